@@ -1,0 +1,67 @@
+// gradcheck: are the gradients of a function right? For an op, a layer or a whole model.
+//
+//   const Tensor w = requires_grad(Tensor::normal({3, 4}, 0, 1, Stream(1, "w"), DType::f64));
+//   const GradcheckReport report = gradcheck([&] { return softmax(matmul(x, w)); }, {{"w", w}});
+//   if (!report.ok()) std::cout << report.text();
+//
+// Two opinions, both with a random cotangent v: dual numbers run the ordinary forward code and give J u exactly, so <v, J u> must equal
+// <J'v, u> to rounding; central differences know nothing of either. Small inputs are walked element by element.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+struct Named {
+  std::string name;
+  Tensor tensor;  // f64, contiguous or not; a leaf, or without history
+};
+
+struct GradcheckOptions {
+  bool duals = true;
+  bool differences = true;
+  double dual_tolerance = 1e-12;  // relative, see GradcheckError
+  double difference_tolerance = 1e-6;
+  double step = 1e-6;        // of the differences, relative to the input's largest number
+  index_t one_by_one = 64;   // inputs of at most so many elements are checked along every element, larger ones along random directions
+  bool any_dtype = false;    // takes f32 and 16-bit inputs too: then choose tolerances to match
+  std::uint64_t seed = 1;    // of cotangent and directions
+};
+
+// The largest disagreement found. `relative` is |expected - got| by the size of the terms that were summed.
+struct GradcheckError {
+  double relative = 0;
+  std::string where;  // "[1,2]", or "a random direction"
+  double expected = 0, got = 0;
+};
+
+struct GradcheckInput {
+  std::string name;
+  Shape shape;
+  GradcheckError duals, differences;
+  std::vector<std::string> kinks;  // "kink at [2]: left derivative 0, right derivative 1, we return 0": no failures
+};
+
+struct GradcheckReport {
+  std::vector<GradcheckInput> inputs;
+  std::vector<std::string> problems;  // why this is not ok; empty when it is
+  bool ok() const { return problems.empty(); }
+  std::string text() const;
+};
+
+// f reads the tensors of `with_respect_to` by its own handles; their numbers are exchanged while this runs and are back when it returns or
+// throws. f must be a function of them alone. Throws Error for inputs that are not f64, or not leaves.
+[[nodiscard]] GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
+                                        GradcheckOptions options = {}, Site at = Site::current());
+
+// The same for the gradients as functions (create_graph): derivatives of J'v by every input and by v, against duals that run through
+// forward and backward.
+[[nodiscard]] GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
+                                            GradcheckOptions options = {}, Site at = Site::current());
+
+}  // namespace whence

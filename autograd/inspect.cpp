@@ -1,0 +1,144 @@
+// Graph text, Graphviz, memory by op and line, and the search for the first non-finite number.
+#include "autograd/inspect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <map>
+#include <unordered_set>
+
+#include "autograd/op.h"
+
+namespace whence {
+namespace {
+
+// Every node from which y was computed, in order of creation.
+std::vector<const Node*> nodes_behind(const char* op, const Tensor& y) {
+  if (!y.link()) fail(op, concat("a ", y.shape(), " without history given; a result of recorded ops required"));
+  std::vector<const Node*> found{node_of(y)};
+  std::unordered_set<const Node*> seen{node_of(y)};
+  for (std::size_t next = 0; next < found.size(); ++next) {
+    for (const Ref<Node>& input : found[next]->inputs()) {
+      if (input && seen.insert(input.get()).second) found.push_back(input.get());
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+  return found;
+}
+
+std::map<const Node*, std::size_t> numbered(const std::vector<const Node*>& nodes) {
+  std::map<const Node*, std::size_t> numbers;
+  for (const Node* node : nodes) numbers.emplace(node, numbers.size() + 1);
+  return numbers;
+}
+
+// Bytes of the storages that `node` keeps and that are not in `counted` yet.
+std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& counted) {
+  std::size_t bytes = 0;
+  for (const SavedTensor* saved = node.first_saved(); saved; saved = saved->next()) {
+    if (saved->defined() && counted.insert(&saved->peek().storage()).second) bytes += saved->peek().storage().size();
+  }
+  return bytes;
+}
+
+std::string in_units(std::size_t bytes) {
+  if (bytes < 10000) return concat(bytes, " B");
+  const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double amount = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  while (amount >= 10000 && unit < 3) amount /= 1024, ++unit;
+  return concat(std::fixed, std::setprecision(1), amount, " ", units[unit]);
+}
+
+std::string range_of(const Tensor& x) {
+  if (!is_floating(x.dtype())) return concat(x.dtype(), " ", x.shape());
+  double low = INFINITY, high = -INFINITY;
+  std::size_t bad = 0;
+  for (const double value : x.to_vector()) {
+    if (!std::isfinite(value)) ++bad;
+    else low = std::min(low, value), high = std::max(high, value);
+  }
+  return concat(x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? concat(" with ", bad, " not finite") : "");
+}
+
+}  // namespace
+
+std::string print_graph(const Tensor& y) {
+  const auto nodes = nodes_behind("print_graph", y);
+  const auto numbers = numbered(nodes);
+  std::unordered_set<const Storage*> counted;
+  std::ostringstream out;
+  for (const Node* node : nodes) {
+    out << '#' << numbers.at(node) << ' ' << node->name() << ' ' << node->dtype << ' ' << node->shape;
+    const char* separator = " <- ";
+    for (const Ref<Node>& input : node->inputs()) {
+      if (input) out << std::exchange(separator, ", ") << '#' << numbers.at(input.get());
+    }
+    out << "  " << to_string(node->site);
+    if (const std::size_t bytes = kept_bytes(*node, counted)) out << "  keeps " << in_units(bytes);
+    out << '\n';
+  }
+  return out.str();
+}
+
+std::string to_dot(const Tensor& y) {
+  const auto nodes = nodes_behind("to_dot", y);
+  const auto numbers = numbered(nodes);
+  std::ostringstream out;
+  out << "digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n";
+  for (const Node* node : nodes) {
+    out << "  n" << numbers.at(node) << " [label=\"" << node->name() << "\\n" << node->dtype << ' ' << node->shape << "\\n" << to_string(node->site)
+        << "\", shape=" << (node->is_leaf() ? "box" : "ellipse") << "];\n";
+    for (const Ref<Node>& input : node->inputs()) {
+      if (input) out << "  n" << numbers.at(input.get()) << " -> n" << numbers.at(node) << ";\n";
+    }
+  }
+  out << "}\n";
+  return out.str();
+}
+
+MemoryReport memory_report(const Tensor& y) {
+  std::map<std::pair<std::string, std::string>, MemoryRow> by_line;
+  std::unordered_set<const Storage*> counted;
+  MemoryReport report;
+  for (const Node* node : nodes_behind("memory_report", y)) {
+    if (node->is_leaf()) continue;
+    MemoryRow& row = by_line[{node->name(), to_string(node->site)}];
+    const std::size_t bytes = kept_bytes(*node, counted);
+    row.nodes += 1;
+    row.bytes += bytes;
+    report.total += bytes;
+  }
+  for (auto& [key, row] : by_line) {
+    row.op = key.first;
+    row.place = key.second;
+    report.rows.push_back(row);
+  }
+  std::stable_sort(report.rows.begin(), report.rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  return report;
+}
+
+std::string MemoryReport::text() const {
+  std::ostringstream out;
+  for (const MemoryRow& row : rows) {
+    out << std::setw(12) << in_units(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left << std::setw(24) << row.op << std::right
+        << row.place << '\n';
+  }
+  out << std::setw(12) << in_units(total) << "  kept for backward\n";
+  return out.str();
+}
+
+CheckFinite::CheckFinite() : previous_(detail::check_finite) { detail::check_finite = true; }
+CheckFinite::~CheckFinite() { detail::check_finite = previous_; }
+
+void detail::require_finite(const char* op, const char* pass, const Tensor& result, std::span<const Tensor> inputs) {
+  if (!result.defined() || !is_floating(result.dtype())) return;
+  const std::vector<double> values = result.to_vector();
+  const auto bad = std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+  if (bad == values.end()) return;
+  std::string ranges;
+  for (std::size_t k = 0; k < inputs.size(); ++k) ranges += concat(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
+  fail(op, concat("its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(), "; finite numbers required; ", ranges));
+}
+
+}  // namespace whence

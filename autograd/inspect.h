@@ -1,0 +1,45 @@
+// Looking at a graph: as text, as a picture, by what it keeps in memory; and stopping at the first number that is not finite.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// One line per recorded op from which y was computed, inputs before users:
+//   "#3 softmax f64 [2,4] <- #1  train.cpp:84  keeps 64 B"
+std::string print_graph(const Tensor& y);
+
+// The same for Graphviz: `dot -Tsvg`. Leaves are boxes; edges run from inputs to users.
+std::string to_dot(const Tensor& y);
+
+// What the graph of y keeps for backward, by op and source line, largest first. A storage that several ops keep is counted where it was
+// kept first.
+struct MemoryRow {
+  std::string op, place;
+  std::size_t nodes = 0, bytes = 0;
+};
+struct MemoryReport {
+  std::vector<MemoryRow> rows;
+  std::size_t total = 0;
+  std::string text() const;
+};
+MemoryReport memory_report(const Tensor& y);
+
+// While alive, every op of this thread checks its result, forward and backward: the first NaN or infinity is an Error that names the op, its
+// line, the index of the number, and the range of each input.
+class CheckFinite {
+ public:
+  CheckFinite();
+  ~CheckFinite();
+  CheckFinite(const CheckFinite&) = delete;
+  CheckFinite& operator=(const CheckFinite&) = delete;
+
+ private:
+  bool previous_;
+};
+
+}  // namespace whence

@@ -1,0 +1,83 @@
+// Lives and deaths of nodes; saved tensors.
+#include "autograd/node.h"
+
+#include "autograd/op.h"
+#include "autograd/saved.h"
+#include "tensor/raw.h"
+
+namespace whence {
+
+std::uint64_t Node::next_id() {
+  static std::atomic<std::uint64_t> counter{0};
+  return counter.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// Deleting a node releases its inputs, which may be the last owners of theirs, and so on: a worklist instead of recursion.
+void Node::dispose() {
+  static thread_local Node* pending = nullptr;
+  static thread_local bool draining = false;
+  next_disposed_ = pending;
+  pending = this;
+  if (draining) return;
+  draining = true;
+  while (pending) {
+    Node* node = pending;
+    pending = node->next_disposed_;
+    delete node;
+  }
+  draining = false;
+}
+
+void Leaf::accumulate(const Tensor& dx) {
+  if (!gradient.defined()) {
+    gradient = dx;
+    owned_ = false;
+  } else if (owned_ && !recording() && !gradient.link()) {
+    raw::add_into(dx, gradient);
+  } else {
+    gradient = raw::add(gradient, dx);
+    owned_ = true;
+  }
+}
+
+void SavedTensor::save(const Tensor& value, bool is_output) {
+  Node* node = detail::saving_node;
+  if (!node || !value.defined()) return;
+  value_ = value.detach();
+  source_ = Ref<GraphLink>(value.link());
+  version_ = value.storage().version();
+  is_output_ = is_output;
+  next_ = std::exchange(node->first_saved_, this);
+}
+
+Tensor SavedTensor::get() const {
+  if (!value_.defined()) return {};
+  Storage& storage = value_.storage();
+  if (storage.version() != version_) {
+    const Node* node = detail::backward_node;
+    fail("backward", concat(node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ", value_.dtype(), " ",
+                            value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
+                            "; backward needs the numbers it saw; write to a copy, or write after backward"));
+  }
+  if (!recording()) return value_;
+  Tensor with_history = value_.detach();
+  with_history.set_link(is_output_ ? Ref<GraphLink>(detail::backward_node) : source_);
+  return with_history;
+}
+
+namespace detail {
+
+Tensor beside_duals(const Tensor& x) { return is_constant_beside_duals(x) ? raw::cast(x, DType::dual) : x; }
+
+void refuse_released(const Node& node) {
+  fail("backward", concat(node.name(), " recorded at ", to_string(node.site),
+                          " has released what it saved; a second backward through one graph needs keep_graph in the first"));
+}
+
+void refuse_second_derivative(const Node& node) {
+  fail("backward", concat(node.name(), " recorded at ", to_string(node.site),
+                          " is differentiable once; create_graph goes through ops with composed backwards only; use the composed form"));
+}
+
+}  // namespace detail
+}  // namespace whence

@@ -1,0 +1,68 @@
+// A node: one recorded operation, or a leaf whose gradient is kept.
+//
+// Invariants. Ids grow with creation, so an operation's id is larger than those of its inputs: descending ids are a topological order.
+// A node owns the nodes of its inputs (not their numbers) and what its op saved; nothing points forward. Destruction is iterative: a chain
+// of a million nodes is freed without recursion.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+class SavedTensor;
+
+class Node : public GraphLink {
+ public:
+  explicit Node(const Site& made_at) : id(next_id()), site(made_at) {}
+
+  const std::uint64_t id;
+  const Site site;  // the line that called the op
+  Shape shape;      // of the op's output, and so of its gradient
+  DType dtype = DType::f32;
+
+  virtual const char* name() const = 0;
+  virtual std::span<const Ref<Node>> inputs() const = 0;  // empty Ref: that input needs no gradient
+  // gradients[k] = (d output / d input k)' dy for each k with needed[k]. Runs op code: may throw.
+  virtual void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) = 0;
+  virtual bool is_leaf() const { return false; }
+  virtual void release_saved() = 0;  // forget what backward needs; a later backward through here is an error
+  bool released() const { return released_; }
+
+  const SavedTensor* first_saved() const { return first_saved_; }
+  void dispose() override;
+
+ protected:
+  bool released_ = false;
+
+ private:
+  friend class SavedTensor;
+  static std::uint64_t next_id();
+
+  const SavedTensor* first_saved_ = nullptr;  // a list through the SavedTensors that live in the op's Saved
+  Node* next_disposed_ = nullptr;
+};
+
+inline Node* node_of(const Tensor& tensor) { return static_cast<Node*>(tensor.link()); }
+
+// A tensor that the user wants the gradient of: a parameter, or an input made with requires_grad().
+class Leaf final : public Node {
+ public:
+  using Node::Node;
+  const char* name() const override { return "leaf"; }
+  std::span<const Ref<Node>> inputs() const override { return {}; }
+  void backward(const Tensor&, std::span<const bool>, std::span<Tensor>) override {}
+  bool is_leaf() const override { return true; }
+  void release_saved() override {}
+
+  void accumulate(const Tensor& dx);
+  Tensor gradient;  // undefined until the first backward
+
+ private:
+  bool owned_ = false;  // gradient is a sum made here, which nobody else names: later terms may be added in place
+};
+
+}  // namespace whence

@@ -1,0 +1,105 @@
+// What an op is, and apply(), which runs and records one.
+//
+//   struct Square {
+//     static constexpr const char* name = "square";
+//     struct Saved { SavedTensor x; };
+//     Tensor forward(Saved& saved, const Tensor& x) const;                                  // values only: functions of tensor/raw.h
+//     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;        // functions of autograd/ops.h, so that a
+//     static Samples samples();                                                             //   backward can itself be differentiated
+//   };
+//   Tensor square(const Tensor& x, Site at) { return apply(Square{}, at, x); }
+//   static const Checked<Square> checked;                                                   // and every generic test follows
+//
+// Attributes are members with the meaning that the public function documents. `static constexpr bool once = true;` says that backward is a
+// kernel without a derivative of its own: create_graph through it is refused. Optional: `static BadInputs bad_inputs()`.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "autograd/mode.h"
+#include "autograd/saved.h"
+
+namespace whence {
+
+template <std::size_t N>
+using Grads = std::array<Tensor, N>;
+template <std::size_t N>
+using Needs = std::span<const bool, N>;
+
+template <class Op>
+concept Once = requires { requires Op::once; };
+
+namespace detail {
+
+// While duals flow (autograd/gradcheck.h), every other floating input is a constant beside them: a dual whose tangent is 0.
+inline bool is_dual(const Tensor& x) { return x.defined() && x.dtype() == DType::dual; }
+inline bool is_constant_beside_duals(const Tensor& x) { return x.defined() && x.dtype() != DType::dual && is_floating(x.dtype()); }
+Tensor beside_duals(const Tensor& x);
+
+inline thread_local bool check_finite = false;
+void require_finite(const char* op, const char* pass, const Tensor& result, std::span<const Tensor> inputs);
+[[noreturn]] void refuse_released(const Node& node);
+[[noreturn]] void refuse_second_derivative(const Node& node);
+
+template <class Op, std::size_t N>
+class OpNode final : public Node {
+ public:
+  OpNode(Op&& operation, const Site& made_at) : Node(made_at), op(std::move(operation)) {}
+
+  const char* name() const override { return Op::name; }
+  std::span<const Ref<Node>> inputs() const override { return edges; }
+  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+    if (released_) refuse_released(*this);
+    if constexpr (Once<Op>) {
+      if (whence::recording()) refuse_second_derivative(*this);
+    }
+    Grads<N> result = op.backward(saved, dy, needed.template first<N>());
+    for (std::size_t k = 0; k < N; ++k) gradients[k] = std::move(result[k]);
+  }
+  void release_saved() override {
+    for (const SavedTensor* held = first_saved(); held; held = held->next()) const_cast<SavedTensor*>(held)->release();
+    released_ = true;
+  }
+
+  Op op;
+  typename Op::Saved saved;
+  std::array<Ref<Node>, N> edges;
+};
+
+}  // namespace detail
+
+// y = op(in...), recorded when recording() and any input has history. Integer and boolean inputs never have.
+template <class Op, class... In>
+[[nodiscard]] Tensor apply(Op op, const Site& at, const In&... in) {
+  static_assert((std::is_same_v<In, Tensor> && ...));
+  constexpr std::size_t count = sizeof...(In);
+  const CallSite place(at);
+  if ((... || detail::is_dual(in)) && (... || detail::is_constant_beside_duals(in))) {
+    return apply(std::move(op), at, detail::beside_duals(in)...);
+  }
+  Tensor y;
+  if (recording() && (... || (in.link() != nullptr))) {
+    Ref<detail::OpNode<Op, count>> node(new detail::OpNode<Op, count>(std::move(op), at));
+    {
+      const SetRecording values_only(false);
+      const detail::Exchange saving(detail::saving_node, node.get());
+      y = node->op.forward(node->saved, in...);
+      if ((... || (y.identity() == in.identity()))) y = y.detach();  // raw::contiguous and its like may give their argument back
+    }
+    node->edges = {Ref<Node>(node_of(in))...};
+    node->shape = y.shape();
+    node->dtype = y.dtype();
+    y.set_link(node);
+  } else {
+    const SetRecording values_only(false);
+    const detail::Exchange saving(detail::saving_node, nullptr);
+    typename Op::Saved saved;
+    y = op.forward(saved, in...);
+    if ((... || (y.identity() == in.identity()))) y = y.detach();
+  }
+  if (detail::check_finite) detail::require_finite(Op::name, "forward", y, std::array<Tensor, count>{in...});
+  return y;
+}
+
+}  // namespace whence

@@ -1,0 +1,105 @@
+// Parts one behind another along an axis: y = [x_0, x_1, ...]    dx_k = the slice of dy that came from x_k
+#include <algorithm>
+
+#include "autograd/backward.h"
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// The one op with any number of inputs, so it is a node of its own instead of a struct for apply().
+class ConcatNode final : public Node {
+ public:
+  ConcatNode(int axis, const std::vector<Tensor>& parts, const Site& made_at) : Node(made_at), axis_(axis) {
+    for (const Tensor& part : parts) {
+      edges_.emplace_back(node_of(part));
+      extents_.push_back(part.size(axis));
+    }
+  }
+  const char* name() const override { return "concat_along"; }
+  std::span<const Ref<Node>> inputs() const override { return edges_; }
+  void release_saved() override { released_ = true; }
+  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+    if (released_) detail::refuse_released(*this);
+    index_t begin = 0;
+    for (std::size_t k = 0; k < edges_.size(); begin += extents_[k++]) {
+      if (needed[k]) gradients[k] = slice(dy, axis_, begin, begin + extents_[k]);
+    }
+  }
+
+ private:
+  int axis_;
+  std::vector<index_t> extents_;
+  std::vector<Ref<Node>> edges_;
+};
+
+constexpr const char* op = "concat_along";
+
+// The result's shape; throws where the parts do not fit together.
+Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
+  Shape shape = parts[0].shape();
+  for (std::size_t k = 1; k < parts.size(); ++k) {
+    raw::require_same_dtype(op, parts[0], parts[k]);
+    raw::require_same_device(op, parts[0], parts[k]);
+    bool agree = parts[k].rank() == shape.rank();
+    for (int other = 0; agree && other < shape.rank(); ++other) agree = other == axis || parts[k].size(other) == shape[other];
+    if (!agree) {
+      fail(op, concat("part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(), "; equal extents outside axis ", axis,
+                      " required"));
+    }
+    shape[axis] += parts[k].size(axis);
+  }
+  return shape;
+}
+
+Tensor join(int axis, const std::vector<Tensor>& parts) {
+  const Tensor y = Tensor::empty(joined_shape(axis, parts), parts[0].dtype(), parts[0].device());
+  index_t begin = 0;
+  for (const Tensor& part : parts) {
+    raw::copy_into(part, raw::slice(y, axis, begin, begin + part.size(axis)));
+    begin += part.size(axis);
+  }
+  return y;
+}
+
+std::vector<CheckedSample> samples() {
+  const auto along = [](int axis) { return [axis](const std::vector<Tensor>& in) { return concat_along(axis, in); }; };
+  return {{"three parts, middle axis", false, {draw::normal({2, 1, 3}), draw::normal({2, 4, 3}), draw::normal({2, 2, 3})}, along(1)},
+          {"last axis", false, {draw::normal({3, 2}), draw::normal({3, 5})}, along(-1)},
+          {"one part", false, {draw::normal({3})}, along(0)},
+          {"an empty part", false, {draw::normal({0, 2}), draw::normal({3, 2})}, along(0)}};
+}
+
+std::vector<BadInput> bad_inputs() {
+  return {{"concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required",
+           [] { (void)concat_along(1, {Tensor::zeros({2, 3}), Tensor::zeros({3, 3})}); }},
+          {"concat_along: no parts given; at least one required", [] { (void)concat_along(0, {}); }}};
+}
+
+const CheckedEntry checked({op, false, samples, bad_inputs, {}});
+
+}  // namespace
+
+Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at) {
+  const CallSite place(at);
+  if (parts.empty()) fail(op, "no parts given; at least one required");
+  const int normal = normal_axis(op, axis, parts[0].rank());
+  if (std::any_of(parts.begin(), parts.end(), detail::is_dual) && std::any_of(parts.begin(), parts.end(), detail::is_constant_beside_duals)) {
+    std::vector<Tensor> duals;
+    for (const Tensor& part : parts) duals.push_back(detail::beside_duals(part));
+    return concat_along(normal, duals, at);
+  }
+  const Tensor y = join(normal, parts);
+  if (recording() && std::any_of(parts.begin(), parts.end(), tracked)) {
+    Ref<ConcatNode> node(new ConcatNode(normal, parts, at));
+    node->shape = y.shape();
+    node->dtype = y.dtype();
+    y.set_link(node);
+  }
+  if (detail::check_finite) detail::require_finite(op, "forward", y, parts);
+  return y;
+}
+
+}  // namespace whence

@@ -1,0 +1,94 @@
+// Matrix products over leading axes that broadcast.    y = s a b,  a:[... m k]  b:[... k n]  ->  y:[... m n]
+//   da = s dy b'    db = s a' dy    each summed over what broadcasting stretched
+// One b for a whole batch (a weight, CoPE's table) makes one tall product: the batch is folded into m, and for db into the summed axis.
+#include "autograd/backward.h"
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+Shape folded_shape(const Shape& shape) {
+  index_t rows = 1;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
+  return {rows, shape[-1]};
+}
+
+// True when the axes before the last lie in memory like one axis, so that folding them copies nothing.
+bool folds(const Tensor& x) {
+  for (int axis = 0; axis + 2 < x.rank(); ++axis) {
+    if (x.strides()[axis] != x.strides()[axis + 1] * x.shape()[axis + 1]) return false;
+  }
+  return true;
+}
+
+struct MatMul {
+  static constexpr const char* name = "matmul";
+  double scale;
+  struct Saved {
+    SavedTensor a, b;  // each only when the other one needs it
+    Shape a_shape, b_shape;
+  };
+
+  Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    if (tracked(b)) saved.a = a;
+    if (tracked(a)) saved.b = b;
+    saved.a_shape = a.shape(), saved.b_shape = b.shape();
+    if (a.rank() <= 2 || b.rank() != 2 || a.size(-1) != b.size(0) || !folds(a)) return raw::matmul(a, b, scale);
+    Shape shape = a.shape();
+    shape[-1] = b.size(1);
+    return raw::reshape(raw::matmul(raw::reshape(a, folded_shape(a.shape())), b, scale), shape);
+  }
+
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+    Grads<2> grads;
+    if (saved.a_shape.rank() > 2 && saved.b_shape.rank() == 2) {
+      const Tensor tall = reshape(dy, folded_shape(dy.shape()));
+      if (needs[0]) grads[0] = reshape(matmul(tall, transpose(saved.b.get()), scale), saved.a_shape);
+      if (needs[1]) grads[1] = matmul(transpose(reshape(saved.a.get(), folded_shape(saved.a_shape))), tall, scale);
+    } else {
+      if (needs[0]) grads[0] = sum_to(matmul(dy, transpose(saved.b.get()), scale), saved.a_shape);
+      if (needs[1]) grads[1] = sum_to(matmul(transpose(saved.a.get()), dy, scale), saved.b_shape);
+    }
+    return grads;
+  }
+
+  static Samples<MatMul> samples() {
+    return {{"batched", {0.5}, {draw::normal({2, 3, 4}), draw::normal({2, 4, 5})}},
+            {"two matrices", {1}, {draw::normal({3, 4}), draw::normal({4, 2})}},
+            {"one b for a batch", {-2}, {draw::normal({2, 3, 2, 4}), draw::normal({4, 5})}},
+            {"one a for a batch", {1}, {draw::normal({3, 4}), draw::normal({2, 4, 2})}},
+            {"both broadcast", {1}, {draw::normal({2, 1, 3, 4}), draw::normal({1, 5, 4, 2})}},
+            {"one b of extent 1", {1}, {draw::normal({3, 2, 4}), draw::normal({1, 4, 2})}},
+            {"vectors as matrices", {1}, {draw::normal({1, 7}), draw::normal({7, 1})}},
+            {"no rows", {1}, {draw::normal({2, 0, 3}), draw::normal({3, 4})}},
+            {"nothing to sum", {1}, {draw::normal({2, 0}), draw::normal({0, 3})}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b",
+             [] { (void)matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({2, 5, 4})); }}};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    const index_t batch = in[0].size(0), m = in[0].size(1), depth = in[0].size(2), n = in[1].size(2);
+    std::vector<double> y;
+    for (index_t p = 0; p < batch; ++p) {
+      for (index_t i = 0; i < m; ++i) {
+        for (index_t j = 0; j < n; ++j) {
+          double total = 0;
+          for (index_t k = 0; k < depth; ++k) total += in[0].at({p, i, k}) * in[1].at({p, k, j});
+          y.push_back(0.5 * total);
+        }
+      }
+    }
+    return Tensor::of(y, {batch, m, n}, DType::f64);
+  }
+};
+
+const Checked<MatMul> checked;
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, double scale, Site at) { return apply(MatMul{scale}, at, a, b); }
+
+}  // namespace whence

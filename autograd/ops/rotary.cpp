@@ -1,0 +1,154 @@
+// Rotary positions.  (RoPE, Su et al. 2021)    x:[... t d]  angles:[t m] or [b 1 t m], 2m <= d  ->  y:[... t d]
+//   y_first  = x_first cos a - x_second sin a        half: pairs (k, k + m)    interleaved: pairs (2k, 2k + 1)
+//   y_second = x_first sin a + x_second cos a        dims from 2m on stay
+// A rotation's adjoint is the rotation by -a.
+#include "autograd/backward.h"
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "tensor/launch.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// Once per angle, not once per head: in double, then rounded to the type that the rotation is done in.
+template <class C>
+struct SineTable {
+  const double* angle;
+  C *cosine, *sine;
+  WHENCE_HD void operator()(index_t i) const {
+    cosine[i] = static_cast<C>(::cos(angle[i]));
+    sine[i] = static_cast<C>(::sin(angle[i]));
+  }
+};
+
+template <class T>
+struct RotateRow {
+  const T* x;
+  const compute_t<T>*cosine, *sine;
+  T* y;
+  Shape rows;      // x's axes before the last
+  Strides stride;  // where their row of angles lies: 0 along axes that share it
+  index_t pairs, width, first_step, second_offset;
+  bool inverse;
+  WHENCE_HD void operator()(index_t row) const {
+    using C = compute_t<T>;
+    index_t angles = 0;
+    for (index_t axis = rows.rank() - 1, rest = row; axis >= 0; --axis) {
+      angles += rest % rows[static_cast<int>(axis)] * stride[static_cast<int>(axis)];
+      rest /= rows[static_cast<int>(axis)];
+    }
+    const T* from = x + row * width;
+    T* to = y + row * width;
+    for (index_t k = 0; k < pairs; ++k) {
+      const C c = cosine[angles + k], s = inverse ? -sine[angles + k] : sine[angles + k];
+      const C first = from[k * first_step], second = from[k * first_step + second_offset];
+      to[k * first_step] = static_cast<T>(first * c - second * s);
+      to[k * first_step + second_offset] = static_cast<T>(first * s + second * c);
+    }
+    for (index_t k = 2 * pairs; k < width; ++k) to[k] = from[k];
+  }
+};
+
+// The op proper takes the table, so that backward has it without a sine.
+struct Rotary {
+  static constexpr const char* name = "rotary";
+  bool interleaved, inverse = false;
+  struct Saved {
+    SavedTensor cosine, sine;
+  };
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& cosine, const Tensor& sine) const {
+    saved.cosine = cosine;
+    saved.sine = sine;
+    const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const index_t pairs = cosine.size(-1), width = x.size(-1);
+    Shape rows;
+    for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(x.size(axis));
+    Shape per_row = rows;
+    per_row.push_back(pairs);
+    const Strides stride = raw::expand(cosine, per_row).strides();
+    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
+      using C = compute_t<T>;
+      launch(name, x.device(), numel(rows),
+             RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), rows, stride, pairs, width, interleaved ? 2 : 1,
+                          interleaved ? 1 : pairs, inverse}, width);
+    });
+    return y;
+  }
+  Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3>) const {
+    return {apply(Rotary{interleaved, !inverse}, Site::current(), dy, saved.cosine.get(), saved.sine.get()), Tensor(), Tensor()};
+  }
+};
+
+void check(const Tensor& x, const Tensor& angles) {
+  raw::require_floating(Rotary::name, "x", x);
+  raw::require_same_device(Rotary::name, x, angles);
+  if (angles.dtype() != DType::f64) fail(Rotary::name, concat("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
+  if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
+  bool agree = x.rank() >= 2 && angles.rank() >= 2 && angles.rank() <= x.rank() && 2 * angles.size(-1) <= x.size(-1) &&
+               angles.size(-2) == x.size(-2);
+  for (int axis = -3; agree && axis >= -angles.rank(); --axis) {
+    agree = angles.shape()[axis] == 1 || angles.shape()[axis] == x.shape()[axis];
+  }
+  if (!agree) {
+    fail(Rotary::name, concat("x is ", x.shape(), ", angles are ", angles.shape(),
+                              "; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1"));
+  }
+}
+
+// Angles are no input of the check: they have no gradient.
+Tensor angles_of(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stream(1, "angles"), DType::f64); }
+
+std::vector<CheckedSample> samples() {
+  const auto sample = [](const char* label, const Shape& x, const Shape& angles, bool interleaved) {
+    return CheckedSample{label, false, {draw::normal(x)}, [=](const std::vector<Tensor>& in) { return rotary(in[0], angles_of(angles), interleaved); }};
+  };
+  return {sample("halves", {2, 3, 5, 4}, {5, 2}, false), sample("interleaved", {2, 3, 5, 4}, {5, 2}, true),
+          sample("angles per sequence, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, false), sample("no rows", {0, 4}, {0, 2}, true)};
+}
+
+std::vector<BadInput> bad_inputs() {
+  return {{"rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1",
+           [] { (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 3}, DType::f64)); }},
+          {"rotary: angles are f32; f64 required: large positions lose their phase",
+           [] { (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 2})); }}};
+}
+
+// The first sample: e^{ia} (x_first + i x_second), pair by pair.
+Tensor reference(const std::vector<Tensor>& in) {
+  std::vector<double> y = in[0].to_vector();
+  const Tensor angles = angles_of({5, 2});
+  const index_t times = in[0].size(2), width = in[0].size(3), pairs = width / 2;
+  for (std::size_t row = 0; row < y.size() / static_cast<std::size_t>(width); ++row) {
+    for (index_t k = 0; k < pairs; ++k) {
+      const double angle = angles.at({static_cast<index_t>(row) % times, k});
+      double& first = y[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(k)];
+      double& second = y[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(k + pairs)];
+      const double before = first;
+      first = before * std::cos(angle) - second * std::sin(angle);
+      second = before * std::sin(angle) + second * std::cos(angle);
+    }
+  }
+  return Tensor::of(y, in[0].shape(), DType::f64);
+}
+
+const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference});
+
+}  // namespace
+
+Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved, Site at) {
+  const CallSite place(at);
+  check(x, angles);
+  const Tensor flat = raw::contiguous(angles);
+  Tensor cosine, sine;
+  visit_floating(Rotary::name, x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    cosine = Tensor::empty(angles.shape(), dtype_of<C>, x.device()), sine = Tensor::empty(angles.shape(), dtype_of<C>, x.device());
+    launch(Rotary::name, x.device(), flat.numel(), SineTable<C>{flat.data<double>(), cosine.data<C>(), sine.data<C>()}, 32);
+  });
+  return apply(Rotary{interleaved}, at, x, cosine, sine);
+}
+
+}  // namespace whence

@@ -1,0 +1,55 @@
+// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, 0 elsewhere
+//   dx = y (dy - sum_j y_j dy_j)        A row without any entry is all 0, in both directions.
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct Softmax {
+  static constexpr const char* name = "softmax";
+  struct Saved {
+    SavedTensor y;
+  };
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
+    const Tensor y = raw::softmax(x, mask);
+    saved.y.output(y);
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+    const Tensor y = saved.y.get();
+    if (!recording()) return {raw::softmax_backward(y, dy), Tensor()};
+    return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
+  }
+
+  static Samples<Softmax> samples() {
+    return {{"no mask", {}, {draw::normal({2, 3, 5}), Tensor()}},
+            {"mask that broadcasts", {}, {draw::normal({2, 4, 6}), draw::mask({4, 6}, 0.6)}},
+            {"a row that is masked altogether", {}, {draw::normal({2, 3}), Tensor::of({1, 0, 1, 0, 0, 0}, {2, 3}, DType::boolean)}},
+            {"one entry", {}, {draw::normal({3, 1}), Tensor()}},
+            {"no rows", {}, {draw::normal({0, 4}), Tensor()}},
+            {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"softmax: mask is f32; bool required; convert with cast", [] { (void)softmax(Tensor::zeros({2, 3}), Tensor::ones({2, 3})); }}};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    std::vector<double> y = in[0].to_vector();
+    const std::size_t width = static_cast<std::size_t>(in[0].size(-1));
+    for (std::size_t row = 0; row < y.size(); row += width) {
+      double total = 0;
+      for (std::size_t j = row; j < row + width; ++j) total += y[j] = std::exp(y[j]);
+      for (std::size_t j = row; j < row + width; ++j) y[j] /= total;
+    }
+    return Tensor::of(y, in[0].shape(), DType::f64);
+  }
+};
+
+const Checked<Softmax> checked;
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, const Tensor& mask, Site at) { return apply(Softmax{}, at, x, mask); }
+
+}  // namespace whence

@@ -1,0 +1,96 @@
+// Rows of a table: an embedding.    table:[n c]  index:[...]  ->  y[..., :] = table[index[...], :]
+//   dtable[index[...], :] += dy[..., :]    in order of the index's elements for each row
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "autograd/ops/index.h"
+#include "tensor/launch.h"
+
+namespace whence {
+namespace {
+
+template <class T>
+struct CopyRow {
+  const T* table;
+  const index_t* index;
+  T* y;
+  index_t width;
+  WHENCE_HD void operator()(index_t i) const {
+    const T* row = table + index[i] * width;
+    for (index_t k = 0; k < width; ++k) y[i * width + k] = row[k];
+  }
+};
+
+// The adjoint, an op so that it has a gradient too: ddy = rows of ddtable.
+struct ScatterRows {
+  static constexpr const char* name = "scatter_rows";
+  index_t rows;
+  struct Saved {
+    SavedTensor index;
+  };
+  Tensor forward(Saved& saved, const Tensor& dy, const Tensor& index) const {
+    saved.index = index;
+    const index_t width = dy.size(-1), count = index.numel();
+    const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}), sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
+    kernels(dy.device()).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);
+    return sums;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const { return {take_rows(dz, saved.index.get()), Tensor()}; }
+  static Samples<ScatterRows> samples() {
+    return {{"repeated rows", {4}, {draw::normal({2, 5, 3}), draw::index({2, 5}, 4)}},
+            {"no index", {2}, {draw::normal({0, 3}), draw::index({0}, 2)}}};
+  }
+};
+
+struct TakeRows {
+  static constexpr const char* name = "take_rows";
+  struct Saved {
+    SavedTensor index;
+    index_t rows = 0;
+  };
+  Tensor forward(Saved& saved, const Tensor& table, const Tensor& index) const {
+    raw::require_floating(name, "table", table);
+    raw::require_same_device(name, table, index);
+    if (table.rank() != 2) fail(name, concat("table is ", table.shape(), "; [n,c] required"));
+    const Tensor places = detail::checked_index(name, "index", index, table.size(0)), from = raw::contiguous(table);
+    saved.index = places;
+    saved.rows = table.size(0);
+    Shape shape = index.shape();
+    shape.push_back(table.size(1));
+    const Tensor y = Tensor::empty(shape, table.dtype(), table.device());
+    visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
+      launch(name, table.device(), index.numel(), CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), table.size(1)}, table.size(1));
+    });
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+    return {apply(ScatterRows{saved.rows}, Site::current(), dy, saved.index.get()), Tensor()};
+  }
+  static Samples<TakeRows> samples() {
+    return {{"repeated rows", {}, {draw::normal({5, 3}), draw::index({2, 7}, 5)}},
+            {"one row, 0-d index", {}, {draw::normal({3, 4}), draw::index({}, 3)}},
+            {"no index", {}, {draw::normal({3, 2}), draw::index({0}, 3)}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"take_rows: index at [1,0] is 5; a value in [0, 5) required",
+             [] { (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64)); }},
+            {"take_rows: index at [0] is -1; a value in [0, 5) required",
+             [] { (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({-1}, {1}, DType::i32)); }},
+            {"take_rows: table is [5]; [n,c] required", [] { (void)take_rows(Tensor::zeros({5}), Tensor::zeros({1}, DType::i64)); }}};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    std::vector<double> y;
+    for (const double row : in[1].to_vector()) {
+      for (index_t k = 0; k < in[0].size(1); ++k) y.push_back(in[0].at({static_cast<index_t>(row), k}));
+    }
+    return Tensor::of(y, {in[1].size(0), in[1].size(1), in[0].size(1)}, DType::f64);
+  }
+};
+
+const Checked<TakeRows> checked;
+const Checked<ScatterRows> checked_adjoint;
+
+}  // namespace
+
+Tensor take_rows(const Tensor& table, const Tensor& index, Site at) { return apply(TakeRows{}, at, table, index); }
+
+}  // namespace whence

@@ -1,0 +1,92 @@
+// Named intermediates. probe("gates", x) returns x; while a Capture whose patterns match is alive it also keeps the value, and the gradient
+// when backward passes through. Without a capture it costs one thread-local load.
+//
+//   Capture capture("*.gates", "*.positions");
+//   backward(loss(model(tokens)));
+//   capture["blocks.0.attention.position.gates"].gradient()
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+class Capture;
+
+namespace detail {
+inline thread_local Capture* active_capture = nullptr;
+inline thread_local const std::string* scope_path = nullptr;
+Tensor probe_captured(const char* name, const Tensor& x, const Site& at);
+}  // namespace detail
+
+// Names of probes are relative to the innermost Scope of this thread: a module opens one with its path.
+class Scope {
+ public:
+  // REQUIRES: `path` outlives the scope.
+  explicit Scope(const std::string& path) : previous_(detail::scope_path) { detail::scope_path = &path; }
+  ~Scope() { detail::scope_path = previous_; }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const std::string* previous_;
+};
+
+inline Tensor probe(const char* name, const Tensor& x, Site at = Site::current()) {
+  return detail::active_capture ? detail::probe_captured(name, x, at) : x;
+}
+
+// What one probe saw: the last value that passed, and d(what backward started from)/d(value), summed over its uses.
+class Probed {
+ public:
+  const Tensor& value() const { return value_; }
+  const Tensor& gradient() const { return gradient_; }  // undefined until a backward pass reached the probe
+
+ private:
+  friend class Capture;
+  friend struct ProbeOp;
+  Tensor value_, gradient_;
+};
+
+class Capture {
+ public:
+  // Patterns over full names: '*' is any run of characters. Captures nest: each keeps what its own patterns match.
+  template <class... Patterns>
+  explicit Capture(const Patterns&... patterns) : Capture(std::vector<std::string>{patterns...}) {}
+  explicit Capture(std::vector<std::string> patterns);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  // Replaces values in the forward pass: every probe whose name matches gets f(value). f's ops are differentiated like any others.
+  void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
+
+  std::vector<std::string> names() const;           // in the order first seen
+  bool contains(const std::string& name) const;
+  const Probed& operator[](const std::string& name) const;  // Error that lists the nearest names when nothing of that name was seen
+
+  // Whether some active capture of this thread has a pattern that could match `name` under `path`.
+  static bool wants(const std::string& path, const std::string& name);
+
+ private:
+  friend Tensor detail::probe_captured(const char*, const Tensor&, const Site&);
+  struct Edit {
+    std::string pattern;
+    std::function<Tensor(const Tensor&)> function;
+  };
+  Tensor pass(const std::string& name, const Tensor& x, const Site& at);
+
+  std::vector<std::string> patterns_;
+  std::vector<Edit> edits_;
+  std::vector<std::pair<std::string, std::shared_ptr<Probed>>> seen_;
+  Capture* outer_;
+};
+
+// '*' matches any run of characters, everything else itself.
+bool matches(const std::string& pattern, const std::string& name);
+
+}  // namespace whence

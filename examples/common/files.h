@@ -1,0 +1,26 @@
+// Files that are whole or absent: atomic replacement, output folders, and a log cut back to the step resumed from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace whence {
+
+// The bytes of a file. InputError with the path and the system's reason if it cannot be read.
+[[nodiscard]] std::string read_file(const std::filesystem::path& path);
+
+// Replaces `path` by a file holding `bytes`: a temporary in the same folder is written, fsynced and renamed, the folder fsynced.
+// Whatever happens, `path` holds either its old content or all of the new. On failure the temporary is removed. A path that
+// cannot be created is an InputError; a disk that does not take the bytes is an Error.
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+
+// Creates the folder and those above it if need be, and makes sure that files can be written there. InputError otherwise.
+void ensure_output_folder(const std::filesystem::path& folder);
+
+// Drops the lines of a JSONL log whose "step" is above `step`, and a last line that was torn by a crash, atomically.
+// The lines kept are kept byte for byte. A log that is not there is no error. Returns the number of lines kept.
+std::int64_t truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
+
+}  // namespace whence

@@ -1,0 +1,101 @@
+// flip_flop: trains a decoder with any positional scheme on flip-flop language modelling and tests it in and out of distribution.
+#include <iostream>
+
+#include "examples/common/command_line.h"
+#include "examples/common/files.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/tasks/flip_flop_model.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  tasks::FlipFlopModelOptions model;
+  TrainingOptions training;
+  std::string out = "runs/flip_flop";
+  int threads = whence::threads();
+  bool list_schemes = false;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  using Count = Range<std::int64_t>;
+  auto& model = options.model;
+  line.heading("Model")
+      .text("scheme", &model.scheme, {"positional scheme, e.g. \"cope(p_max=64) + rope\"; --list-schemes lists them"})
+      .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
+      .integer("layers", &model.layers, Count{1, 64}, {"decoder blocks", "", "choose at least one layer"})
+      .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
+      .choice("activation", &model.activation, {"gelu", "gelu_erf", "relu"}, {"of the MLP, which is 4 dim wide"})
+      .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
+      .choice("executor", &model.executor, {"auto", "reference"}, {"how attention is computed"});
+  line.heading("Task")
+      .integer("length", &model.length, Count{4, 65536}, {"of a string, an even number", "tokens"})
+      .integer("batch", &model.batch, Count{1, 65536}, {"per step", "strings"})
+      .choice("targets", &model.targets, {"reads", "all"}, {"where the loss is taken: at reads, or at all positions"})
+      .choice("answers", &model.answers, {"vocabulary", "bits"}, {"what a prediction may be in the tests"})
+      .integer("test-strings", &model.test_strings, Count{1, 10000000}, {"in each of the three test sets", "strings"});
+  declare(line, options.training);
+  line.text("out", &options.out, {"folder for checkpoints, logs and results"});
+  line.heading("Machine").integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+  line.heading("Other").flag("list-schemes", &options.list_schemes, {"print every scheme with its options, and end"});
+  line.example("flip_flop --scheme cope", "the paper's model and task: 10 000 steps, hours on a laptop");
+  line.example("flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --learning-rate 1e-3", "a minute");
+  line.example("flip_flop --scheme cope --out runs/a --resume", "goes on where it was interrupted");
+}
+
+void write_results(const Options& options, const TrainingResult& trained, const std::vector<tasks::FlipFlopScore>& scores) {
+  Table table({"test set", "p_ignore", "read error %", "strings with an error %", "reads", "best trivial guess %"});
+  JsonLog log(options.training.folder / "results.jsonl", JsonLog::Mode::fresh);
+  for (const tasks::FlipFlopScore& score : scores) {
+    double guess = 100;
+    for (const auto& [name, errors] : score.baselines) guess = std::min(guess, errors.error_percent());
+    table.row({std::string(score.set.name), fixed(score.set.p_ignore, 2), fixed(score.model.error_percent(), 3),
+               fixed(score.model.sequence_error_percent(), 2), std::to_string(score.model.reads), fixed(guess, 1)});
+    LogRecord record{{"scheme", options.model.scheme}, {"seed", std::to_string(options.training.seed)}, {"steps", trained.steps},
+                     {"test_set", std::string(score.set.name)}, {"error_percent", score.model.error_percent()},
+                     {"sequence_error_percent", score.model.sequence_error_percent()}, {"reads", score.model.reads}};
+    for (const auto& [name, errors] : score.baselines) record.push_back({"guess: " + name, errors.error_percent()});
+    log.append(record);
+  }
+  write_file_atomically(options.training.folder / "results.csv", table.csv());
+  std::cout << table.text();
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("flip_flop", "Trains a decoder on flip-flop language modelling (Liu et al. 2023; CoPE paper, section 5.1).", WHENCE_VERSION);
+  declare_options(line, options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  if (options.list_schemes) {
+    std::cout << describe_schemes();
+    return 0;
+  }
+  if (options.model.length % 2) line.refuse("length", "an even number required", "a string is pairs of an instruction and a bit");
+  if (options.model.dim % options.model.heads) line.refuse("heads", "a divisor of --dim required", "4 heads suit dims of 64 and more");
+  line.refuse_unless("warm-up", options.training.warm_up <= options.training.steps, "no more warm-up than --steps");
+  options.model.scheme = canonical_text(parse_schemes(options.model.scheme));
+  options.training.folder = options.out;
+  set_threads(options.threads);
+  install_interrupt_handler();
+
+  Decoder model(tasks::decoder_options(options.model));
+  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  const TrainingResult trained = tasks::train_flip_flop(model, options.model, options.training);
+  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, " << rate_text(trained.tokens_per_second)
+            << " tokens/s\n";
+  write_results(options, trained, tasks::test_flip_flop(model, options.model, options.training.seed, options.training.quiet));
+  std::cout << "written: " << options.out << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, checkpoints/}\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

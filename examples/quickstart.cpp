@@ -1,0 +1,153 @@
+// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and writes report.html, in
+// which the gates, positions, attention and their gradients of the trained CoPE model can be looked at.
+#include <iostream>
+#include <map>
+
+#include "examples/common/command_line.h"
+#include "examples/common/files.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/report/flip_flop_maps.h"
+#include "examples/tasks/flip_flop_model.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+// Read errors in percent as the CoPE paper prints them (Table 2 and appendix), for T = 512, dim 256, 4 layers, 4 heads, 10 000 steps.
+struct PaperRow {
+  const char* scheme;
+  const char *in_distribution, *sparse;
+};
+constexpr PaperRow paper[] = {{"cope", "0.03 (0.06)", "4.9 (4.4)"}, {"rope", "1.8 (3.1)", "20.3 (2.9)"}, {"absolute", "6.8 (6.9)", "21.7 (7.9)"}};
+
+struct Options {
+  tasks::FlipFlopModelOptions model{.length = 64, .dim = 64, .layers = 2, .heads = 4};
+  TrainingOptions training{.steps = 800, .learning_rate = 1e-3};
+  std::string out = "runs/quickstart";
+  int threads = whence::threads();
+  bool smoke = false;
+};
+
+struct SchemeRun {
+  std::string scheme;
+  TrainingResult trained;
+  std::vector<tasks::FlipFlopScore> scores;
+  index_t parameters = 0;
+};
+
+SchemeRun run_scheme(const Options& options, const std::string& scheme, Decoder& model) {
+  TrainingOptions training = options.training;
+  training.folder.clear();  // the runs are short: nothing to resume
+  SchemeRun run{.scheme = scheme, .trained = {}, .scores = {}};
+  run.trained = tasks::train_flip_flop(model, options.model, training);
+  run.scores = tasks::test_flip_flop(model, options.model, training.seed, true);
+  run.parameters = model.parameter_count();
+  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in " << fixed(run.trained.seconds, 1) << " s ("
+            << rate_text(run.trained.tokens_per_second) << " tokens/s)" << std::endl;
+  return run;
+}
+
+Table comparison(const std::vector<SchemeRun>& runs) {
+  Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %", "training s"});
+  for (const SchemeRun& run : runs) {
+    std::vector<std::string> cells{run.scheme};
+    for (const tasks::FlipFlopScore& score : run.scores) cells.push_back(fixed(score.model.error_percent(), 2));
+    for (const PaperRow& row : paper) {
+      if (run.scheme == row.scheme) cells.insert(cells.end(), {row.in_distribution, row.sparse});
+    }
+    cells.push_back(fixed(run.trained.seconds, 1));
+    table.row(cells);
+  }
+  std::vector<std::string> guess{"best guess without memory"};
+  for (const tasks::FlipFlopScore& score : runs[0].scores) {
+    double best = 100;
+    for (const auto& [name, errors] : score.baselines) best = std::min(best, errors.error_percent());
+    guess.push_back(fixed(best, 1));
+  }
+  guess.insert(guess.end(), {"-", "-", "-"});
+  return table.row(guess);
+}
+
+report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, const Options& options) {
+  report::Page page;
+  page.title = "Flip-flop: which positions can remember one bit?";
+  page.introduction = concat(
+      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the bit written last. The model "
+      "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 %).\n\n"
+      "This run: strings of ", options.model.length, " tokens, dim ", options.model.dim, ", ", options.model.layers, " layers, ", options.model.heads,
+      " heads, ", options.training.steps, " steps of ", options.model.batch, " strings, seed ", options.training.seed,
+      ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
+  page.tables.push_back({.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .header = table.header(), .rows = table.rows()});
+  report::Plot plot{.title = "Training loss at reads", .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
+  for (const SchemeRun& run : runs) {
+    report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
+    for (const LossPoint& point : run.trained.curve) {
+      curve.x.push_back(static_cast<double>(point.step));
+      curve.y.push_back(point.loss);
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  page.plots.push_back(std::move(plot));
+  page.map_title = "Inside the trained CoPE model";
+  page.map_note =
+      "One string, every layer and head. Rows are queries i, columns are keys j. The gradients are of the loss at the string's reads.";
+  page.footnotes = {"Contextual Position Encoding: Golovneva et al. 2024, arXiv:2405.18719. Flip-flop: Liu et al. 2023, arXiv:2306.00946.",
+                    concat("Made by whence ", WHENCE_VERSION, ".")};
+  return page;
+}
+
+void declare_options(CommandLine& line, Options& options) {
+  line.heading("Options")
+      .integer("steps", &options.training.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
+      .integer("seed", &options.training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters and data"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"})
+      .text("out", &options.out, {"folder for report.html and comparison.csv"})
+      .flag("quiet", &options.training.quiet, {"no progress"})
+      .flag("smoke", &options.smoke, {"a few steps only, to see that everything runs"});
+  line.example("quickstart", "about a minute of training");
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("quickstart", "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.",
+                   WHENCE_VERSION);
+  declare_options(line, options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  line.refuse_unless("steps", !options.smoke, "no --smoke, which sets its own steps");
+  if (options.smoke) options.training.steps = 4, options.model.test_strings = 16;
+  options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
+  ensure_output_folder(options.out);
+  set_threads(options.threads);
+  install_interrupt_handler();
+
+  std::vector<SchemeRun> runs;
+  std::unique_ptr<Decoder> cope;
+  for (const PaperRow& row : paper) {
+    options.model.scheme = row.scheme;
+    auto model = std::make_unique<Decoder>(tasks::decoder_options(options.model));
+    runs.push_back(run_scheme(options, row.scheme, *model));
+    if (options.model.scheme == "cope") cope = std::move(model);
+  }
+  const Table table = comparison(runs);
+  std::cout << "\nwrong bits after a read:\n" << table.text();
+
+  report::Page page = page_of(runs, table, options);
+  const tasks::Tokens sample = tasks::sample({static_cast<int>(options.model.length), 0.8}, Stream(options.training.seed, "flip_flop.report"));
+  report::add_maps(page, *cope, tasks::text(sample));
+  const std::filesystem::path folder = options.out;
+  report::write(page, folder / "report.html");
+  write_file_atomically(folder / "comparison.csv", table.csv());
+  std::cout << "\nopen " << (folder / "report.html").string() << " in a browser to see the gates, positions, attention and their gradients\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

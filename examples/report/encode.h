@@ -1,0 +1,23 @@
+// Text and numbers made safe to stand inside an HTML document.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace whence::report {
+
+// Text for element content and quoted attributes: & < > " ' escaped, bytes that are not UTF-8 and control characters replaced by U+FFFD.
+[[nodiscard]] std::string escape(std::string_view text);
+
+// Text split at blank lines into <p> elements, escaped.
+[[nodiscard]] std::string paragraphs(std::string_view text);
+
+// RFC 4648 base64 with padding, what the browser's atob() reads.
+[[nodiscard]] std::string base64(std::span<const std::uint8_t> bytes);
+
+// A number for people: `digits` significant digits, no trailing zeros.
+[[nodiscard]] std::string number(double value, int digits = 4);
+
+}  // namespace whence::report

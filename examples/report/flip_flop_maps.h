@@ -1,0 +1,15 @@
+// What a trained decoder does with one flip-flop string: gates, positions, attention and the loss's gradients, as heat maps.
+#pragma once
+
+#include <string>
+
+#include "examples/report/report.h"
+#include "nn/transformer.h"
+
+namespace whence::report {
+
+// Runs the model on `text` (such as "w0i1r0") with the loss at its reads, and fills the page's tokens and maps: one map per layer, head and
+// quantity that the model's scheme has probes for.
+void add_maps(Page& page, const Decoder& model, const std::string& text);
+
+}  // namespace whence::report

@@ -1,0 +1,183 @@
+// Draws a plot of curves: axes with round ticks, dashes, and labels at the curves' ends that never overlap.
+#include "examples/report/plot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+#include "examples/report/encode.h"
+
+namespace whence::report {
+namespace {
+
+constexpr double width = 680, height = 330, left = 64, top = 14, bottom = 46;
+
+// One axis: data range [low, high] (of log10 where logarithmic) onto pixels [start, end].
+struct Axis {
+  double low = 0, high = 1, start = 0, end = 1;
+  bool logarithmic = false;
+  std::vector<double> ticks;
+
+  [[nodiscard]] double scaled(double value) const { return logarithmic ? std::log10(value) : value; }
+  [[nodiscard]] double pixel(double value) const { return start + (scaled(value) - low) / (high - low) * (end - start); }
+  [[nodiscard]] bool shows(double value) const { return std::isfinite(value) && (!logarithmic || value > 0); }
+};
+
+// Steps of 1, 2 or 5 times a power of ten, about `count` of them over [low, high].
+double round_step(double span, int count) {
+  const double raw = span / count, power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (raw <= factor * power * 1.0001) return factor * power;
+  }
+  return 10 * power;
+}
+
+// Where asked for, widens the axis to whole steps, so that curves do not touch its ends.
+void linear_ticks(Axis& axis, bool widen) {
+  const double step = round_step(axis.high - axis.low, 5);
+  if (widen) {
+    axis.low = std::floor(axis.low / step + 1e-9) * step;
+    axis.high = std::ceil(axis.high / step - 1e-9) * step;
+  }
+  const double first = std::ceil(axis.low / step - 1e-9);
+  for (double k = first; k * step <= axis.high + 1e-9 * step; ++k) axis.ticks.push_back(k == 0 ? 0 : k * step);
+}
+
+// Whole decades; where they are few also 2 and 5 of each, where they are many only every n-th.
+void logarithmic_ticks(Axis& axis) {
+  axis.low = std::floor(axis.low * 4) / 4;
+  axis.high = std::ceil(axis.high * 4) / 4;
+  const double decades = axis.high - axis.low;
+  const double every = std::max(1.0, std::ceil(decades / 6));
+  for (double power = std::floor(axis.low); power <= axis.high; power += every) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double at = power + std::log10(factor);
+      const bool wanted = factor == 1.0 || decades < 2.5;
+      if (wanted && at >= axis.low - 1e-9 && at <= axis.high + 1e-9) axis.ticks.push_back(factor * std::pow(10, power));
+    }
+  }
+}
+
+Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
+  Axis axis{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), start, end, vertical && plot.log_y, {}};
+  for (const Curve& curve : plot.curves) {
+    for (const double value : vertical ? curve.y : curve.x) {
+      if (!axis.shows(value)) continue;
+      axis.low = std::min(axis.low, axis.scaled(value));
+      axis.high = std::max(axis.high, axis.scaled(value));
+    }
+  }
+  if (axis.low > axis.high) axis.low = 0, axis.high = 1;  // nothing to show
+  // A quantity that is never negative is read against zero unless that would squash it.
+  if (vertical && !axis.logarithmic && axis.low > 0 && axis.low < 0.5 * axis.high) axis.low = 0;
+  if (axis.high - axis.low < 1e-12 * std::max(1.0, std::abs(axis.high))) axis.low -= 0.5, axis.high += 0.5;
+  if (axis.logarithmic)
+    logarithmic_ticks(axis);
+  else
+    linear_ticks(axis, vertical);
+  return axis;
+}
+
+std::string pair(double x, double y) { return number(x, 5) + " " + number(y, 5); }
+
+std::string line(std::string_view css, double x1, double y1, double x2, double y2) {
+  return "<line class=\"" + std::string(css) + "\" x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" +
+         number(y2) + "\"/>";
+}
+
+std::string text(std::string_view css, double x, double y, std::string_view content, std::string_view extra = "") {
+  return "<text class=\"" + std::string(css) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + std::string(extra) + ">" +
+         escape(content) + "</text>";
+}
+
+// Grid lines only for y: values are read off there, steps are not.
+std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
+  std::string out;
+  for (const double tick : y.ticks) {
+    out += line("grid", x.start, y.pixel(tick), x.end, y.pixel(tick));
+    out += text("tick end", x.start - 8, y.pixel(tick) + 4, number(tick));
+  }
+  for (const double tick : x.ticks) {
+    out += line("axis", x.pixel(tick), y.start, x.pixel(tick), y.start + 5);
+    out += text("tick middle", x.pixel(tick), y.start + 19, number(tick, 6));
+  }
+  out += line("axis", x.start, y.start, x.end, y.start);
+  out += text("label middle", (x.start + x.end) / 2, height - 6, plot.x_label);
+  const double middle = (y.start + y.end) / 2;
+  out += text("label middle", 14, middle, plot.y_label, " transform=\"rotate(-90 14 " + number(middle) + ")\"");
+  return out;
+}
+
+std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
+  std::string points;
+  bool drawing = false;
+  for (std::size_t k = 0; k < curve.x.size(); ++k) {
+    const bool shown = x.shows(curve.x[k]) && y.shows(curve.y[k]);
+    if (shown) points += (drawing ? "L" : "M") + pair(x.pixel(curve.x[k]), y.pixel(curve.y[k]));
+    drawing = shown;
+  }
+  return "<path class=\"curve c" + std::to_string(index % 7) + " d" + std::to_string(index % 6) + "\" d=\"" + points + "\"/>";
+}
+
+struct EndLabel {
+  std::size_t index = 0;  // of the curve
+  double x = 0, y = 0;    // where the curve ends
+  double at = 0;          // where its label stands
+  std::string content;
+};
+
+// The last shown point of every curve that has one.
+std::vector<EndLabel> end_labels(const Plot& plot, const Axis& x, const Axis& y) {
+  std::vector<EndLabel> labels;
+  for (std::size_t index = 0; index < plot.curves.size(); ++index) {
+    const Curve& curve = plot.curves[index];
+    for (std::size_t k = curve.x.size(); k-- > 0;) {
+      if (!x.shows(curve.x[k]) || !y.shows(curve.y[k])) continue;
+      const double down = y.pixel(curve.y[k]);
+      labels.push_back({index, x.pixel(curve.x[k]), down, down, curve.name + "  " + number(curve.y[k], 3)});
+      break;
+    }
+  }
+  return labels;
+}
+
+// Moves labels apart to at least one line height: down the list pushing down, then back up from the lower edge.
+void spread(std::vector<EndLabel>& labels, double lower_edge) {
+  constexpr double line_height = 17;
+  std::stable_sort(labels.begin(), labels.end(), [](const EndLabel& a, const EndLabel& b) { return a.y < b.y; });
+  for (std::size_t k = 1; k < labels.size(); ++k) labels[k].at = std::max(labels[k].at, labels[k - 1].at + line_height);
+  double limit = lower_edge;
+  for (std::size_t k = labels.size(); k-- > 0; limit -= line_height) {
+    labels[k].at = std::min(labels[k].at, limit);
+    limit = labels[k].at;
+  }
+}
+
+// A thin leader from the curve's end to a sample of its dashes, then its name and last value.
+std::string draw(const EndLabel& label, double edge) {
+  const std::string look = "curve c" + std::to_string(label.index % 7) + " d" + std::to_string(label.index % 6);
+  return line("leader", label.x + 2, label.y, edge + 14, label.at) + line(look, edge + 16, label.at, edge + 46, label.at) +
+         text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
+}
+
+}  // namespace
+
+std::string svg(const Plot& plot) {
+  std::size_t longest = 0;
+  for (const Curve& curve : plot.curves) longest = std::max(longest, curve.name.size() + 8);
+  const double right = 60 + 6.6 * static_cast<double>(std::min<std::size_t>(longest, 34));
+  const Axis x = make_axis(plot, false, left, width - right), y = make_axis(plot, true, height - bottom, top);
+  std::vector<EndLabel> labels = end_labels(plot, x, y);
+  std::string spoken = plot.title + ": " + plot.y_label + " over " + plot.x_label + "; last values: ";
+  for (const EndLabel& label : labels) spoken += label.content + "; ";
+  spread(labels, height - bottom);
+  std::string out = "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 " + number(width) + " " + number(height) + "\" aria-label=\"" +
+                    escape(spoken) + "\">" + axes(plot, x, y);
+  for (std::size_t index = 0; index < plot.curves.size(); ++index) out += path(plot.curves[index], index, x, y);
+  for (const EndLabel& label : labels) out += draw(label, width - right);
+  return out + "</svg>\n";
+}
+
+}  // namespace whence::report

@@ -1,0 +1,57 @@
+// The report page: what a program shows of a run, as plain numbers and text, and the writer of one self-contained HTML file.
+// Knows nothing of tensors: a program copies what it wants to show into these structs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace whence::report {
+
+// One quantity of one attention head over (query i, key j), e.g. gates g_ij.
+struct HeatMap {
+  enum class Scale { sequential, diverging };
+
+  std::string name;     // "gates"; maps of one name form one quantity over layers and heads
+  std::string caption;  // one sentence with the equation: "g_ij = sigmoid(q_i.k_j / sqrt(d)) (CoPE, Eq. 3)"
+  Scale scale = Scale::sequential;
+  double low = 0, high = 1;  // colour range, finite; -high == low where diverging
+  int layer = 0, head = 0;
+  int rows = 0, columns = 0;
+  std::vector<float> values;  // rows x columns, row-major; NaN = masked, drawn hatched
+};
+
+struct Table {
+  std::string title, note;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows;  // each as wide as the header
+};
+
+struct Curve {
+  std::string name;
+  std::vector<double> x, y;  // equally long; a point that is not finite (or not positive on a log axis) leaves a gap
+};
+
+struct Plot {
+  std::string title, x_label, y_label;
+  std::vector<Curve> curves;
+  bool log_y = false;
+};
+
+struct Page {
+  std::string title, introduction;  // a blank line starts a new paragraph, here and in map_note
+  std::vector<Table> tables;
+  std::vector<Plot> plots;
+  std::string map_title, map_note;
+  std::vector<std::string> row_tokens, column_tokens;  // query tokens down the rows i, key tokens along the columns j
+  std::vector<HeatMap> maps;                           // empty: the page has no viewer
+  std::vector<std::string> footnotes;
+};
+
+// The page as one HTML document without any reference to the outside. Throws where sizes or ranges contradict each other.
+[[nodiscard]] std::string html(const Page& page);
+
+// Writes html(page) to `path` through a temporary file beside it, so that `path` holds either its old content or all of the new.
+// Throws with "path: ..." and leaves nothing behind on failure.
+void write(const Page& page, const std::string& path);
+
+}  // namespace whence::report

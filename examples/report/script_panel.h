@@ -1,0 +1,238 @@
+// Second part of the page's script: drawing one heat map with its axes, colour bar and cursor on a canvas.
+#pragma once
+
+#include <string_view>
+
+namespace whence::report {
+
+inline constexpr std::string_view script_panel = R"js(
+// ---- Theme ---------------------------------------------------------------------------------------------------------------------
+const style_of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+let theme = {};
+function read_theme() {
+  theme = { dark: style_of("--dark") === "1" };
+  for (const name of ["page", "ink", "soft", "rule", "accent", "hatch", "masked", "mark"]) theme[name] = style_of("--" + name);
+}
+
+// ---- Picture: one pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the hatching. --------
+function picture(map, fit) {
+  const key = fit + "," + theme.dark;
+  if (map.pictures.has(key)) return map.pictures.get(key);
+  const canvas = document.createElement("canvas");
+  canvas.width = map.columns;
+  canvas.height = map.rows;
+  const context = canvas.getContext("2d"), image = context.createImageData(map.columns, map.rows);
+  const stops = palette(map.scale, theme.dark), range = range_of(map, fit);
+  map.cells.forEach((value, cell) => {
+    if (Number.isNaN(value)) return;
+    image.data.set([...stop_of(stops, map.scale, value, range).rgb, 255], 4 * cell);
+  });
+  context.putImageData(image, 0, 0);
+  map.pictures.set(key, canvas);
+  return canvas;
+}
+
+function hatching(context, ratio) {
+  const tile = document.createElement("canvas"), size = Math.round(6 * ratio);
+  tile.width = tile.height = size;
+  const pen = tile.getContext("2d");
+  pen.fillStyle = theme.masked;
+  pen.fillRect(0, 0, size, size);
+  pen.strokeStyle = theme.hatch;
+  pen.lineWidth = ratio;
+  for (const shift of [-size, 0, size]) {
+    pen.beginPath();
+    pen.moveTo(shift, size);
+    pen.lineTo(shift + size, 0);
+    pen.stroke();
+  }
+  return context.createPattern(tile, "repeat");
+}
+
+// ---- Geometry ------------------------------------------------------------------------------------------------------------------
+const mono = (size, weight = "") => `${weight} ${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
+const short = (token) => [...token].length > 10 ? [...token].slice(0, 9).join("") + "\u2026" : token;
+const longest = (tokens) => Math.max(...tokens.map((token) => [...short(token)].length));
+
+// Margins for tokens and indices around cells of `cell` pixels; without axes (small multiples) there are none.
+function geometry(cell, axes) {
+  const width = cell * column_count, height = cell * row_count;
+  if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
+  const font = Math.max(9, Math.min(13, Math.floor(cell * 0.8))), letter = font * 0.602;
+  const token_across = longest(column_tokens) * letter, upright = token_across <= 2 * cell - 1, stack = upright && token_across + 0.5 > cell;
+  // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of two cells.
+  const stagger = font + 1 > cell && longest(row_tokens) <= 3;
+  const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), token_width = longest(row_tokens) * letter;
+  const gap = stagger ? 3 : 6, left = Math.ceil(3 + gap + 5.42 * String(row_count - 1).length + token_width * (stagger ? 2 : 1));
+  const top = Math.ceil(14 + (upright ? font * (stack ? 2 : 1) : token_across));
+  return { cell, width, height, left, top, font, upright, stack, stagger, gap, every, token_width, total_width: left + width + 2, total_height: top + height + 40 };
+}
+
+// The largest cell with which a panel fits into `space` pixels; whole device pixels keep all cells equal.
+function fitting_cell(space, axes) {
+  const ratio = devicePixelRatio || 1;
+  let cell = 40;
+  while (cell > 2 && geometry(cell, axes).total_width > space) cell -= 1 / ratio;
+  return Math.max(2, Math.floor(cell * ratio) / ratio);
+}
+
+// ---- Painting ------------------------------------------------------------------------------------------------------------------
+// Every k-th token where the cells are smaller than letters, so that labels never touch.
+function paint_tokens(context, g) {
+  const across = g.upright ? 1 : Math.ceil((g.font + 1) / g.cell);
+  for (let row = 0; row < row_count; row += g.every) label_row(context, g, row, theme.ink);
+  for (let column = 0; column < column_count; column += across) label_column(context, g, column, theme.ink);
+  const down_step = g.cell >= 12 ? 1 : g.cell >= 3 ? 5 : 20, across_step = g.cell >= 22 ? 1 : g.cell >= 12 ? 2 : g.cell >= 5 ? 5 : 20;
+  for (let row = 0; row < row_count; row += down_step) number_row(context, g, row, theme.soft);
+  for (let column = 0; column < column_count; column += across_step) number_column(context, g, column, theme.soft);
+}
+
+function label_row(context, g, row, ink) {
+  const y = g.top + (row + 0.5) * g.cell, outer = g.stagger && Math.floor(row / g.every) % 2 === 0;
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  context.fillStyle = ink;
+  context.font = mono(g.font);
+  context.fillText(short(row_tokens[row]), g.left - 2 - (outer ? g.token_width : 0), y + 0.5);
+}
+
+function number_row(context, g, row, ink) {
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  context.fillStyle = ink;
+  context.font = mono(9);
+  context.fillText(row, g.left - 2 - g.gap - g.token_width * (g.stagger ? 2 : 1), g.top + (row + 0.5) * g.cell + 0.5);
+}
+
+function label_column(context, g, column, ink) {
+  const x = g.left + (column + 0.5) * g.cell;
+  context.textBaseline = "middle";
+  context.fillStyle = ink;
+  context.font = mono(g.font);
+  if (g.upright) {
+    context.textAlign = "center";
+    context.fillText(short(column_tokens[column]), x, g.top - 2 - g.font / 2 - (g.stack && column % 2 === 0 ? g.font : 0));
+  } else {
+    context.save();
+    context.translate(x, g.top - 4);
+    context.rotate(-Math.PI / 2);
+    context.textAlign = "left";
+    context.fillText(short(column_tokens[column]), 0, 0.5);
+    context.restore();
+  }
+}
+
+function number_column(context, g, column, ink) {
+  context.textBaseline = "middle";
+  context.textAlign = "center";
+  context.fillStyle = ink;
+  context.font = mono(9);
+  context.fillText(column, g.left + (column + 0.5) * g.cell, 5.5);
+}
+
+function paint_bar(context, g, map, range) {
+  const y = g.top + g.height + 8, stops = palette(map.scale, theme.dark), width = Math.min(g.width, 460);
+  for (let x = 0; x < width; ++x) {
+    context.fillStyle = `rgb(${stops[Math.round(255 * x / Math.max(1, width - 1))].rgb})`;
+    context.fillRect(g.left + x, y, 1, 9);
+  }
+  context.strokeStyle = theme.soft;
+  context.lineWidth = 1;
+  context.strokeRect(g.left - 0.5, y - 0.5, width + 1, 10);
+  const parts = width >= 260 ? 4 : width >= 130 ? 2 : 1;
+  context.fillStyle = context.strokeStyle = theme.ink;
+  context.font = mono(10);
+  context.textBaseline = "top";
+  for (let k = 0; k <= parts; ++k) {
+    const x = g.left + Math.round(width * k / parts);
+    context.textAlign = k === 0 ? "left" : k === parts ? "right" : "center";
+    context.fillText(format(range[0] + (range[1] - range[0]) * k / parts, 3), x, y + 15);
+    context.fillRect(Math.min(x, g.left + width - 1), y + 9, 1, 4);
+  }
+}
+
+function paint_numbers(context, g, map, range) {
+  const stops = palette(map.scale, theme.dark), unit = 10 ** unit_of(map);
+  const size = Math.min(12, Math.floor((g.cell - 3) / 0.602 / 5));
+  context.font = mono(size);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  map.cells.forEach((value, cell) => {
+    if (Number.isNaN(value)) return;
+    const number = value / unit;
+    // Leading zeros carry nothing here: .98 instead of 0.98 leaves room for a sign.
+    const text = Math.abs(number) >= 99.5 ? number.toFixed(0) : Math.abs(number) >= 9.95 ? number.toFixed(1) : number.toFixed(2);
+    context.fillStyle = stop_of(stops, map.scale, value, range).ink;
+    const x = g.left + (cell % map.columns + 0.5) * g.cell, y = g.top + (Math.floor(cell / map.columns) + 0.5) * g.cell;
+    context.fillText(value === 0 ? "0" : text.replace(/^-(0\.00)$/, "$1").replace(/^(-?)0\./, "$1."), x, y);
+  });
+}
+
+// Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
+function paint_base(panel, map, g, fit, numbers) {
+  const ratio = devicePixelRatio || 1, base = document.createElement("canvas");
+  base.width = panel.canvas.width = Math.round(g.total_width * ratio);
+  base.height = panel.canvas.height = Math.round(g.total_height * ratio);
+  panel.canvas.style.width = g.total_width + "px";
+  panel.canvas.style.height = g.total_height + "px";
+  const context = base.getContext("2d");
+  context.fillStyle = hatching(context, ratio);
+  context.fillRect(g.left * ratio, g.top * ratio, g.width * ratio, g.height * ratio);
+  context.scale(ratio, ratio);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(picture(map, fit), g.left, g.top, g.width, g.height);
+  context.strokeStyle = theme.soft;
+  context.strokeRect(g.left - 0.5, g.top - 0.5, g.width + 1, g.height + 1);
+  const range = range_of(map, fit);
+  if (numbers) paint_numbers(context, g, map, range);
+  if (g.font) {
+    paint_tokens(context, g);
+    paint_bar(context, g, map, range);
+  }
+  Object.assign(panel, { base, map, g });
+}
+
+// The cursor: its row and column between thin lines, its cell in a frame of two tones that shows on any colour, its tokens marked.
+function paint_cursor(panel, row, column) {
+  const { canvas, base, g } = panel, context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(base, 0, 0);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const x = g.left + column * g.cell, y = g.top + row * g.cell;
+  const frame = (tone, grow, line) => {
+    context.strokeStyle = tone;
+    context.lineWidth = line;
+    context.strokeRect(x - grow, y - grow, g.cell + 2 * grow, g.cell + 2 * grow);
+  };
+  if (g.font) {
+    context.lineWidth = 1;
+    context.strokeStyle = theme.accent;
+    context.strokeRect(g.left - 0.5, y - 0.5, g.width + 1, g.cell + 1);
+    context.strokeRect(x - 0.5, g.top - 0.5, g.cell + 1, g.height + 1);
+    mark_tokens(context, g, row, column, x, y);
+  }
+  frame("#fff", g.font ? 2.5 : 1.5, 1.5);
+  frame("#000", g.font ? 1 : 0.5, 1.5);
+}
+
+// The cursor's labels stand on the marker colour, over their neighbours where cells are small.
+function mark_tokens(context, g, row, column, x, y) {
+  const tall = Math.max(g.cell, g.font + 3), wide = Math.max(g.cell, g.upright ? longest(column_tokens) * g.font * 0.602 + 3 : g.font + 3);
+  context.fillStyle = theme.mark;
+  context.fillRect(0, y + g.cell / 2 - tall / 2, g.left - 2, tall);
+  context.fillRect(x + g.cell / 2 - Math.max(wide, 16) / 2, 0, Math.max(wide, 16), 11);
+  context.fillRect(x + g.cell / 2 - wide / 2, 11, wide, g.top - 13);
+  for (const label of [label_row, number_row]) label(context, g, row, theme.ink);
+  for (const label of [label_column, number_column]) label(context, g, column, theme.ink);
+}
+
+// The cell under a pointer event, or null outside of the map.
+function cell_at(panel, event) {
+  const box = panel.canvas.getBoundingClientRect(), { g } = panel;
+  const column = Math.floor((event.clientX - box.left - g.left) / g.cell), row = Math.floor((event.clientY - box.top - g.top) / g.cell);
+  return row >= 0 && row < row_count && column >= 0 && column < column_count ? { row, column } : null;
+}
+)js";
+
+}  // namespace whence::report

@@ -1,0 +1,95 @@
+// Training and testing on flip-flop (SPEC 4.1).
+#include "examples/tasks/flip_flop_model.h"
+
+#include <iostream>
+
+#include "autograd/mode.h"
+#include "autograd/ops.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/text.h"
+#include "tensor/raw.h"
+
+namespace whence::tasks {
+
+DecoderOptions decoder_options(const FlipFlopModelOptions& options) {
+  return {.vocabulary = flip_flop_vocabulary,
+          .length = options.length,
+          .dim = options.dim,
+          .layers = options.layers,
+          .heads = options.heads,
+          .activation = activation_of(options.activation),
+          .scheme = options.scheme,
+          .executor = options.executor,
+          .dropout = options.dropout};
+}
+
+Tensor token_tensor(const Tokens& tokens, std::int64_t rows) {
+  const Tensor result = Tensor::empty({rows, static_cast<index_t>(tokens.size()) / rows}, DType::i64);
+  std::copy(tokens.begin(), tokens.end(), result.data<std::int64_t>());
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> description(const FlipFlopModelOptions& model, const TrainingOptions& training) {
+  return {{"scheme", model.scheme},
+          {"length", std::to_string(model.length)},
+          {"dim", std::to_string(model.dim)},
+          {"layers", std::to_string(model.layers)},
+          {"heads", std::to_string(model.heads)},
+          {"activation", model.activation},
+          {"targets", model.targets},
+          {"dropout", number_text(model.dropout)},
+          {"batch", std::to_string(model.batch)},
+          {"steps", std::to_string(training.steps)},
+          {"learning-rate", number_text(training.learning_rate)},
+          {"warm-up", std::to_string(training.warm_up)},
+          {"decay", training.decay},
+          {"weight-decay", number_text(training.weight_decay)},
+          {"clip", number_text(training.clip)},
+          {"seed", std::to_string(training.seed)}};
+}
+
+TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
+  const int length = static_cast<int>(options.length), count = static_cast<int>(options.batch);
+  const Targets targets = options.targets == "all" ? Targets::all : Targets::clean;
+  TrainingJob job{.label = model.scheme(), .model = &model, .tokens_per_step = options.batch * (options.length - 1)};
+  job.description = description(options, training);
+  job.loss = [&, length, count, targets](std::int64_t step) {
+    const auto first = static_cast<std::uint64_t>((step - 1) * options.batch);
+    const FlipFlopBatch batch = flip_flop_batch(training_set, length, training.seed, first, count, targets);
+    const Pass pass{.training = true, .seed = training.seed, .step = static_cast<std::uint64_t>(step)};
+    return cross_entropy(model(token_tensor(batch.inputs, batch.sequences), pass), token_tensor(batch.targets, batch.sequences));
+  };
+  return train(job, training);
+}
+
+static FlipFlopScore test_on(const FlipFlopSet& set, const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed,
+                             Progress& progress, std::int64_t done) {
+  const NoGrad no_grad;
+  FlipFlopScore score{.set = set, .model = {}, .baselines = {}};
+  for (const Baseline baseline : baselines) score.baselines.push_back({std::string(name(baseline)), {}});
+  for (std::int64_t first = 0; first < options.test_strings; first += options.batch) {
+    if (interrupt_requested()) throw Interrupted("testing: stopped; the trained model is saved");
+    const int count = static_cast<int>(std::min(options.batch, options.test_strings - first));
+    const FlipFlopBatch batch =
+        flip_flop_batch(set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>(first), count, Targets::clean);
+    const Tensor logits = raw::contiguous(model(token_tensor(batch.inputs, batch.sequences)));
+    const std::span<const float> numbers(logits.data<float>(), static_cast<std::size_t>(logits.numel()));
+    score.model.add(batch, most_probable(numbers, options.answers == "bits" ? Answers::bits : Answers::vocabulary));
+    for (std::size_t k = 0; k < score.baselines.size(); ++k) score.baselines[k].second.add(batch, predict(baselines[k], batch));
+    progress.update(done + first + count, count * (options.length - 1), {});
+  }
+  return score;
+}
+
+std::vector<FlipFlopScore> test_flip_flop(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet) {
+  std::vector<FlipFlopScore> scores;
+  Progress progress("test", 3 * options.test_strings, 0, ProgressStyle::for_standard_error(quiet), std::cerr);
+  for (const FlipFlopSet& set : {in_distribution_set, sparse_set, dense_set}) {
+    scores.push_back(test_on(set, model, options, seed, progress, static_cast<std::int64_t>(scores.size()) * options.test_strings));
+  }
+  progress.finish();
+  return scores;
+}
+
+}  // namespace whence::tasks

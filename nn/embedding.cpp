@@ -1,0 +1,15 @@
+// A row of a table for every index.
+#include "nn/embedding.h"
+
+#include "autograd/ops.h"
+
+namespace whence {
+
+Embedding::Embedding(index_t rows, index_t dim, Init init) {
+  if (rows < 1 || dim < 1) fail("Embedding", concat(rows, " rows of ", dim, " given; 1 or more of each required"));
+  weight_ = param("weight", {rows, dim}, init);
+}
+
+Tensor Embedding::operator()(const Tensor& index, Site at) const { return take_rows(weight_, index, at); }
+
+}  // namespace whence

@@ -1,0 +1,76 @@
+// The base of every layer, scheme and model: parameters and children with paths.
+//
+// A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random streams. A module registers
+// its parameters and children in its constructor, in an order that is part of its definition; paths are completed when it becomes a child.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/init.h"
+#include "tensor/tensor.h"
+
+namespace whence {
+
+class Module {
+ public:
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& path() const { return path_; }  // "blocks.0.attention"; "" for the root
+
+  struct Parameter {
+    std::string path;
+    Tensor tensor;  // the handle that the module keeps
+    Init init;
+    bool decays;  // whether weight decay applies
+    bool frozen;  // has no gradient, is not trained
+  };
+  std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
+  index_t parameter_count() const;            // numbers, not tensors
+
+  // Every parameter from its Init by the stream (seed, path), drawn in f64 and rounded once: a module more changes nobody else's numbers,
+  // and a model in f32 is the same model in f64, rounded. Until then parameters with a random Init hold NaN, so that forgetting this shows.
+  void initialise(std::uint64_t seed);
+  // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Error when `dtype` is not floating.
+  void to(DType dtype);
+  // Parameters whose path matches ('*' is any run of characters) need no gradient from now on. Error when none does.
+  void freeze(const std::string& path_pattern);
+
+ protected:
+  Module() = default;
+
+  // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
+  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true);
+  // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
+  void child(const std::string& name, Module& module);
+  void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
+
+ private:
+  struct Own {
+    std::string name;
+    Tensor tensor;
+    Init init;
+    bool decays;
+    bool frozen;
+  };
+  struct Child {
+    std::string name;
+    Module* module;
+  };
+  void adopt(const std::string& name, Module& module);
+  void set_path(const std::string& path);
+  std::string path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+  void require_new_name(const char* op, const std::string& name) const;
+  void collect(std::vector<Parameter>& found) const;
+  int freeze_matching(const std::string& path_pattern);
+
+  std::string path_;
+  std::vector<Own> own_;
+  std::vector<Child> children_;
+  Module* parent_ = nullptr;
+};
+
+}  // namespace whence

@@ -1,0 +1,20 @@
+// No positional encoding ("NoPE"): the causal mask is the only sign of order.   A = S
+#include "nn/scheme.h"
+
+namespace whence {
+namespace {
+
+class NoPositions final : public PositionalScheme {
+ public:
+  Claims claims() const override { return {.shift_invariant = true}; }
+};
+
+const RegisterScheme registered{{.name = "none",
+                                 .aliases = {"nope"},
+                                 .title = "no positional encoding",
+                                 .paper = "Kazemnejad et al. 2023, arXiv:2305.19466",
+                                 .equation = "A = S",
+                                 .make = [](const SchemeArguments&) { return std::make_unique<NoPositions>(); }}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,37 @@
+// The learning rate as a pure function of the step: a linear warm-up, then constant, linear or cosine.
+#pragma once
+
+#include <string>
+
+#include "tensor/shape.h"
+
+namespace whence {
+
+enum class Decay : unsigned char { constant, linear, cosine };
+
+// Throws InputError that lists the names when `name` is none of them.
+Decay decay_of(const std::string& name);
+const char* to_string(Decay decay);
+
+struct ScheduleOptions {
+  double peak = 1e-3;   // the rate after the warm-up
+  index_t steps = 1;    // of the whole run
+  index_t warm_up = 0;  // of these, in [0, steps]
+  Decay decay = Decay::constant;
+  double floor = 0;  // what linear and cosine end at, in [0, peak]; constant has none
+};
+
+class Schedule {
+ public:
+  // Throws InputError when an option is out of range or has no effect.
+  explicit Schedule(const ScheduleOptions& options);
+
+  // Steps count from 1. During the warm-up: peak step / warm_up. The peak is reached at its last step, and the floor one step after the
+  // run, so that with a floor of 0 no step of the run is spent at rate 0.
+  double operator()(index_t step) const;
+
+ private:
+  ScheduleOptions options_;
+};
+
+}  // namespace whence

@@ -1,0 +1,217 @@
+// The registry and the parser of scheme texts.
+#include "nn/scheme.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+std::map<std::string, SchemeInfo>& registry() {
+  static std::map<std::string, SchemeInfo> schemes;
+  return schemes;
+}
+
+[[noreturn]] void refuse(const std::string& text, const std::string& message) {
+  throw InputError(concat("scheme '", text, "': ", message));
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  if (const auto nearest = nearest_name(word, known)) return "; did you mean '" + *nearest + "'?";
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  return "; known: " + list;
+}
+
+const SchemeInfo& find_scheme(const std::string& text, const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [registered, info] : registry()) {
+    if (registered == name || std::count(info.aliases.begin(), info.aliases.end(), name)) return info;
+    known.push_back(registered);
+  }
+  refuse(text, concat("'", name, "' is no scheme", did_you_mean(name, known)));
+}
+
+const SchemeOption& find_option(const std::string& text, const SchemeInfo& info, const std::string& name) {
+  std::vector<std::string> known;
+  for (const SchemeOption& option : info.options) {
+    if (option.name == name) return option;
+    known.push_back(option.name);
+  }
+  if (known.empty()) refuse(text, concat("option '", name, "' given; ", info.name, " has no options"));
+  refuse(text, concat("'", name, "' is no option of ", info.name, did_you_mean(name, known)));
+}
+
+double number_of(const std::string& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error == std::errc() && end == value.data() + value.size() ? number : std::nan("");
+}
+
+void check_value(const std::string& text, const SchemeOption& option, const std::string& value) {
+  if (option.kind == SchemeOption::Kind::word) {
+    if (std::count(option.choices.begin(), option.choices.end(), value)) return;
+    refuse(text, concat(option.name, " is '", value, "'", did_you_mean(value, option.choices)));
+  }
+  const double number = number_of(value);
+  const bool whole = option.kind != SchemeOption::Kind::integer || number == std::floor(number);
+  if (std::isnan(number) || !whole || number < option.low || number > option.high) {
+    refuse(text, concat(option.name, " is '", value, "'; ", option.kind == SchemeOption::Kind::integer ? "a whole number" : "a number",
+                        " in [", option.low, ", ", option.high, "] required"));
+  }
+}
+
+// Splits a text into names, values and signs; remembers where it stands for errors.
+class Reader {
+ public:
+  explicit Reader(const std::string& text) : text_(text) {}
+
+  bool at_end() {
+    skip_spaces();
+    return next_ == text_.size();
+  }
+  bool accept(char sign) {
+    skip_spaces();
+    if (next_ == text_.size() || text_[next_] != sign) return false;
+    ++next_;
+    return true;
+  }
+  void expect(char sign) {
+    if (!accept(sign)) wrong(std::string("'") + sign + "'");
+  }
+  std::string word(const char* what) {
+    skip_spaces();
+    const std::size_t begin = next_;
+    while (next_ < text_.size() && belongs_to_word(begin)) ++next_;
+    if (next_ == begin) wrong(what);
+    return text_.substr(begin, next_ - begin);
+  }
+  [[noreturn]] void wrong(const std::string& expected) {
+    const std::string found = next_ < text_.size() ? concat("'", text_[next_], "'") : std::string("the end");
+    refuse(text_, concat("at character ", next_ + 1, ": ", found, " found; ", expected, " expected"));
+  }
+
+ private:
+  void skip_spaces() {
+    while (next_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[next_]))) ++next_;
+  }
+  // Letters, digits, '_' and '.'; a sign only in front of a number or of its exponent ("-1e+4").
+  bool belongs_to_word(std::size_t begin) const {
+    const char c = text_[next_];
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.') return true;
+    if (c != '-' && c != '+') return false;
+    if (next_ == begin) return c == '-';
+    const bool number = std::isdigit(static_cast<unsigned char>(text_[begin])) || text_[begin] == '-';
+    return number && (text_[next_ - 1] == 'e' || text_[next_ - 1] == 'E');
+  }
+
+  const std::string& text_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+RegisterScheme::RegisterScheme(SchemeInfo info) { registry().emplace(info.name, std::move(info)); }
+
+std::vector<SchemeInfo> registered_schemes() {
+  std::vector<SchemeInfo> all;
+  for (const auto& [name, info] : registry()) all.push_back(info);
+  return all;
+}
+
+index_t SchemeArguments::integer(const std::string& name) const { return static_cast<index_t>(number_of(values_.at(name))); }
+double SchemeArguments::real(const std::string& name) const { return number_of(values_.at(name)); }
+const std::string& SchemeArguments::word(const std::string& name) const { return values_.at(name); }
+
+std::vector<SchemeSpec> parse_schemes(const std::string& text) {
+  Reader reader(text);
+  std::vector<SchemeSpec> specs;
+  do {
+    SchemeSpec spec;
+    spec.info_ = &find_scheme(text, reader.word("a scheme's name"));
+    if (reader.accept('(') && !reader.accept(')')) {
+      do {
+        const SchemeOption& option = find_option(text, *spec.info_, reader.word("an option's name"));
+        reader.expect('=');
+        const std::string value = reader.word("a value");
+        check_value(text, option, value);
+        if (!spec.given_.emplace(option.name, value).second) refuse(text, concat("option '", option.name, "' given twice"));
+      } while (reader.accept(','));
+      reader.expect(')');
+    }
+    for (const SchemeSpec& earlier : specs) {
+      if (earlier.info_ == spec.info_) refuse(text, concat(spec.info_->name, " stands in the sum twice; once is what adds a position"));
+    }
+    specs.push_back(std::move(spec));
+  } while (reader.accept('+'));
+  if (!reader.at_end()) reader.wrong("'+', '(' or the end");
+  for (const SchemeSpec& spec : specs) {
+    if (specs.size() > 1 && spec.info_->name == "none") refuse(text, "none adds nothing to a sum; leave it out");
+  }
+  return specs;
+}
+
+std::string SchemeSpec::text() const {
+  std::string inside;
+  for (const SchemeOption& option : info_->options) {
+    const auto given = given_.find(option.name);
+    if (given != given_.end()) inside += (inside.empty() ? "" : ", ") + option.name + "=" + given->second;
+  }
+  return inside.empty() ? info_->name : info_->name + "(" + inside + ")";
+}
+
+std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) const {
+  std::map<std::string, std::string> values = given_;
+  for (const SchemeOption& option : info_->options) values.emplace(option.name, option.default_text);
+  return info_->make(SchemeArguments(sizes, std::move(values)));
+}
+
+std::string canonical_text(const std::vector<SchemeSpec>& specs) {
+  std::string text;
+  for (const SchemeSpec& spec : specs) text += (text.empty() ? "" : " + ") + spec.text();
+  return text;
+}
+
+SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, bool per_layer) {
+  std::vector<std::string> names;
+  for (const SchemeSpec& spec : specs) {
+    if (spec.info().per_layer != per_layer) continue;
+    schemes_.push_back(spec.make(sizes));
+    names.push_back(spec.info().name);
+    if ((dynamic_cast<const EmbedsTokens*>(schemes_.back().get()) != nullptr) == per_layer) {
+      fail("scheme", concat(names.back(), " is registered with per_layer ", per_layer ? "true and embeds" : "false and does not embed",
+                            " tokens; false required of those that embed tokens, true of all others; correct its registration"));
+    }
+  }
+  for (std::size_t k = 0; schemes_.size() > 1 && k < schemes_.size(); ++k) child(names[k], *schemes_[k]);
+}
+
+std::vector<const PositionalScheme*> SchemeList::all() const {
+  std::vector<const PositionalScheme*> result;
+  for (const auto& scheme : schemes_) result.push_back(scheme.get());
+  return result;
+}
+
+std::string describe_schemes() {
+  std::ostringstream out;
+  for (const auto& [name, info] : registry()) {
+    out << name << ": " << info.title << " (" << info.paper << ")\n    " << info.equation << '\n';
+    for (const SchemeOption& option : info.options) {
+      out << "    " << option.name << "=" << option.default_text << "  " << option.help;
+      if (option.kind == SchemeOption::Kind::word) {
+        for (std::size_t k = 0; k < option.choices.size(); ++k) out << (k ? " | " : "; one of ") << option.choices[k];
+      } else {
+        out << "; in [" << option.low << ", " << option.high << "]";
+      }
+      out << '\n';
+    }
+  }
+  return out.str();
+}
+
+}  // namespace whence

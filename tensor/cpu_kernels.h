@@ -1,0 +1,48 @@
+// The CPU's kernels: one class, its functions by family in cpu_*.cpp.
+#pragma once
+
+#include "tensor/kernels.h"
+
+namespace whence {
+
+// Elements that make a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
+inline constexpr index_t cpu_grain = 16384;
+
+// How many rows of `width` elements make a chunk.
+constexpr index_t rows_per_chunk(index_t width) { return width >= cpu_grain ? 1 : cpu_grain / (width > 0 ? width : 1); }
+
+class CpuKernels final : public Kernels {
+ public:
+  // cpu_copy.cpp
+  void fill(const Tensor& out, double value) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  void keep(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
+  // cpu_pointwise.cpp
+  void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) override;
+  void unary_backward(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx) override;
+  void unary_second(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx) override;
+  void binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) override;
+  // cpu_reduce.cpp
+  void reduce(Reduction f, const Tensor& x, const Tensor& out) override;
+  void argmax(const Tensor& x, const Tensor& out) override;
+  // cpu_matmul.cpp
+  void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) override;
+  // cpu_softmax.cpp, cpu_norm.cpp
+  void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
+  void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y, const Tensor& mean,
+                  const Tensor& rstd) override;
+  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
+                           const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
+  // cpu_scan.cpp
+  void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) override;
+  // cpu_scatter.cpp
+  void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) override;
+  // cpu_random.cpp
+  void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;
+  void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) override;
+  // cpu_adam.cpp
+  void adam(const AdamStep& step, const Tensor& gradient, const Tensor& weight, const Tensor& first, const Tensor& second) override;
+};
+
+}  // namespace whence

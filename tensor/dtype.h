@@ -1,0 +1,90 @@
+// The types a tensor can hold, and `visit`: the one place where a runtime dtype becomes a C++ type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <type_traits>
+
+#include "tensor/dual.h"
+#include "tensor/half.h"
+
+namespace whence {
+
+enum class DType : std::uint8_t { f16, bf16, f32, f64, i32, i64, boolean, dual };
+
+template <class T>
+struct Type {
+  using type = T;
+};
+
+template <class T>
+inline constexpr DType dtype_of = [] {
+  if constexpr (std::is_same_v<T, Float16>) return DType::f16;
+  else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
+  else if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  else if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  else if constexpr (std::is_same_v<T, Dual>) return DType::dual;
+}();
+
+// What arithmetic on T is done in. One rounding, at the store.
+template <class T>
+using compute_t = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
+
+constexpr bool is_floating(DType dtype) { return dtype <= DType::f64 || dtype == DType::dual; }
+constexpr bool is_index(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
+
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::size_t sizes[] = {2, 2, 4, 8, 4, 8, 1, 16};
+  return sizes[static_cast<int>(dtype)];
+}
+
+const char* to_string(DType dtype);  // "f32"
+inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
+
+// The distance between 1 and the next number of the dtype: what tolerances are built from. Throws for integers.
+double epsilon_of(DType dtype);
+
+[[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);
+
+// f(Type<T>{}) for the T that `dtype` names.
+template <class F>
+decltype(auto) visit(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f16: return f(Type<Float16>{});
+    case DType::bf16: return f(Type<BFloat16>{});
+    case DType::f32: return f(Type<float>{});
+    case DType::f64: return f(Type<double>{});
+    case DType::i32: return f(Type<std::int32_t>{});
+    case DType::i64: return f(Type<std::int64_t>{});
+    case DType::boolean: return f(Type<bool>{});
+    default: return f(Type<Dual>{});
+  }
+}
+
+// The same for floating types only; throws Error naming `op` for the others.
+template <class F>
+decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f16: return f(Type<Float16>{});
+    case DType::bf16: return f(Type<BFloat16>{});
+    case DType::f32: return f(Type<float>{});
+    case DType::f64: return f(Type<double>{});
+    case DType::dual: return f(Type<Dual>{});
+    default: wrong_dtype(op, dtype, "a floating dtype");
+  }
+}
+
+// The same for i32 and i64; throws Error naming `op` for the others.
+template <class F>
+decltype(auto) visit_index(const char* op, DType dtype, F&& f) {
+  if (dtype == DType::i32) return f(Type<std::int32_t>{});
+  if (dtype == DType::i64) return f(Type<std::int64_t>{});
+  wrong_dtype(op, dtype, "i32 or i64");
+}
+
+}  // namespace whence

@@ -1,0 +1,53 @@
+// Which device has which kernels and which memory; the number of threads.
+#include "tensor/kernels.h"
+
+#include <cstring>
+
+#include "tensor/allocator.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+class CpuMemory final : public DeviceMemory {
+ public:
+  void* allocate(std::size_t bytes) override { return Allocator::cpu().allocate(bytes); }
+  void deallocate(void* block, std::size_t bytes) noexcept override { Allocator::cpu().deallocate(block, bytes); }
+  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy_from_cpu(const void* from, void* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+};
+
+[[noreturn]] void no_device(Device device) {
+  fail("device", concat(to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu"));
+}
+
+int thread_count = 0;
+
+}  // namespace
+
+Kernels& kernels(Device device) {
+  if (device.is_cpu()) return cpu_kernels();
+  const Backend backend = cuda_backend();
+  if (!backend.kernels) no_device(device);
+  return *backend.kernels;
+}
+
+DeviceMemory& memory_of(Device device) {
+  static CpuMemory cpu;
+  if (device.is_cpu()) return cpu;
+  const Backend backend = cuda_backend();
+  if (!backend.memory) no_device(device);
+  return *backend.memory;
+}
+
+int threads() {
+  if (thread_count == 0) thread_count = omp_get_max_threads();
+  return thread_count;
+}
+
+void set_threads(int count) {
+  if (count < 1 || count > 1024) fail("set_threads", concat(count, " given; 1 to 1024 required"));
+  thread_count = count;
+}
+
+}  // namespace whence

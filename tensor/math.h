@@ -1,0 +1,69 @@
+// exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call); the library's own in double and dual.
+// Float versions: at most 2 units in the last place over the whole range, right at 0, at the infinities and for NaN.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "tensor/device.h"
+#include "tensor/dual.h"
+
+namespace whence::math {
+
+using std::abs, std::ceil, std::cos, std::erf, std::floor, std::isfinite, std::log, std::log1p, std::sin, std::sqrt;
+using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p, whence::sin,
+    whence::sqrt;
+
+WHENCE_HD inline double exp(double x) { return std::exp(x); }
+WHENCE_HD inline double tanh(double x) { return std::tanh(x); }
+WHENCE_HD inline Dual exp(Dual x) { return whence::exp(x); }
+WHENCE_HD inline Dual tanh(Dual x) { return whence::tanh(x); }
+
+// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by a polynomial, 2^n in two factors so that subnormals come out right.
+WHENCE_HD inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+  return ::expf(x);
+#else
+  const float low = -104.0f, high = 89.0f;  // beyond these the result is 0 or infinity whatever x is
+  const float clamped = x < low ? low : (x > high ? high : x);
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float shifted = clamped * 1.44269504088896341f + magic, n = shifted - magic;
+  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - 0x4B400000;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  const float mantissa = p * (r * r) + r + 1.0f;
+  const std::int32_t half = exponent >> 1, rest = exponent - half;
+  const float scale_a = std::bit_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(half + 127) << 23));
+  const float scale_b = std::bit_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(rest + 127) << 23));
+  return mantissa * scale_a * scale_b;
+#endif
+}
+
+// 1 / (1 + e^-x); exactly 1 from x = 17.4 in float, 37 in double on.
+template <class T>
+WHENCE_HD inline T sigmoid(T x) {
+  return T(1) / (T(1) + math::exp(-x));  // qualified: a Dual would find whence::exp as well
+}
+
+WHENCE_HD inline float tanh(float x) {
+#ifdef __CUDA_ARCH__
+  return ::tanhf(x);
+#else
+  const float z = x * x;  // near 0 the exponential form cancels, so a polynomial in x^2 takes over
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float near = p * z * x + x, far = 1.0f - 2.0f / (1.0f + exp(2.0f * x));
+  return (x < 0.625f && x > -0.625f) ? near : far;
+#endif
+}
+
+}  // namespace whence::math

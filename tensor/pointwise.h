@@ -1,0 +1,166 @@
+// Every function of one number or two, with its derivative, once. CPU, CUDA, autograd and tests all read this list.
+#pragma once
+
+#include "tensor/math.h"
+
+namespace whence {
+
+// What a derivative is computed from, and so what backward has to keep.
+enum class Keeps : unsigned char { nothing, input, output };
+
+// Attributes of a function: affine is a x + b, clamp is [a, b], leaky_relu has slope a.
+struct UnaryAttributes {
+  double a = 0, b = 0;
+};
+
+enum class Unary : unsigned char {
+  affine, abs, exp, log, sqrt, square, reciprocal, sin, cos, tanh, sigmoid, relu, leaky_relu, gelu, gelu_erf, clamp
+};
+
+// Each has  value(x) = y  and  derivative(v) = dy/dx, where v is what Keeps names. T is a compute type: float, double, Dual.
+namespace unary_functions {
+
+struct Affine {  // y = a x + b
+  static constexpr Keeps keeps = Keeps::nothing;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return T(p.a) * x + T(p.b); }
+  template <class T> WHENCE_HD static T derivative(T, UnaryAttributes p) { return T(p.a); }
+};
+struct Abs {  // at 0: 0
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x > T(0) ? x : (x < T(0) ? -x : T(0) * T(x)); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0)); }
+};
+struct Exp {  // y' = y
+  static constexpr Keeps keeps = Keeps::output;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::exp(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y; }
+};
+struct Log {
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / x; }
+};
+struct Sqrt {
+  static constexpr Keeps keeps = Keeps::output;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sqrt(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(0.5) / y; }
+};
+struct Square {
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * x; }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(2) * x; }
+};
+struct Reciprocal {
+  static constexpr Keeps keeps = Keeps::output;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return T(1) / x; }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return -y * y; }
+};
+struct Sin {
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sin(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::cos(x); }
+};
+struct Cos {
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::cos(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return -math::sin(x); }
+};
+struct Tanh {  // y' = 1 - y^2
+  static constexpr Keeps keeps = Keeps::output;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::tanh(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(1) - y * y; }
+};
+struct Sigmoid {  // y' = y (1 - y); exactly 0 where y has rounded to 0 or 1
+  static constexpr Keeps keeps = Keeps::output;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sigmoid(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y * (T(1) - y); }
+};
+struct Relu {  // at 0: 0
+  static constexpr Keeps keeps = Keeps::output;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x > T(0) ? x : T(0) * x; }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y > T(0) ? T(1) : T(0); }
+};
+struct LeakyRelu {  // at 0: the slope
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x > T(0) ? x : T(p.a) * x; }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x > T(0) ? T(1) : T(p.a); }
+};
+struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the sigmoid  (Hendrycks and Gimpel 2016)
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
+    return x * math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
+  }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
+    const T s = math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
+    return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
+  }
+};
+struct GeluErf {  // x Phi(x), Phi the normal distribution function
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
+    return x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
+  }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
+    return T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752))) + x * T(0.39894228040143268) * math::exp(T(-0.5) * x * x);
+  }
+};
+struct Clamp {  // at the bounds: 1, as PyTorch has it
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x < T(p.a) || x > T(p.b) ? T(0) : T(1); }
+};
+
+}  // namespace unary_functions
+
+// f(Affine{}), f(Abs{}), ...: the runtime name as a type.
+template <class F>
+WHENCE_HD decltype(auto) visit(Unary function, F&& f) {
+  switch (function) {
+    case Unary::affine: return f(unary_functions::Affine{});
+    case Unary::abs: return f(unary_functions::Abs{});
+    case Unary::exp: return f(unary_functions::Exp{});
+    case Unary::log: return f(unary_functions::Log{});
+    case Unary::sqrt: return f(unary_functions::Sqrt{});
+    case Unary::square: return f(unary_functions::Square{});
+    case Unary::reciprocal: return f(unary_functions::Reciprocal{});
+    case Unary::sin: return f(unary_functions::Sin{});
+    case Unary::cos: return f(unary_functions::Cos{});
+    case Unary::tanh: return f(unary_functions::Tanh{});
+    case Unary::sigmoid: return f(unary_functions::Sigmoid{});
+    case Unary::relu: return f(unary_functions::Relu{});
+    case Unary::leaky_relu: return f(unary_functions::LeakyRelu{});
+    case Unary::gelu: return f(unary_functions::Gelu{});
+    case Unary::gelu_erf: return f(unary_functions::GeluErf{});
+    default: return f(unary_functions::Clamp{});
+  }
+}
+
+enum class Binary : unsigned char { add, subtract, multiply, divide, maximum, minimum, greater_equal };
+
+// y = f(a, b); the derivatives are compositions of these and stand in autograd/ops/binary.cpp.
+namespace binary_functions {
+
+struct Add { template <class T> WHENCE_HD static T value(T a, T b) { return a + b; } };
+struct Subtract { template <class T> WHENCE_HD static T value(T a, T b) { return a - b; } };
+struct Multiply { template <class T> WHENCE_HD static T value(T a, T b) { return a * b; } };
+struct Divide { template <class T> WHENCE_HD static T value(T a, T b) { return a / b; } };
+struct Maximum { template <class T> WHENCE_HD static T value(T a, T b) { return a >= b ? a : b; } };        // equal: a, and its gradient
+struct Minimum { template <class T> WHENCE_HD static T value(T a, T b) { return b >= a ? a : b; } };        // equal: a, and its gradient
+struct GreaterEqual { template <class T> WHENCE_HD static T value(T a, T b) { return a >= b ? T(1) : T(0); } };
+
+}  // namespace binary_functions
+
+template <class F>
+WHENCE_HD decltype(auto) visit(Binary function, F&& f) {
+  switch (function) {
+    case Binary::add: return f(binary_functions::Add{});
+    case Binary::subtract: return f(binary_functions::Subtract{});
+    case Binary::multiply: return f(binary_functions::Multiply{});
+    case Binary::divide: return f(binary_functions::Divide{});
+    case Binary::maximum: return f(binary_functions::Maximum{});
+    case Binary::minimum: return f(binary_functions::Minimum{});
+    default: return f(binary_functions::GreaterEqual{});
+  }
+}
+
+}  // namespace whence

@@ -1,0 +1,235 @@
+// Functions from values to values: checks, outputs, kernels.
+#include "tensor/raw.h"
+
+#include <algorithm>
+
+namespace whence::raw {
+namespace {
+
+Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+
+Site write_site() { return CallSite::current() ? *CallSite::current() : Site::current(); }
+
+// What a derivative is taken at: nothing is read where the function keeps nothing, so dy stands in.
+Tensor kept_or(Unary f, const Tensor& kept, const Tensor& dy) {
+  return visit(f, [&]<class F>(F) { return F::keeps == Keeps::nothing ? dy : kept; });
+}
+
+// The axes before the last two, broadcast.
+Shape common_batch(const Tensor& a, const Tensor& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  Shape batch = Shape::filled(rank - 2, 1);
+  for (int axis = 0; axis < rank - 2; ++axis) {
+    const int in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
+    const index_t of_a = in_a < 0 ? 1 : a.shape()[in_a], of_b = in_b < 0 ? 1 : b.shape()[in_b];
+    if (of_a != of_b && of_a != 1 && of_b != 1) {
+      fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; batch extents ", of_a, " and ", of_b,
+                            " differ and neither is 1; reshape or expand one of them"));
+    }
+    batch[axis] = of_a == 1 ? of_b : of_a;
+  }
+  return batch;
+}
+
+Tensor with_batch(const Tensor& x, Shape batch) {
+  batch.push_back(x.size(-2));
+  batch.push_back(x.size(-1));
+  return expand(x, batch);
+}
+
+void require_matrix(const char* argument, const Tensor& x) {
+  require_floating("matmul", argument, x);
+  if (x.rank() < 2) fail("matmul", concat(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
+}
+
+void require_row(const char* op, const Tensor& x) {
+  require_floating(op, "x", x);
+  if (x.rank() == 0) fail(op, concat("x is ", x.shape(), "; one axis or more is required; use unsqueeze"));
+}
+
+}  // namespace
+
+void require_floating(const char* op, const char* argument, const Tensor& x) {
+  if (!is_floating(x.dtype())) fail(op, concat(argument, " is ", x.dtype(), "; a floating dtype is required; convert with cast"));
+}
+
+void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype()) fail(op, concat("a is ", a.dtype(), ", b is ", b.dtype(), "; equal dtypes required; convert with cast"));
+}
+
+void require_same_device(const char* op, const Tensor& a, const Tensor& b) {
+  if (!(a.device() == b.device())) {
+    fail(op, concat("a is on ", to_string(a.device()), ", b is on ", to_string(b.device()), "; one device required; move with to_device"));
+  }
+}
+
+void require_shape(const char* op, const char* argument, const Tensor& x, const Shape& shape) {
+  if (!(x.shape() == shape)) fail(op, concat(argument, " is ", x.shape(), "; ", shape, " required"));
+}
+
+Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
+  require_floating("unary", "x", x);
+  const Tensor y = like(x);
+  kernels(x.device()).unary(f, p, x, y);
+  return y;
+}
+
+Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p) {
+  const Tensor at = kept_or(f, kept, dy), dx = like(dy);
+  require_floating("unary_backward", "dy", dy);
+  require_shape("unary_backward", "kept", at, dy.shape());
+  require_same_dtype("unary_backward", at, dy);
+  require_same_device("unary_backward", at, dy);
+  kernels(dy.device()).unary_backward(f, p, at, dy, dx);
+  return dx;
+}
+
+Tensor unary_second(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p) {
+  const Tensor at = kept_or(f, kept, dy), dx = like(dy);
+  require_floating("unary_second", "dy", dy);
+  require_shape("unary_second", "kept", at, dy.shape());
+  require_same_dtype("unary_second", at, dy);
+  require_same_device("unary_second", at, dy);
+  kernels(dy.device()).unary_second(f, p, at, dy, dx);
+  return dx;
+}
+
+Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
+  require_floating(op, "a", a);
+  require_same_dtype(op, a, b);
+  require_same_device(op, a, b);
+  const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
+  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  kernels(a.device()).binary(f, expand(a, shape), expand(b, shape), y);
+  return y;
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary("add", Binary::add, a, b); }
+
+void add_into(const Tensor& x, const Tensor& total) {
+  require_floating("add_into", "x", x);
+  require_same_dtype("add_into", x, total);
+  require_same_device("add_into", x, total);
+  require_shape("add_into", "x", x, total.shape());
+  if (total.is_contiguous()) {
+    kernels(x.device()).binary(Binary::add, total, x, total);
+  } else {
+    kernels(x.device()).copy(add(total, x), total);
+  }
+  total.storage().written(write_site());
+}
+
+Tensor keep(const Tensor& x, const Tensor& mask, double value) {
+  require_floating("keep", "x", x);
+  if (mask.dtype() != DType::boolean) fail("keep", concat("mask is ", mask.dtype(), "; bool required; convert with cast"));
+  require_same_device("keep", x, mask);
+  const Tensor y = like(x);
+  kernels(x.device()).keep(x, expand(mask, x.shape()), value, y);
+  return y;
+}
+
+Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes) {
+  const char* op = f == Reduction::sum ? "sum" : "maximum";
+  require_floating(op, "x", x);
+  Shape with_axes = x.shape(), without_axes;
+  bool reduced[max_rank] = {};
+  for (int axis = 0; axis < x.rank(); ++axis) reduced[axis] = axes.empty();
+  for (const int given : axes) {
+    const int axis = normal_axis(op, given, x.rank());
+    if (reduced[axis]) fail(op, concat("x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required"));
+    reduced[axis] = true;
+  }
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (reduced[axis]) {
+      with_axes[axis] = 1;
+    } else {
+      without_axes.push_back(x.shape()[axis]);
+    }
+  }
+  if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0) {
+    fail(op, concat("x is ", x.shape(), "; at least one element along each reduced axis is required; nothing has no maximum"));
+  }
+  const Tensor out = Tensor::empty(with_axes, x.dtype(), x.device());
+  kernels(x.device()).reduce(f, x, out);
+  return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int added = x.rank() - shape.rank();
+  bool fits = added >= 0;
+  std::vector<int> axes;
+  for (int axis = 0; fits && axis < x.rank(); ++axis) {
+    const index_t to = axis < added ? 1 : shape[axis - added];
+    fits = to == x.shape()[axis] || to == 1;
+    if (axis < added || to != x.shape()[axis]) axes.push_back(axis);
+  }
+  if (!fits) fail("sum_to", concat("x is ", x.shape(), ", shape ", shape, " given; a shape that expands to x's is required"));
+  return reduce(Reduction::sum, x, axes, true).view(shape, contiguous_strides(shape));
+}
+
+Tensor argmax(const Tensor& x) {
+  require_row("argmax", x);
+  Shape shape;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
+  if (x.size(-1) == 0 && numel(shape) > 0) fail("argmax", concat("x is ", x.shape(), "; a last axis that is not empty is required"));
+  const Tensor out = Tensor::empty(shape, DType::i64, x.device());
+  kernels(x.device()).argmax(contiguous(x), out);
+  return out;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias) {
+  require_matrix("a", a);
+  require_matrix("b", b);
+  require_same_dtype("matmul", a, b);
+  require_same_device("matmul", a, b);
+  if (a.size(-1) != b.size(-2)) {
+    const bool turned = a.size(-1) == b.size(-1);
+    fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
+                          " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
+  }
+  const Shape batch = common_batch(a, b);
+  Shape shape = batch;
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  if (bias) {
+    require_shape("matmul", "bias", *bias, {b.size(-1)});
+    require_same_dtype("matmul", a, *bias);
+    require_same_device("matmul", a, *bias);
+  }
+  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
+  kernels(a.device()).matmul(with_batch(a, batch), with_batch(b, batch), bias, alpha, out);
+  return out;
+}
+
+Tensor softmax(const Tensor& x, const Tensor& mask) {
+  require_row("softmax", x);
+  Tensor expanded;
+  if (mask.defined()) {
+    if (mask.dtype() != DType::boolean) fail("softmax", concat("mask is ", mask.dtype(), "; bool required; convert with cast"));
+    require_same_device("softmax", x, mask);
+    expanded = expand(mask, x.shape());
+  }
+  const Tensor y = like(x);
+  kernels(x.device()).softmax(contiguous(x), expanded, y);
+  return y;
+}
+
+Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
+  require_row("softmax_backward", y);
+  require_shape("softmax_backward", "dy", dy, y.shape());
+  require_same_dtype("softmax_backward", y, dy);
+  require_same_device("softmax_backward", y, dy);
+  const Tensor dx = like(y);
+  kernels(y.device()).softmax_backward(contiguous(y), contiguous(dy), dx);
+  return dx;
+}
+
+Tensor cumulative_sum(const Tensor& x, bool reverse) {
+  require_row("cumulative_sum", x);
+  const Tensor y = like(x);
+  kernels(x.device()).cumulative_sum(contiguous(x), reverse, y);
+  return y;
+}
+
+}  // namespace whence::raw

@@ -1,0 +1,96 @@
+// Extents and strides: up to six axes stored inline, trivially copyable, passed to kernels by value. Indices are 64 bit everywhere.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tensor/device.h"
+
+namespace whence {
+
+using index_t = std::int64_t;
+inline constexpr int max_rank = 6;
+
+// `rank` numbers, one per axis. Negative axes count from the end: shape[-1] is the last extent.
+template <class Tag>
+class PerAxis {
+ public:
+  constexpr PerAxis() = default;
+  constexpr PerAxis(std::initializer_list<index_t> values) : PerAxis(values.begin(), values.size()) {}
+  explicit PerAxis(const std::vector<index_t>& values) : PerAxis(values.data(), values.size()) {}
+
+  static constexpr PerAxis filled(int rank, index_t value) {
+    PerAxis result;
+    for (int axis = 0; axis < rank; ++axis) result.push_back(value);
+    return result;
+  }
+
+  WHENCE_HD constexpr int rank() const { return rank_; }
+  WHENCE_HD constexpr index_t operator[](int axis) const { return values_[axis < 0 ? axis + rank_ : axis]; }
+  WHENCE_HD constexpr index_t& operator[](int axis) { return values_[axis < 0 ? axis + rank_ : axis]; }
+  constexpr const index_t* begin() const { return values_; }
+  constexpr const index_t* end() const { return values_ + rank_; }
+  constexpr void push_back(index_t value) {
+    if (rank_ == max_rank) too_many_axes();
+    values_[rank_++] = value;
+  }
+
+  friend constexpr bool operator==(const PerAxis& a, const PerAxis& b) {
+    if (a.rank_ != b.rank_) return false;
+    for (int axis = 0; axis < a.rank_; ++axis)
+      if (a.values_[axis] != b.values_[axis]) return false;
+    return true;
+  }
+
+ private:
+  constexpr PerAxis(const index_t* values, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) push_back(values[i]);
+  }
+  [[noreturn]] static void too_many_axes();
+
+  index_t values_[max_rank] = {};
+  int rank_ = 0;
+};
+
+using Shape = PerAxis<struct ShapeTag>;      // extents, each >= 0; rank 0 is a scalar
+using Strides = PerAxis<struct StridesTag>;  // distance in elements between neighbours along each axis; 0 where broadcast
+static_assert(std::is_trivially_copyable_v<Shape>);
+
+WHENCE_HD constexpr index_t numel(const Shape& shape) {
+  index_t count = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis) count *= shape[axis];
+  return count;
+}
+
+// Row-major strides of `shape`.
+constexpr Strides contiguous_strides(const Shape& shape) {
+  Strides strides = Strides::filled(shape.rank(), 1);
+  for (int axis = shape.rank() - 2; axis >= 0; --axis) strides[axis] = strides[axis + 1] * (shape[axis + 1] > 0 ? shape[axis + 1] : 1);
+  return strides;
+}
+
+// True when elements in row-major order lie next to each other (axes of extent 1 do not matter; empty tensors are contiguous).
+constexpr bool is_contiguous(const Shape& shape, const Strides& strides) {
+  index_t expected = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    if (shape[axis] == 0) return true;
+    if (shape[axis] != 1 && strides[axis] != expected) return false;
+    expected *= shape[axis];
+  }
+  return true;
+}
+
+// The shape both broadcast to (axes aligned at the end, extent 1 stretches). Throws Error naming `op` where they clash.
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+
+// `axis` in [-rank, rank) as an axis in [0, rank). Throws Error naming `op` otherwise.
+int normal_axis(const char* op, int axis, int rank);
+
+std::string to_string(const Shape& shape);  // "[2,3,4]"
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+}  // namespace whence

@@ -1,0 +1,52 @@
+// Allocation of storages and the sentinels that tests put around them.
+#include "tensor/storage.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/allocator.h"
+#include "tensor/kernels.h"
+
+namespace whence {
+namespace {
+
+constexpr std::size_t guard_bytes = 64;
+constexpr unsigned char guard_pattern = 0xA5;
+thread_local bool guards_on = false;
+
+}  // namespace
+
+void Storage::set_guards(bool on) { guards_on = on; }
+
+Ref<Storage> Storage::create(std::size_t bytes, Device device) {
+  Ref<Storage> storage(new Storage);
+  storage->device_ = device;
+  storage->guarded_ = guards_on && device.is_cpu();
+  const std::size_t padding = storage->guarded_ ? guard_bytes : 0;
+  if (bytes + padding > 0) {
+    std::byte* memory = static_cast<std::byte*>(memory_of(device).allocate(bytes + 2 * padding));
+    if (storage->guarded_) {
+      std::memset(memory, guard_pattern, guard_bytes);
+      std::memset(memory + guard_bytes + bytes, guard_pattern, guard_bytes);
+    }
+    storage->data_ = memory + padding;
+  }
+  storage->size_ = bytes;
+  return storage;
+}
+
+bool Storage::guards_intact() const {
+  if (!guarded_) return true;
+  const auto intact = [](const std::byte* begin) {
+    return std::all_of(begin, begin + guard_bytes, [](std::byte b) { return b == std::byte{guard_pattern}; });
+  };
+  return intact(data_ - guard_bytes) && intact(data_ + size_);
+}
+
+void Storage::dispose() {
+  const std::size_t padding = guarded_ ? guard_bytes : 0;
+  if (data_) memory_of(device_).deallocate(data_ - padding, size_ + 2 * padding);
+  delete this;
+}
+
+}  // namespace whence

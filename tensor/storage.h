@@ -1,0 +1,48 @@
+// Reference-counted bytes on a device, shared by a tensor and its views, with a version that counts writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/device.h"
+#include "tensor/error.h"
+#include "tensor/ref.h"
+
+namespace whence {
+
+class Storage final : public RefCounted {
+ public:
+  // Throws Error when memory is out, or when `device` is not available in this build.
+  static Ref<Storage> create(std::size_t bytes, Device device);
+
+  std::byte* bytes() const { return data_; }
+  std::size_t size() const { return size_; }
+  Device device() const { return device_; }
+
+  // Every in-place write bumps the version and leaves its site, so that a saved tensor can tell that it was overwritten, and where.
+  std::uint64_t version() const { return version_; }
+  const Site& last_write() const { return last_write_; }
+  void written(const Site& site) {
+    ++version_;
+    last_write_ = site;
+  }
+
+  // Tests put sentinels around storages made while guards are on, and ask afterwards whether a kernel wrote past its output.
+  static void set_guards(bool on);
+  bool guards_intact() const;
+
+  void dispose();  // called by Ref
+
+ private:
+  Storage() = default;
+  ~Storage() = default;
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::uint64_t version_ = 0;
+  Site last_write_;
+  Device device_;
+  bool guarded_ = false;
+};
+
+}  // namespace whence

@@ -1,0 +1,51 @@
+// Edit distance with swaps (optimal string alignment).
+#include "tensor/suggest.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace whence {
+
+static std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  // d_ij = min(d_{i-1,j} + 1, d_{i,j-1} + 1, d_{i-1,j-1} + [from_i != to_j], d_{i-2,j-2} + 1 if the last two are swapped)
+  std::vector<std::vector<std::size_t>> d(from.size() + 1, std::vector<std::size_t>(to.size() + 1));
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (from[i - 1] == to[j - 1] ? 0u : 1u)});
+      const bool swapped = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[from.size()][to.size()];
+}
+
+std::optional<std::string> nearest_name(std::string_view typed, const std::vector<std::string>& candidates) {
+  constexpr std::size_t longest_compared = 64;  // the table above is quadratic, and no name is that long
+  if (typed.empty() || typed.size() > longest_compared) return std::nullopt;
+  const std::string name = lower(typed);
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;  // farther than this is no misprint
+  for (const std::string& original : candidates) {
+    const std::string candidate = lower(original);
+    // The beginning of a name is a stronger hint than any misprint.
+    const bool begins = name.size() >= 3 && candidate.starts_with(name);
+    const std::size_t distance = begins ? 0 : edit_distance(name, candidate);
+    if (distance < best_distance && distance < std::max(name.size(), candidate.size())) {
+      best_distance = distance;
+      best = original;
+    }
+  }
+  return best;
+}
+
+}  // namespace whence

@@ -1,0 +1,268 @@
+// Checkpoints: bitwise round trips and resumes; damage, interrupted saves and a second process.
+#include "nn/checkpoint.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "nn/linear.h"
+#include "nn/loss.h"
+#include "nn/mlp.h"
+#include "nn/safetensors.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+#include "tests/reference.h"
+
+namespace whence {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Scratch {
+  explicit Scratch(const std::string& name) : folder(fs::absolute("scratch-" + name)) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+  ~Scratch() { fs::remove_all(folder); }
+  std::string operator/(const std::string& name) const { return (folder / name).string(); }
+  fs::path folder;
+};
+
+struct Regression final : Module {
+  MLP mlp;
+  Linear head{3, 1};
+  explicit Regression(index_t hidden = 8) : mlp({.dim = 3, .hidden = hidden}) {
+    child("mlp", mlp);
+    child("head", head);
+    initialise(11);
+  }
+};
+
+// Steps first..last on batches that are functions of the step.
+void train(const Regression& model, Adam& adam, index_t first, index_t last) {
+  for (index_t step = first; step <= last; ++step) {
+    const Tensor x = Tensor::normal({5, 3}, 0, 1, Stream(1, "x", static_cast<std::uint64_t>(step)));
+    const Tensor target = raw::reduce(Reduction::sum, x, {1}, true);
+    adam.zero_gradients();
+    backward(mean_squared_error(model.head(model.mlp(x)), target));
+    adam.step(0.01, clip_by_global_norm(adam.parameters(), 1).scale);
+  }
+}
+
+std::vector<double> numbers(const Module& module, const Adam& adam) {
+  std::vector<double> all{static_cast<double>(adam.steps())};
+  const auto append = [&](const Tensor& x) {
+    for (const double value : x.to_vector()) all.push_back(value);
+  };
+  for (const auto& parameter : module.parameters()) append(parameter.tensor);
+  for (const auto& moments : adam.moments()) append(moments.first), append(moments.second);
+  return all;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+// A run of three steps with its checkpoint, and loads of damaged copies that must change nothing.
+struct Saved {
+  Scratch scratch;
+  Regression model;
+  Adam adam{model};
+  std::string folder;
+  explicit Saved(const std::string& name) : scratch(name) {
+    train(model, adam, 1, 3);
+    folder = CheckpointFolder(scratch / "run").save(model, adam, {3, 11, {{"scheme", "cope"}}});
+  }
+  // What loading says after `damage` was done to the folder.
+  template <class Damage>
+  std::string refusal(const Damage& damage) {
+    const fs::path copy = scratch.folder / "damaged";
+    fs::remove_all(copy);
+    fs::copy(folder, copy);
+    damage(copy);
+    train(model, adam, 4, 4);
+    const std::vector<double> before = numbers(model, adam);
+    std::string message;
+    try {
+      load_checkpoint(copy.string(), model, &adam);
+    } catch (const InputError& problem) { message = problem.what(); }
+    CHECK(numbers(model, adam) == before);
+    CHECK(message.starts_with(copy.string()));
+    return message;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("checkpoint: ten steps are five, a save, a load into a fresh model, and five more") {
+  const Scratch scratch("resume");
+  Regression straight, first_half, second_half;
+  Adam a(straight, {.weight_decay = 0.1}), b(first_half, {.weight_decay = 0.1}), c(second_half, {.weight_decay = 0.1});
+  train(straight, a, 1, 10);
+  train(first_half, b, 1, 5);
+  const std::string folder = CheckpointFolder(scratch / "run").save(first_half, b, {5, 11, {{"data", "x\ny"}}});
+  CHECK(folder == scratch / "run" + "/step-000005");
+  CHECK(names_in(folder) == Names{"optimizer.safetensors", "state.json", "weights.safetensors"});
+  second_half.initialise(99);
+  const TrainingState state = load_checkpoint(folder, second_half, &c);
+  CHECK(state.step == 5);
+  CHECK(state.seed == 11);
+  CHECK(state.facts == std::map<std::string, std::string>{{"data", "x\ny"}});
+  CHECK(numbers(second_half, c) == numbers(first_half, b));
+  train(second_half, c, 6, 10);
+  CHECK(numbers(second_half, c) == numbers(straight, a));
+}
+
+TEST_CASE("checkpoint: weights alone, and readable as plain safetensors") {
+  Saved saved("weights");
+  Regression other;
+  other.initialise(5);
+  load_checkpoint(saved.folder, other, nullptr);
+  Adam untouched(other);
+  CHECK(other.head.weight().to_vector() == saved.model.head.weight().to_vector());
+  const SafetensorsFile file = read_safetensors(saved.folder + "/weights.safetensors");
+  CHECK(file.tensors.size() == 6);
+  save_weights(saved.scratch / "w", saved.model);
+  other.initialise(6);
+  load_weights(saved.scratch / "w", other);
+  CHECK(other.head.weight().to_vector() == saved.model.head.weight().to_vector());
+  Regression wider(9);
+  CHECK_THROWS_WITH_AS(load_weights(saved.scratch / "w", wider),
+                       doctest::Contains("mlp.in.weight is f32 [8,3] in the file and f32 [9,3] here"), InputError);
+}
+
+TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the latest is found") {
+  const Scratch scratch("keep");
+  CHECK_FALSE(find_latest(scratch / "run"));
+  Regression model;
+  Adam adam(model);
+  const CheckpointFolder folder(scratch / "run", 2);
+  CHECK_FALSE(find_latest(scratch / "run"));
+  for (index_t step = 1; step <= 4; ++step) {
+    train(model, adam, step, step);
+    folder.save(model, adam, {step, 11, {}});
+  }
+  CHECK(names_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
+  folder.save(model, adam, {4, 12, {}});
+  CHECK(names_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
+  CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-000004");
+  CHECK(read_training_state(*find_latest(scratch / "run")).seed == 12);
+  CHECK_THROWS_WITH_AS(folder.save(model, adam, {9, 11, {}}), doctest::Contains("the optimiser has taken 4"), Error);
+  fs::create_directory(scratch / "run" + "/step-1000000");
+  CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-1000000");
+}
+
+TEST_CASE("checkpoint: what an interrupted save left is ignored and then removed") {
+  Saved saved("leftover");
+  const std::string root = saved.scratch / "run";
+  fs::copy(saved.folder, root + "/step-000099.tmp-123");
+  fs::create_directory(root + "/step-x");
+  CHECK(*find_latest(root) == saved.folder);
+  const CheckpointFolder folder(root);
+  CHECK(names_in(root) == Names{"lock", "step-000003", "step-x"});
+}
+
+TEST_CASE("checkpoint: a process killed while it saves leaves the previous checkpoint loadable") {
+  Saved saved("kill");
+  const std::string root = saved.scratch / "run";
+  const std::vector<double> before = numbers(saved.model, saved.adam);
+  for (const useconds_t delay : {200u, 1000u, 3000u, 10000u, 30000u}) {
+    const pid_t child = fork();
+    if (child == 0) {  // no threads here: saving starts none for tensors this small
+      const CheckpointFolder folder(root);
+      while (true) folder.save(saved.model, saved.adam, {3, 11, {}});
+    }
+    usleep(delay);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    Regression model;
+    Adam adam(model);
+    load_checkpoint(*find_latest(root), model, &adam);
+    CHECK(numbers(model, adam) == before);
+  }
+  const CheckpointFolder folder(root);
+  CHECK(names_in(root) == Names{"lock", "step-000003"});
+}
+
+TEST_CASE("checkpoint: one process at a time") {
+  const Scratch scratch("lock");
+  {
+    const CheckpointFolder folder(scratch / "run");
+    CHECK_THROWS_WITH_AS(CheckpointFolder(scratch / "run"), doctest::Contains("another process is saving here"), InputError);
+  }
+  const CheckpointFolder again(scratch / "run");
+  CHECK_THROWS_WITH_AS(CheckpointFolder("/dev/null/run"), doctest::Contains("cannot write"), InputError);
+  CHECK_THROWS_AS(CheckpointFolder(scratch / "other", 0), InputError);
+}
+
+TEST_CASE("checkpoint: numbers that are not finite are not saved, and nothing is left behind") {
+  const Scratch scratch("finite");
+  Regression model;
+  Adam adam(model);
+  const CheckpointFolder folder(scratch / "run");
+  raw::copy_into(Tensor::of({std::nan("")}, {1}), model.head.bias());
+  CHECK_THROWS_WITH_AS(folder.save(model, adam, {}), doctest::Contains("head.bias [1] holds nan at element 0"), Error);
+  CHECK_THROWS_AS(save_weights(scratch / "w", model), Error);
+  raw::copy_into(Tensor::zeros({1}), model.head.bias());
+  raw::copy_into(Tensor::of({std::numeric_limits<double>::infinity()}, {1}), adam.moments().back().second);
+  CHECK_THROWS_WITH_AS(folder.save(model, adam, {}), doctest::Contains("second.head.bias"), Error);
+  CHECK(names_in(scratch / "run") == Names{"lock"});
+}
+
+TEST_CASE("checkpoint: missing, cut and foreign files are refused, and nothing is changed") {
+  Saved saved("damage");
+  for (const char* const part : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+    CAPTURE(part);
+    CHECK(saved.refusal([&](const fs::path& at) { fs::remove(at / part); }).find("No such file") != std::string::npos);
+    const auto size = fs::file_size(fs::path(saved.folder) / part);
+    for (const std::uintmax_t length : {std::uintmax_t{0}, std::uintmax_t{20}, size / 2, size - 2}) {
+      CHECK(saved.refusal([&](const fs::path& at) { fs::resize_file(at / part, length); }).find(part) != std::string::npos);
+    }
+    CHECK_FALSE(saved.refusal([&](const fs::path& at) { std::ofstream(at / part) << "GGUF and more"; }).empty());
+  }
+  const auto state = [](const char* text) { return [text](const fs::path& at) { std::ofstream(at / "state.json") << text; }; };
+  CHECK(saved.refusal(state(R"({"format":2,"step":3,"seed":1,"facts":{}})")).find("has format 2; this build reads format 1") !=
+        std::string::npos);
+  CHECK(saved.refusal(state(R"({"format":1,"step":-3,"seed":1,"facts":{}})")).find("lacks format, step") != std::string::npos);
+  CHECK(saved.refusal(state(R"({"format":1,"step":3,"seed":1,"facts":{"a":1}})")).find("fact 'a' is number") != std::string::npos);
+  CHECK(saved.refusal(state(R"({"format":1,"step":4,"seed":1,"facts":{}})")).find("weights.safetensors is not of step 4") !=
+        std::string::npos);
+}
+
+TEST_CASE("checkpoint: all that does not fit is listed at once, and nothing is changed") {
+  Saved saved("misfit");
+  const std::string message = saved.refusal([](const fs::path& at) {
+    SafetensorsFile file = read_safetensors((at / "weights.safetensors").string());
+    for (auto& [name, tensor] : file.tensors) {
+      if (name == "head.weight") name = "foot.weight";
+      if (name == "head.bias") tensor = Tensor::zeros({1}, DType::f64);
+      if (name == "mlp.in.bias") tensor = Tensor::zeros({7});
+    }
+    write_safetensors((at / "weights.safetensors").string(), file);
+    file = read_safetensors((at / "optimizer.safetensors").string());
+    std::erase_if(file.tensors, [](const auto& entry) { return entry.first == "first.head.bias"; });
+    write_safetensors((at / "optimizer.safetensors").string(), file);
+  });
+  for (const char* const part :
+       {"lacks head.weight f32 [1,3]", "has foot.weight [1,3]", "head.bias is f64 [1] in weights.safetensors and f32 [1] here",
+        "mlp.in.bias is f32 [7]", "optimizer.safetensors lacks first.head.bias"}) {
+    CAPTURE(message);
+    CHECK(message.find(part) != std::string::npos);
+  }
+  saved.model.freeze("head.*");
+  Adam partial(saved.model);
+  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &partial), doctest::Contains("has first.head.weight"), InputError);
+}
+
+}  // namespace whence

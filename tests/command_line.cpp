@@ -1,0 +1,266 @@
+// Options of programs: what is read, what is refused and in which words, exit codes, interrupts.
+#include "examples/common/command_line.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <limits>
+#include <new>
+#include <sstream>
+
+#include "examples/common/interrupt.h"
+#include "examples/common/run_main.h"
+#include "examples/common/text.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+using namespace whence;
+
+namespace {
+
+// A program with one option of each kind.
+struct Sample {
+  int layers = 4;
+  std::uint64_t seed = 0;
+  double lr = 0.0003;
+  std::string scheme = "cope", out, targets = "clean";
+  bool quiet = false;
+  CommandLine line{"flip_flop", "trains a decoder on the flip-flop task", "0.1.0"};
+
+  Sample() {
+    line.heading("Model")
+        .integer("layers", &layers, {1, 64}, {"blocks of the decoder", "blocks", "choose at least one layer"})
+        .text("scheme", &scheme, {"positional scheme"})
+        .heading("Training")
+        .number("lr", &lr, {0, 10, true}, {"learning rate at its highest"})
+        .integer<std::uint64_t>("seed", &seed, {}, {"of every random number"})
+        .choice("targets", &targets, {"clean", "all"}, {"where the loss is taken"})
+        .text("out", &out, {"folder for the results"})
+        .flag("quiet", &quiet, {"no progress line"})
+        .example("flip_flop --scheme rope --out runs/rope", "trains RoPE");
+  }
+
+  std::optional<std::string> parse(const std::vector<std::string>& arguments) {
+    std::vector<const char*> pointers = {"flip_flop"};
+    for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
+    return line.parse(static_cast<int>(pointers.size()), pointers.data());
+  }
+};
+
+// The message with which the arguments are refused; "accepted" if they are not.
+std::string refusal(const std::vector<std::string>& arguments) {
+  Sample sample;
+  try {
+    (void)sample.parse(arguments);
+  } catch (const InputError& error) { return error.what(); }
+  return "accepted";
+}
+
+struct Outcome {
+  int code;
+  std::string message;
+};
+
+// run_main() with standard error caught.
+Outcome outcome(const std::function<int(int, char**)>& body) {
+  std::string program = "/usr/bin/flip_flop";
+  char* arguments[] = {program.data(), nullptr};
+  std::ostringstream caught;
+  std::streambuf* const before = std::cerr.rdbuf(caught.rdbuf());
+  const int code = run_main(1, arguments, body);
+  std::cerr.rdbuf(before);
+  return {code, caught.str()};
+}
+
+}  // namespace
+
+TEST_CASE("command line: values are read and the defaults stay") {
+  Sample sample;
+  REQUIRE_FALSE(sample.parse({"--layers", "2", "--lr=1e-3", "--quiet", "--targets", "all", "--seed", "18446744073709551615"}));
+  CHECK(sample.layers == 2);
+  CHECK(sample.lr == 1e-3);
+  CHECK(sample.quiet);
+  CHECK(sample.targets == "all");
+  CHECK(sample.seed == std::numeric_limits<std::uint64_t>::max());
+  CHECK(sample.scheme == "cope");
+  CHECK(sample.line.given("layers"));
+  CHECK_FALSE(sample.line.given("scheme"));
+}
+
+TEST_CASE("command line: values in order, as text that reads back the same") {
+  Sample sample;
+  REQUIRE_FALSE(sample.parse({"--lr", "0.1", "--layers", "2"}));
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"layers", "2"}, {"scheme", "cope"}, {"lr", "0.1"}, {"seed", "0"}, {"targets", "clean"}, {"out", ""}, {"quiet", "false"}};
+  CHECK(sample.line.values() == expected);
+}
+
+TEST_CASE("command line: what is refused, word by word") {
+  CHECK(refusal({"--layers", "0"}) == "--layers: 0 given; 1 to 64 required; choose at least one layer");
+  CHECK(refusal({"--layers", "3abc"}) == "--layers: \"3abc\" given; a whole number, 1 to 64, required; choose at least one layer");
+  CHECK(refusal({"--lr", "nan"}) == "--lr: \"nan\" given; a finite number, above 0 and at most 10, required; the default is 0.0003");
+  CHECK(refusal({"--lr", "0"}) == "--lr: 0 given; above 0 and at most 10 required; the default is 0.0003");
+  CHECK(refusal({"--seed", "-1"}) == "--seed: \"-1\" given; a whole number, at least 0, required; the default is 0");
+  CHECK(refusal({"--targets", "clear"}) == "--targets: \"clear\" given; one of clean, all required; did you mean clean?");
+  CHECK(refusal({"--targets", "x;y;z"}) == "--targets: \"x;y;z\" given; one of clean, all required; the default is clean");
+  CHECK(refusal({"--layer", "3"}) == "--layer: unknown option given; a known option required; did you mean --layers?");
+  CHECK(refusal({"--lyaers=3"}) == "--lyaers: unknown option given; a known option required; did you mean --layers?");
+  CHECK(refusal({"--zzzzzz"}) == "--zzzzzz: unknown option given; a known option required; see flip_flop --help");
+  CHECK(refusal({"-x"}) == "-x: unknown option given; a known option required; see flip_flop --help");
+  CHECK(refusal({"--layers", "2", "--layers", "2"}) == "--layers: given twice; once required; remove one of them");
+  CHECK(refusal({"--quiet", "--quiet"}) == "--quiet: given twice; once required; remove one of them");
+  CHECK(refusal({"--quiet=false"}) == "--quiet: \"false\" given; no value required; write the option alone");
+  CHECK(refusal({"train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
+  CHECK(refusal({"--", "train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
+  CHECK(refusal({"--out"}) == "--out: no value given; one value required; see flip_flop --help");
+  CHECK(refusal({"--out", "--quiet"}) == "--out: no value given before --quiet; one value required; see flip_flop --help");
+  CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
+}
+
+TEST_CASE("command line: numbers are read strictly") {
+  for (const char* bad : {"", " 3", "3 ", "+3", "0x10", "1e3", "3.0", "99999999999999999999", "--3", "3,4", "٣"}) {
+    CAPTURE(bad);
+    CHECK(refusal({"--layers=" + std::string(bad)}) != "accepted");
+  }
+  for (const char* bad : {"inf", "-inf", "NaN", "1e999", "1e-999", "0x1p3", "1..2", "1e", ".", "1_000", "1,5"}) {
+    CAPTURE(bad);
+    CHECK(refusal({"--lr=" + std::string(bad)}) != "accepted");
+  }
+  CHECK(parse_number<double>("-2.5e-3") == -2.5e-3);
+  CHECK(number_text(0.0003) == "0.0003");
+  CHECK(number_text(1e-8) == "1e-08");
+  CHECK(parse_number<double>(number_text(0.1 + 0.2)) == 0.1 + 0.2);
+  CHECK(parse_number<int>("-7") == -7);
+  CHECK_FALSE(parse_number<int>("2147483648"));
+  CHECK(parse_number<std::int64_t>("2147483648") == 2147483648);
+}
+
+TEST_CASE("command line: a refusal stays on one line") {
+  CHECK(refusal({"--layers", "1\n2\x1b[31m"}).find_first_of("\n\x1b") == std::string::npos);
+  CHECK(refusal({"--a\nb"}).find('\n') == std::string::npos);
+  CHECK(refusal({std::string(100000, 'x')}).size() < 300);
+}
+
+TEST_CASE("command line: a useless option is refused only when it was given") {
+  Sample given, absent;
+  REQUIRE_FALSE(given.parse({"--scheme", "rope"}));
+  REQUIRE_FALSE(absent.parse({}));
+  CHECK_NOTHROW(absent.line.refuse_unless("scheme", false, "--layers above 0"));
+  CHECK_NOTHROW(given.line.refuse_unless("scheme", true, "--layers above 0"));
+  CHECK_THROWS_WITH_AS(given.line.refuse_unless("scheme", false, "--layers above 0"),
+                       "--scheme: rope given; it has no effect without --layers above 0; leave it out", InputError);
+  CHECK_THROWS_WITH_AS(given.line.refuse("scheme", "a scheme that extrapolates", "try cope"),
+                       "--scheme: rope given; a scheme that extrapolates required; try cope", InputError);
+}
+
+TEST_CASE("command line: help states defaults, ranges, units and examples") {
+  Sample sample;
+  const auto page = sample.parse({"--help", "--layers", "0"});
+  REQUIRE(page);
+  CHECK(*page == sample.line.help());
+  CHECK(*page == R"(flip_flop: trains a decoder on the flip-flop task
+
+Usage: flip_flop [options]
+
+Model:
+  --layers N            blocks of the decoder (1 to 64 blocks; default 4)
+  --scheme TEXT         positional scheme (default cope)
+
+Training:
+  --lr X                learning rate at its highest (above 0 and at most 10;
+                        default 0.0003)
+  --seed N              of every random number (at least 0; default 0)
+  --targets NAME        where the loss is taken (clean, all; default clean)
+  --out TEXT            folder for the results (no default)
+  --quiet               no progress line (default off)
+
+About:
+  -h, --help            print this page
+  --version             print the version
+
+Examples:
+  flip_flop --scheme rope --out runs/rope
+      trains RoPE
+)");
+  CHECK(Sample().parse({"-h"}) == page);
+  CHECK(Sample().parse({"--version"}) == "flip_flop 0.1.0\n");
+}
+
+TEST_CASE("command line: a name may be declared once") {
+  Sample sample;
+  int again = 0;
+  CHECK_THROWS_AS(sample.line.integer("layers", &again, {0, 1}, {"again"}), Error);
+  CHECK_THROWS_AS(sample.line.flag("help", &sample.quiet, {"again"}), Error);
+}
+
+TEST_CASE("nearest name") {
+  const std::vector<std::string> names = {"layers", "heads", "length", "learning-rate"};
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("ab", "ba") == 1);
+  CHECK(nearest_name("haeds", names) == "heads");
+  CHECK(nearest_name("learn", names) == "learning-rate");
+  CHECK_FALSE(nearest_name("optimiser", names));
+  CHECK_FALSE(nearest_name("", names));
+}
+
+TEST_CASE("run_main: one line and the right exit code") {
+  CHECK(outcome([](int, char**) { return 0; }).code == 0);
+  const Outcome input = outcome([](int, char**) -> int { throw InputError("--layers: 0 given; 1 to 64 required"); });
+  CHECK(input.code == 2);
+  CHECK(input.message == "flip_flop: --layers: 0 given; 1 to 64 required\n");
+  CHECK(outcome([](int, char**) -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
+  CHECK(outcome([](int, char**) -> int { throw Error("x"); }).code == 1);
+  CHECK(outcome([](int, char**) -> int { throw std::logic_error("x"); }).code == 1);
+  CHECK(outcome([](int, char**) -> int { throw std::bad_alloc(); }).code == 1);
+  CHECK(outcome([](int, char**) -> int { throw Interrupted("interrupted: saved at step 3"); }).code == 130);
+}
+
+TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
+  const auto print_to = [](const std::function<int()>& open_output) {
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(open_output(), STDOUT_FILENO);
+      std::fclose(stderr);
+      _exit(outcome([](int, char**) {
+              for (int i = 0; i < 20000; ++i) std::cout << "a line of results\n";
+              return 0;
+            }).code);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const auto broken_pipe = [] {
+    int ends[2] = {};
+    if (pipe(ends) != 0) return -1;
+    close(ends[0]);
+    return ends[1];
+  };
+  CHECK(print_to(broken_pipe) == 0);
+  CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 1);
+  CHECK(print_to([] { return fileno(std::fopen("/dev/null", "w")); }) == 0);
+}
+
+TEST_CASE("interrupt: the first signal asks, the second ends the program") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      close(STDERR_FILENO);
+      install_interrupt_handler();
+      if (interrupt_requested()) _exit(1);
+      raise(signal);
+      if (!interrupt_requested()) _exit(2);
+      raise(signal);
+      _exit(3);  // not reached
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CAPTURE(status);
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == signal);
+  }
+}

@@ -1,0 +1,132 @@
+// Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
+#include "autograd/inspect.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/op.h"
+#include "tests/close.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// y = x, with a NaN in the gradient.
+struct BrokenBackward {
+  static constexpr const char* name = "broken";
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& x) const { return raw::copy(x); }
+  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
+    const Tensor dx = raw::copy(dy);
+    dx.data<double>()[1] = std::nan("");
+    return {dx};
+  }
+};
+
+std::string line_after(const std::string& place, int lines) {
+  const auto colon = place.find(':') + 1;
+  return concat(place.substr(0, colon), std::stoi(place.substr(colon)) + lines);
+}
+
+}  // namespace
+
+TEST_CASE("print_graph and to_dot of a small graph") {
+  const Tensor x = requires_grad(Tensor::of({1, 2}, {2}, DType::f64));
+  const Tensor square = multiply(x, x);
+  const Tensor y = sum(square, {}, false);
+  const std::string last = above(), second = line_after(last, -1), first = line_after(last, -2);
+  CHECK(print_graph(y) ==
+        concat("#1 leaf f64 [2]  ", first, "\n#2 multiply f64 [2] <- #1, #1  ", second, "  keeps 16 B\n#3 sum f64 [] <- #2  ", last, "\n"));
+  CHECK(to_dot(y) == concat("digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n"
+                            "  n1 [label=\"leaf\\nf64 [2]\\n",
+                            first, "\", shape=box];\n  n2 [label=\"multiply\\nf64 [2]\\n", second,
+                            "\", shape=ellipse];\n  n1 -> n2;\n  n1 -> n2;\n  n3 [label=\"sum\\nf64 []\\n", last,
+                            "\", shape=ellipse];\n  n2 -> n3;\n}\n"));
+  CHECK(print_graph(x) == concat("#1 leaf f64 [2]  ", first, "\n"));
+}
+
+TEST_CASE("inputs without history are left out of the graph") {
+  const Tensor x = leaf({1, 2}, {2}), constant = Tensor::ones({2}, DType::f64);
+  const std::string text = print_graph(multiply(x, constant));
+  CHECK(text.find("#2 multiply f64 [2] <- #1  ") != std::string::npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);
+}
+
+TEST_CASE("what has no history has no graph") {
+  const Tensor x = Tensor::ones({2, 3});
+  for (const auto& [op, call] : std::vector<std::pair<std::string, std::function<void()>>>{
+           {"print_graph", [&] { (void)print_graph(x); }}, {"to_dot", [&] { (void)to_dot(x); }}, {"memory_report", [&] {
+                                                                                                    (void)memory_report(x);
+                                                                                                  }}}) {
+    CHECK(message(call) == op + ": a [2,3] without history given; a result of recorded ops required");
+  }
+}
+
+TEST_CASE("memory_report sums by op and line, largest first, each storage once") {
+  const Tensor x = normal_leaf({10, 10}, 1);  // 800 bytes
+  Tensor y = x;
+  for (int k = 0; k < 3; ++k) y = multiply(y, y);  // keeps x, x^2 and x^4
+  const std::string loop = above();
+  const Tensor again = multiply(x, y);  // x is counted above already; x^8 is new
+  const std::string end = above();
+  const MemoryReport report = memory_report(sum(again));
+  REQUIRE(report.rows.size() == 3);
+  CHECK(report.rows[0].op == "multiply");
+  CHECK(report.rows[0].place == loop);
+  CHECK(report.rows[0].nodes == 3);
+  CHECK(report.rows[0].bytes == 2400);
+  CHECK(report.rows[1].place == end);
+  CHECK(report.rows[1].bytes == 800);
+  CHECK(report.rows[2].op == "sum");
+  CHECK(report.rows[2].bytes == 0);
+  CHECK(report.total == 3200);
+  const std::string text = report.text();
+  CHECK(text.find("      2400 B     3 x multiply                " + loop + "\n") == 0);
+  CHECK(text.find("      3200 B  kept for backward\n") != std::string::npos);
+}
+
+TEST_CASE("views of one storage are counted once") {
+  const Tensor x = normal_leaf({4, 25}, 1);
+  const Tensor first = square(select(x, 0, 0)), second = square(select(x, 0, 1));
+  CHECK(memory_report(sum(first * second)).total == 800 + 2 * 200);
+}
+
+TEST_CASE("after backward nothing is kept") {
+  const Tensor x = normal_leaf({10, 10}, 1), y = sum(sigmoid(x) * x);
+  CHECK(memory_report(y).total == 1600);
+  backward(y);
+  CHECK(memory_report(y).total == 0);
+}
+
+TEST_CASE("CheckFinite names the op, its line, the number and the ranges of the inputs") {
+  const Tensor x = leaf({0.5, -2, 3}, {3}), zeros = Tensor::zeros({3}, DType::f64);
+  CHECK(std::isinf(divide(x, zeros).at({0})));  // nobody looks
+  const CheckFinite check;
+  std::string text;
+  text = error_text([&] { (void)divide(x, zeros); });
+  CHECK(text == concat(above(),
+                       ": divide: its forward made inf at element 0 of [3]; finite numbers required; input 0 is f64 [3] in [-2, 3]; ",
+                       "input 1 is f64 [3] in [0, 0]"));
+  text = message([&] { (void)matmul(Tensor::of({INFINITY, 1}, {1, 2}), Tensor::of({0, 1}, {2, 1})); });
+  CHECK(text.find("matmul: its forward made ") == 0);
+  CHECK(text.find("input 0 is f32 [1,2] in [1, 1] with 1 not finite") != std::string::npos);
+  CHECK(message([&] { (void)(x * x); }).empty());
+}
+
+TEST_CASE("CheckFinite sees the backward pass, and ends with its block") {
+  const Tensor x = leaf({1, 2, 3}, {3}), y = apply(BrokenBackward{}, Site::current(), x);
+  const std::string made = above();
+  {
+    const CheckFinite check;
+    CHECK(error_text([&] {
+            backward(sum(y));
+          }).find(made + ": broken: its backward made nan at element 1 of [3]; finite numbers required") == 0);
+  }
+  CHECK(error_text([&] { backward(sum(apply(BrokenBackward{}, Site::current(), x))); }).empty());
+}
+
+TEST_CASE("masks and indices are no numbers to check") {
+  const CheckFinite check;
+  const Tensor mask = Tensor::of({1, 0}, {2}, DType::boolean);
+  CHECK(message([&] { (void)softmax(leaf({1, 2}, {2}), mask); }).empty());
+}

@@ -1,0 +1,293 @@
+// What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, atomic files.
+#include "examples/common/progress.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "examples/common/files.h"
+#include "examples/common/results.h"
+#include "examples/common/text.h"
+#include "tensor/error.h"
+
+using namespace whence;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+// A job whose clock stands still until told.
+struct Job {
+  double now = 1000;
+  std::ostringstream out;
+  Progress progress;
+  explicit Job(ProgressStyle style, std::int64_t total = 100, std::int64_t first = 0)
+      : progress("train", total, first, std::move(style), out, [this] { return now; }) {}
+
+  void at(double seconds, std::int64_t step, double loss = 0.5) {
+    now = 1000 + seconds;
+    progress.update(step, 1000, {{"loss", loss}});
+  }
+};
+
+ProgressStyle terminal(int columns) {
+  ProgressStyle style;
+  style.rewriting = true;
+  style.columns = [columns] { return columns; };
+  return style;
+}
+
+// A folder that is removed with all its content.
+struct Folder {
+  fs::path path = fs::temp_directory_path() / ("whence-test-" + std::to_string(getpid()));
+  Folder() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  [[nodiscard]] std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+}  // namespace
+
+TEST_CASE("progress: plain lines at most every ten seconds, and the last state") {
+  Job job(ProgressStyle{});
+  job.at(1, 10);
+  job.at(9.9, 20);
+  CHECK(job.out.str().empty());
+  job.at(10, 25);
+  CHECK(job.out.str() == "train 25/100 25 %  loss 0.5  left 0:30  300 tokens/s  elapsed 0:10\n");
+  job.at(15, 50);
+  job.at(25, 100, 0.0123456);
+  job.progress.finish();
+  job.progress.finish();
+  CHECK(job.out.str() ==
+        "train 25/100 25 %  loss 0.5  left 0:30  300 tokens/s  elapsed 0:10\n"
+        "train 100/100 100 %  loss 0.01235  left 0:00  200 tokens/s  elapsed 0:25\n");
+}
+
+TEST_CASE("progress: the last line comes though its time has not") {
+  Job job(ProgressStyle{});
+  job.at(3, 99);
+  job.progress.finish();
+  CHECK(job.out.str() == "train 99/100 99 %  loss 0.5  left 0:00  333 tokens/s  elapsed 0:03\n");
+}
+
+TEST_CASE("progress: step zero, a clock that stands still or goes back, a total of zero") {
+  Job still(ProgressStyle{});
+  still.at(0, 0);
+  still.progress.finish();
+  CHECK(still.out.str() == "train 0/100 0 %  loss 0.5  left -  - tokens/s  elapsed 0:00\n");
+  Job back(ProgressStyle{});
+  back.at(-50, 7, not_a_number);
+  back.progress.finish();
+  CHECK(back.out.str() == "train 7/100 7 %  loss nan  left -  - tokens/s  elapsed 0:00\n");
+  Job empty(ProgressStyle{}, 0);
+  empty.progress.update(0, 0, {});
+  empty.progress.finish();
+  CHECK(empty.out.str() == "train 0/0  left 0:00  elapsed 0:00\n");
+  Job never(ProgressStyle{});
+  never.progress.finish();
+  CHECK(never.out.str().empty());
+}
+
+TEST_CASE("progress: a resumed run counts from where it resumed") {
+  Job job(ProgressStyle{}, 100, 50);
+  job.at(10, 60);
+  // 10 steps in 10 s, 40 to go
+  CHECK(job.out.str() == "train 60/100 60 %  loss 0.5  left 0:40  100 tokens/s  elapsed 0:10\n");
+}
+
+TEST_CASE("progress: a terminal line rewrites itself, covers the longer one before and keeps the width") {
+  Job job(terminal(80));
+  job.at(1, 1, 0.123456);
+  job.at(1.05, 2);  // too soon
+  job.at(2, 2, 0.5);
+  job.progress.finish();
+  CHECK(job.out.str() ==
+        "\rtrain 1/100 1 %  loss 0.1235  left 1:39  1.00k tokens/s  elapsed 0:01"
+        "\rtrain 2/100 2 %  loss 0.5  left 1:38  1.50k tokens/s  elapsed 0:02   \n");
+  CHECK(job.out.str().find('\x1b') == std::string::npos);
+  for (const int columns : {0, 1, 2, 10, 20, 40, 60}) {
+    CAPTURE(columns);
+    Job narrow(terminal(columns));
+    narrow.at(1, 1);
+    CHECK(display_width(narrow.out.str().substr(1)) < static_cast<std::size_t>(std::max(columns, 2)));
+  }
+  Job forty(terminal(40));
+  forty.at(1, 1);
+  CHECK(forty.out.str() == "\rtrain 1/100 1 %  loss 0.5  left 1:39");
+}
+
+TEST_CASE("progress: a note gets its own line and the last state comes back") {
+  Job job(terminal(30));
+  job.at(1, 1);
+  job.progress.note("saved");
+  job.progress.finish();
+  CHECK(job.out.str() == "\rtrain 1/100 1 %  loss 0.5\r" + std::string(25, ' ') + "\rsaved\n\rtrain 1/100 1 %  loss 0.5\n");
+}
+
+TEST_CASE("progress: an exception leaves the terminal at the start of a line; quiet prints nothing") {
+  std::ostringstream out;
+  {
+    Progress progress("train", 10, 0, terminal(80), out, [] { return 0.0; });
+    progress.update(1, 0, {});
+  }
+  CHECK(out.str().back() == '\n');
+  ProgressStyle quiet = terminal(80);
+  quiet.quiet = true;
+  Job job(quiet);
+  job.at(20, 1);
+  job.progress.note("saved");
+  job.progress.finish();
+  CHECK(job.out.str().empty());
+}
+
+TEST_CASE("durations and rates") {
+  CHECK(duration_text(0) == "0:00");
+  CHECK(duration_text(59.6) == "1:00");
+  CHECK(duration_text(3661) == "1:01:01");
+  CHECK(duration_text(200000) == "2d 07:33:20");
+  CHECK(duration_text(-1) == "-");
+  CHECK(duration_text(not_a_number) == "-");
+  CHECK(duration_text(1e300) == "-");
+  CHECK(rate_text(0) == "0.00");
+  CHECK(rate_text(12.34) == "12.3");
+  CHECK(rate_text(999.6) == "1.00k");
+  CHECK(rate_text(123456) == "123k");
+  CHECK(rate_text(4.56e6) == "4.56M");
+  CHECK(rate_text(1e30).ends_with("T"));
+  CHECK(rate_text(std::numeric_limits<double>::infinity()) == "-");
+}
+
+TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
+  Table table({"scheme", "error %", "note"});
+  table.row({"CoPE", "0.00", "a, \"b\""}).row({"Größe", "23.20", "日本"}).row({"none", "-", ""});
+  CHECK(table.text() ==
+        "scheme  error %  note\n"
+        "------  -------  ------\n"
+        "CoPE       0.00  a, \"b\"\n"
+        "Größe     23.20  日本\n"
+        "none          -\n");
+  CHECK(table.csv() == "scheme,error %,note\nCoPE,0.00,\"a, \"\"b\"\"\"\nGröße,23.20,日本\nnone,-,\n");
+  CHECK_THROWS_WITH_AS(table.row({"x"}), "table: a row of 1 cells given; 3 required, as in the header", Error);
+  CHECK(Table({"empty"}).text() == "empty\n-----\n");
+  CHECK(Table({" a", "b\nc"}).csv() == "\" a\",\"b\nc\"\n");
+  CHECK(fixed(2.345678, 2) == "2.35");
+  CHECK(fixed(-not_a_number, 2) == "nan");
+  CHECK(fixed(1e300, 3).size() == 305);
+}
+
+TEST_CASE("widths: combining, wide, and broken UTF-8") {
+  CHECK(display_width("e\xCC\x81") == 1);
+  CHECK(display_width("日本") == 4);
+  CHECK(display_width("\xFF\xC3") == 2);
+  CHECK(cut_to_width("日本", 3) == "日");
+  CHECK(cut_to_width("abc", 0).empty());
+}
+
+TEST_CASE("JSON lines: order kept, nan as null, broken UTF-8 replaced") {
+  const LogRecord record = {
+      {"step", std::int64_t{3}}, {"loss", 0.1}, {"bad", not_a_number}, {"done", true}, {"name", std::string("a\n\"\xFF")}};
+  CHECK(json_line(record) == "{\"step\":3,\"loss\":0.1,\"bad\":null,\"done\":true,\"name\":\"a\\n\\\"\xEF\xBF\xBD\"}\n");
+  CHECK(json_page({{"a", std::string("b")}}) == "{\n  \"a\": \"b\"\n}\n");
+}
+
+TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
+  const Folder folder;
+  const fs::path log = folder.path / "log.jsonl";
+  {
+    JsonLog fresh(log, JsonLog::Mode::fresh);
+    for (std::int64_t step = 1; step <= 3; ++step) fresh.append({{"step", step}});
+    CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");  // flushed while open
+  }
+  std::ofstream(log, std::ios::app) << "{\"event\": \"no step\"}\n{\"step\":4,\"lo";
+  CHECK(truncate_jsonl_after(log, 2) == 3);
+  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n");
+  JsonLog(log, JsonLog::Mode::append).append({{"step", std::int64_t{3}}});
+  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n{\"step\":3}\n");
+  CHECK(truncate_jsonl_after(log, 0) == 1);
+  CHECK(truncate_jsonl_after(folder.path / "absent", 0) == 0);
+  put(log, "{\"step\":1}\nnoise\n");
+  CHECK(truncate_jsonl_after(log, 9) == 1);
+  put(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  CHECK_THROWS_AS(truncate_jsonl_after(log, 9), InputError);
+  CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  CHECK_THROWS_AS(JsonLog(folder.path / "no" / "log", JsonLog::Mode::fresh), InputError);
+  CHECK_THROWS_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}), InputError);
+}
+
+TEST_CASE("atomic files: new content or old, never a temporary left") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  const std::string bytes("a\0b\r\n", 5);
+  write_file_atomically(file, "old");
+  write_file_atomically(file, bytes);
+  CHECK(read_file(file) == bytes);
+  write_file_atomically(file, "");
+  CHECK(read_file(file).empty());
+  CHECK(folder.entries() == 1);
+  // The rename fails: a folder stands there.
+  fs::create_directory(folder.path / "taken");
+  const std::string taken = (folder.path / "taken").string();
+  CHECK_THROWS_WITH_AS(write_file_atomically(taken, "x"),
+                       (taken + ": rename: Is a directory; a path to a file required; name a file, not a folder").c_str(), InputError);
+  CHECK(folder.entries() == 2);
+  const std::string absent = (folder.path / "absent" / "file").string();
+  CHECK_THROWS_WITH_AS(write_file_atomically(absent, "x"),
+                       (absent + ": create: No such file or directory; a writable folder required; check the path").c_str(), InputError);
+  CHECK_THROWS_AS((void)read_file(absent), InputError);
+  CHECK_THROWS_AS((void)read_file(folder.path), InputError);
+}
+
+TEST_CASE("atomic files: a disk that takes only the beginning leaves the old content") {
+  const Folder folder;
+  const fs::path file = folder.path / "weights";
+  write_file_atomically(file, "old");
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_file_atomically(file, std::string(10000, 'x'));
+    } catch (const InputError&) { _exit(1); } catch (const Error& error) {
+      _exit(error.what() == file.string() + ": write: File too large; room for 10000 bytes required; check the disk" ? 0 : 2);
+    }
+    _exit(3);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(read_file(file) == "old");
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("output folder: created, tried, or refused") {
+  const Folder folder;
+  const fs::path deep = folder.path / "a" / "b";
+  ensure_output_folder(deep);
+  ensure_output_folder(deep);
+  CHECK(fs::is_empty(deep));
+  put(folder.path / "file", "x");
+  const fs::path under_file = folder.path / "file" / "out";
+  CHECK_THROWS_WITH_AS(
+      ensure_output_folder(under_file),
+      (under_file.string() + ": output folder: Not a directory; a folder that can be written required; choose another").c_str(),
+      InputError);
+  CHECK_THROWS_AS(ensure_output_folder(folder.path / "file"), InputError);
+  CHECK_THROWS_AS(ensure_output_folder(""), InputError);
+  CHECK_THROWS_AS(ensure_output_folder("/proc/whence"), InputError);
+}

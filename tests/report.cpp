@@ -1,0 +1,299 @@
+// The report page: what is embedded comes back bit for bit, no text can break out of its place, and a failed write leaves nothing.
+#include "examples/report/report.h"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "examples/report/encode.h"
+#include "examples/report/plot.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+using namespace whence;
+using namespace whence::report;
+
+namespace {
+
+constexpr float masked = std::numeric_limits<float>::quiet_NaN();
+
+HeatMap causal_map(const std::string& name, int layer, int head, int length) {
+  HeatMap map{name, "x_ij", HeatMap::Scale::diverging, -2, 2, layer, head, length, length, {}};
+  const Stream noise(7, name, static_cast<std::uint64_t>(layer * 100 + head));
+  for (int i = 0; i < length; ++i) {
+    for (int j = 0; j < length; ++j) {
+      map.values.push_back(j <= i ? static_cast<float>(noise.normal(static_cast<std::uint64_t>(i * length + j))) : masked);
+    }
+  }
+  return map;
+}
+
+Page small_page() {
+  Page page;
+  page.title = "A run";
+  page.introduction = "First.\n\nSecond.";
+  page.tables = {{"Errors", "a note", {"scheme", "error"}, {{"cope", "0.00"}, {"rope", "9.30"}}}};
+  page.plots = {{"Loss", "step", "nats", {{"cope", {0, 1, 2}, {0.7, 0.1, 0.01}}, {"rope", {0, 1, 2}, {0.7, 0.6, 0.5}}}, true}};
+  page.map_title = "Maps";
+  page.row_tokens = page.column_tokens = {"w", "1", "r"};
+  page.maps = {causal_map("gates", 0, 0, 3), causal_map("positions", 0, 0, 3)};
+  page.footnotes = {"a footnote"};
+  return page;
+}
+
+// Reads base64 by its definition: six bits per letter, eight bits per byte.
+std::vector<std::uint8_t> from_base64(const std::string& text) {
+  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t word = 0;
+  int bits = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    word = word << 6 | static_cast<std::uint32_t>(alphabet.find(c));
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes.push_back(static_cast<std::uint8_t>(word >> bits & 0xFFu));
+  }
+  return bytes;
+}
+
+// The JSON between the tags, exactly as the page's script finds it.
+nlohmann::json embedded_data(const std::string& page) {
+  const std::string open = "id=\"map-data\">";
+  const std::size_t start = page.find(open);
+  REQUIRE(start != std::string::npos);
+  const std::size_t end = page.find("</script>", start);
+  REQUIRE(end != std::string::npos);
+  return nlohmann::json::parse(page.substr(start + open.size(), end - start - open.size()));
+}
+
+// The page's own decoding: one bit per cell, then a little-endian float per shown cell.
+std::vector<float> decoded(const nlohmann::json& map) {
+  const std::vector<std::uint8_t> shown = from_base64(map.at("shown")), bytes = from_base64(map.at("values"));
+  const auto count = map.at("rows").get<std::size_t>() * map.at("columns").get<std::size_t>();
+  std::vector<float> values(count, masked);
+  std::size_t next = 0;
+  for (std::size_t cell = 0; cell < count; ++cell) {
+    if (!shown.empty() && (shown[cell / 8] >> cell % 8 & 1) == 0) continue;
+    std::uint32_t word = 0;
+    for (std::size_t k = 0; k < 4; ++k) word |= static_cast<std::uint32_t>(bytes.at(next + k)) << 8 * k;
+    values[cell] = std::bit_cast<float>(word);
+    next += 4;
+  }
+  CHECK(next == bytes.size());
+  return values;
+}
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+std::string message_of(const Page& page) {
+  try {
+    (void)html(page);
+  } catch (const Error& error) { return error.what(); }
+  return "no error";
+}
+
+// An empty folder of its own, gone afterwards.
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "whence-report-XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path = pattern;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::ptrdiff_t entries() const {
+    return std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator());
+  }
+};
+
+std::string content(const std::filesystem::path& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("report: values come back bit for bit, masked cells as NaN") {
+  Page page = small_page();
+  page.maps[0].values = {0.1f, masked, masked, -0.0f, 1e-45f, masked, 3.4e38f, -1.23456789e-7f, 0.99999994f};
+  page.maps[1].values = {1, 2, 3, 4, 5, 6, 7, 8, 9};  // nothing masked
+  const nlohmann::json data = embedded_data(html(page));
+  REQUIRE(data.at("maps").size() == 2);
+  for (std::size_t m = 0; m < 2; ++m) {
+    const std::vector<float> values = decoded(data.at("maps").at(m));
+    REQUIRE(values.size() == 9);
+    for (std::size_t cell = 0; cell < 9; ++cell) {
+      const float expected = page.maps[m].values[cell];
+      if (std::isnan(expected))
+        CHECK(std::isnan(values[cell]));
+      else
+        CHECK(std::bit_cast<std::uint32_t>(values[cell]) == std::bit_cast<std::uint32_t>(expected));
+    }
+  }
+  CHECK(data.at("maps").at(1).at("shown") == "");
+  CHECK(data.at("maps").at(0).at("scale") == "diverging");
+}
+
+TEST_CASE("report: hostile text stays text") {
+  const std::string evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'single'";
+  const std::size_t scripts = occurrences(html(small_page()), "<script"), ends = occurrences(html(small_page()), "</script");
+  Page page = small_page();
+  page.title = page.introduction = page.map_title = page.map_note = page.footnotes[0] = evil;
+  page.tables = {{evil, evil, {evil, evil}, {{evil, evil}}}};
+  page.plots = {{evil, evil, evil, {{evil, {0, 1}, {0, 1}}}, false}};
+  page.row_tokens = page.column_tokens = {evil, "\xFF\xFE", std::string("a\0b", 3)};
+  for (HeatMap& map : page.maps) map.name += evil, map.caption = evil;
+  const std::string text = html(page);
+  CHECK(occurrences(text, "<script") == scripts);
+  CHECK(occurrences(text, "</script") == ends);
+  CHECK(occurrences(text, "<!--") == 0);
+  CHECK(occurrences(text, "\xFF") == 0);
+  const nlohmann::json data = embedded_data(text);
+  CHECK(data.at("rows").at(0) == evil);
+  CHECK(data.at("rows").at(1) == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(data.at("maps").at(0).at("caption") == evil);
+}
+
+TEST_CASE("report: escape and base64") {
+  CHECK(escape("<a href=\"x\">'&'</a>") == "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;&lt;/a&gt;");
+  CHECK(escape("\xC3\xA9 \xE6\x97\xA5") == "\xC3\xA9 \xE6\x97\xA5");
+  CHECK(escape("a\xC3") == "a\xEF\xBF\xBD");    // a cut sequence
+  CHECK(escape("\x01\n") == "\xEF\xBF\xBD\n");  // a control character
+  CHECK(paragraphs("one\n\n\n\ntwo") == "<p>one</p>\n<p>two</p>\n");
+  const std::vector<std::pair<std::string, std::string>> rfc4648 = {
+      {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  for (const auto& [plain, coded] : rfc4648) CHECK(base64(std::vector<std::uint8_t>(plain.begin(), plain.end())) == coded);
+}
+
+TEST_CASE("report: nothing refers to the outside") {
+  const std::string text = html(small_page());
+  for (const char* outside : {"http://", "https://", "//cdn", " src=", " href=", "@import", "url(", "fetch(", "XMLHttpRequest"}) {
+    CAPTURE(outside);
+    CHECK(occurrences(text, outside) == 0);
+  }
+  CHECK(text.find("default-src 'none'") != std::string::npos);
+}
+
+TEST_CASE("report: without maps there is no viewer and no script") {
+  Page page = small_page();
+  page.maps.clear();
+  const std::string text = html(page);
+  CHECK(occurrences(text, "<script") == 0);
+  CHECK(text.find("id=\"viewer\"") == std::string::npos);
+  CHECK(text.find("9.30") != std::string::npos);
+}
+
+TEST_CASE("report: two layers, four heads, five quantities of 63 x 63 stay light") {
+  Page page = small_page();
+  page.maps.clear();
+  page.row_tokens = page.column_tokens = std::vector<std::string>(63, "w");
+  for (const char* name : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"}) {
+    for (int layer = 0; layer < 2; ++layer) {
+      for (int head = 0; head < 4; ++head) page.maps.push_back(causal_map(name, layer, head, 63));
+    }
+  }
+  CHECK(html(page).size() < 600'000);
+  for (HeatMap& map : page.maps) {
+    for (float& value : map.values) value = std::isnan(value) ? 0.5f : value;  // nothing masked: the most there is to say
+  }
+  CHECK(html(page).size() < 1'000'000);
+}
+
+TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do not overlap") {
+  const double nan = std::nan("");
+  const std::string gap = svg({"t", "x", "y", {{"a", {0, 1, 2, 3, 4}, {1, 2, nan, 2, 1}}}, false});
+  const std::size_t start = gap.find("d=\"M");
+  REQUIRE(start != std::string::npos);
+  CHECK(occurrences(gap.substr(start, gap.find('"', start + 3) - start), "M") == 2);
+  const std::string logarithmic = svg({"t", "x", "y", {{"a", {0, 1, 2}, {1, 0, 0.001}}}, true});  // log(0) is not drawable
+  for (const std::string& drawing : {gap, logarithmic, svg({"t", "x", "y", {{"a", {}, {}}}, true}), svg({"t", "x", "y", {}, false})}) {
+    CHECK(occurrences(drawing, "nan") == 0);
+    CHECK(occurrences(drawing, "inf") == 0);
+  }
+
+  for (const double end : {0.0, 10.0}) {  // crowded at the lower edge, and at the upper one
+    Plot crowded{"t", "x", "y", {}, false};
+    for (int k = 0; k < 5; ++k) crowded.curves.push_back({"scheme " + std::to_string(k), {0, 1}, {static_cast<double>(k), end}});
+    const std::string labels = svg(crowded);
+    std::vector<double> heights;
+    for (std::size_t at = labels.find("class=\"name\""); at != std::string::npos; at = labels.find("class=\"name\"", at + 1)) {
+      heights.push_back(std::stod(labels.substr(labels.find(" y=\"", at) + 4)));
+    }
+    REQUIRE(heights.size() == 5);
+    for (const double height : heights) CHECK((height > 10 && height < 300));  // inside the drawing
+    for (std::size_t k = 1; k < heights.size(); ++k) CHECK(std::abs(heights[k] - heights[k - 1]) >= 16);
+  }
+}
+
+TEST_CASE("report: contradictions are refused by name") {
+  Page page = small_page();
+  page.maps[1].values.pop_back();
+  CHECK(message_of(page) == "report: map 'positions' of layer 0, head 0: 8 values for 3 x 3 cells; give one per cell, NaN where masked");
+  page = small_page();
+  page.row_tokens.pop_back();
+  CHECK(message_of(page).find("the page has 2 row tokens and 3 column tokens") != std::string::npos);
+  page = small_page();
+  page.maps[0].high = masked;
+  CHECK(message_of(page).find("it must be finite") != std::string::npos);
+  page = small_page();
+  page.maps[0].high = 3;
+  CHECK(message_of(page).find("symmetric about 0") != std::string::npos);
+  page = small_page();
+  page.maps[1].name = "gates";
+  CHECK(message_of(page).find("given twice") != std::string::npos);
+  page = small_page();
+  page.tables[0].rows[1].pop_back();
+  CHECK(message_of(page) == "report: table 'Errors': row 1 has 1 cells; the header has 2; give every row one cell per column");
+  page = small_page();
+  page.plots[0].curves[1].y.pop_back();
+  CHECK(message_of(page).find("curve 'rope' has 3 x and 2 y") != std::string::npos);
+}
+
+TEST_CASE("report: write replaces the whole file or nothing") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "report.html";
+  Page page = small_page();
+  write(page, path.string());
+  CHECK(content(path) == html(page));
+  CHECK(folder.entries() == 1);
+
+  const std::string before = content(path);
+  page.maps[0].values.clear();
+  CHECK_THROWS_AS(write(page, path.string()), Error);  // refused before the disk is touched
+  CHECK(content(path) == before);
+  CHECK(folder.entries() == 1);
+}
+
+TEST_CASE("report: a failed write names the path and leaves nothing behind") {
+  const Folder folder;
+  const auto refused = [](const std::string& path) {
+    try {
+      write(small_page(), path);
+    } catch (const InputError& error) { return std::string(error.what()).starts_with(path + ": write report: "); }
+    return false;
+  };
+  CHECK(refused((folder.path / "missing" / "report.html").string()));
+  CHECK(folder.entries() == 0);
+  std::filesystem::create_directory(folder.path / "taken");
+  std::ofstream(folder.path / "taken" / "inside") << "x";
+  CHECK(refused((folder.path / "taken").string()));  // a folder stands in the way: the rename fails, after all was written
+  CHECK(folder.entries() == 1);
+}
