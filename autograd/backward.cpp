@@ -92,9 +92,14 @@ class Pass {
     const auto inputs = node->inputs();
     needed_.assign(inputs.size(), 0);
     gradients_.assign(inputs.size(), Tensor());
-    for (std::size_t k = 0; k < inputs.size(); ++k) needed_[k] = inputs[k] && (!wanted_ || wanted_->count(inputs[k].get()));
+    bool any = false;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      needed_[k] = inputs[k] && (!wanted_ || wanted_->count(inputs[k].get()));
+      any = any || needed_[k];
+    }
+    if (!any) return;  // only where grad() ends at an intermediate result
+    const CallSite place(node->site);
     {
-      const CallSite place(node->site);
       const detail::Exchange running(detail::backward_node, node);
       static_assert(sizeof(bool) == sizeof(char));
       node->backward(dy, {reinterpret_cast<const bool*>(needed_.data()), needed_.size()}, gradients_);

@@ -46,12 +46,12 @@ Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const 
   if (dtype == DType::dual && tangents) {
     for (std::size_t i = 0; i < values.size(); ++i) numbers.data<Dual>()[i].tangent = (*tangents)[i];
   }
+  if (x.is_contiguous() || x.numel() == 0) return numbers;
   index_t span = 1;
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (x.size(axis) > 1 && x.strides()[axis] == 0) return numbers;
     span += (x.size(axis) - 1) * x.strides()[axis];
   }
-  if (x.is_contiguous()) return numbers;
   const Tensor result = Tensor::empty({span}, dtype).view(x.shape(), x.strides());
   raw::copy_into(numbers, result);
   return result;

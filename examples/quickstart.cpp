@@ -25,7 +25,7 @@ constexpr PaperRow paper[] = {{"cope", "0.03 (0.06)", "4.9 (4.4)"}, {"rope", "1.
 
 struct Options {
   tasks::FlipFlopModelOptions model{.length = 64, .dim = 64, .layers = 2, .heads = 4};
-  TrainingOptions training{.steps = 800, .learning_rate = 1e-3};
+  TrainingOptions training{.steps = 1000, .learning_rate = 1e-3};
   std::string out = "runs/quickstart";
   int threads = whence::threads();
   bool smoke = false;

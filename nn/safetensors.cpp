@@ -66,7 +66,7 @@ DType dtype_named(const std::string& path, const SafetensorsEntry& entry) {
   for (const Named& known : dtypes) {
     if (entry.dtype == known.name) return known.dtype;
   }
-  refuse(path, "tensor ", quoted(entry.name), " has dtype ", quoted(entry.dtype), "; F16, BF16, F32, F64, I32, I64 or BOOL required");
+  refuse(path, "tensor ", printable(entry.name), " has dtype ", printable(entry.dtype), "; F16, BF16, F32, F64, I32, I64 or BOOL required");
 }
 
 // The product counts zeros as 1: a zero must not hide that the other extents overflow.
@@ -76,7 +76,7 @@ Shape checked_shape(const std::string& path, const SafetensorsEntry& entry, DTyp
   for (const std::uint64_t extent : entry.shape) {
     const bool fits = extent <= static_cast<std::uint64_t>(INT64_MAX);
     if (!fits || __builtin_mul_overflow(bytes, std::max<index_t>(static_cast<index_t>(extent), 1), &bytes)) {
-      refuse(path, "tensor ", quoted(entry.name), " has a shape whose bytes overflow at extent ", extent, "; less than 2^63 required");
+      refuse(path, "tensor ", printable(entry.name), " has a shape whose bytes overflow at extent ", extent, "; less than 2^63 required");
     }
     shape.push_back(static_cast<index_t>(extent));
   }
@@ -87,7 +87,7 @@ Shape checked_shape(const std::string& path, const SafetensorsEntry& entry, DTyp
 void order_by_data(const std::string& path, std::vector<SafetensorsEntry>& entries, std::uint64_t data_bytes) {
   for (const SafetensorsEntry& entry : entries) {
     if (entry.offsets[0] > entry.offsets[1] || entry.offsets[1] > data_bytes) {
-      refuse(path, "tensor ", quoted(entry.name), " lies from ", entry.offsets[0], " to ", entry.offsets[1],
+      refuse(path, "tensor ", printable(entry.name), " lies from ", entry.offsets[0], " to ", entry.offsets[1],
              "; begin <= end <= ", data_bytes, ", the data's size, required; is the file cut off?");
     }
   }
@@ -95,7 +95,7 @@ void order_by_data(const std::string& path, std::vector<SafetensorsEntry>& entri
   std::uint64_t end = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.offsets[0] != end) {
-      refuse(path, "tensor ", quoted(entry.name), " begins at ", entry.offsets[0], " where the data before it ends at ", end,
+      refuse(path, "tensor ", printable(entry.name), " begins at ", entry.offsets[0], " where the data before it ends at ", end,
              "; neither hole nor overlap required");
     }
     end = entry.offsets[1];
@@ -107,7 +107,7 @@ void order_by_data(const std::string& path, std::vector<SafetensorsEntry>& entri
 void require_booleans(const std::string& path, const SafetensorsEntry& entry, std::span<const std::byte> bytes) {
   const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
   if (wrong == bytes.end()) return;
-  refuse(path, "tensor ", quoted(entry.name), " is BOOL and holds ", static_cast<int>(*wrong), " at element ", wrong - bytes.begin(),
+  refuse(path, "tensor ", printable(entry.name), " is BOOL and holds ", static_cast<int>(*wrong), " at element ", wrong - bytes.begin(),
          "; 0 or 1 required");
 }
 
@@ -117,7 +117,7 @@ const char* name_of(DType dtype, const std::string& tensor) {
   for (const Named& known : dtypes) {
     if (dtype == known.dtype) return known.name;
   }
-  throw Error(concat("safetensors: tensor ", quoted(tensor), " is ", dtype, ", which the format has no name for; cast it first"));
+  throw Error(concat("safetensors: tensor ", printable(tensor), " is ", dtype, ", which the format has no name for; cast it first"));
 }
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -126,7 +126,8 @@ NamedTensors in_file_order(const NamedTensors& given) {
   NamedTensors tensors;
   std::set<std::string> names{"__metadata__"};
   for (const auto& [name, tensor] : given) {
-    if (!names.insert(name).second) throw Error(concat("safetensors: name ", quoted(name), " given twice, or reserved; another required"));
+    if (!names.insert(name).second)
+      throw Error(concat("safetensors: name ", printable(name), " given twice, or reserved; another required"));
     tensors.emplace_back(name, raw::to_device(raw::contiguous(tensor.detach()), Device::cpu()));
   }
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -141,7 +142,7 @@ SafetensorsHeader header_of(const NamedTensors& tensors, const std::vector<std::
   std::sort(header.metadata.begin(), header.metadata.end());
   const auto twice =
       std::adjacent_find(header.metadata.begin(), header.metadata.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (twice != header.metadata.end()) throw Error(concat("safetensors: metadata ", quoted(twice->first), " given twice; once required"));
+  if (twice != header.metadata.end()) throw Error(concat("safetensors: metadata ", printable(twice->first), " given twice; once required"));
   std::uint64_t begin = 0;
   for (const auto& [name, tensor] : tensors) {
     const std::uint64_t end = begin + static_cast<std::uint64_t>(tensor.numel()) * size_of(tensor.dtype());
@@ -173,7 +174,7 @@ SafetensorsFile read_safetensors(const std::string& path) {
     const Shape shape = checked_shape(path, entry, dtype);
     const std::uint64_t bytes = static_cast<std::uint64_t>(numel(shape)) * size_of(dtype);
     if (bytes != entry.offsets[1] - entry.offsets[0]) {
-      refuse(path, "tensor ", quoted(entry.name), " has ", entry.offsets[1] - entry.offsets[0], " bytes; ", bytes, " required by ",
+      refuse(path, "tensor ", printable(entry.name), " has ", entry.offsets[1] - entry.offsets[0], " bytes; ", bytes, " required by ",
              entry.dtype, " ", shape);
     }
     const Tensor tensor = Tensor::empty(shape, dtype);

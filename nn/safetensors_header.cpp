@@ -33,9 +33,9 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
 
   bool key(std::string& name) override {
     auto& seen = place_ == Place::top ? top_keys_ : inner_keys_;
-    if (!seen.insert(name).second) refuse(concat("holds key ", quoted(name), " twice"), "keys must differ");
+    if (!seen.insert(name).second) refuse(concat("holds key ", printable(name), " twice"), "keys must differ");
     if (place_ == Place::tensor && name != "dtype" && name != "shape" && name != "data_offsets") {
-      refuse(concat("holds key ", quoted(name)), "dtype, shape and data_offsets required, and no other");
+      refuse(concat("holds key ", printable(name)), "dtype, shape and data_offsets required, and no other");
     }
     (place_ == Place::top ? key_ : inner_key_) = name;
     return true;
@@ -76,12 +76,12 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
     else if (place_ == Place::tensor && inner_key_ == "dtype")
       header.entries.back().dtype = text;
     else
-      refuse(concat("holds text ", quoted(text)), expected());
+      refuse(concat("holds text ", printable(text)), expected());
     return true;
   }
 
   bool number_integer(std::int64_t value) override { refuse(concat("holds number ", value), expected()); }
-  bool number_float(double, const std::string& text) override { refuse(concat("holds number ", quoted(text)), expected()); }
+  bool number_float(double, const std::string& text) override { refuse(concat("holds number ", printable(text)), expected()); }
   bool null() override { refuse("holds null", expected()); }
   bool boolean(bool value) override { refuse(value ? "holds true" : "holds false", expected()); }
   bool binary(Json::binary_t&) override { refuse("holds binary data", expected()); }
@@ -103,7 +103,7 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
 
   [[noreturn]] void refuse(const std::string& what, const std::string& rule) const {
     const bool inside = place_ == Place::tensor || place_ == Place::array;
-    const std::string where = inside ? concat("tensor ", quoted(header.entries.back().name)) : "header";
+    const std::string where = inside ? concat("tensor ", printable(header.entries.back().name)) : "header";
     throw InputError(concat(path_, ": safetensors: ", where, " ", what, "; ", rule));
   }
 
@@ -115,7 +115,7 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-std::string quoted(const std::string& name) {
+std::string printable(const std::string& name) {
   constexpr std::size_t limit = 80;
   std::string shown = name.substr(0, limit);
   for (char& c : shown) {

@@ -25,7 +25,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
 // Throws Error when a name is not UTF-8.
 std::string safetensors_header_text(const SafetensorsHeader& header);
 
-// A name from a file, safe to print: control characters replaced, cut when long, in quotes.
-std::string quoted(const std::string& name);
+// A name from a file, fit to print: control characters replaced, cut when long, in quotes.
+std::string printable(const std::string& name);
 
 }  // namespace whence

@@ -41,8 +41,9 @@ inline void narrow(const float* from, index_t count, Float16* to) {
 }
 
 template <std::size_t bytes>
-using bits_t = std::conditional_t<bytes == 1, std::uint8_t,
-                                  std::conditional_t<bytes == 2, std::uint16_t, std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
+using bits_t =
+    std::conditional_t<bytes == 1, std::uint8_t,
+                       std::conditional_t<bytes == 2, std::uint16_t, std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
 
 // keep ? value : otherwise for keep 0 or 1, without a branch. Compilers turn the plain form, or one with a bool, into conditional loads and
 // then do not vectorise the loop.

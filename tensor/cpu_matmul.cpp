@@ -1,6 +1,7 @@
 // Matrix products. OpenBLAS multiplies one tile on one thread; the tiles are shared out here, cut by the shapes alone, so that the bits
 // do not depend on the number of threads.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "tensor/cpu_block.h"
@@ -12,8 +13,8 @@ extern "C" {
 // From OpenBLAS's cblas.h, declared here because its place and the width of its int differ between distributions.
 void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb,
                  float beta, float* c, int ldc);
-void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda, const double* b,
-                 int ldb, double beta, double* c, int ldc);
+void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda, const double* b, int ldb,
+                 double beta, double* c, int ldc);
 void openblas_set_num_threads(int count);
 }
 
@@ -61,17 +62,26 @@ struct Product {
 };
 
 struct Tiling {
-  index_t rows, columns;  // of one tile
+  index_t rows, columns, depth;  // of one tile of work: rows x columns of the result, depth of the inner axis
 };
 
-// Tiles of at most 256 x 512, halved until there are enough of them to share, but not below 64 x 64 nor below 2 MFLOP each.
+// The length of equal parts of at most `longest`, a multiple of 16 where there are several.
+index_t even_part(index_t extent, index_t longest) {
+  const index_t parts = (extent + longest - 1) / longest;
+  return parts <= 1 ? extent : ((extent + parts - 1) / parts + 15) / 16 * 16;
+}
+
+// Tiles of at most 512 x 1024, which OpenBLAS multiplies at full speed. Where they are fewer than 8, a long inner axis is cut, and then the
+// sides are halved, but no tile gets below 64 x 64 or 2 MFLOP.
 Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k) {
-  Tiling tile{std::min<index_t>(m, 256), std::min<index_t>(n, 512)};
+  Tiling tile{even_part(m, 512), even_part(n, 1024), k};
   const auto tiles = [&] { return batch * ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns); };
-  const auto heavy = [&] { return 2.0 * static_cast<double>(tile.rows * tile.columns) * static_cast<double>(k) >= 4e6; };
-  while (tiles() < 8 && heavy() && (tile.rows > 64 || tile.columns > 64)) {
+  if (tiles() < 8 && k >= 2048) tile.depth = even_part(k, std::max<index_t>(k * tiles() / 8, 1024));
+  const index_t slabs = (k + tile.depth - 1) / tile.depth;
+  const auto heavy = [&] { return 2.0 * static_cast<double>(tile.rows * tile.columns) * static_cast<double>(tile.depth) >= 4e6; };
+  while (tiles() * slabs < 8 && heavy() && (tile.rows > 64 || tile.columns > 64)) {
     index_t& side = tile.columns >= tile.rows && tile.columns > 64 ? tile.columns : tile.rows;
-    side = std::max<index_t>((side + 1) / 2, 64);
+    side = std::max<index_t>((side / 2 + 15) / 16 * 16, 64);
   }
   return tile;
 }
@@ -82,8 +92,8 @@ void gemm(const Matrix& a, const Matrix& b, index_t m, index_t n, index_t k, flo
               static_cast<int>(k), alpha, pa, static_cast<int>(a.leading()), pb, static_cast<int>(b.leading()), beta, pc,
               static_cast<int>(ldc));
 }
-void gemm(const Matrix& a, const Matrix& b, index_t m, index_t n, index_t k, double alpha, const double* pa, const double* pb,
-          double beta, double* pc, index_t ldc) {
+void gemm(const Matrix& a, const Matrix& b, index_t m, index_t n, index_t k, double alpha, const double* pa, const double* pb, double beta,
+          double* pc, index_t ldc) {
   cblas_dgemm(row_major, a.is_plain() ? as_is : transposed, b.is_plain() ? as_is : transposed, static_cast<int>(m), static_cast<int>(n),
               static_cast<int>(k), alpha, pa, static_cast<int>(a.leading()), pb, static_cast<int>(b.leading()), beta, pc,
               static_cast<int>(ldc));
@@ -108,17 +118,6 @@ void small_product(const Matrix& a, const Matrix& b, T alpha, const T* pa, const
   }
 }
 
-// One tile of one matrix: bias first, then the product on top of it while the tile is in cache.
-template <class T>
-void tile_product(const Matrix& a, const Matrix& b, T alpha, const T* pa, const T* pb, const T* bias, index_t m, index_t n, T* pc,
-                  index_t ldc) {
-  const index_t k = a.columns;
-  if (bias) {
-    for (index_t i = 0; i < m; ++i) std::copy_n(bias, n, pc + i * ldc);
-  }
-  gemm(a, b, m, n, k, alpha, pa, pb, bias ? T(1) : T(0), pc, ldc);
-}
-
 // Offsets of every matrix of the batch in a and in b.
 std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   Shape batch;
@@ -137,38 +136,90 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   return offsets;
 }
 
+// Everything that one tile of work needs to know.
+template <class T>
+struct Job {
+  Matrix a, b;
+  const T *pa, *pb, *bias;
+  T* pc;
+  T alpha;
+  std::vector<std::array<index_t, 2>> offsets;  // of the matrices of the batch
+  Tiling tile;
+  bool plain_loops;
+
+  index_t matrices() const { return static_cast<index_t>(offsets.size()); }
+  index_t down() const { return (a.rows + tile.rows - 1) / tile.rows; }
+  index_t across() const { return (b.columns + tile.columns - 1) / tile.columns; }
+  index_t slabs() const { return (a.columns + tile.depth - 1) / tile.depth; }
+};
+
+// Tile number `task` of job.slabs() x job.matrices() x job.down() x job.across(). The bias is laid down first and the product added to it
+// while the tile is in cache.
+template <class T>
+void run_tile(const Job<T>& job, index_t task) {
+  const index_t m = job.a.rows, n = job.b.columns, k = job.a.columns;
+  const index_t column = task % job.across() * job.tile.columns, row = task / job.across() % job.down() * job.tile.rows;
+  const index_t place = task / job.across() / job.down(), matrix = place % job.matrices(), first = place / job.matrices() * job.tile.depth;
+  const auto& at = job.offsets[static_cast<std::size_t>(matrix)];
+  const T* left = job.pa + at[0] + row * job.a.row_stride + first * job.a.column_stride;
+  const T* right = job.pb + at[1] + first * job.b.row_stride + column * job.b.column_stride;
+  T* to = job.pc + (place * m + row) * n + column;
+  const index_t rows = std::min(job.tile.rows, m - row), columns = std::min(job.tile.columns, n - column);
+  const index_t depth = std::min(job.tile.depth, k - first);
+  const T* bias = job.bias ? job.bias + column : nullptr;
+  if constexpr (!std::is_same_v<T, Dual>) {
+    if (!job.plain_loops) {
+      for (index_t i = 0; bias && i < rows; ++i) std::copy_n(bias, columns, to + i * n);
+      return gemm(job.a, job.b, rows, columns, depth, job.alpha, left, right, bias ? T(1) : T(0), to, n);
+    }
+  }
+  small_product(job.a, job.b, job.alpha, left, right, bias, rows, columns, depth, to, n);
+}
+
+template <class T>
+void run_job(const Job<T>& job) {
+  const double work = 2.0 * static_cast<double>(job.tile.rows * job.tile.columns) * static_cast<double>(job.tile.depth);
+  const index_t grain = std::max<index_t>(static_cast<index_t>(1e6 / work), 1);
+  parallel_for(job.slabs() * job.matrices() * job.down() * job.across(), grain, [&](index_t begin, index_t end) {
+    const SingleThreadedBlas single_threaded;
+    for (index_t task = begin; task < end; ++task) run_tile(job, task);
+  });
+}
+
+// out = bias + the slabs, in order.
+template <class T>
+void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T* bias, index_t n, T* __restrict out) {
+  parallel_for(count, cpu_grain, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) out[i] = slab[i];
+    for (index_t s = 1; s < slabs; ++s) {
+      const T* __restrict other = slab + s * count;
+      for (index_t i = begin; i < end; ++i) out[i] += other[i];
+    }
+    for (index_t i = begin; bias && i < end; ++i) out[i] += bias[i % n];
+  });
+}
+
 template <class T>
 void run_product(const Product& p) {
   const Matrix a(p.a), b(p.b);
   const index_t m = a.rows, n = b.columns, k = a.columns;
-  const auto offsets = batch_offsets(p);
-  const index_t batch = static_cast<index_t>(offsets.size());
-  const bool plain_loops = std::is_same_v<T, Dual> || m * n * k < 4096;
-  const Tiling tile = plain_loops ? Tiling{std::min<index_t>(m, 64), n} : choose_tiles(batch, m, n, k);
-  const index_t down = (m + tile.rows - 1) / tile.rows, across = (n + tile.columns - 1) / tile.columns;
-  const T *pa = p.a.data<T>(), *pb = p.b.data<T>(), *bias = p.bias ? p.bias->data<T>() : nullptr;
-  T* pc = p.out.data<T>();
-  const double tile_work = 2.0 * static_cast<double>(tile.rows * tile.columns) * static_cast<double>(k);
-  const index_t grain = std::max<index_t>(static_cast<index_t>(1e6 / tile_work), 1);
-  parallel_for(batch * down * across, grain, [&](index_t begin, index_t end) {
-    const SingleThreadedBlas single_threaded;
-    for (index_t task = begin; task < end; ++task) {
-      const index_t column = task % across * tile.columns, row = task / across % down * tile.rows, matrix = task / across / down;
-      const auto& at = offsets[static_cast<std::size_t>(matrix)];
-      const T* left = pa + at[0] + row * a.row_stride;
-      const T* right = pb + at[1] + column * b.column_stride;
-      T* to = pc + (matrix * m + row) * n + column;
-      const index_t rows = std::min(tile.rows, m - row), columns = std::min(tile.columns, n - column);
-      const T* shift = bias ? bias + column : nullptr;
-      if constexpr (!std::is_same_v<T, Dual>) {
-        if (!plain_loops) {
-          tile_product(a, b, static_cast<T>(p.alpha), left, right, shift, rows, columns, to, n);
-          continue;
-        }
-      }
-      small_product(a, b, T(p.alpha), left, right, shift, rows, columns, k, to, n);
-    }
-  });
+  Job<T> job{a,
+             b,
+             p.a.data<T>(),
+             p.b.data<T>(),
+             p.bias ? p.bias->data<T>() : nullptr,
+             p.out.data<T>(),
+             T(static_cast<T>(p.alpha)),
+             batch_offsets(p),
+             {},
+             std::is_same_v<T, Dual> || m * n * k < 4096};
+  job.tile = job.plain_loops ? Tiling{std::min<index_t>(m, 64), n, k} : choose_tiles(job.matrices(), m, n, k);
+  if (job.slabs() == 1) return run_job(job);
+  const T* bias = std::exchange(job.bias, nullptr);
+  const Tensor slabs = Tensor::empty({job.slabs(), p.out.numel()}, p.out.dtype());
+  T* out = std::exchange(job.pc, slabs.data<T>());
+  run_job(job);
+  join_slabs(slabs.data<T>(), job.slabs(), p.out.numel(), bias, n, out);
 }
 
 Tensor converted(const Tensor& x, DType dtype) {
@@ -204,11 +255,13 @@ void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, do
   if (out.numel() == 0) return;
   if (a.size(-1) == 0) {  // an empty sum
     if (!bias) return fill(out, 0);
-    return copy(bias->view(out.shape(), [&] {
-      Strides strides = Strides::filled(out.rank(), 0);
-      strides[-1] = bias->strides()[0];
-      return strides;
-    }()), out);
+    return copy(bias->view(out.shape(),
+                           [&] {
+                             Strides strides = Strides::filled(out.rank(), 0);
+                             strides[-1] = bias->strides()[0];
+                             return strides;
+                           }()),
+                out);
   }
   if (out.dtype() == DType::f16 || out.dtype() == DType::bf16) {
     const Tensor wide = Tensor::empty(out.shape(), DType::f32), wide_bias = bias ? converted(*bias, DType::f32) : Tensor();

@@ -50,7 +50,7 @@ void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double
       });
       const C scale = C(1) / math::sqrt(spread / C(static_cast<double>(width)) + C(epsilon));
       C* __restrict to = result.data();
-      const C *__restrict gain = w.data(), *__restrict shift = b.data();
+      const C* __restrict gain = w.data(), * __restrict shift = b.data();
       for (index_t i = 0; i < width; ++i) to[i] = (values[i] - center) * scale * gain[i] + shift[i];
       store_block(to, width, out + row * width, 1);
       mean_of[row] = center, rstd_of[row] = scale;
@@ -88,8 +88,8 @@ void join_chunks(const std::vector<compute_t<T>>& partial, index_t chunks, index
 }
 
 template <class T>
-void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-                        const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
+void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
+                        const Tensor& dweight, const Tensor& dbias) {
   using C = compute_t<T>;
   const index_t width = x.size(-1), rows = x.numel() / width;
   const index_t grain = std::max<index_t>(rows_per_chunk(width), 16), chunks = (rows + grain - 1) / grain;
@@ -117,8 +117,8 @@ void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mea
 
 }  // namespace
 
-void CpuKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-                            const Tensor& mean, const Tensor& rstd) {
+void CpuKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y, const Tensor& mean,
+                            const Tensor& rstd) {
   if (x.numel() == 0) return;
   visit_floating("layer_norm", x.dtype(), [&]<class T>(Type<T>) { norm_rows<T>(x, weight, bias, epsilon, y, mean, rstd); });
 }

@@ -40,7 +40,7 @@ typename PointwiseLoops<C>::Pair PointwiseLoops<C>::pair(Binary function) {
   return visit(function, []<class F>(F) -> Pair {
     return [](const C* a, index_t a_step, const C* b, index_t b_step, C* y, index_t count) {
       C* __restrict out = y;
-      const C *__restrict left = a, *__restrict right = b;
+      const C* __restrict left = a, * __restrict right = b;
       if (a == y && a_step == 1 && b_step == 1) {  // in place: one pointer, so that no overlap has to be feared
         for (index_t i = 0; i < count; ++i) out[i] = F::value(out[i], right[i]);
       } else if (a_step == 1 && b_step == 1) {

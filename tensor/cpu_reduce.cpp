@@ -14,16 +14,32 @@ namespace whence {
 namespace {
 
 struct Sum {
-  template <class W> static W start() { return W(0); }
-  template <class W> static W join(W a, W b) { return a + b; }
-  template <class W, class T> static W row(const T* x, index_t count) {
+  template <class W>
+  static W start() {
+    return W(0);
+  }
+  template <class W>
+  static W join(W a, W b) {
+    return a + b;
+  }
+  template <class W, class T>
+  static W row(const T* x, index_t count) {
     return sum_of<W>(count, [x](index_t i) { return static_cast<W>(x[i]); });
   }
 };
 struct Maximum {
-  template <class W> static W start() { return W(-std::numeric_limits<double>::infinity()); }
-  template <class W> static W join(W a, W b) { return larger(a, b); }
-  template <class W, class T> static W row(const T* x, index_t count) { return static_cast<W>(maximum_of(x, count)); }
+  template <class W>
+  static W start() {
+    return W(-std::numeric_limits<double>::infinity());
+  }
+  template <class W>
+  static W join(W a, W b) {
+    return larger(a, b);
+  }
+  template <class W, class T>
+  static W row(const T* x, index_t count) {
+    return static_cast<W>(maximum_of(x, count));
+  }
 };
 
 // One run of elements `stride` apart, any length.

@@ -24,7 +24,9 @@ template <class C, bool reverse, int distance, std::size_t... lane>
 inline typename Register<C>::Vector moved(typename Register<C>::Vector v, std::index_sequence<lane...>) {
   constexpr int n = Register<C>::lanes;
   const typename Register<C>::Vector zero = {};
-  return __builtin_shufflevector(v, zero, (reverse ? static_cast<int>(lane) + distance : (static_cast<int>(lane) >= distance ? static_cast<int>(lane) - distance : n))...);
+  return __builtin_shufflevector(
+      v, zero,
+      (reverse ? static_cast<int>(lane) + distance : (static_cast<int>(lane) >= distance ? static_cast<int>(lane) - distance : n))...);
 }
 
 // The lane that holds the sum of all, in every lane.

@@ -24,9 +24,7 @@ Grouped group_by_row(const Tensor& index, index_t rows) {
     for (index_t i = 0; i < index.numel(); ++i) ++result.first[static_cast<std::size_t>(row_of[i]) + 1];
     for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) result.first[row + 1] += result.first[row];
     std::vector<index_t> next(result.first.begin(), result.first.end() - 1);
-    for (index_t i = 0; i < index.numel(); ++i) {
-      result.order[static_cast<std::size_t>(next[static_cast<std::size_t>(row_of[i])]++)] = i;
-    }
+    for (index_t i = 0; i < index.numel(); ++i) { result.order[static_cast<std::size_t>(next[static_cast<std::size_t>(row_of[i])]++)] = i; }
   });
   return result;
 }

@@ -1,5 +1,5 @@
 // exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call); the library's own in double and dual.
-// Float versions: at most 2 units in the last place over the whole range, right at 0, at the infinities and for NaN.
+// Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range, right at 0, at the infinities and for NaN.
 #pragma once
 
 #include <bit>
@@ -55,14 +55,14 @@ WHENCE_HD inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
   return ::tanhf(x);
 #else
-  const float z = x * x;  // near 0 the exponential form cancels, so a polynomial in x^2 takes over
+  const float size = x < 0 ? -x : x, z = x * x;  // near 0 the exponential form cancels, so a polynomial in x^2 takes over
   float p = -5.70498872745e-3f;
   p = p * z + 2.06390887954e-2f;
   p = p * z - 5.37397155531e-2f;
   p = p * z + 1.33314422036e-1f;
   p = p * z - 3.33332819422e-1f;
-  const float near = p * z * x + x, far = 1.0f - 2.0f / (1.0f + exp(2.0f * x));
-  return (x < 0.625f && x > -0.625f) ? near : far;
+  const float near = p * z * size + size, far = 1.0f - 2.0f / (1.0f + exp(2.0f * size));
+  return std::copysign(size < 0.625f ? near : far, x);
 #endif
 }
 

@@ -82,8 +82,8 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
   const int at = normal_axis("slice", axis, x.rank());
   const index_t extent = x.shape()[at];
   if (begin < 0 || begin > end || end > extent || step < 1) {
-    fail("slice", concat("x is ", x.shape(), ", axis ", axis, " from ", begin, " to ", end, " step ", step, " given; 0 <= begin <= end <= ",
-                         extent, " and step >= 1 are required"));
+    fail("slice", concat("x is ", x.shape(), ", axis ", axis, " from ", begin, " to ", end, " step ", step,
+                         " given; 0 <= begin <= end <= ", extent, " and step >= 1 are required"));
   }
   const index_t count = (end - begin + step - 1) / step;
   Strides strides = x.strides();
@@ -94,8 +94,8 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
 Tensor select(const Tensor& x, int axis, index_t index) {
   const int at = normal_axis("select", axis, x.rank());
   if (index < 0 || index >= x.shape()[at]) {
-    fail("select", concat("x is ", x.shape(), ", index ", index, " of axis ", axis, " given; an index in [0, ", x.shape()[at],
-                          ") is required"));
+    fail("select",
+         concat("x is ", x.shape(), ", index ", index, " of axis ", axis, " given; an index in [0, ", x.shape()[at], ") is required"));
   }
   return x.view(without_axis(x.shape(), at), without_axis(x.strides(), at), index * x.strides()[at]);
 }
@@ -122,7 +122,8 @@ Tensor expand(const Tensor& x, const Shape& shape) {
     strides[axis + added] = from == to ? x.strides()[axis] : 0;
   }
   if (!fits) {
-    fail("expand", concat("x is ", x.shape(), ", shape ", shape, " given; extents that are equal, or 1 in x, are required, aligned at the "
+    fail("expand", concat("x is ", x.shape(), ", shape ", shape,
+                          " given; extents that are equal, or 1 in x, are required, aligned at the "
                           "last axis"));
   }
   return x.view(shape, strides);

@@ -154,7 +154,8 @@ TEST_CASE("binary functions broadcast, every dtype and layout") {
   for (int f = 0; f < binary_count; ++f) {
     for (const DType dtype : floating_dtypes) {
       for (const Layout layout : layouts) {
-        for (const auto& [left, right] : pairs) {
+        for (const auto& pair : pairs) {
+          const Shape left = pair.first, right = pair.second;
           const Binary function = static_cast<Binary>(f);
           const Tensor a = random_tensor(left, dtype, 7, layout),
                        b = raw::unary(Unary::affine, random_tensor(right, dtype, 8, layout), {1, 3});

@@ -63,7 +63,8 @@ TEST_CASE("a probe's gradient is what grad() gives for the intermediate result")
 TEST_CASE("a value that is probed twice under one name adds its gradients and keeps the last value") {
   const Tensor x = leaf({3}, {});
   const Capture capture("p");
-  const Tensor y = probe("p", x * 2.0) + probe("p", x * 5.0) * 10.0;
+  const Tensor first = probe("p", x * 2.0);
+  const Tensor y = first + probe("p", x * 5.0) * 10.0;
   backward(y);
   CHECK(capture.names().size() == 1);
   CHECK(capture["p"].value().item() == 15);

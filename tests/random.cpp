@@ -1,6 +1,7 @@
 // The generator against its published vectors; streams against what random numbers must look like.
 #include "tensor/random.h"
 
+#include "tensor/convert.h"
 #include "tensor/kernels.h"
 #include "tests/reference.h"
 
@@ -42,9 +43,7 @@ TEST_CASE("tensors take draw i at element i, whatever the dtype's block is") {
     for (std::uint64_t i = 0; i < count; ++i) {
       const double u = dtype == DType::f64 ? stream.uniform53(i) : static_cast<double>(stream.uniform(i));
       const auto rounded = [&](double v) {
-        return visit(dtype, [&]<class T>(Type<T>) {
-          return static_cast<double>(static_cast<compute_t<T>>(static_cast<T>(static_cast<compute_t<T>>(v))));
-        });
+        return visit(dtype, [&]<class T>(Type<T>) { return static_cast<double>(static_cast<compute_t<T>>(convert<T>(v))); });
       };
       expected_uniform.push_back(rounded(-1 + 4 * u));
       expected_normal.push_back(rounded(2 + 0.5 * stream.normal(i)));

@@ -115,7 +115,7 @@ TEST_CASE("checkpoints nest") {
   const auto nested = [](const std::vector<Tensor>& in) { return checkpoint(body, {checkpoint(body, in), in[1]}); };
   const auto expected = grad(sum(square(twice({x, w}))), {}, {x, w});
   const auto found = grad(sum(square(checkpoint(nested, {x, w}))), {}, {x, w});
-  for (std::size_t k = 0; k < 2; ++k) CHECK(same_bits(expected[k], found[k]));
+  for (std::size_t k = 0; k < 2; ++k) CHECK(distance(expected[k], found[k]) < 1e-13);  // summed in another order
 }
 
 TEST_CASE("a checkpoint refuses overwritten inputs and second derivatives") {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensor/dtype.h"
@@ -25,31 +26,38 @@ inline std::string name_of(Layout layout) {
   return names[static_cast<int>(layout)];
 }
 
-// All positions of a shape in row-major order.
-inline std::vector<std::vector<index_t>> positions(const Shape& shape) {
-  std::vector<std::vector<index_t>> result;
-  if (numel(shape) == 0) return result;
+// f(position) for all positions of a shape in row-major order.
+template <class F>
+void for_each_position(const Shape& shape, const F& f) {
+  if (numel(shape) == 0) return;
   std::vector<index_t> position(static_cast<std::size_t>(shape.rank()), 0);
   while (true) {
-    result.push_back(position);
+    f(std::as_const(position));
     int axis = shape.rank() - 1;
     while (axis >= 0 && ++position[static_cast<std::size_t>(axis)] == shape[axis]) position[static_cast<std::size_t>(axis--)] = 0;
-    if (axis < 0) return result;
+    if (axis < 0) return;
   }
+}
+inline std::vector<std::vector<index_t>> positions(const Shape& shape) {
+  std::vector<std::vector<index_t>> result;
+  for_each_position(shape, [&](const std::vector<index_t>& position) { result.push_back(position); });
+  return result;
 }
 
 // The elements in row-major order, found by index times stride, one by one.
 inline std::vector<double> read(const Tensor& x, bool tangents = false) {
   std::vector<double> values;
-  for (const auto& position : positions(x.shape())) {
-    index_t offset = 0;
-    for (int axis = 0; axis < x.rank(); ++axis) offset += position[static_cast<std::size_t>(axis)] * x.strides()[axis];
-    visit(x.dtype(), [&]<class T>(Type<T>) {
-      const T element = x.data<T>()[offset];
-      if constexpr (std::is_same_v<T, Dual>) values.push_back(tangents ? element.tangent : element.value);
-      else values.push_back(static_cast<double>(static_cast<compute_t<T>>(element)));
+  visit(x.dtype(), [&]<class T>(Type<T>) {
+    const T* data = x.data<T>();
+    for_each_position(x.shape(), [&](const std::vector<index_t>& position) {
+      index_t offset = 0;
+      for (int axis = 0; axis < x.rank(); ++axis) offset += position[static_cast<std::size_t>(axis)] * x.strides()[axis];
+      if constexpr (std::is_same_v<T, Dual>)
+        values.push_back(tangents ? data[offset].tangent : data[offset].value);
+      else
+        values.push_back(static_cast<double>(static_cast<compute_t<T>>(data[offset])));
     });
-  }
+  });
   return values;
 }
 
@@ -61,8 +69,10 @@ inline Tensor random_contiguous(const Shape& shape, DType dtype, std::uint64_t s
     T* to = x.data<T>();
     for (index_t i = 0; i < x.numel(); ++i) {
       const double value = stream.normal(static_cast<std::uint64_t>(i));
-      if constexpr (std::is_same_v<T, Dual>) to[i] = Dual(value, stream.normal(static_cast<std::uint64_t>(i) + 1000000));
-      else to[i] = static_cast<T>(static_cast<compute_t<T>>(value));
+      if constexpr (std::is_same_v<T, Dual>)
+        to[i] = Dual(value, stream.normal(static_cast<std::uint64_t>(i) + 1000000));
+      else
+        to[i] = static_cast<T>(static_cast<compute_t<T>>(value));
     }
   });
   return x;
@@ -108,8 +118,10 @@ inline Tensor plain_copy(const Tensor& x) {
   const std::vector<double> values = read(x), tangents = read(x, true);
   visit(x.dtype(), [&]<class T>(Type<T>) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if constexpr (std::is_same_v<T, Dual>) result.data<T>()[i] = Dual(values[i], tangents[i]);
-      else result.data<T>()[i] = static_cast<T>(static_cast<compute_t<T>>(values[i]));
+      if constexpr (std::is_same_v<T, Dual>)
+        result.data<T>()[i] = Dual(values[i], tangents[i]);
+      else
+        result.data<T>()[i] = static_cast<T>(static_cast<compute_t<T>>(values[i]));
     }
   });
   return result;
@@ -130,7 +142,8 @@ inline void expect_close(const std::vector<double>& got, const std::vector<doubl
   const double smallest = dtype == DType::f16 ? 0x1p-24 : 0;  // subnormal halves have an absolute error
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double allowed = factor * std::max(typical, std::fabs(expected[i])) + smallest;
-    const bool same = got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) || std::fabs(got[i] - expected[i]) <= allowed;
+    const bool same =
+        got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) || std::fabs(got[i] - expected[i]) <= allowed;
     if (!same) {
       FAIL_CHECK("element " << i << " of " << got.size() << ": got " << got[i] << ", expected " << expected[i] << " within " << allowed);
       return;
@@ -160,9 +173,7 @@ inline void expect_thread_independent(const std::string& name, const std::functi
 inline std::string error_text(const std::function<void()>& f) {
   try {
     f();
-  } catch (const Error& error) {
-    return error.what();
-  }
+  } catch (const Error& error) { return error.what(); }
   return "";
 }
 

@@ -81,9 +81,11 @@ TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any ord
   const SafetensorsFile back = read_safetensors(scratch / "a");
   REQUIRE(back.tensors.size() == content.tensors.size());
   CHECK(back.metadata == std::vector<std::pair<std::string, std::string>>{{"a", "one \"quoted\" \n"}, {"b", "2"}});
-  for (const auto& [name, tensor] : back.tensors) {
-    CAPTURE(name);
-    const auto given = std::find_if(content.tensors.begin(), content.tensors.end(), [&](const auto& other) { return other.first == name; });
+  for (const auto& found : back.tensors) {
+    const Tensor& tensor = found.second;
+    CAPTURE(found.first);
+    const auto given =
+        std::find_if(content.tensors.begin(), content.tensors.end(), [&](const auto& other) { return other.first == found.first; });
     REQUIRE(given != content.tensors.end());
     const Tensor expected = raw::contiguous(given->second);
     CHECK(tensor.shape() == expected.shape());
@@ -102,10 +104,11 @@ TEST_CASE("safetensors: the layout on disk") {
   const std::string bytes = read_bytes(scratch / "a");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
-  CHECK(length % 8 == 0);
+  CHECK(length == 160);  // 155 characters of JSON
+  const std::string padding(5, ' ');
   CHECK(bytes.substr(8, length) == R"({"__metadata__":{"made":"by hand"},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                                    R"("flag":{"dtype":"BOOL","shape":[3],"data_offsets":[24,27]}})" +
-                                       std::string(static_cast<std::size_t>(length) - 157, ' '));
+                                       padding);
   CHECK(bytes.size() == 8 + length + 27);
   write_safetensors(scratch / "empty", {});
   CHECK(read_bytes(scratch / "empty") == with_header("{}      "));
@@ -171,7 +174,7 @@ TEST_CASE("safetensors: the header's form") {
   const Scratch scratch("form");
   const auto refuses = [&](const std::string& json, const char* text, std::size_t data = 4) {
     const std::string message = refusal(scratch / "x", with_header(json, data));
-    CAPTURE(json);
+    CAPTURE(json.substr(0, 100));
     CAPTURE(message);
     CHECK(message.find(text) != std::string::npos);
   };

@@ -32,7 +32,8 @@ class CoPE final : public PositionalScheme, public TransformsScores {
     child("gate_key", *gate_key_);
   }
 
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true}; }
+  // A rotated query makes q.e depend on where the query stands.
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = !options_.rotated_query}; }
 
   // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {

@@ -1,0 +1,98 @@
+// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop decoder. The PyTorch twin is
+// training_step.py; `compare` runs the two in turn.
+#include <algorithm>
+#include <iostream>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "examples/common/command_line.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/tasks/flip_flop_model.h"
+#include "nn/optim.h"
+#include "tensor/allocator.h"
+#include "tensor/parallel.h"
+
+extern "C" char* openblas_get_config();
+extern "C" char* openblas_get_corename();
+
+namespace whence {
+namespace {
+
+struct Options {
+  tasks::FlipFlopModelOptions model;
+  int steps = 10, warm_up = 3, threads = whence::threads();
+  bool verbose = false;
+};
+
+// Seconds of one step, part by part.
+struct StepTime {
+  double forward, backward, update;
+  double total() const { return forward + backward + update; }
+};
+
+StepTime time_step(const Decoder& model, Adam& optimizer, const Options& options, int step) {
+  const auto batch = tasks::flip_flop_batch(tasks::training_set, static_cast<int>(options.model.length), 0,
+                                            static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(options.model.batch),
+                                            static_cast<int>(options.model.batch), tasks::Targets::clean);
+  const Tensor inputs = tasks::token_tensor(batch.inputs, batch.sequences), targets = tasks::token_tensor(batch.targets, batch.sequences);
+  const double start = steady_seconds();
+  optimizer.zero_gradients();
+  const Tensor loss = cross_entropy(model(inputs), targets);
+  const double after_forward = steady_seconds();
+  backward(loss);
+  const double after_backward = steady_seconds();
+  optimizer.step(3e-4, clip_by_global_norm(model.parameters(), 1.0).scale);
+  return {after_forward - start, after_backward - after_forward, steady_seconds() - after_backward};
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
+  line.heading("Options")
+      .text("scheme", &options.model.scheme, {"positional scheme"})
+      .integer("length", &options.model.length, Range<std::int64_t>{4, 65536}, {"of a string", "tokens"})
+      .integer("dim", &options.model.dim, Range<std::int64_t>{1, 16384}, {"model dim"})
+      .integer("layers", &options.model.layers, Range<std::int64_t>{1, 64}, {"decoder blocks"})
+      .integer("heads", &options.model.heads, Range<std::int64_t>{1, 256}, {"attention heads"})
+      .integer("batch", &options.model.batch, Range<std::int64_t>{1, 65536}, {"per step", "strings"})
+      .integer("steps", &options.steps, Range<int>{1, 100000}, {"timed steps"})
+      .integer("warm-up", &options.warm_up, Range<int>{0, 1000}, {"steps before them"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the engine"})
+      .flag("verbose", &options.verbose, {"each step's forward, backward and update"});
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  set_threads(options.threads);
+  Decoder model(tasks::decoder_options(options.model));
+  model.initialise(0);
+  Adam optimizer(model, {.weight_decay = 0.1});
+  std::vector<double> seconds;
+  for (int step = 0; step < options.warm_up + options.steps; ++step) {
+    const StepTime time = time_step(model, optimizer, options, step);
+    if (options.verbose) {
+      std::cerr << "forward " << fixed(time.forward * 1e3, 1) << "  backward " << fixed(time.backward * 1e3, 1) << "  update "
+                << fixed(time.update * 1e3, 1) << " ms\n";
+    }
+    if (step >= options.warm_up) seconds.push_back(time.total());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)), median = seconds[seconds.size() / 2];
+  std::cout << json_line({{"engine", std::string("whence ") + WHENCE_VERSION},
+                          {"scheme", model.scheme()},
+                          {"threads", std::int64_t{threads()}},
+                          {"blas", std::string(openblas_get_config()) + " " + openblas_get_corename()},
+                          {"median_ms", median * 1e3},
+                          {"best_ms", seconds.front() * 1e3},
+                          {"tokens_per_second", tokens / median},
+                          {"peak_mib", static_cast<double>(Allocator::cpu().statistics().peak) / 1048576}})
+            << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -1,0 +1,278 @@
+// Attention with every scheme: what it must not see, what it must not depend on, and identities between schemes.
+#include "nn/attention.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/probe.h"
+#include "tests/models.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+constexpr index_t dim = 8, heads = 2, length = 6;
+
+// One attention layer with random parameters.
+class Layer {
+ public:
+  explicit Layer(const std::string& scheme, index_t layer_dim = dim, index_t layer_heads = heads)
+      : attention_({.dim = layer_dim, .heads = layer_heads, .length = length}, parse_schemes(scheme)) {
+    randomise(attention_);
+  }
+  Module& module() { return attention_; }
+  Tensor table() const { return parameter(attention_, "position.table"); }
+  Tensor operator()(const Tensor& x, const Tensor& mask, const Positions& positions, bool causal = true) const {
+    return attention_(x, mask, positions, causal, {});
+  }
+  Tensor operator()(const Tensor& x) const { return (*this)(x, causal_mask(x.size(1)), Positions::range(x.size(1))); }
+
+ private:
+  Attention attention_;
+};
+
+Positions shifted(index_t count, double by) {
+  const Tensor positions = Positions::range(count).query + by;
+  return {positions, positions};
+}
+
+// The logits of one layer, masked entries 0.
+Tensor logits_of(const Layer& layer, const Tensor& x) {
+  const Capture capture("*logits");
+  (void)layer(x);
+  return keep(capture[capture.names().at(0)].value(), causal_mask(x.size(1)));
+}
+
+// Rows [begin, end) of the time axis.
+Tensor rows(const Tensor& x, index_t begin, index_t end) { return contiguous(slice(x, 1, begin, end)); }
+
+}  // namespace
+
+TEST_CASE("no row sees what comes after it: same bits, and gradients of exactly 0") {
+  for (const std::string& text : scheme_texts()) {
+    CAPTURE(text);
+    const Layer layer(text);
+    const Tensor x = normal_leaf({2, length, dim}, 1);
+    for (index_t t = 0; t + 1 < length; ++t) {
+      const Tensor changed = concat_along(1, {rows(x, 0, t + 1), normal({2, length - t - 1, dim}, 7)});
+      CHECK(same_bits(rows(layer(x), 0, t + 1), rows(layer(changed), 0, t + 1)));
+      const Tensor dx = grad(rows(layer(x), 0, t + 1), normal({2, t + 1, dim}, 2), {x})[0];
+      CHECK(largest(rows(dx, t + 1, length)) == 0);
+      CHECK(largest(rows(dx, 0, t + 1)) > 0);
+    }
+  }
+}
+
+TEST_CASE("elements of a batch do not see each other") {
+  for (const std::string& text : scheme_texts()) {
+    CAPTURE(text);
+    const Layer layer(text);
+    const Tensor a = normal({1, length, dim}, 1), b = normal({1, length, dim}, 2), c = normal({1, length, dim}, 3);
+    const Tensor with_b = layer(concat_along(0, {a, b})), with_c = layer(concat_along(0, {a, c}));
+    CHECK(same_bits(contiguous(slice(with_b, 0, 0, 1)), contiguous(slice(with_c, 0, 0, 1))));
+    CHECK(distance(slice(with_b, 0, 0, 1), layer(a)) < 1e-13);
+    CHECK(distance(slice(with_b, 0, 1, 2), layer(b)) < 1e-13);
+  }
+}
+
+TEST_CASE("shifted positions change nothing where that is claimed, and something where it is not") {
+  for (const std::string& text : scheme_texts()) {
+    CAPTURE(text);
+    if (text.starts_with("absolute")) continue;  // its table ends
+    const Tensor x = normal({2, length, dim}, 1);
+    const Layer layer(text);
+    double change = distance(layer(x), layer(x, causal_mask(length), shifted(length, 17)));
+    for (const SchemeSpec& spec : parse_schemes(text)) {
+      const auto scheme = spec.make({dim, heads, length});
+      scheme->to(DType::f64);
+      const auto* embeds = dynamic_cast<const EmbedsTokens*>(scheme.get());
+      if (embeds) change = std::max(change, distance(embeds->embed(x, shifted(length, 0)), embeds->embed(x, shifted(length, 17))));
+    }
+    const bool moves = text == "sinusoidal" || text.find("z_from=rotated") != std::string::npos;
+    if (claims_of(text, {dim, heads, length}).shift_invariant) CHECK(change < 1e-12);
+    CHECK((!moves || change > 0.1));
+  }
+}
+
+TEST_CASE("a padded run equals the run without padding") {
+  for (const std::string& text : scheme_texts()) {
+    CAPTURE(text);
+    const Layer layer(text);
+    const index_t real = 4;
+    const Tensor x = normal({1, length, dim}, 1);
+    const auto allow = [&](index_t begin, index_t end) {
+      std::vector<double> allowed;
+      for (index_t i = 0; i < length; ++i) {
+        for (index_t j = 0; j < length; ++j) allowed.push_back(j <= i && j >= begin && j < end);
+      }
+      return Tensor::of(allowed, {1, 1, length, length}, DType::boolean);
+    };
+    const Tensor right = layer(x, allow(0, real), Positions::range(length));
+    CHECK(distance(rows(right, 0, real), layer(rows(x, 0, real))) < 1e-13);
+    const Tensor left = layer(x, allow(length - real, length), shifted(length, static_cast<double>(real - length)));
+    CHECK(distance(rows(left, length - real, length), layer(rows(x, length - real, length))) < 1e-13);
+    CHECK(std::isfinite(largest(left)));  // rows that see no key at all are 0, not NaN
+  }
+}
+
+TEST_CASE("one token attends to itself") {
+  const Tensor x = normal({3, 1, dim}, 1);
+  const Tensor expected = Layer("none")(x);
+  for (const std::string& text : scheme_texts()) {
+    CAPTURE(text);
+    CHECK(distance(Layer(text)(x), expected) < 1e-14);  // the pattern is 1 whatever the logit
+  }
+}
+
+TEST_CASE("without positions and mask, attention does not know the order of its tokens") {
+  const Layer layer("none");
+  const Tensor x = normal({1, length, dim}, 1);
+  const Tensor order = Tensor::of({3, 1, 5, 0, 2, 4}, {length}, DType::i64);
+  const auto reorder = [&](const Tensor& y) { return reshape(take_rows(reshape(y, {length, dim}), order), {1, length, dim}); };
+  const Positions positions = Positions::range(length);
+  CHECK(distance(reorder(layer(x, {}, positions, false)), layer(reorder(x), {}, positions, false)) < 1e-14);
+  CHECK(distance(reorder(layer(x)), layer(reorder(x))) > 1e-3);  // the causal mask tells
+}
+
+TEST_CASE("CoPE with a zero table is attention without positions, bit for bit") {
+  const Tensor x = normal({2, length, dim}, 1);
+  for (const std::string text : {"cope", "cope(gates=values)", "cope(p_max=2, z_scale=head)"}) {
+    const Layer cope(text);
+    raw::copy_into(Tensor::zeros(cope.table().shape(), DType::f64), cope.table());
+    CHECK(same_bits(cope(x), Layer("none")(x)));
+  }
+}
+
+TEST_CASE("CoPE with z_scale=head and the table times sqrt(d) is CoPE with z_scale=1") {
+  const Tensor x = normal({2, length, dim}, 1);
+  const Layer one("cope(p_max=3)"), head("cope(p_max=3, z_scale=head)");
+  raw::copy_into(one.table().detach() * std::sqrt(4.0), head.table());
+  CHECK(distance(logits_of(one, x), logits_of(head, x)) < 1e-14);
+}
+
+TEST_CASE("CoPE with all gates open reads its table at i - j + 1, with all gates closed at 0") {
+  const index_t p_max = 4;
+  const Layer layer(concat("cope(p_max=", p_max, ")"));
+  const Tensor x = normal({1, length, dim}, 1), mask = causal_mask(length);
+  for (const double gate : {1.0, 0.0}) {
+    Capture capture("*q", "*scores", "*logits", "*positions");
+    capture.edit("*gates", [&](const Tensor& gates) { return keep(Tensor::full(gates.shape(), gate, DType::f64), mask); });
+    (void)layer(x);
+    const Tensor q = capture["q"].value(), scores = capture["scores"].value();
+    const Tensor z = matmul(q, transpose(layer.table().detach()));  // [b h i n]
+    std::vector<double> index;
+    for (index_t i = 0; i < length; ++i) {
+      for (index_t j = 0; j < length; ++j) index.push_back(gate == 1 && j <= i ? static_cast<double>(std::min(i - j + 1, p_max)) : 0);
+    }
+    const Tensor at = contiguous(expand(Tensor::of(index, {1, 1, length, length}, DType::i64), {1, heads, length, length}));
+    CHECK(distance(keep(capture["position.positions"].value(), mask), keep(cast(at, DType::f64), mask)) == 0);
+    CHECK(distance(keep(capture["logits"].value(), mask), keep(scores + gather(z, 3, at), mask)) < 1e-14);
+  }
+}
+
+TEST_CASE("CoPE's positions fall with the key, stay under i - j + 1, and end at the query's own gate") {
+  const Layer layer("cope(p_max=64)");
+  const Capture capture("*gates", "*positions");
+  (void)layer(normal({2, length, dim}, 1));
+  const Tensor p = capture["position.positions"].value(), g = capture["position.gates"].value();
+  for (index_t i = 0; i < length; ++i) {
+    CHECK(p.at({1, 1, i, i}) == g.at({1, 1, i, i}));
+    for (index_t j = 0; j < length; ++j) {
+      if (j > i) CHECK(g.at({1, 1, i, j}) == 0);
+      if (j <= i) CHECK(p.at({1, 1, i, j}) <= static_cast<double>(i - j + 1));
+      if (j < i) CHECK(p.at({1, 1, i, j}) >= p.at({1, 1, i, j + 1}));
+    }
+  }
+}
+
+namespace {
+
+// q and k [1 1 t d] after a scheme's rotation at positions from `first` on.
+std::pair<Tensor, Tensor> rotated(const std::string& text, const Tensor& q, const Tensor& k, double first = 0) {
+  const auto scheme = parse_schemes(text)[0].make({q.size(3), 1, q.size(2)});
+  std::pair<Tensor, Tensor> result{q, k};
+  dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(result.first, result.second, shifted(q.size(2), first));
+  return result;
+}
+
+Tensor columns(const Tensor& x, const std::vector<double>& order) {
+  const index_t count = static_cast<index_t>(order.size());
+  const Tensor turned = take_rows(reshape(transpose(x), {count, -1}), Tensor::of(order, {count}, DType::i64));
+  return transpose(reshape(turned, {1, 1, count, x.size(2)}));
+}
+
+}  // namespace
+
+TEST_CASE("RoPE: norms stay, products depend on distances, layouts are permutations of each other") {
+  const Tensor q = normal({1, 1, length, 8}, 1), k = normal({1, 1, length, 8}, 2);
+  const auto [rq, rk] = rotated("rope", q, k);
+  CHECK(distance(sum(square(rq), {-1}), sum(square(q), {-1})) < 1e-13);
+  const auto [sq, sk] = rotated("rope", q, k, 1000);
+  CHECK(distance(matmul(rq, transpose(rk)), matmul(sq, transpose(sk))) < 1e-12);
+  CHECK(distance(matmul(rq, transpose(rk)), matmul(q, transpose(k))) > 0.1);
+  const std::vector<double> order{0, 4, 1, 5, 2, 6, 3, 7};  // half keeps pair m at (m, m + 4), interleaved at (2m, 2m + 1)
+  const auto [iq, ik] = rotated("rope(layout=interleaved)", columns(q, order), columns(k, order));
+  CHECK(distance(iq, columns(rq, order)) < 1e-15);
+  CHECK(distance(ik, columns(rk, order)) < 1e-15);
+}
+
+TEST_CASE("RoPE: a width below the head's leaves the other dims, and the base sets the slow pairs") {
+  const Tensor q = normal({1, 1, length, 8}, 1), k = normal({1, 1, length, 8}, 2);
+  const auto [pq, pk] = rotated("rope(width=4)", q, k);
+  CHECK(same_bits(contiguous(slice(pq, 3, 4, 8)), contiguous(slice(q, 3, 4, 8))));
+  const auto [nq, nk] = rotated("rope", contiguous(slice(q, 3, 0, 4)), contiguous(slice(k, 3, 0, 4)));
+  CHECK(distance(slice(pq, 3, 0, 4), nq) < 1e-15);  // frequencies come from the rotated width
+  CHECK(distance(slice(pk, 3, 0, 4), nk) < 1e-15);
+  const auto [bq, bk] = rotated("rope(base=100, width=4)", q, k);
+  for (index_t t = 0; t < length; ++t) {  // pair 1 of width 4: base^(-1/2) = 1/10
+    const double angle = static_cast<double>(t) / 10, a = q.at({0, 0, t, 1}), b = q.at({0, 0, t, 3});
+    CHECK(std::fabs(bq.at({0, 0, t, 1}) - (a * std::cos(angle) - b * std::sin(angle))) < 1e-15);
+    CHECK(std::fabs(bq.at({0, 0, t, 3}) - (b * std::cos(angle) + a * std::sin(angle))) < 1e-15);
+  }
+}
+
+TEST_CASE("ALiBi: slopes of 1 to 20 heads, linear in the distance, nothing at distance 0") {
+  for (index_t count = 1; count <= 20; ++count) {
+    CAPTURE(count);
+    const auto scheme = parse_schemes("alibi")[0].make({4 * count, count, length});
+    AttendContext at;
+    at.positions = Positions::range(length);
+    at.content_scores = Tensor::zeros({1, count, length, length}, DType::f64);
+    const Tensor bias = dynamic_cast<const BiasesScores&>(*scheme).bias(at);
+    index_t power = 1;
+    while (2 * power <= count) power *= 2;
+    for (index_t h = 0; h < count; ++h) {
+      const double exponent = h < power ? -8.0 * static_cast<double>(h + 1) / static_cast<double>(power)
+                                        : -8.0 * static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
+      for (index_t j = 0; j <= 5; ++j) CHECK(bias.at({0, h, 5, j}) == doctest::Approx(-std::exp2(exponent) * static_cast<double>(5 - j)));
+    }
+  }
+}
+
+TEST_CASE("sizes and executors that do not fit are refused as bad input") {
+  const auto refusal = [](const AttentionOptions& options, const std::string& scheme) -> std::string {
+    try {
+      const Attention attention(options, parse_schemes(scheme));
+    } catch (const InputError& error) { return error.what(); }
+    return "accepted";
+  };
+  CHECK(refusal({.dim = 10, .heads = 3}, "none") == "attention: dim 10 with 3 heads given; dim must be a multiple of heads");
+  CHECK(refusal({.dim = 8, .heads = 0}, "none") == "attention: dim 8 with 0 heads given; dim must be a multiple of heads");
+  CHECK(refusal({.dim = 6, .heads = 2}, "rope") == "rope: width 3 for heads of 3 dims; an even width of at most 3 required");
+  CHECK(refusal({.dim = 6, .heads = 2}, "cope") == "accepted");
+  CHECK(refusal({.dim = 8, .heads = 2, .dropout = 1}, "none") == "dropout: 1 given; at least 0 and less than 1 required");
+  CHECK(refusal({.dim = 8, .heads = 2, .executor = "refrence"}, "none").find("executor: 'refrence' given; one of auto, reference") == 0);
+  CHECK(refusal({.dim = 8, .heads = 2, .executor = "refrence"}, "none").ends_with("; did you mean 'reference'?"));
+  CHECK(Attention({.dim = 8, .heads = 2, .executor = "reference"}, parse_schemes("cope")).explain() == "reference (as asked)");
+}
+
+TEST_CASE("probes of one layer, in the order of the stages") {
+  const Layer layer("cope + alibi");
+  const Capture capture("*");
+  (void)layer(normal({1, length, dim}, 1));
+  CHECK(capture.names() == std::vector<std::string>{"q", "k", "v", "scores", "position.alibi.bias", "position.cope.gates",
+                                                    "position.cope.positions", "position.cope.position_logit", "logits", "pattern"});
+  const Tensor pattern = capture["pattern"].value();
+  CHECK(distance(sum(pattern, {-1}), Tensor::ones({1, heads, length}, DType::f64)) < 1e-15);
+  CHECK(pattern.at({0, 0, 1, 2}) == 0);
+}
