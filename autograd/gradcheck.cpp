@@ -41,12 +41,14 @@ struct Comparison {
 
 class Checker {
  public:
-  Checker(const char* op, const std::function<Tensor()>& f, const std::vector<Named>& named, const GradcheckOptions& options)
-      : op_(op), f_(f), options_(options), inputs_(op, named, options.any_dtype) {
+  // `inner_size`: the size of numbers inside f whose rounding reaches the result even where the result is small.
+  Checker(const char* op, const std::function<Tensor()>& f, const std::vector<Named>& named, const GradcheckOptions& options,
+          double inner_size = 0)
+      : op_(op), f_(f), options_(options), inputs_(op, named, options.any_dtype), inner_size_(inner_size) {
     for (const Named& input : named) report_.inputs.push_back({input.name, input.tensor.shape(), {}, {}, {}});
   }
 
-  GradcheckReport first_order() {
+  GradcheckReport run() {
     differentiate();
     for (std::size_t k = 0; k < inputs_.count(); ++k) {
       if (inputs_.values(k).empty() || y_.empty()) continue;
@@ -87,7 +89,7 @@ class Checker {
   double scale(std::size_t k, const Numbers& u, const Numbers& moved) const {
     Numbers touched = gradients_[k];
     for (std::size_t i = 0; i < u.size(); ++i) touched[i] *= u[i] == 0 ? 0 : 1;
-    const double x = largest(inputs_.values(k)), natural = norm(v_) * largest(y_) / (x > 0 ? x : 1);
+    const double x = largest(inputs_.values(k)), natural = norm(v_) * std::max(largest(y_), inner_size_) / (x > 0 ? x : 1);
     return norm(v_) * norm(moved) + norm(touched) * norm(u) + 1e-2 * norm(u) * (largest(gradients_[k]) + natural) + 1e-300;
   }
 
@@ -182,6 +184,7 @@ class Checker {
   const std::function<Tensor()>& f_;
   GradcheckOptions options_;
   CheckedInputs inputs_;
+  double inner_size_;
   GradcheckReport report_;
   Numbers y_, v_;
   std::vector<Numbers> gradients_;
@@ -191,7 +194,7 @@ class Checker {
 
 GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
   const CallSite place(at);
-  return Checker("gradcheck", f, with_respect_to, options).first_order();
+  return Checker("gradcheck", f, with_respect_to, options).run();
 }
 
 // The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from create_graph, and duals
@@ -204,7 +207,8 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
     y = f();
   }
   std::vector<Named> named = with_respect_to;
-  named.push_back({"cotangent", Tensor::of(detail::random_numbers(y.numel(), options.seed, 1000), y.shape(), DType::f64)});
+  const Numbers cotangent = detail::random_numbers(y.numel(), options.seed, 1000);
+  named.push_back({"cotangent", Tensor::of(cotangent, y.shape(), DType::f64)});
   const auto first_derivative = [&]() -> Tensor {
     const bool outer = recording();
     const SetRecording record(true);
@@ -224,7 +228,7 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
     }
     return total.defined() ? total : Tensor::scalar(0, DType::f64);
   };
-  return Checker("gradgradcheck", first_derivative, named, options).first_order();
+  return Checker("gradgradcheck", first_derivative, named, options, norm(cotangent) * largest(y.to_vector())).run();
 }
 
 std::string GradcheckReport::text() const {

@@ -2,12 +2,12 @@
 #include <iostream>
 
 #include "examples/common/command_line.h"
-#include "examples/common/files.h"
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/tasks/flip_flop_model.h"
+#include "nn/files.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -43,7 +43,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Machine").integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"});
   line.heading("Other").flag("list-schemes", &options.list_schemes, {"print every scheme with its options, and end"});
   line.example("flip_flop --scheme cope", "the paper's model and task: 10 000 steps, hours on a laptop");
-  line.example("flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --learning-rate 1e-3", "a minute");
+  line.example("flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --lr 1e-3", "a minute");
   line.example("flip_flop --scheme cope --out runs/a --resume", "goes on where it was interrupted");
 }
 
@@ -61,7 +61,7 @@ void write_results(const Options& options, const TrainingResult& trained, const 
     for (const auto& [name, errors] : score.baselines) record.push_back({"guess: " + name, errors.error_percent()});
     log.append(record);
   }
-  write_file_atomically(options.training.folder / "results.csv", table.csv());
+  write_file((options.training.folder / "results.csv").string(), table.csv());
   std::cout << table.text();
 }
 

@@ -11,6 +11,7 @@
 #include "examples/common/run_main.h"
 #include "examples/report/flip_flop_maps.h"
 #include "examples/tasks/flip_flop_model.h"
+#include "nn/files.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -142,7 +143,7 @@ int run(int argc, char** argv) {
   report::add_maps(page, *cope, tasks::text(sample));
   const std::filesystem::path folder = options.out;
   report::write(page, folder / "report.html");
-  write_file_atomically(folder / "comparison.csv", table.csv());
+  write_file((folder / "comparison.csv").string(), table.csv());
   std::cout << "\nopen " << (folder / "report.html").string() << " in a browser to see the gates, positions, attention and their gradients\n";
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace whence {
@@ -31,6 +32,7 @@ class InputFile {
 // Writes the parts one after another into a temporary file beside `path`, syncs it, renames it to `path` and syncs the folder. On failure
 // the temporary file is removed and an old file is as it was. InputError when the place cannot be written, Error when writing fails.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts);
+void write_file(const std::string& path, std::string_view text);
 
 // Makes earlier renames and removals in `folder` last through a power failure.
 void sync_folder(const std::string& folder);

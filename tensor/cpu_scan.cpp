@@ -13,10 +13,18 @@
 namespace whence {
 namespace {
 
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
 template <class C>
 struct Register {
-  static constexpr int lanes = lane_count<C>;
-  typedef C Vector __attribute__((vector_size(64)));
+  static constexpr int lanes = register_bytes / static_cast<int>(sizeof(C));
+  typedef C Vector __attribute__((vector_size(register_bytes)));
 };
 
 // v moved by `distance` lanes towards the end (forward) or the beginning (reverse), zeros behind it.
@@ -39,8 +47,8 @@ template <class C, bool reverse>
 inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v) {
   constexpr std::make_index_sequence<static_cast<std::size_t>(Register<C>::lanes)> lanes;
   v += moved<C, reverse, 1>(v, lanes);
-  v += moved<C, reverse, 2>(v, lanes);
-  v += moved<C, reverse, 4>(v, lanes);
+  if constexpr (Register<C>::lanes > 2) v += moved<C, reverse, 2>(v, lanes);
+  if constexpr (Register<C>::lanes > 4) v += moved<C, reverse, 4>(v, lanes);
   if constexpr (Register<C>::lanes > 8) v += moved<C, reverse, 8>(v, lanes);
   return v;
 }

@@ -75,9 +75,9 @@ constexpr Strides contiguous_strides(const Shape& shape) {
 
 // True when elements in row-major order lie next to each other (axes of extent 1 do not matter; empty tensors are contiguous).
 constexpr bool is_contiguous(const Shape& shape, const Strides& strides) {
+  if (numel(shape) == 0) return true;
   index_t expected = 1;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    if (shape[axis] == 0) return true;
     if (shape[axis] != 1 && strides[axis] != expected) return false;
     expected *= shape[axis];
   }

@@ -124,6 +124,24 @@ TEST_CASE("one token attends to itself") {
   }
 }
 
+TEST_CASE("the last query alone, as in decoding, gives the last row of the full run") {
+  for (const std::string& text : scheme_texts()) {
+    CAPTURE(text);
+    const std::vector<SchemeSpec> specs = parse_schemes(text);
+    SchemeList schemes(specs, {dim, heads, length}, true);
+    randomise(schemes.root());
+    Stages stages;
+    for (const PositionalScheme* scheme : schemes.all()) stages.add(*scheme);
+    const Shape shape{2, heads, length, dim / heads};
+    const Tensor x = normal({2, length, dim}, 4), q = normal(shape, 1), k = normal(shape, 2), v = normal(shape, 3);
+    const Positions all = Positions::range(length);
+    const Tensor full = reference_executor().attend({x, q, k, v, causal_mask(length), all, true}, stages);
+    const Positions last{slice(all.query, 0, length - 1, length), all.key};
+    const Tensor query = slice(q, 2, length - 1, length);
+    CHECK(distance(reference_executor().attend({x, query, k, v, {}, last, true}, stages), slice(full, 2, length - 1, length)) < 1e-14);
+  }
+}
+
 TEST_CASE("without positions and mask, attention does not know the order of its tokens") {
   const Layer layer("none");
   const Tensor x = normal({1, length, dim}, 1);
@@ -275,4 +293,6 @@ TEST_CASE("probes of one layer, in the order of the stages") {
   const Tensor pattern = capture["pattern"].value();
   CHECK(distance(sum(pattern, {-1}), Tensor::ones({1, heads, length}, DType::f64)) < 1e-15);
   CHECK(pattern.at({0, 0, 1, 2}) == 0);
+  const Tensor total = capture["scores"].value() + capture["position.alibi.bias"].value() + capture["position.cope.position_logit"].value();
+  CHECK(distance(capture["logits"].value(), total) < 1e-15);
 }

@@ -287,7 +287,7 @@ TEST_CASE("report: a failed write names the path and leaves nothing behind") {
   const auto refused = [](const std::string& path) {
     try {
       write(small_page(), path);
-    } catch (const InputError& error) { return std::string(error.what()).starts_with(path + ": write report: "); }
+    } catch (const InputError& error) { return std::string(error.what()).starts_with(path + ": cannot write: "); }
     return false;
   };
   CHECK(refused((folder.path / "missing" / "report.html").string()));

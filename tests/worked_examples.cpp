@@ -165,7 +165,7 @@ void check_intermediates(const Example& it, const Setting& setting) {
     const double scale = scaled ? 1 / std::sqrt(static_cast<double>(it.input("q").size(3))) : 1;
     for (const std::string& seen : capture.names()) {
       if (seen != probe->second && !seen.ends_with("." + probe->second)) continue;
-      CAPTURE(name);
+      CAPTURE(seen);
       const Tensor wanted = tensor(entry) * scale, found = expand(capture[seen].value(), wanted.shape());
       CHECK(distance(keep(found, it.mask()), keep(wanted, it.mask())) < tolerance_of_numbers);
       ++compared;
@@ -224,7 +224,8 @@ TEST_CASE("worked examples of positions that are added to the tokens") {
   const std::pair<std::string, std::string> embedded[] = {{"ape_learned", "absolute(rows=6)"},
                                                           {"ape_sinusoidal_interleaved", "sinusoidal"},
                                                           {"ape_sinusoidal_concat", "sinusoidal(layout=concat)"}};
-  for (const auto& [name, text] : embedded) {
+  for (const auto& entry : embedded) {
+    const std::string &name = entry.first, &text = entry.second;
     CAPTURE(name);
     const json& expected = example(name);
     const auto scheme = parse_schemes(text)[0].make({4, 1, 4});
@@ -251,7 +252,9 @@ TEST_CASE("worked examples of positions that are added to the tokens") {
 
 TEST_CASE("ALiBi's slopes for every number of heads in the table") {
   CHECK(file().at("alibi_slopes").size() == 10);
-  for (const auto& [heads, slopes] : file().at("alibi_slopes").items()) {
+  for (const auto& entry : file().at("alibi_slopes").items()) {
+    const std::string heads = entry.key();
+    const json& slopes = entry.value();
     CAPTURE(heads);
     const index_t count = std::stoll(heads);
     const auto scheme = parse_schemes("alibi")[0].make({2 * count, count, 2});

@@ -1,4 +1,4 @@
-// Files that are whole or absent: atomic replacement, output folders, and a log cut back to the step resumed from.
+// Output folders, whole files, and a log cut back to the step resumed from. (Atomic writing: nn/files.h.)
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,6 @@ namespace whence {
 
 // The bytes of a file. InputError with the path and the system's reason if it cannot be read.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
-
-// Replaces `path` by a file holding `bytes`: a temporary in the same folder is written, fsynced and renamed, the folder fsynced.
-// Whatever happens, `path` holds either its old content or all of the new. On failure the temporary is removed. A path that
-// cannot be created is an InputError; a disk that does not take the bytes is an Error.
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // Creates the folder and those above it if need be, and makes sure that files can be written there. InputError otherwise.
 void ensure_output_folder(const std::filesystem::path& folder);

@@ -82,7 +82,7 @@ class RunFolder {
 };
 
 [[noreturn]] void stop_at_bad_loss(double loss, std::int64_t step, const fs::path& folder) {
-  throw Error(concat("training: the loss is ", loss, " at step ", step, "; a finite loss required; lower --learning-rate or --clip",
+  throw Error(concat("training: the loss is ", loss, " at step ", step, "; a finite loss required; lower --lr or --clip",
                      folder.empty() ? "" : "; the last checkpoint is from before it"));
 }
 
@@ -91,7 +91,7 @@ class RunFolder {
 void declare(CommandLine& options, TrainingOptions& training) {
   options.heading("Training")
       .integer("steps", &training.steps, Range<std::int64_t>{1, 1000000000}, {"optimiser steps"})
-      .number("learning-rate", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
+      .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
       .integer("warm-up", &training.warm_up, Range<std::int64_t>{0, 1000000000}, {"linear warm-up", "steps"})
       .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10}, {"decoupled weight decay of matrices and tables"})

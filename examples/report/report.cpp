@@ -1,15 +1,10 @@
 // Assembles the report page and writes it to disk.
 #include "examples/report/report.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,6 +18,7 @@
 #include "examples/report/script_row.h"
 #include "examples/report/script_viewer.h"
 #include "examples/report/style.h"
+#include "nn/files.h"
 #include "tensor/error.h"
 
 namespace whence::report {
@@ -212,23 +208,6 @@ std::string scripts(const Page& page) {
 
 // ---- Disk --------------------------------------------------------------------------------------------------------------------------
 
-// A path is the caller's input, so its errors are input errors (exit code 2).
-[[noreturn]] void refuse(const std::string& path, std::string_view what) {
-  const int code = errno;
-  throw InputError(concat(path, ": write report: ", what, ": ", std::strerror(code), "; give a path in an existing, writable folder"));
-}
-
-// All of `text`, then onto the disk itself, so that the rename below never exposes an empty file after a power cut.
-bool write_through(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(file, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return ::fsync(file) == 0;
-}
-
 }  // namespace
 
 std::string html(const Page& page) {
@@ -248,19 +227,6 @@ std::string html(const Page& page) {
   return out + scripts(page) + "</body>\n</html>\n";
 }
 
-void write(const Page& page, const std::string& path) {
-  const std::string text = html(page), temporary = path + ".part-" + std::to_string(::getpid());
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) refuse(path, "cannot create the file");
-  const bool written = write_through(file, text);
-  const int code = errno;
-  const bool closed = ::close(file) == 0;
-  if (written && closed && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  // close() and unlink() may change errno; what the reader needs is why the first failing call failed.
-  const int last = written ? errno : code;
-  ::unlink(temporary.c_str());
-  errno = last;
-  refuse(path, written && closed ? "cannot replace the file" : "cannot write all of the file");
-}
+void write(const Page& page, const std::string& path) { write_file(path, html(page)); }
 
 }  // namespace whence::report

@@ -41,7 +41,7 @@ std::vector<std::pair<std::string, std::string>> description(const FlipFlopModel
           {"dropout", number_text(model.dropout)},
           {"batch", std::to_string(model.batch)},
           {"steps", std::to_string(training.steps)},
-          {"learning-rate", number_text(training.learning_rate)},
+          {"lr", number_text(training.learning_rate)},
           {"warm-up", std::to_string(training.warm_up)},
           {"decay", training.decay},
           {"weight-decay", number_text(training.weight_decay)},

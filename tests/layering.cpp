@@ -1,0 +1,119 @@
+// The walls of the house: includes point one way, public headers show no third-party header, and documents keep up with the registry.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "nn/scheme.h"
+
+using namespace whence;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+struct Include {
+  fs::path file;
+  std::string included;  // as written
+  bool quoted;
+};
+
+std::vector<Include> includes_under(const std::string& folder) {
+  static const std::regex line(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
+  std::vector<Include> found;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / folder)) {
+    const std::string extension = entry.path().extension().string();
+    if (!std::set<std::string>{".h", ".cpp", ".cu", ".cuh"}.contains(extension)) continue;
+    std::istringstream lines(text_of(entry.path()));
+    std::smatch match;
+    for (std::string text; std::getline(lines, text);) {
+      if (std::regex_search(text, match, line)) found.push_back({entry.path(), match[2], match[1] == "\""});
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("layering: a layer includes only itself and what lies below it") {
+  const std::map<std::string, std::set<std::string>> allowed = {{"tensor", {"tensor"}},
+                                                               {"autograd", {"autograd", "tensor"}},
+                                                               {"nn", {"nn", "autograd", "tensor"}},
+                                                               {"cuda", {"cuda", "tensor"}},
+                                                               {"examples", {"examples", "nn", "autograd", "tensor"}}};
+  for (const auto& [layer, below] : allowed) {
+    const auto includes = includes_under(layer);
+    CHECK_MESSAGE(includes.size() > 10, layer, " has ", includes.size(), " include lines");
+    for (const Include& include : includes) {
+      if (!include.quoted) continue;
+      const std::string top = include.included.substr(0, include.included.find('/'));
+      CHECK_MESSAGE(below.contains(top), include.file.string(), " includes ", include.included);
+    }
+  }
+}
+
+TEST_CASE("layering: third-party headers stay in source files, each kind where it belongs") {
+  for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"}) {
+    for (const Include& include : includes_under(layer)) {
+      const bool json = include.included.starts_with("nlohmann/"), cli = include.included.starts_with("CLI/");
+      const bool blas = include.included.find("cblas") != std::string::npos, header = include.file.extension() == ".h";
+      INFO(include.file.string(), " includes ", include.included);
+      CHECK_FALSE((header && (json || cli || blas)));
+      CHECK_FALSE((json && layer != "nn" && layer != "examples"));
+      CHECK_FALSE((cli && layer != "examples"));
+      CHECK_FALSE(include.included.starts_with("doctest"));
+    }
+  }
+}
+
+TEST_CASE("layering: only the one qualifier decides by preprocessor whether there is CUDA") {
+  const std::set<std::string> may{"device.h", "launch.h", "math.h"};
+  for (const std::string layer : {"tensor", "autograd", "nn", "examples"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / layer)) {
+      if (!entry.is_regular_file() || may.contains(entry.path().filename().string())) continue;
+      CHECK_MESSAGE(text_of(entry.path()).find("__CUDA") == std::string::npos, entry.path().string());
+    }
+  }
+}
+
+TEST_CASE("documents: the README names every scheme with its paper and its file") {
+  const std::string readme = text_of(fs::path(WHENCE_SOURCE_DIR) / "README.md");
+  int named = 0;
+  for (const SchemeInfo& info : registered_schemes()) {
+    if (!fs::exists(fs::path(WHENCE_SOURCE_DIR) / "nn/positional" / (info.name + ".cpp"))) continue;  // registered by a test
+    const std::string authors = info.paper.substr(0, info.paper.find(", arXiv"));
+    CHECK_MESSAGE(readme.find("| `" + info.name + "` |") != std::string::npos, info.name);
+    CHECK_MESSAGE(readme.find(authors) != std::string::npos, authors);
+    ++named;
+  }
+  CHECK(named >= 6);
+}
+
+TEST_CASE("documents: every file that the README points to is there") {
+  const std::string readme = text_of(fs::path(WHENCE_SOURCE_DIR) / "README.md");
+  const std::regex link(R"(\]\(([^)#]+)\))");
+  int links = 0;
+  for (auto match = std::sregex_iterator(readme.begin(), readme.end(), link); match != std::sregex_iterator(); ++match, ++links) {
+    CHECK_MESSAGE(fs::exists(fs::path(WHENCE_SOURCE_DIR) / (*match)[1].str()), (*match)[1].str());
+  }
+  CHECK(links > 10);
+}
+
+TEST_CASE("documents: every source file says in its first line what it is") {
+  for (const std::string folder : {"tensor", "autograd", "nn", "cuda", "examples", "tests"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (!std::set<std::string>{".h", ".cpp", ".cu", ".cuh"}.contains(extension)) continue;
+      CHECK_MESSAGE(text_of(entry.path()).starts_with("// "), entry.path().string());
+    }
+  }
+}

@@ -1,0 +1,221 @@
+// The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed to the same bytes.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string text_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+fs::path fresh_folder(const std::string& name) {
+  const fs::path folder = fs::temp_directory_path() / ("whence-" + std::to_string(getpid()) + "-" + name);
+  fs::remove_all(folder);
+  return folder;
+}
+
+// Starts a program with stdout and stderr in files.
+pid_t start(const std::string& program, const std::vector<std::string>& arguments, const fs::path& log) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const int out = open((log.string() + ".out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
+  const int err = open((log.string() + ".err").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
+  dup2(out, 1);
+  dup2(err, 2);
+  const std::string path = std::string(WHENCE_PROGRAM_DIR) + "/" + program;
+  std::vector<char*> argv{const_cast<char*>(path.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv(path.c_str(), argv.data());
+  _exit(127);
+}
+
+struct Outcome {
+  int code;  // exit code, or 128 + signal
+  std::string out, err;
+};
+
+Outcome finish(pid_t child, const fs::path& log) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log.string() + ".out"), text_of(log.string() + ".err")};
+}
+
+Outcome run(const std::string& program, const std::vector<std::string>& arguments) {
+  const fs::path log = fresh_folder("log");
+  return finish(start(program, arguments, log), log);
+}
+
+std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{"--length", "16", "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-strings", "8",
+                                     "--quiet", "--out", out.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+}  // namespace
+
+TEST_CASE("programs: bad usage is one line that says what is required, exit code 2, and nothing is written") {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const Case cases[] = {
+      {{"--layers", "0"}, "flip_flop: --layers: 0 given; 1 to 64 required; choose at least one layer\n"},
+      {{"--layers", "99999999999999999999"}, "flip_flop: --layers: "},
+      {{"--layers", "2x"}, "flip_flop: --layers: "},
+      {{"--lr", "nan"}, "flip_flop: --lr: nan given; "},
+      {{"--lr", "-1"}, "flip_flop: --lr: -1 given; "},
+      {{"--laeyrs", "2"}, "flip_flop: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
+      {{"--heads", "3"}, "flip_flop: --heads: 3 given; a divisor of --dim required; "},
+      {{"--length", "15"}, "flip_flop: --length: 15 given; an even number required; "},
+      {{"--scheme", "coep"}, "flip_flop: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+      {{"--scheme", "cope(pmax=3)"}, "flip_flop: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
+      {{"--scheme", "none(p_max=3)"}, "flip_flop: scheme 'none(p_max=3)': option 'p_max' given; none has no options\n"},
+      {{"--scheme", "rope", "--dim", "12", "--heads", "4"}, "flip_flop: rope: width 3 for heads of 3 dims; an even width"},
+      {{"--resume"}, "flip_flop: --resume: no checkpoint in "},
+      {{"--out", "/proc/nowhere"}, "flip_flop: /proc/nowhere: output folder: "},
+      {{"--seed", "1", "--seed", "2"}, "flip_flop: --seed: given twice; "},
+  };
+  for (const Case& bad : cases) {
+    const fs::path out = fresh_folder("bad");
+    std::vector<std::string> arguments = bad.arguments;
+    if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end()) arguments.insert(arguments.end(), {"--out", out.string()});
+    const Outcome outcome = run("flip_flop", arguments);
+    CAPTURE(bad.message);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
+    CHECK(lines_in(outcome.err) == 1);
+    const bool wrote = fs::exists(out / "weights.safetensors") || fs::exists(out / "metrics.jsonl");
+    CHECK_FALSE(wrote);
+    fs::remove_all(out);
+  }
+}
+
+TEST_CASE("programs: help and version end with 0, and help states defaults and ranges") {
+  for (const std::string program : {"flip_flop", "quickstart"}) {
+    const Outcome help = run(program, {"--help"}), version = run(program, {"--version"});
+    CHECK(help.code == 0);
+    CHECK(version.code == 0);
+    CHECK(help.out.find("default") != std::string::npos);
+    CHECK(help.err.empty());
+    CHECK(version.out.find(WHENCE_VERSION) != std::string::npos);
+  }
+  const Outcome schemes = run("flip_flop", {"--list-schemes"});
+  CHECK(schemes.code == 0);
+  CHECK(schemes.out.find("arXiv:2405.18719") != std::string::npos);
+}
+
+TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run ends in the same bytes") {
+  const std::vector<std::string> sizes{"--scheme", "cope(p_max=8)", "--steps", "60", "--warm-up", "5", "--save-every", "7", "--dropout", "0.1"};
+  const auto with = [&](const fs::path& out, std::vector<std::string> more) {
+    std::vector<std::string> arguments = tiny(out, sizes);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const fs::path whole = fresh_folder("whole");
+  REQUIRE(run("flip_flop", with(whole, {"--threads", "1"})).code == 0);
+  const std::string expected = text_of(whole / "weights.safetensors");
+  REQUIRE(expected.size() > 1000);
+
+  int killed = 0;
+  for (const int threads : {1, 2}) {
+    const fs::path out = fresh_folder("killed"), log = fresh_folder("killed-log");
+    std::vector<std::string> more{"--threads", std::to_string(threads)};
+    bool done = false;
+    for (int attempt = 0; attempt < 200 && !done; ++attempt) {
+      const pid_t child = start("flip_flop", with(out, more), log);
+      if (attempt < 4) {  // wait until this attempt has saved something, then a little longer, so that the kill falls anywhere
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(60 + 37 * attempt);
+        while (std::chrono::steady_clock::now() < until || (!fs::exists(out / "checkpoints/step-000007") && attempt == 0)) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          if (std::chrono::steady_clock::now() > until + std::chrono::seconds(60)) break;
+        }
+        kill(child, SIGKILL);
+      }
+      const Outcome outcome = finish(child, log);
+      killed += outcome.code == 128 + SIGKILL;
+      done = outcome.code == 0;
+      if (!done) CHECK_MESSAGE(outcome.code == 128 + SIGKILL, outcome.err);
+      if (attempt == 0 && !done) more.push_back("--resume");
+      if (attempt == 0 && done) break;
+    }
+    REQUIRE(done);
+    CHECK(text_of(out / "weights.safetensors") == expected);
+    fs::remove_all(out);
+  }
+  MESSAGE("killed ", killed, " times");
+  CHECK(killed >= 1);
+  fs::remove_all(whole);
+}
+
+TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there; other options are refused") {
+  const fs::path out = fresh_folder("interrupted"), log = fresh_folder("interrupted-log");
+  const std::vector<std::string> sizes{"--scheme", "rope", "--steps", "100000", "--save-every", "5"};
+  const pid_t child = start("flip_flop", tiny(out, sizes), log);
+  for (int wait = 0; wait < 6000 && !fs::exists(out / "checkpoints/step-000005"); ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  kill(child, SIGINT);
+  const Outcome stopped = finish(child, log);
+  CHECK(stopped.code == 130);
+  CHECK_MESSAGE(stopped.err.find("saved; go on with --resume") != std::string::npos, stopped.err);
+
+  const Outcome again = run("flip_flop", tiny(out, sizes));
+  CHECK(again.code == 2);
+  CHECK_MESSAGE(again.err.find("holds a run") != std::string::npos, again.err);
+  const Outcome other = run("flip_flop", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
+  CHECK(other.code == 2);
+  CHECK_MESSAGE(other.err.find("--scheme was rope, is alibi") != std::string::npos, other.err);
+  fs::remove_all(out);
+}
+
+TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
+  const fs::path out = fresh_folder("damaged");
+  const std::vector<std::string> sizes{"--scheme", "none", "--steps", "4", "--warm-up", "1", "--save-every", "4"};
+  REQUIRE(run("flip_flop", tiny(out, sizes)).code == 0);
+  std::vector<std::string> resume = sizes;
+  resume.push_back("--resume");
+  CHECK(run("flip_flop", tiny(out, resume)).code == 0);  // nothing left to train
+
+  const fs::path weights = out / "checkpoints/step-000004/weights.safetensors";
+  const std::string good = text_of(weights);
+  std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
+  const Outcome truncated = run("flip_flop", tiny(out, resume));
+  CHECK(truncated.code == 2);
+  CHECK_MESSAGE(truncated.err.find("weights.safetensors") != std::string::npos, truncated.err);
+  CHECK(lines_in(truncated.err) == 1);
+  std::ofstream(weights, std::ios::binary) << "PK\x03\x04 a zip file with weights of another program";
+  const Outcome foreign = run("flip_flop", tiny(out, resume));
+  CHECK(foreign.code == 2);
+  CHECK(lines_in(foreign.err) == 1);
+  fs::remove_all(out);
+}
+
+TEST_CASE("programs: the quickstart's smoke run writes its page and its table") {
+  const fs::path out = fresh_folder("quickstart");
+  const Outcome outcome = run("quickstart", {"--smoke", "--quiet", "--out", out.string()});
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string page = text_of(out / "report.html");
+  for (const char* text : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"}) {
+    CHECK_MESSAGE(page.find(text) != std::string::npos, text);
+  }
+  CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
+  fs::remove_all(out);
+}
