@@ -1,8 +1,8 @@
 // How gradients are checked: samples of an op, gradcheck for any function, and the registry that the battery walks.
 //
 // Two opinions. Dual numbers run the ordinary forward code and give J u exactly: <v, J u> must equal <J'v, u> to rounding (1e-12). Central
-// differences with a random cotangent v know nothing of either. A cotangent of ones (".sum()") would pass a softmax backward of any scale or
-// sign and a transpose that is not inverted, so it is never used.
+// differences with a random cotangent v know nothing of either. A cotangent of ones (".sum()") would pass a softmax backward of any scale
+// or sign and a transpose that is not inverted, so it is never used.
 #pragma once
 
 #include <functional>

@@ -34,7 +34,9 @@ struct CheckedEntry {
 template <class Op>
 struct Checked {
   Checked() {
-    CheckedOp entry{Op::name, Once<Op>, [] {
+    CheckedOp entry{Op::name,
+                    Once<Op>,
+                    [] {
                       std::vector<CheckedSample> erased;
                       draw::seed(Op::name);
                       for (const Sample<Op>& sample : Op::samples()) {

@@ -52,7 +52,8 @@ class Checker {
     differentiate();
     for (std::size_t k = 0; k < inputs_.count(); ++k) {
       if (inputs_.values(k).empty() || y_.empty()) continue;
-      if (options_.duals) walk(k, report_.inputs[k].duals, "duals", options_.dual_tolerance, [&](const Numbers& u) { return by_duals(k, u); });
+      if (options_.duals)
+        walk(k, report_.inputs[k].duals, "duals", options_.dual_tolerance, [&](const Numbers& u) { return by_duals(k, u); });
       if (!options_.differences) continue;
       walk(k, report_.inputs[k].differences, "differences", options_.difference_tolerance,
            [&](const Numbers& u) { return by_differences(k, u); });
@@ -199,7 +200,8 @@ GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Na
 
 // The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from create_graph, and duals
 // run through its forward, which is our forward and backward. So gradcheck itself can check it.
-GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
+GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options,
+                              Site at) {
   const CallSite place(at);
   Tensor y;
   {
@@ -234,8 +236,9 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
 std::string GradcheckReport::text() const {
   std::string out = ok() ? "gradcheck: ok\n" : "gradcheck: FAILED\n";
   for (const GradcheckInput& input : inputs) {
-    out += concat("  ", input.name, " ", input.shape, ": duals ", input.duals.relative, input.duals.where.empty() ? "" : " at ", input.duals.where,
-                  ", differences ", input.differences.relative, input.differences.where.empty() ? "" : " at ", input.differences.where, "\n");
+    out += concat("  ", input.name, " ", input.shape, ": duals ", input.duals.relative, input.duals.where.empty() ? "" : " at ",
+                  input.duals.where, ", differences ", input.differences.relative, input.differences.where.empty() ? "" : " at ",
+                  input.differences.where, "\n");
     for (const std::string& kink : input.kinks) out += concat("    ", kink, "\n");
   }
   for (const std::string& problem : problems) out += concat("  ", problem, "\n");

@@ -27,10 +27,10 @@ struct GradcheckOptions {
   bool differences = true;
   double dual_tolerance = 1e-12;  // relative, see GradcheckError
   double difference_tolerance = 1e-6;
-  double step = 1e-6;        // of the differences, relative to the input's largest number
-  index_t one_by_one = 64;   // inputs of at most so many elements are checked along every element, larger ones along random directions
-  bool any_dtype = false;    // takes f32 and 16-bit inputs too: then choose tolerances to match
-  std::uint64_t seed = 1;    // of cotangent and directions
+  double step = 1e-6;       // of the differences, relative to the input's largest number
+  index_t one_by_one = 64;  // inputs of at most so many elements are checked along every element, larger ones along random directions
+  bool any_dtype = false;   // takes f32 and 16-bit inputs too: then choose tolerances to match
+  std::uint64_t seed = 1;   // of cotangent and directions
 };
 
 // The largest disagreement found. `relative` is |expected - got| by the size of the terms that were summed.

@@ -77,8 +77,8 @@ int run(int argc, char** argv) {
     std::cout << describe_schemes();
     return 0;
   }
-  if (options.model.length % 2) line.refuse("length", "an even number required", "a string is pairs of an instruction and a bit");
-  if (options.model.dim % options.model.heads) line.refuse("heads", "a divisor of --dim required", "4 heads suit dims of 64 and more");
+  if (options.model.length % 2) line.refuse("length", "an even number", "a string is pairs of an instruction and a bit");
+  if (options.model.dim % options.model.heads) line.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
   line.refuse_unless("warm-up", options.training.warm_up <= options.training.steps, "no more warm-up than --steps");
   options.model.scheme = canonical_text(parse_schemes(options.model.scheme));
   options.training.folder = options.out;

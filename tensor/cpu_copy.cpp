@@ -26,6 +26,7 @@ void visit_bits(DType dtype, const F& f) {
   }
 }
 
+// The element that `value` becomes, as bits.
 template <class U>
 U bits_of(DType dtype, double value) {
   U bits{};
@@ -36,6 +37,7 @@ U bits_of(DType dtype, double value) {
   return bits;
 }
 
+// Filling, copying and masking by the width of an element: five instances serve eight dtypes.
 template <class U>
 void fill_bits(const Tensor& out, U value) {
   U* to = reinterpret_cast<U*>(out.bytes());
@@ -50,6 +52,7 @@ void fill_bits(const Tensor& out, U value) {
   });
 }
 
+// One run. The common strides have loops of their own, which compilers turn into moves of whole registers.
 template <class U>
 void copy_run(const U* from, index_t from_stride, U* to, index_t to_stride, index_t count) {
   if (from_stride == 1 && to_stride == 1) {
@@ -79,6 +82,7 @@ template <class W>
 void convert_blocks(const Tensor& from, const Tensor& to) {
   using Load = void (*)(const void*, index_t, index_t, index_t, W*);
   using Store = void (*)(const W*, index_t, void*, index_t, index_t);
+  // A loader per source and a storer per target instead of a loop per pair: 8 + 8 small functions for each W.
   const Load load = visit(from.dtype(), []<class T>(Type<T>) -> Load {
     return [](const void* data, index_t offset, index_t stride, index_t count, W* block) {
       load_block(static_cast<const T*>(data) + offset, stride, count, block);
@@ -105,6 +109,7 @@ void convert_blocks(const Tensor& from, const Tensor& to) {
 
 constexpr bool fits_float(DType dtype) { return dtype <= DType::f32; }
 
+// One run of y = mask ? x : value. In attention the mask is [1,1,i,j] and x is [b,h,i,j]: runs of i x j with stride 1 everywhere.
 template <class U>
 void keep_run(const U* __restrict x, index_t x_stride, const unsigned char* __restrict mask, index_t mask_stride, U value, U* __restrict y,
               index_t count) {

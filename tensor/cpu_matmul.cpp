@@ -49,12 +49,13 @@ struct Matrix {
     if (columns == 1 && row_stride > 1) column_stride = 1;
     if (rows == 1 && column_stride > 1) row_stride = 1;
   }
+  // Where an extent is 1 its stride says nothing, and the constructor has put in one that BLAS accepts.
   bool is_plain() const { return column_stride == 1 && row_stride >= std::max<index_t>(columns, 1); }
   bool is_transposed() const { return row_stride == 1 && column_stride >= std::max<index_t>(rows, 1); }
   index_t leading() const { return is_plain() ? row_stride : column_stride; }
 };
 
-// alpha a b (+ bias) for all matrices of a batch. Batch offsets are looked up by a strided walk.
+// One call: alpha a b (+ bias) for all matrices of a batch.
 struct Product {
   Tensor a, b, out;
   const Tensor* bias;
@@ -86,6 +87,7 @@ Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k) {
   return tile;
 }
 
+// One name for both precisions. A transposed operand is read as it lies: BLAS is told, nothing is copied.
 void gemm(const Matrix& a, const Matrix& b, index_t m, index_t n, index_t k, float alpha, const float* pa, const float* pb, float beta,
           float* pc, index_t ldc) {
   cblas_sgemm(row_major, a.is_plain() ? as_is : transposed, b.is_plain() ? as_is : transposed, static_cast<int>(m), static_cast<int>(n),
@@ -176,6 +178,7 @@ void run_tile(const Job<T>& job, index_t task) {
   small_product(job.a, job.b, job.alpha, left, right, bias, rows, columns, depth, to, n);
 }
 
+// A chunk of tasks is worth at least a MFLOP, so that small products of a large batch are not shared out one by one.
 template <class T>
 void run_job(const Job<T>& job) {
   const double work = 2.0 * static_cast<double>(job.tile.rows * job.tile.columns) * static_cast<double>(job.tile.depth);
@@ -199,6 +202,7 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
+// The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
 template <class T>
 void run_product(const Product& p) {
   const Matrix a(p.a), b(p.b);
@@ -228,6 +232,7 @@ Tensor converted(const Tensor& x, DType dtype) {
   return result;
 }
 
+// One of the last two strides is 1 and the other long enough.
 bool blas_can_read(const Tensor& x) {
   const Matrix matrix(x);
   return matrix.is_plain() || matrix.is_transposed();

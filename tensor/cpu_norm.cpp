@@ -27,6 +27,7 @@ Tensor statistics_in(const Tensor& kept) {
   return result;
 }
 
+// Two passes over a row in cache: the mean first, then squares of differences from it, which do not cancel.
 template <class T>
 void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y, const Tensor& mean,
                const Tensor& rstd) {
@@ -53,7 +54,7 @@ void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double
       const C* __restrict gain = w.data(), * __restrict shift = b.data();
       for (index_t i = 0; i < width; ++i) to[i] = (values[i] - center) * scale * gain[i] + shift[i];
       store_block(to, width, out + row * width, 1);
-      mean_of[row] = center, rstd_of[row] = scale;
+      mean_of[row] = center, rstd_of[row] = scale;  // what backward starts from
     }
   });
   if (means.identity() != mean.identity()) cpu_kernels().copy(means, mean);
@@ -87,6 +88,7 @@ void join_chunks(const std::vector<compute_t<T>>& partial, index_t chunks, index
   store_block(total.data(), width, out.data<T>(), 1);
 }
 
+// dw and db are sums over all rows: each chunk of rows adds up its own, then the chunks are joined in order.
 template <class T>
 void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
                         const Tensor& dweight, const Tensor& dbias) {

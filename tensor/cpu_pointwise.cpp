@@ -16,6 +16,7 @@ void for_blocks(index_t count, const F& f) {
   for (index_t begin = 0; begin < count; begin += block_length) f(begin, std::min(block_length, count - begin));
 }
 
+// y = f(x). A contiguous run of a compute type goes straight to the loop; every other one passes through blocks on the stack.
 template <class T>
 void run_unary(typename PointwiseLoops<compute_t<T>>::Value loop, UnaryAttributes p, const Tensor& x, const Tensor& y) {
   using C = compute_t<T>;
@@ -36,6 +37,7 @@ void run_unary(typename PointwiseLoops<compute_t<T>>::Value loop, UnaryAttribute
   });
 }
 
+// dx = dy f'(kept), the same way.
 template <class T>
 void run_derivative(typename PointwiseLoops<compute_t<T>>::Derivative loop, UnaryAttributes p, const Tensor& kept, const Tensor& dy,
                     const Tensor& dx) {
@@ -58,6 +60,7 @@ void run_derivative(typename PointwiseLoops<compute_t<T>>::Derivative loop, Unar
   });
 }
 
+// y = f(a, b), the same way; a broadcast operand (stride 0) does not need a block either.
 template <class T>
 void run_binary(typename PointwiseLoops<compute_t<T>>::Pair loop, const Tensor& a, const Tensor& b, const Tensor& y) {
   using C = compute_t<T>;
@@ -82,6 +85,7 @@ void run_binary(typename PointwiseLoops<compute_t<T>>::Pair loop, const Tensor& 
 
 }  // namespace
 
+// From a runtime dtype and function to a loop: two look-ups per call, none per element.
 void CpuKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
   visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) { run_unary<T>(PointwiseLoops<compute_t<T>>::value(f), p, x, y); });
 }
@@ -92,6 +96,7 @@ void CpuKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& kept, 
 }
 
 void CpuKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+  // Checked here and not in the loop: an exception must not leave a parallel region.
   if (dy.dtype() == DType::dual) fail("unary_second", "dual given; the second derivative of a dual would need nested duals; use f64");
   visit_floating("unary_second", dy.dtype(),
                  [&]<class T>(Type<T>) { run_derivative<T>(PointwiseLoops<compute_t<T>>::second(f), p, kept, dy, dx); });

@@ -13,6 +13,7 @@
 namespace whence {
 namespace {
 
+// What a reduction starts from, how two partial results join, and how a contiguous row is done.
 struct Sum {
   template <class W>
   static W start() {
@@ -82,6 +83,7 @@ void reduce_rows(const Tensor& x, Out* out) {
     });
     return;
   }
+  // Few long rows: the chunks are the work that is shared out.
   std::vector<W> partial(static_cast<std::size_t>(rows.count() * chunks));
   std::vector<index_t> starts(static_cast<std::size_t>(rows.count()));
   index_t row = 0;
@@ -170,6 +172,7 @@ Groups merge_axes(const Tensor& x, const std::vector<bool>& reduced) {
   return {x.view(shape, strides), kinds};
 }
 
+// For layouts that neither pass can walk.
 Tensor contiguous_copy(const Tensor& x) {
   Tensor result = Tensor::empty(x.shape(), x.dtype());
   cpu_kernels().copy(x, result);
@@ -199,6 +202,7 @@ Shape without(const Shape& shape, int axis) {
   return rest;
 }
 
+// One group per call, the last first; what is left is a smaller tensor in the wide type, and so on until nothing is left to reduce.
 template <class F, class T>
 void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
   using W = wide_t<T>;
@@ -220,6 +224,7 @@ void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tens
   reduce_groups<F, W>(partial, kinds, out);
 }
 
+// The maximum first, fast, then the search for it, which stops at the first.
 template <class T>
 void argmax_rows(const Tensor& x, index_t* out) {
   using C = compute_t<T>;
@@ -240,7 +245,7 @@ void argmax_rows(const Tensor& x, index_t* out) {
 }  // namespace
 
 void CpuKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
-  if (x.numel() == 0) return fill(out, 0);
+  if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
   std::vector<bool> reduced;
   for (int axis = 0; axis < x.rank(); ++axis) reduced.push_back(out.shape()[axis] != x.shape()[axis]);
   visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) {

@@ -43,6 +43,7 @@ inline typename Register<C>::Vector last(typename Register<C>::Vector v, std::in
   return __builtin_shufflevector(v, v, (static_cast<int>(lane) * 0 + (reverse ? 0 : Register<C>::lanes - 1))...);
 }
 
+// After steps of 1, 2, 4, ... lane i holds the sum of all lanes up to it.
 template <class C, bool reverse>
 inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v) {
   constexpr std::make_index_sequence<static_cast<std::size_t>(Register<C>::lanes)> lanes;
@@ -53,6 +54,7 @@ inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v
   return v;
 }
 
+// One row, register by register from its beginning, or in reverse from its end.
 template <class C, bool reverse>
 void scan_row(const C* x, C* y, index_t width) {
   constexpr index_t n = Register<C>::lanes;
@@ -80,6 +82,7 @@ void scan_row(const C* x, C* y, index_t width) {
   if (!reverse && whole < width) ragged();
 }
 
+// Dual numbers are for tests: one addition after another.
 template <bool reverse>
 void scan_row(const Dual* x, Dual* y, index_t width) {
   Dual total;
@@ -98,6 +101,7 @@ void scan_row(const C* x, C* y, index_t width, bool reverse) {
   }
 }
 
+// 16-bit rows are summed in float and rounded once.
 template <class T>
 void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
   using C = compute_t<T>;
@@ -106,7 +110,8 @@ void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
   T* out = y.data<T>();
   parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
     std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<T, C> ? 0 : width));
-    for (index_t row = begin; row < end; ++row) {
+    for (index_t i = begin; i < end; ++i) {
+      const index_t row = reverse ? begin + end - 1 - i : i;  // one direction through memory, so that it is fetched ahead
       const C* values = row_as(in + row * width, width, buffer.data());
       if constexpr (std::is_same_v<T, C>) {
         scan_row(values, out + row * width, width, reverse);

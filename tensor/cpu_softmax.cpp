@@ -15,6 +15,7 @@ template <class C>
 void softmax_row(const C* x, C* y, index_t width) {
   const C top = maximum_of(x, width);
   for (index_t i = 0; i < width; ++i) y[i] = math::exp(x[i] - top);
+  // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe.
   const C scale = C(1) / sum_of<C>(width, [y](index_t i) { return y[i]; });
   for (index_t i = 0; i < width; ++i) y[i] = y[i] * scale;
 }
@@ -36,9 +37,11 @@ void masked_softmax_row(const C* __restrict x, const unsigned char* __restrict m
     low[i] = choose(mask[i], power, C(0));
   }
   const C scale = C(1) / sum_of<C>(width, [low](index_t i) { return low[i]; });
-  for (index_t i = 0; i < width; ++i) y[i] = low[i] * scale;
+  // A kept NaN makes the scale NaN, and with it the row as it is without a mask; masked entries stay 0 all the same.
+  for (index_t i = 0; i < width; ++i) y[i] = choose(mask[i], low[i] * scale, C(0));
 }
 
+// 16-bit rows are widened into a buffer, worked on in place, and rounded once on the way out.
 template <class T>
 void softmax_rows(const Tensor& x, const Tensor& y) {
   using C = compute_t<T>;
@@ -80,7 +83,7 @@ void masked_softmax_rows(const Tensor& x, const Tensor& mask, const Tensor& y) {
     walk.run(begin, end, [&](const std::array<index_t, 1>& at, index_t count) {
       for (index_t r = 0; r < count; ++r, ++row) {
         const unsigned char* mask_row = where + at[0] + r * step;
-        if (mask_stride != 1) {
+        if (mask_stride != 1) {  // packed once per row, so that the loops over the row see neighbours
           for (index_t i = 0; i < width; ++i) packed[static_cast<std::size_t>(i)] = mask_row[i * mask_stride];
           mask_row = packed.data();
         }

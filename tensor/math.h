@@ -1,5 +1,6 @@
 // exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call); the library's own in double and dual.
-// Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range, right at 0, at the infinities and for NaN.
+// Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range; right at 0, at the
+// infinities and for NaN.
 #pragma once
 
 #include <bit>

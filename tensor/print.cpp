@@ -15,6 +15,7 @@ namespace {
 constexpr index_t longest_axis = 8;  // longer axes show their first and last `edge` elements
 constexpr index_t edge = 3;
 
+// Five significant digits, integers in full.
 std::string number_text(double value, DType dtype) {
   if (dtype == DType::boolean) return value != 0 ? "true" : "false";
   if (std::isnan(value)) return "nan";
@@ -44,6 +45,7 @@ class Printer {
   bool is_cut(int axis) const { return x_.shape()[axis] > longest_axis; }
   bool is_shown(int axis, index_t i) const { return !is_cut(axis) || i < edge || i >= x_.shape()[axis] - edge; }
 
+  // Only what is shown is read, so a printed view may be larger than memory.
   void collect(int axis, index_t offset) {
     if (axis == max_rank || axis == x_.rank()) {
       const Tensor element = x_.view({}, {}, offset);
@@ -57,6 +59,7 @@ class Printer {
     }
   }
 
+  // The nested brackets from `axis` on, taking texts in the order in which collect() left them.
   std::string rows(int axis) {
     if (axis == max_rank || axis == x_.rank()) {
       const std::string& text = texts_[next_++];

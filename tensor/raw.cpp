@@ -6,8 +6,10 @@
 namespace whence::raw {
 namespace {
 
+// The output of whatever keeps the shape.
 Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
+// Where a write in place is reported to have happened: the user's line, not this file's, whenever a public function was entered.
 Site write_site() { return CallSite::current() ? *CallSite::current() : Site::current(); }
 
 // What a derivative is taken at: nothing is read where the function keeps nothing, so dy stands in.
@@ -31,12 +33,14 @@ Shape common_batch(const Tensor& a, const Tensor& b) {
   return batch;
 }
 
+// x with its batch stretched: the kernel sees equal batches, and stride 0 where one matrix serves several.
 Tensor with_batch(const Tensor& x, Shape batch) {
   batch.push_back(x.size(-2));
   batch.push_back(x.size(-1));
   return expand(x, batch);
 }
 
+// Checks of functions that work on matrices, and on rows.
 void require_matrix(const char* argument, const Tensor& x) {
   require_floating("matmul", argument, x);
   if (x.rank() < 2) fail("matmul", concat(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
@@ -67,6 +71,7 @@ void require_shape(const char* op, const char* argument, const Tensor& x, const 
   if (!(x.shape() == shape)) fail(op, concat(argument, " is ", x.shape(), "; ", shape, " required"));
 }
 
+// y = f(x), dx = dy f'(kept), dx = dy f''(kept): one kernel call each.
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   require_floating("unary", "x", x);
   const Tensor y = like(x);
@@ -94,6 +99,7 @@ Tensor unary_second(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttribut
   return dx;
 }
 
+// Broadcasting is an expand on both sides: strides of 0 tell the kernel what to repeat.
 Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   require_floating(op, "a", a);
   require_same_dtype(op, a, b);
@@ -111,6 +117,7 @@ void add_into(const Tensor& x, const Tensor& total) {
   require_same_dtype("add_into", x, total);
   require_same_device("add_into", x, total);
   require_shape("add_into", "x", x, total.shape());
+  // The kernel may write where it reads, element by element; a view with gaps goes through a new sum.
   if (total.is_contiguous()) {
     kernels(x.device()).binary(Binary::add, total, x, total);
   } else {
@@ -128,6 +135,7 @@ Tensor keep(const Tensor& x, const Tensor& mask, double value) {
   return y;
 }
 
+// The kernel keeps reduced axes with extent 1; dropping them afterwards is a view.
 Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes) {
   const char* op = f == Reduction::sum ? "sum" : "maximum";
   require_floating(op, "x", x);
@@ -154,6 +162,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
   return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));
 }
 
+// Axes that broadcasting added are summed away; those it stretched are summed to 1.
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   const int added = x.rank() - shape.rank();
@@ -168,6 +177,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return reduce(Reduction::sum, x, axes, true).view(shape, contiguous_strides(shape));
 }
 
+// The last axis is what is searched: the result has the axes before it.
 Tensor argmax(const Tensor& x) {
   require_row("argmax", x);
   Shape shape;
@@ -188,6 +198,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias
     fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
                           " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
   }
+  // Neither operand is copied: transposed and broadcast matrices are the kernel's business.
   const Shape batch = common_batch(a, b);
   Shape shape = batch;
   shape.push_back(a.size(-2));
@@ -202,6 +213,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias
   return out;
 }
 
+// Row functions: kernels want contiguous rows, so other layouts are copied here.
 Tensor softmax(const Tensor& x, const Tensor& mask) {
   require_row("softmax", x);
   Tensor expanded;

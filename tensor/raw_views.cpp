@@ -4,6 +4,7 @@
 namespace whence::raw {
 namespace {
 
+// Shapes with one axis changed or gone.
 Shape with_extent(Shape shape, int axis, index_t extent) {
   shape[axis] = extent;
   return shape;
@@ -31,6 +32,7 @@ bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   while (begin < from.rank() && to_begin < shape.rank()) {
     int end = begin + 1, to_end = to_begin + 1;
     index_t count = from[begin], to_count = shape[to_begin];
+    // Grow whichever side holds fewer elements until the group on both sides is the same run of elements.
     while (count != to_count) {
       if (count < to_count) {
         if (from_strides[end - 1] != from_strides[end] * from[end]) return false;
@@ -39,6 +41,7 @@ bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
         to_count *= shape[to_end++];
       }
     }
+    // Inside a group the new axes step through that run, the last by its smallest stride.
     index_t step = from_strides[end - 1];
     for (int axis = to_end - 1; axis >= to_begin; --axis) {
       strides[axis] = step;
@@ -78,6 +81,7 @@ Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
   return x.view(shape, strides);
 }
 
+// Element i of the result is element begin + i step.
 Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step) {
   const int at = normal_axis("slice", axis, x.rank());
   const index_t extent = x.shape()[at];
@@ -100,6 +104,7 @@ Tensor select(const Tensor& x, int axis, index_t index) {
   return x.view(without_axis(x.shape(), at), without_axis(x.strides(), at), index * x.strides()[at]);
 }
 
+// The new axis gets the stride that keeps a contiguous tensor contiguous, although nothing ever steps along it.
 Tensor unsqueeze(const Tensor& x, int axis) {
   const int at = normal_axis("unsqueeze", axis, x.rank() + 1);
   Shape shape;
@@ -111,6 +116,7 @@ Tensor unsqueeze(const Tensor& x, int axis) {
   return x.view(shape, strides);
 }
 
+// A stretched axis has stride 0: every index along it finds the same numbers.
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (shape == x.shape()) return x.view(x.shape(), x.strides());
   const int added = shape.rank() - x.rank();
@@ -129,6 +135,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   return x.view(shape, strides);
 }
 
+// -1 cannot be worked out where another extent is 0: any number would do.
 Shape resolve_reshape(const Shape& from, const Shape& to) {
   index_t known = 1;
   int open = -1, count_open = 0;
@@ -171,6 +178,7 @@ Tensor cast(const Tensor& x, DType dtype) {
   return result;
 }
 
+// Between two GPUs by way of the CPU: rare, and every pair of devices can do it.
 Tensor to_device(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   const Tensor from = contiguous(x);
@@ -182,6 +190,7 @@ Tensor to_device(const Tensor& x, Device device) {
   return result;
 }
 
+// The kernel converts between dtypes, so `from` may have another one.
 void copy_into(const Tensor& from, const Tensor& to) {
   require_shape("copy_into", "from", from, to.shape());
   require_same_device("copy_into", from, to);

@@ -77,7 +77,7 @@ double distance(const Tensor& got, const Tensor& expected, double size = 1e-6) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference = std::abs(a[i] - b[i]) <= difference ? difference : std::abs(a[i] - b[i]);  // a NaN stays
   }
-  return difference / std::max(size, largest(expected));
+  return difference / std::max({size, largest(expected), 1e-300});
 }
 
 // Fresh leaves over the same numbers, so that no case sees another's gradients.
@@ -94,7 +94,9 @@ Tensors tracked_only(const Tensors& inputs) {
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(result), [](const Tensor& x) { return tracked(x); });
   return result;
 }
-Tensor cotangent(const Tensor& y, DType dtype) { return raw::cast(Tensor::normal(y.shape(), 0, 1, Stream(3, "cotangent"), DType::f64), dtype); }
+Tensor cotangent(const Tensor& y, DType dtype) {
+  return raw::cast(Tensor::normal(y.shape(), 0, 1, Stream(3, "cotangent"), DType::f64), dtype);
+}
 
 struct Derived {
   Tensor y;
@@ -174,11 +176,10 @@ void check_second_order(const Case& c) {
     const Tensors leaves = leaves_of(c.inputs);
     const Tensor y = c.run(leaves);
     (void)grad(y, cotangent(y, y.dtype()), tracked_only(leaves), {.create_graph = true});
-  } catch (const Error& error) {
-    text = error.what();
-  }
-  expect(text.find(c.op.name + " recorded at ") != std::string::npos && text.find("is differentiable once; create_graph") != std::string::npos,
-         "refusal of a second derivative", text);
+  } catch (const Error& error) { text = error.what(); }
+  expect(
+      text.find(c.op.name + " recorded at ") != std::string::npos && text.find("is differentiable once; create_graph") != std::string::npos,
+      "refusal of a second derivative", text);
 }
 
 void check_repeatable(const Case& c) {
@@ -235,15 +236,14 @@ void check_memory(const Case& c) {
 
 Tensors in_dtype(const Tensors& inputs, DType dtype) {
   Tensors result;
-  for (const Tensor& input : inputs) {
-    result.push_back(input.defined() && is_floating(input.dtype()) ? raw::cast(input, dtype) : input);
-  }
+  for (const Tensor& input : inputs) { result.push_back(input.defined() && is_floating(input.dtype()) ? raw::cast(input, dtype) : input); }
   return result;
 }
 
 Tensors floating_only(const Tensors& inputs) {
   Tensors result;
-  std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(result), [](const Tensor& x) { return x.defined() && is_floating(x.dtype()); });
+  std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(result),
+               [](const Tensor& x) { return x.defined() && is_floating(x.dtype()); });
   return result;
 }
 
@@ -297,9 +297,7 @@ void check_bad_inputs(const CheckedOp& op) {
     std::string text = "nothing was thrown";
     try {
       bad.call();
-    } catch (const Error& error) {
-      text = without_place(error.what());
-    }
+    } catch (const Error& error) { text = without_place(error.what()); }
     expect(text == bad.message, "error text", concat("\n  required: ", bad.message, "\n  got:      ", text));
   }
 }

@@ -14,9 +14,7 @@ template <class Call>
 std::string text_of(const Call& call) {
   try {
     call();
-  } catch (const Error& error) {
-    return error.what();
-  }
+  } catch (const Error& error) { return error.what(); }
   return "nothing was thrown";
 }
 
@@ -30,17 +28,21 @@ TEST_CASE("an error names the caller's line, the op, what was given and what to 
   CHECK(text_of([&] { (void)matmul(a, b); }) ==
         here(__LINE__ - 1, "matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b"));
   CHECK(text_of([&] { (void)add(a, b); }) ==
-        here(__LINE__ - 1, "add: a is [2,3,4], b is [2,5,4]; extents 3 and 5 of axis -2 differ and neither is 1; reshape or expand one of them"));
+        here(__LINE__ - 1,
+             "add: a is [2,3,4], b is [2,5,4]; extents 3 and 5 of axis -2 differ and neither is 1; reshape or expand one of them"));
   CHECK(text_of([&] { (void)multiply(a, Tensor::zeros({4}, DType::f64)); }) ==
         here(__LINE__ - 1, "multiply: a is f32, b is f64; equal dtypes required; convert with cast"));
   CHECK(text_of([&] { (void)sigmoid(Tensor::zeros({2}, DType::i64)); }) ==
         here(__LINE__ - 1, "unary: x is i64; a floating dtype is required; convert with cast"));
-  CHECK(text_of([&] { (void)linear(a, Tensor::zeros({7, 3}), {}); }) ==
-        here(__LINE__ - 1, "linear: x is [2,3,4], weight is [7,3]; x [... in] and weight [out,in] required"));
-  CHECK(text_of([&] { (void)concat_along(0, {a, b}); }) ==
-        here(__LINE__ - 1, "concat_along: part 0 is [2,3,4], part 1 is [2,5,4]; equal extents outside axis 0 required"));
-  CHECK(text_of([&] { (void)take_rows(Tensor::zeros({3, 2}), Tensor::of({0, 1, 3}, {3}, DType::i64)); }) ==
-        here(__LINE__ - 1, "take_rows: index at [2] is 3; a value in [0, 3) required"));
+  CHECK(text_of([&] {
+          (void)linear(a, Tensor::zeros({7, 3}), {});
+        }) == here(__LINE__ - 1, "linear: x is [2,3,4], weight is [7,3]; x [... in] and weight [out,in] required"));
+  CHECK(text_of([&] {
+          (void)concat_along(0, {a, b});
+        }) == here(__LINE__ - 1, "concat_along: part 0 is [2,3,4], part 1 is [2,5,4]; equal extents outside axis 0 required"));
+  CHECK(text_of([&] {
+          (void)take_rows(Tensor::zeros({3, 2}), Tensor::of({0, 1, 3}, {3}, DType::i64));
+        }) == here(__LINE__ - 1, "take_rows: index at [2] is 3; a value in [0, 3) required"));
   CHECK(text_of([&] { (void)dropout(a, 1.5, Stream()); }) == here(__LINE__, "dropout: probability 1.5 given; a number in [0, 1) required"));
 }
 
@@ -50,10 +52,12 @@ TEST_CASE("operators name the operation") {
 }
 
 TEST_CASE("a function made of several ops names its caller's line too") {
-  CHECK(text_of([&] { (void)maximum_along(Tensor::zeros({2, 0}), 1); }) ==
-        here(__LINE__ - 1, "maximum_along: x is [2,0]; at least one element along axis 1 required"));
-  CHECK(text_of([&] { (void)cumulative_sum(Tensor::zeros({2, 3}), 5); }) ==
-        here(__LINE__ - 1, "cumulative_sum: axis 5 given for 2 axes; an axis in [-2, 2) is required"));
+  CHECK(text_of([&] {
+          (void)maximum_along(Tensor::zeros({2, 0}), 1);
+        }) == here(__LINE__ - 1, "maximum_along: x is [2,0]; at least one element along axis 1 required"));
+  CHECK(text_of([&] {
+          (void)cumulative_sum(Tensor::zeros({2, 3}), 5);
+        }) == here(__LINE__ - 1, "cumulative_sum: axis 5 given for 2 axes; an axis in [-2, 2) is required"));
 }
 
 TEST_CASE("an undefined tensor is an error with a place") {

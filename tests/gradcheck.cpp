@@ -75,7 +75,12 @@ TEST_CASE("gradcheck passes a model by its parameters and leaves it untouched") 
 
 TEST_CASE("a constant in f64 beside a checked input is a constant") {
   const Tensor x = normal({3, 4}, "x"), offset = normal({4}, "offset");
-  CHECK(gradcheck([&] { return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)}); }, {{"x", x}}).ok());
+  CHECK(gradcheck(
+            [&] {
+              return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)});
+            },
+            {{"x", x}})
+            .ok());
 }
 
 TEST_CASE("the gradient of a cast has the dtype of what was cast") {
@@ -138,12 +143,16 @@ TEST_CASE("inputs that cannot be checked are refused by name") {
     return std::string("nothing was thrown");
   };
   const Tensor single = Tensor::zeros({2}), x = requires_grad(normal({2}, "x")), y = exp(x);
-  CHECK(text_of([&] { (void)gradcheck([&] { return exp(single); }, {{"w", single}}); }) ==
+  CHECK(text_of([&] {
+          (void)gradcheck([&] { return exp(single); }, {{"w", single}});
+        }) ==
         "gradcheck: w is f32; f64 required, because rounding would hide what is looked for; cast the inputs and parameters to f64 first");
-  CHECK(text_of([&] { (void)gradcheck([&] { return exp(y); }, {{"y", y}}); }) ==
-        "gradcheck: y is a result of unary; a leaf required; use detach() first");
-  CHECK(text_of([&] { (void)gradcheck([&] { return exp(x); }, {{"x", x}, {"again", x}}); }) ==
-        "gradcheck: again is named twice; each tensor once required");
+  CHECK(text_of([&] {
+          (void)gradcheck([&] { return exp(y); }, {{"y", y}});
+        }) == "gradcheck: y is a result of unary; a leaf required; use detach() first");
+  CHECK(text_of([&] {
+          (void)gradcheck([&] { return exp(x); }, {{"x", x}, {"again", x}});
+        }) == "gradcheck: again is named twice; each tensor once required");
   CHECK(gradcheck([&] { return exp(single); }, {{"w", single}}, {.differences = false, .dual_tolerance = 1e-5, .any_dtype = true}).ok());
 }
 

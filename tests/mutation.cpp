@@ -70,7 +70,10 @@ std::vector<Mutation> softmax_mutations() {
   const Forward forward = [](const Tensors& in) { return softmax(in[0]); };
   const Backward right = [](const Tensors&, const Tensor& y, const Tensor& dy) { return Tensors{softmax_gradient(y, dy)}; };
   const auto wrong = [&](const char* name, const std::function<Tensor(const Tensor&, const Tensor&)>& gradient) {
-    return Mutation{name, forward, right, [=](const Tensors&, const Tensor& y, const Tensor& dy) { return Tensors{gradient(y, dy)}; },
+    return Mutation{name,
+                    forward,
+                    right,
+                    [=](const Tensors&, const Tensor& y, const Tensor& dy) { return Tensors{gradient(y, dy)}; },
                     {normal({3, 5}, "softmax")}};
   };
   return {wrong("softmax, factor y dropped", [](const Tensor& y, const Tensor& dy) { return subtract(dy, row_sum(multiply(y, dy))); }),
@@ -79,17 +82,33 @@ std::vector<Mutation> softmax_mutations() {
 }
 
 std::vector<Mutation> layout_mutations() {
-  return {{"permute, not inverted", [](const Tensors& in) { return permute(in[0], {1, 2, 0}); },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{permute(dy, {2, 0, 1})}; },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{permute(dy, {1, 2, 0})}; }, {normal({3, 3, 3}, "permute")}},
-          {"scan, wrong direction", [](const Tensors& in) { return cumulative_sum(in[0]); },
+  return {{"permute, not inverted",
+           [](const Tensors& in) {
+             return permute(in[0], {1, 2, 0});
+           },
+           [](const Tensors&, const Tensor&, const Tensor& dy) {
+             return Tensors{permute(dy, {2, 0, 1})};
+           },
+           [](const Tensors&, const Tensor&, const Tensor& dy) {
+             return Tensors{permute(dy, {1, 2, 0})};
+           },
+           {normal({3, 3, 3}, "permute")}},
+          {"scan, wrong direction",
+           [](const Tensors& in) { return cumulative_sum(in[0]); },
            [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{reverse_cumulative_sum(dy)}; },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{cumulative_sum(dy)}; }, {normal({2, 6}, "scan")}},
-          {"broadcast sum missing", [](const Tensors& in) { return add(in[0], in[1]); },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{dy, sum_to(dy, {4})}; },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{dy, select(dy, 0, 0)}; },
+           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{cumulative_sum(dy)}; },
+           {normal({2, 6}, "scan")}},
+          {"broadcast sum missing",
+           [](const Tensors& in) { return add(in[0], in[1]); },
+           [](const Tensors&, const Tensor&, const Tensor& dy) {
+             return Tensors{dy, sum_to(dy, {4})};
+           },
+           [](const Tensors&, const Tensor&, const Tensor& dy) {
+             return Tensors{dy, select(dy, 0, 0)};
+           },
            {normal({3, 4}, "a"), normal({4}, "b")}},
-          {"mask forgotten", [](const Tensors& in) { return keep(in[0], in[1]); },
+          {"mask forgotten",
+           [](const Tensors& in) { return keep(in[0], in[1]); },
            [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{keep(dy, in[1])}; },
            [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{dy}; },
            {normal({2, 3}, "x"), Tensor::of({1, 0, 1, 1, 1, 1}, {2, 3}, DType::boolean)}}};
@@ -124,7 +143,8 @@ std::vector<Mutation> index_mutations() {
     return [=](const Tensors& in, const Tensor&, const Tensor& dy) { return interpolated(in, dy, swapped, shift); };
   };
   const Tensors lerp_inputs{normal({6}, "table"), uniform({9}, 0, 5)};
-  return {{"take_rows, off by one row", [](const Tensors& in) { return take_rows(in[0], in[1]); },
+  return {{"take_rows, off by one row",
+           [](const Tensors& in) { return take_rows(in[0], in[1]); },
            [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{scattered(in, dy, 0)}; },
            [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{scattered(in, dy, 1)}; },
            {normal({5, 3}, "rows"), Tensor::of({0, 3, 3, 1}, {4}, DType::i64)}},
@@ -134,7 +154,9 @@ std::vector<Mutation> index_mutations() {
 
 std::vector<Mutation> product_mutations() {
   const Forward product = [](const Tensors& in) { return multiply(in[0], in[1]); };
-  const Backward right = [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{multiply(dy, in[1]), multiply(dy, in[0])}; };
+  const Backward right = [](const Tensors& in, const Tensor&, const Tensor& dy) {
+    return Tensors{multiply(dy, in[1]), multiply(dy, in[0])};
+  };
   const Tensors pair{normal({3, 4}, "a"), normal({3, 4}, "b")};
   const auto matmul_gradient = [](double scale) -> Backward {
     return [=](const Tensors& in, const Tensor&, const Tensor& dy) {
@@ -142,11 +164,19 @@ std::vector<Mutation> product_mutations() {
     };
   };
   return {{"relative error of 1e-7", product, right,
-           [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{affine(multiply(dy, in[1]), 1 + 1e-7, 0), multiply(dy, in[0])}; },
+           [](const Tensors& in, const Tensor&, const Tensor& dy) {
+             return Tensors{affine(multiply(dy, in[1]), 1 + 1e-7, 0), multiply(dy, in[0])};
+           },
            pair},
           {"gradient of the other input", product, right,
-           [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{multiply(dy, in[0]), multiply(dy, in[1])}; }, pair},
-          {"matmul, scale forgotten", [](const Tensors& in) { return matmul(in[0], in[1], 0.25); }, matmul_gradient(0.25), matmul_gradient(1),
+           [](const Tensors& in, const Tensor&, const Tensor& dy) {
+             return Tensors{multiply(dy, in[0]), multiply(dy, in[1])};
+           },
+           pair},
+          {"matmul, scale forgotten",
+           [](const Tensors& in) { return matmul(in[0], in[1], 0.25); },
+           matmul_gradient(0.25),
+           matmul_gradient(1),
            {normal({3, 4}, "a"), normal({4, 2}, "b")}}};
 }
 

@@ -195,8 +195,12 @@ TEST_CASE("probes work without gradients, and a captured gradient keeps no graph
     const Capture capture("*");
     const Tensor x = leaf({2}, {});
     const Tensor slope = grad(function(x), {}, {x}, {.create_graph = true})[0];
-    CHECK(grad(slope, {}, {x})[0].item() == 20 * 8);
+    CHECK(capture["layer.squares"].gradient().item() == 16);
     CHECK_FALSE(tracked(capture["layer.squares"].gradient()));
+    CHECK(tracked(slope));
   }
   CHECK(Allocator::cpu().statistics().live == before);
+  const Capture capture("*");
+  const Tensor x = leaf({2}, {});
+  CHECK(grad(grad(function(x), {}, {x}, {.create_graph = true})[0], {}, {x})[0].item() == 20 * 8);
 }

@@ -109,6 +109,16 @@ TEST_CASE("parts of f without history get none, and inputs that f ignores get ze
   CHECK_FALSE(tracked(checkpoint(body, {normal_leaf({2, 2}, 1), normal_leaf({2, 2}, 2)})));
 }
 
+TEST_CASE("f records nothing the first time and everything when it is run again") {
+  std::vector<bool> recorded;
+  const auto watched = [&recorded](const std::vector<Tensor>& in) {
+    recorded.push_back(recording());
+    return square(in[0]);
+  };
+  backward(sum(checkpoint(watched, {normal_leaf({4}, 1)})));
+  CHECK(recorded == std::vector<bool>{false, true});
+}
+
 TEST_CASE("checkpoints nest") {
   const Tensor x = normal_leaf({8, 8}, 1), w = normal_leaf({8, 8}, 2);
   const auto twice = [](const std::vector<Tensor>& in) { return body({body(in), in[1]}); };

@@ -183,6 +183,10 @@ TEST_CASE("softmax at the edges") {
   const Tensor none = Tensor::zeros({3}, DType::boolean), first = Tensor::of({1, 0, 0}, {3}, DType::boolean);
   CHECK(read(raw::softmax(Tensor::of({1, NAN, INFINITY}, {3}), none)) == std::vector<double>{0, 0, 0});
   CHECK(read(raw::softmax(Tensor::of({1, NAN, INFINITY}, {3}), first)) == std::vector<double>{1, 0, 0});
+  const auto poisoned = read(raw::softmax(Tensor::of({NAN, 2, 3}, {3}), first));  // NaN stays inside what is kept
+  CHECK(std::isnan(poisoned[0]));
+  CHECK(poisoned[1] == 0);
+  CHECK(poisoned[2] == 0);
 }
 
 TEST_CASE("softmax_backward, every dtype") {

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -90,7 +91,8 @@ TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any ord
     const Tensor expected = raw::contiguous(given->second);
     CHECK(tensor.shape() == expected.shape());
     CHECK(tensor.dtype() == expected.dtype());
-    CHECK(std::memcmp(tensor.bytes(), expected.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())) == 0);
+    const std::size_t size = static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype());
+    CHECK(std::equal(tensor.bytes(), tensor.bytes() + size, expected.bytes()));
   }
   std::reverse(content.tensors.begin(), content.tensors.end());
   std::reverse(content.metadata.begin(), content.metadata.end());

@@ -184,7 +184,8 @@ TEST_CASE("a scheme of the user's own works everywhere") {
   const Tensor bias = capture["blocks.1.attention.position.decay.bias"].value();
   CHECK(bias.at({0, 1, 3, 1}) == doctest::Approx(-0.5 * std::log(3.0)));
   CHECK(gradient(rate).item() != 0);
-  const Attention sum_of_biases({.dim = 8, .heads = 2}, parse_schemes("decay + alibi"));
+  Attention sum_of_biases({.dim = 8, .heads = 2}, parse_schemes("decay + alibi"));
+  randomise(sum_of_biases, DType::f32);
   const Capture all("*");
   (void)sum_of_biases(Tensor::ones({1, 4, 8}), causal_mask(4), Positions::range(4), true, {});
   CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(), all["logits"].value() - all["scores"].value()) <

@@ -49,7 +49,46 @@ std::vector<std::string> paths_of(const Module& module) {
   return paths;
 }
 
+// The decoder of scheme none from its parameters: pre-LN blocks as in GPT-2, head by head.
+Tensor plain_decoder(const Decoder& model, const Tensor& tokens, const Pass& pass) {
+  const DecoderOptions& options = model.options();
+  const auto at = [&](const std::string& path) { return parameter(model, path).detach(); };
+  const auto project = [&](const Tensor& x, const std::string& path) { return linear(x, at(path + ".weight"), at(path + ".bias")); };
+  const auto norm = [&](const Tensor& x, const std::string& path) { return layer_norm(x, at(path + ".weight"), at(path + ".bias")); };
+  const auto drop = [&](const Tensor& x, const std::string& path) {
+    return pass.training ? dropout(x, options.dropout, Stream(pass.seed, path, pass.step)) : x;
+  };
+  const index_t width = options.dim / options.heads, length = tokens.size(1);
+  const Tensor mask = reshape(causal_mask(length), {1, length, length});
+  Tensor x = drop(take_rows(at("embedding.weight"), tokens), "dropout");
+  for (index_t layer = 0; layer < options.layers; ++layer) {
+    const std::string block = concat("blocks.", layer), attention = block + ".attention";
+    const Tensor seen = norm(x, block + ".norm1");
+    std::vector<Tensor> mixed;
+    for (index_t h = 0; h < options.heads; ++h) {
+      const auto of_head = [&](const char* name) { return slice(project(seen, attention + name), 2, h * width, (h + 1) * width); };
+      const Tensor scores = matmul(of_head(".query"), transpose(of_head(".key")), 1 / std::sqrt(static_cast<double>(width)));
+      mixed.push_back(matmul(softmax(scores, mask), of_head(".value")));
+    }
+    x = x + drop(project(concat_along(2, mixed), attention + ".output"), attention + ".dropout");
+    const Tensor hidden = gelu(project(norm(x, block + ".norm2"), block + ".mlp.in"));
+    x = x + drop(project(hidden, block + ".mlp.out"), block + ".dropout");
+  }
+  return linear(norm(x, "norm"), at("embedding.weight"), {});
+}
+
 }  // namespace
+
+TEST_CASE("the decoder is what its equations say, in training and out of it") {
+  DecoderOptions options = small("none");
+  options.dropout = 0.3;
+  const auto model = random_decoder(options);
+  const Tensor tokens = random_tokens(2, 9, 5);
+  for (const bool training : {false, true}) {
+    const Pass pass{.training = training, .seed = 3, .step = 4};
+    CHECK(distance((*model)(tokens, pass), plain_decoder(*model, tokens, pass)) < 1e-12);
+  }
+}
 
 TEST_CASE("logits do not depend on later tokens: same bits, and gradients of exactly 0") {
   for (const std::string& text : scheme_texts()) {

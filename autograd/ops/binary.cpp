@@ -11,8 +11,8 @@ namespace {
 template <class Op>
 Samples<Op> broadcasting_samples(Tensor (*draw_b)(const Shape&)) {
   Samples<Op> all;
-  const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}}, {{2, 3, 4}, {4}},    {{3, 1}, {1, 7}},   {{5}, {2, 1, 5}},
-                                            {{}, {2, 3}},     {{2, 1, 3}, {}},     {{}, {}},           {{0, 4}, {1, 4}},
+  const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}}, {{2, 3, 4}, {4}},         {{3, 1}, {1, 7}}, {{5}, {2, 1, 5}},
+                                            {{}, {2, 3}},     {{2, 1, 3}, {}},          {{}, {}},         {{0, 4}, {1, 4}},
                                             {{1}, {0}},       {{2, 3, 1, 5}, {3, 4, 1}}};
   for (const auto& [a, b] : shapes) all.push_back({concat(a, " ", b), {}, {draw::normal(a), draw_b(b)}});
   return all;
@@ -24,7 +24,9 @@ template <class Op>
 std::vector<BadInput> clashes() {
   const std::string op = Op::name;
   return {{op + ": a is [2,3], b is [2,4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one of them",
-           [] { (void)apply(Op{}, Site::current(), Tensor::zeros({2, 3}), Tensor::zeros({2, 4})); }},
+           [] {
+             (void)apply(Op{}, Site::current(), Tensor::zeros({2, 3}), Tensor::zeros({2, 4}));
+           }},
           {op + ": a is f32, b is f64; equal dtypes required; convert with cast",
            [] { (void)apply(Op{}, Site::current(), Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
 }
@@ -121,7 +123,8 @@ struct Extremum {
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor a = saved.a.get().detach(), b = saved.b.get().detach();
-    const Tensor a_taken = smallest ? raw::binary("minimum", Binary::greater_equal, b, a) : raw::binary("maximum", Binary::greater_equal, a, b);
+    const Tensor a_taken =
+        smallest ? raw::binary("minimum", Binary::greater_equal, b, a) : raw::binary("maximum", Binary::greater_equal, a, b);
     Grads<2> grads;
     if (needs[0]) grads[0] = sum_to(multiply(dy, a_taken), a.shape());
     if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(Unary::affine, a_taken, {-1, 1})), b.shape());

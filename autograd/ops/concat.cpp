@@ -74,7 +74,9 @@ std::vector<CheckedSample> samples() {
 
 std::vector<BadInput> bad_inputs() {
   return {{"concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required",
-           [] { (void)concat_along(1, {Tensor::zeros({2, 3}), Tensor::zeros({3, 3})}); }},
+           [] {
+             (void)concat_along(1, {Tensor::zeros({2, 3}), Tensor::zeros({3, 3})});
+           }},
           {"concat_along: no parts given; at least one required", [] { (void)concat_along(0, {}); }}};
 }
 
@@ -86,7 +88,8 @@ Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at) {
   const CallSite place(at);
   if (parts.empty()) fail(op, "no parts given; at least one required");
   const int normal = normal_axis(op, axis, parts[0].rank());
-  if (std::any_of(parts.begin(), parts.end(), detail::is_dual) && std::any_of(parts.begin(), parts.end(), detail::is_constant_beside_duals)) {
+  if (std::any_of(parts.begin(), parts.end(), detail::is_dual) &&
+      std::any_of(parts.begin(), parts.end(), detail::is_constant_beside_duals)) {
     std::vector<Tensor> duals;
     for (const Tensor& part : parts) duals.push_back(detail::beside_duals(part));
     return concat_along(normal, duals, at);

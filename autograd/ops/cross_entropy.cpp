@@ -104,7 +104,8 @@ struct CrossEntropy {
       using C = compute_t<T>;
       launch(name, x.device(), t.numel(),
              GradientRow<T>{x.data<T>(), g.data<T>(), t.data<index_t>(), norm.data<C>(), dx.data<T>(), width, ignored,
-                            static_cast<C>(saved.share)}, 4 * width);
+                            static_cast<C>(saved.share)},
+             4 * width);
     });
     return {dx, Tensor()};
   }
@@ -121,7 +122,8 @@ struct CrossEntropy {
     raw::require_same_device(name, logits, target);
     bool agree = logits.rank() == target.rank() + 1 && logits.size(-1) > 0;
     for (int axis = 0; agree && axis < target.rank(); ++axis) agree = logits.size(axis) == target.size(axis);
-    if (!agree) fail(name, concat("logits are ", logits.shape(), ", target is ", target.shape(), "; [... v] and [...] required, nothing broadcasts"));
+    if (!agree)
+      fail(name, concat("logits are ", logits.shape(), ", target is ", target.shape(), "; [... v] and [...] required, nothing broadcasts"));
   }
 
   static Samples<CrossEntropy> samples() {
@@ -134,9 +136,12 @@ struct CrossEntropy {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"cross_entropy: target at [1] is 3; a value in [0, 3) required, or -1 to ignore it",
-             [] { (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0, 3}, {2}, DType::i64)); }},
-            {"cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts",
-             [] { (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0}, {1}, DType::i64)); }}};
+             [] {
+               (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0, 3}, {2}, DType::i64));
+             }},
+            {"cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts", [] {
+               (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0}, {1}, DType::i64));
+             }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     double total = 0;

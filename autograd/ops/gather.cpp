@@ -88,11 +88,16 @@ struct Gather {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"gather: index at [1,0] is 3; a value in [0, 3) required",
-             [] { (void)gather(Tensor::zeros({2, 3}), 1, Tensor::of({0, 3}, {2, 1}, DType::i64)); }},
+             [] {
+               (void)gather(Tensor::zeros({2, 3}), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
+             }},
             {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required",
-             [] { (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({3, 1}, DType::i64)); }},
-            {"gather: index is f32; i64 or i32 required; convert with cast",
-             [] { (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({2, 1})); }}};
+             [] {
+               (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({3, 1}, DType::i64));
+             }},
+            {"gather: index is f32; i64 or i32 required; convert with cast", [] {
+               (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({2, 1}));
+             }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -119,8 +124,8 @@ struct ScatterAdd {
     const Tensor sums = Tensor::zeros(shape, detail::sum_dtype(dy.dtype()), dy.device());
     const Layout at = layout_of(dy.shape(), axis, rows);
     visit_floating(name, dy.dtype(), [&]<class T>(Type<T>) {
-      launch(name, dy.device(), at.outer * at.inner,
-             Scatter<T>{from.data<T>(), places.data<index_t>(), sums.data<compute_t<T>>(), at}, at.count);
+      launch(name, dy.device(), at.outer * at.inner, Scatter<T>{from.data<T>(), places.data<index_t>(), sums.data<compute_t<T>>(), at},
+             at.count);
     });
     return sums.dtype() == dy.dtype() ? sums : raw::cast(sums, dy.dtype());
   }

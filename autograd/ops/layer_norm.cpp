@@ -60,9 +60,12 @@ struct LayerNorm {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"layer_norm: weight is [4]; [3] required",
-             [] { (void)layer_norm(Tensor::zeros({2, 3}), Tensor::zeros({4}), Tensor::zeros({3})); }},
-            {"layer_norm: x is [2,0]; [... c] with c > 0 required",
-             [] { (void)layer_norm(Tensor::zeros({2, 0}), Tensor::zeros({0}), Tensor::zeros({0})); }}};
+             [] {
+               (void)layer_norm(Tensor::zeros({2, 3}), Tensor::zeros({4}), Tensor::zeros({3}));
+             }},
+            {"layer_norm: x is [2,0]; [... c] with c > 0 required", [] {
+               (void)layer_norm(Tensor::zeros({2, 0}), Tensor::zeros({0}), Tensor::zeros({0}));
+             }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -71,7 +74,8 @@ struct LayerNorm {
       double mean = 0, variance = 0;
       for (index_t k = 0; k < width; ++k) mean += in[0].at({row, k}) / static_cast<double>(width);
       for (index_t k = 0; k < width; ++k) variance += std::pow(in[0].at({row, k}) - mean, 2) / static_cast<double>(width);
-      for (index_t k = 0; k < width; ++k) y.push_back((in[0].at({row, k}) - mean) / std::sqrt(variance + 1e-5) * in[1].at({k}) + in[2].at({k}));
+      for (index_t k = 0; k < width; ++k)
+        y.push_back((in[0].at({row, k}) - mean) / std::sqrt(variance + 1e-5) * in[1].at({k}) + in[2].at({k}));
     }
     return Tensor::of(y, in[0].shape(), DType::f64);
   }

@@ -12,21 +12,32 @@
 namespace whence {
 namespace {
 
-constexpr index_t block = 128;  // positions whose places are worked out side by side before they are used
+constexpr index_t block = 128;  // positions that are worked on side by side, so that all but the reads of the table are vector code
 
-// Where a position lies: rows below and above, and the weight of the one above. 32-bit rows, so that the loop over a block vectorises.
-template <class C>
-struct Place {
-  std::int32_t below, above;
-  C weight;
+// Where the positions of a block lie: the row below and the share w of the row above; and what the table holds there.
+template <class T>
+struct Places {
+  using C = compute_t<T>;
+  std::int32_t below[block];
+  C share[block], low[block], high[block];
+
+  WHENCE_HD void find(const T* __restrict table, const T* __restrict position, index_t rows, index_t count) {
+    const C last = C(static_cast<double>(rows - 1));
+    for (index_t j = 0; j < count; ++j) {
+      const C given = C(position[j]), above_zero = given > C(0) ? given : C(0);  // NaN: row 0
+      const C inside = above_zero < last ? above_zero : last;
+      below[j] = static_cast<std::int32_t>(inside);
+      share[j] = inside - C(below[j]);
+    }
+    for (index_t j = 0; j < count; ++j) {
+      const std::int32_t n = below[j];
+      low[j] = C(table[n]);
+      high[j] = C(table[n + (share[j] > C(0) ? 1 : 0)]);  // the row above is the ceiling: the same row at an integer
+    }
+  }
 };
-template <class C>
-WHENCE_HD inline Place<C> place_of(C position, C last) {
-  const C p = position > C(0) ? (position < last ? position : last) : C(0);  // NaN: row 0
-  const std::int32_t below = static_cast<std::int32_t>(p);
-  const C floor = C(below);
-  return {below, below + (p > floor ? 1 : 0), p - floor};
-}
+
+WHENCE_HD inline index_t at_most_block(index_t left) { return left < block ? left : block; }
 
 template <class T>
 struct LerpForward {
@@ -35,12 +46,11 @@ struct LerpForward {
   index_t rows, width;
   WHENCE_HD void operator()(index_t row) const {
     using C = compute_t<T>;
-    const T *__restrict t = table + row * rows, *__restrict p = position + row * width;
-    T* __restrict out = y + row * width;
-    const C last = C(static_cast<double>(rows - 1));
-    for (index_t j = 0; j < width; ++j) {
-      const Place<C> at = place_of(C(p[j]), last);
-      out[j] = static_cast<T>((C(1) - at.weight) * C(t[at.below]) + at.weight * C(t[at.above]));
+    Places<T> at;
+    for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
+      const index_t count = at_most_block((row + 1) * width - begin);
+      at.find(table + row * rows, position + begin, rows, count);
+      for (index_t j = 0; j < count; ++j) y[begin + j] = static_cast<T>((C(1) - at.share[j]) * at.low[j] + at.share[j] * at.high[j]);
     }
   }
 };
@@ -56,7 +66,19 @@ struct LerpBackward {
   WHENCE_HD void operator()(index_t row) const {
     C* sum = sums + row * rows;
     for (index_t n = 0; n < rows; ++n) sum[n] = C(0);
-    for (index_t j = 0; j < width; j += block) add_block(row, j, width - j < block ? width - j : block, sum);
+    Places<T> at;
+    for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
+      const index_t count = at_most_block((row + 1) * width - begin);
+      at.find(table + row * rows, position + begin, rows, count);
+      const T* __restrict g = dy + begin;
+      T* __restrict dp = dposition + begin;
+      for (index_t j = 0; j < count; ++j) {
+        dp[j] = static_cast<T>((at.high[j] - at.low[j]) * C(g[j]));
+        at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // from here on: what goes to the row below, and to the row above
+        at.high[j] = at.share[j] * C(g[j]);
+      }
+      add_runs(at, count, sum);
+    }
     if constexpr (!std::is_same_v<T, C>) {
       for (index_t n = 0; n < rows; ++n) dtable[row * rows + n] = static_cast<T>(sum[n]);
     }
@@ -64,25 +86,13 @@ struct LerpBackward {
 
   // Neighbouring positions often lie between the same rows (CoPE's are sums of gates below 1): their shares stay in registers until the
   // row changes.
-  WHENCE_HD void add_block(index_t row, index_t begin, index_t count, C* sum) const {
-    std::int32_t below[block];
-    C low[block], high[block];
-    const T *__restrict t = table + row * rows, *__restrict p = position + row * width + begin, *__restrict g = dy + row * width + begin;
-    T* __restrict dp = dposition + row * width + begin;
-    const C last = C(static_cast<double>(rows - 1));
-    for (index_t j = 0; j < count; ++j) {
-      const Place<C> at = place_of(C(p[j]), last);
-      dp[j] = static_cast<T>((C(t[at.above]) - C(t[at.below])) * C(g[j]));
-      below[j] = at.below;
-      low[j] = (C(1) - at.weight) * C(g[j]);
-      high[j] = at.weight * C(g[j]);
-    }
+  WHENCE_HD void add_runs(const Places<T>& at, index_t count, C* sum) const {
     for (index_t j = 0; j < count;) {
-      const std::int32_t n = below[j];
-      C sum_low = low[j], sum_high = high[j];
-      for (++j; j < count && below[j] == n; ++j) sum_low += low[j], sum_high += high[j];
-      sum[n] += sum_low;
-      if (n + 1 < rows) sum[n + 1] += sum_high;
+      const std::int32_t n = at.below[j];
+      C low = at.low[j], high = at.high[j];
+      for (++j; j < count && at.below[j] == n; ++j) low += at.low[j], high += at.high[j];
+      sum[n] += low;
+      if (n + 1 < rows) sum[n + 1] += high;
     }
   }
 };
@@ -141,8 +151,12 @@ struct LerpAt {
             {"no positions", {}, {draw::normal({2, 4}), draw::normal({2, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes required; expand one of them",
-             [] { (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5})); }}};
+    return {
+        {"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes required; expand one of "
+         "them",
+         [] {
+           (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5}));
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;

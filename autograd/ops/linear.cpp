@@ -66,8 +66,12 @@ struct Linear {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"linear: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required",
-             [] { (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {}); }},
-            {"linear: bias is [3]; [4] required", [] { (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3})); }}};
+             [] {
+               (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {});
+             }},
+            {"linear: bias is [3]; [4] required", [] {
+               (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3}));
+             }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;

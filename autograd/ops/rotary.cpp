@@ -73,7 +73,8 @@ struct Rotary {
       using C = compute_t<T>;
       launch(name, x.device(), numel(rows),
              RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), rows, stride, pairs, width, interleaved ? 2 : 1,
-                          interleaved ? 1 : pairs, inverse}, width);
+                          interleaved ? 1 : pairs, inverse},
+             width);
     });
     return y;
   }
@@ -85,7 +86,8 @@ struct Rotary {
 void check(const Tensor& x, const Tensor& angles) {
   raw::require_floating(Rotary::name, "x", x);
   raw::require_same_device(Rotary::name, x, angles);
-  if (angles.dtype() != DType::f64) fail(Rotary::name, concat("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
+  if (angles.dtype() != DType::f64)
+    fail(Rotary::name, concat("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
   if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
   bool agree = x.rank() >= 2 && angles.rank() >= 2 && angles.rank() <= x.rank() && 2 * angles.size(-1) <= x.size(-1) &&
                angles.size(-2) == x.size(-2);
@@ -103,7 +105,8 @@ Tensor angles_of(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stre
 
 std::vector<CheckedSample> samples() {
   const auto sample = [](const char* label, const Shape& x, const Shape& angles, bool interleaved) {
-    return CheckedSample{label, false, {draw::normal(x)}, [=](const std::vector<Tensor>& in) { return rotary(in[0], angles_of(angles), interleaved); }};
+    return CheckedSample{
+        label, false, {draw::normal(x)}, [=](const std::vector<Tensor>& in) { return rotary(in[0], angles_of(angles), interleaved); }};
   };
   return {sample("halves", {2, 3, 5, 4}, {5, 2}, false), sample("interleaved", {2, 3, 5, 4}, {5, 2}, true),
           sample("angles per sequence, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, false), sample("no rows", {0, 4}, {0, 2}, true)};
@@ -111,9 +114,12 @@ std::vector<CheckedSample> samples() {
 
 std::vector<BadInput> bad_inputs() {
   return {{"rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1",
-           [] { (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 3}, DType::f64)); }},
-          {"rotary: angles are f32; f64 required: large positions lose their phase",
-           [] { (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 2})); }}};
+           [] {
+             (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 3}, DType::f64));
+           }},
+          {"rotary: angles are f32; f64 required: large positions lose their phase", [] {
+             (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 2}));
+           }}};
 }
 
 // The first sample: e^{ia} (x_first + i x_second), pair by pair.

@@ -58,7 +58,8 @@ struct TakeRows {
     shape.push_back(table.size(1));
     const Tensor y = Tensor::empty(shape, table.dtype(), table.device());
     visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
-      launch(name, table.device(), index.numel(), CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), table.size(1)}, table.size(1));
+      launch(name, table.device(), index.numel(), CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), table.size(1)},
+             table.size(1));
     });
     return y;
   }
@@ -72,9 +73,13 @@ struct TakeRows {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"take_rows: index at [1,0] is 5; a value in [0, 5) required",
-             [] { (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64)); }},
+             [] {
+               (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64));
+             }},
             {"take_rows: index at [0] is -1; a value in [0, 5) required",
-             [] { (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({-1}, {1}, DType::i32)); }},
+             [] {
+               (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({-1}, {1}, DType::i32));
+             }},
             {"take_rows: table is [5]; [n,c] required", [] { (void)take_rows(Tensor::zeros({5}), Tensor::zeros({1}, DType::i64)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {

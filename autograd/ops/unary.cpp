@@ -66,9 +66,16 @@ struct UnaryOp {
     for (const auto& [label, f] : {std::pair{"log", Unary::log}, {"sqrt", Unary::sqrt}, {"reciprocal", Unary::reciprocal}}) {
       all.push_back({label, {f, {}}, {draw::uniform({3, 5}, 0.5, 2)}});
     }
-    for (const auto& [label, f] : {std::pair{"abs", Unary::abs}, {"exp", Unary::exp}, {"square", Unary::square}, {"sin", Unary::sin},
-                                   {"cos", Unary::cos}, {"tanh", Unary::tanh}, {"sigmoid", Unary::sigmoid}, {"relu", Unary::relu},
-                                   {"gelu", Unary::gelu}, {"gelu_erf", Unary::gelu_erf}}) {
+    for (const auto& [label, f] : {std::pair{"abs", Unary::abs},
+                                   {"exp", Unary::exp},
+                                   {"square", Unary::square},
+                                   {"sin", Unary::sin},
+                                   {"cos", Unary::cos},
+                                   {"tanh", Unary::tanh},
+                                   {"sigmoid", Unary::sigmoid},
+                                   {"relu", Unary::relu},
+                                   {"gelu", Unary::gelu},
+                                   {"gelu_erf", Unary::gelu_erf}}) {
       all.push_back({label, {f, {}}, {draw::normal({2, 3, 5})}});
     }
     return all;

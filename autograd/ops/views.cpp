@@ -25,8 +25,9 @@ struct Reshape {
             {"empty", {{0, 7}}, {draw::normal({3, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1",
-             [] { (void)reshape(Tensor::zeros({2, 3}), {4, 2}); }}};
+    return {{"reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1", [] {
+               (void)reshape(Tensor::zeros({2, 3}), {4, 2});
+             }}};
   }
 };
 
@@ -52,8 +53,13 @@ struct Permute {
     return all;
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"permute: x is [2,3], axis 0 given twice; each axis is required once", [] { (void)permute(Tensor::zeros({2, 3}), {0, 0}); }},
-            {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once", [] { (void)permute(Tensor::zeros({2, 3}), {0}); }}};
+    return {{"permute: x is [2,3], axis 0 given twice; each axis is required once",
+             [] {
+               (void)permute(Tensor::zeros({2, 3}), {0, 0});
+             }},
+            {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once", [] {
+               (void)permute(Tensor::zeros({2, 3}), {0});
+             }}};
   }
 };
 
@@ -122,8 +128,9 @@ struct Slice {
             {"nothing", {0, 2, 2, 1}, {draw::normal({3, 2})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required",
-             [] { (void)slice(Tensor::zeros({2, 3}), 1, 2, 5); }}};
+    return {{"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required", [] {
+               (void)slice(Tensor::zeros({2, 3}), 1, 2, 5);
+             }}};
   }
 };
 
@@ -149,7 +156,9 @@ struct Select {
             {"to 0-d", {0, 4}, {draw::normal({5})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required", [] { (void)select(Tensor::zeros({2, 3}), 1, 3); }}};
+    return {{"select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required", [] {
+               (void)select(Tensor::zeros({2, 3}), 1, 3);
+             }}};
   }
 };
 
@@ -188,8 +197,9 @@ struct Expand {
             {"to nothing", {{0, 3}}, {draw::normal({1, 3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last axis",
-             [] { (void)expand(Tensor::zeros({2, 3}), {2, 4}); }}};
+    return {{"expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last axis", [] {
+               (void)expand(Tensor::zeros({2, 3}), {2, 4});
+             }}};
   }
 };
 
