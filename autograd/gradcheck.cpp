@@ -70,6 +70,7 @@ class Checker {
       const SetRecording record(true);
       const Tensor y = f_();
       if (!is_floating(y.dtype())) fail(op_, concat("f returned ", y.dtype(), "; a floating result required"));
+      // never ones: under a plain sum a softmax backward of any scale passes, see tests/mutation.cpp
       v_ = detail::random_numbers(y.numel(), options_.seed, 0);
       const Tensor v = raw::cast(Tensor::of(v_, y.shape(), DType::f64), y.dtype());
       const std::vector<Tensor> found =
@@ -94,6 +95,7 @@ class Checker {
     return norm(v_) * norm(moved) + norm(touched) * norm(u) + 1e-2 * norm(u) * (largest(gradients_[k]) + natural) + 1e-300;
   }
 
+  // J u exactly: the ordinary forward code on x + u e.
   Comparison by_duals(std::size_t k, const Numbers& u) {
     const NoGrad values_only;
     inputs_.make_dual(k, u);
@@ -101,6 +103,7 @@ class Checker {
     return {dot(v_, moved), dot(gradients_[k], u), scale(k, u, moved)};
   }
 
+  // (f(x + h u) - f(x - h u)) / 2h, and the two one-sided quotients for kinks.
   Comparison by_differences(std::size_t k, const Numbers& u) {
     const NoGrad values_only;
     const double x = largest(inputs_.values(k)), h = options_.step * (x > 0 ? x : 1) / largest(u);
@@ -172,6 +175,7 @@ class Checker {
 
   bool is_kink(std::size_t k, const Comparison& c, const Numbers& u, double slack) {
     if (std::abs(c.left - c.right) <= slack) return false;
+    // At a corner any value between the two sides is a derivative; which of them is a convention.
     const auto [low, high] = std::minmax(c.left, c.right);
     if (c.got >= low - slack && c.got <= high + slack) return true;
     if (std::abs(c.left - c.right) <= 1e-4 * c.scale) return false;
@@ -211,6 +215,7 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
   std::vector<Named> named = with_respect_to;
   const Numbers cotangent = detail::random_numbers(y.numel(), options.seed, 1000);
   named.push_back({"cotangent", Tensor::of(cotangent, y.shape(), DType::f64)});
+  // Recorded when gradcheck differentiates it; under duals and differences only its value is asked for.
   const auto first_derivative = [&]() -> Tensor {
     const bool outer = recording();
     const SetRecording record(true);
@@ -224,6 +229,7 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
     Tensor total;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (!gradients[k].defined()) continue;
+      // a number of its own per element, so that no two wrong second derivatives cancel
       const Tensor c = Tensor::of(detail::random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
       const Tensor term = sum(multiply(gradients[k], c));
       total = total.defined() ? add(total, term) : term;

@@ -47,6 +47,7 @@ Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const 
     for (std::size_t i = 0; i < values.size(); ++i) numbers.data<Dual>()[i].tangent = (*tangents)[i];
   }
   if (x.is_contiguous() || x.numel() == 0) return numbers;
+  // An axis of stride 0 would tie elements together that are checked one by one: such inputs become contiguous.
   index_t span = 1;
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (x.size(axis) > 1 && x.strides()[axis] == 0) return numbers;
@@ -94,6 +95,7 @@ void CheckedInputs::shift(std::size_t k, const Numbers& u, double h) {
   entries_[k].handle.replace(laid_out_like(entries_[k].original, entries_[k].original.dtype(), moved, nullptr));
 }
 
+// Links are dropped first: a dual must not look like a leaf of the caller's dtype.
 void CheckedInputs::make_dual(std::size_t k, const Numbers& u) {
   for (std::size_t other = 0; other < entries_.size(); ++other) {
     const Entry& entry = entries_[other];

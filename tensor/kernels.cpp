@@ -21,23 +21,23 @@ class CpuMemory final : public DeviceMemory {
   fail("device", concat(to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu"));
 }
 
+// The backend of a device that is not the CPU.
+Backend backend_of(Device device) {
+  if (device.index != 0) fail("device", concat(to_string(device), " given; one GPU, cuda:0, is what this version runs on"));
+  const Backend backend = cuda_backend();
+  if (!backend.kernels) no_device(device);
+  return backend;
+}
+
 int thread_count = 0;
 
 }  // namespace
 
-Kernels& kernels(Device device) {
-  if (device.is_cpu()) return cpu_kernels();
-  const Backend backend = cuda_backend();
-  if (!backend.kernels) no_device(device);
-  return *backend.kernels;
-}
+Kernels& kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }
 
 DeviceMemory& memory_of(Device device) {
   static CpuMemory cpu;
-  if (device.is_cpu()) return cpu;
-  const Backend backend = cuda_backend();
-  if (!backend.memory) no_device(device);
-  return *backend.memory;
+  return device.is_cpu() ? static_cast<DeviceMemory&>(cpu) : *backend_of(device).memory;
 }
 
 int threads() {

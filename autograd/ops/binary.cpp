@@ -7,7 +7,7 @@
 namespace whence {
 namespace {
 
-// Shapes that meet in every way that broadcasting allows.
+// Every op here has samples with operands of equal shape, each operand broadcast, both broadcast, 0-d and empty.
 template <class Op>
 Samples<Op> broadcasting_samples(Tensor (*draw_b)(const Shape&)) {
   Samples<Op> all;
@@ -105,6 +105,7 @@ struct Divide {
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor b = saved.b.get(), dy_by_b = divide(dy, b);
     Grads<2> grads;
+    // y = a b^-1: d/da = b^-1, and d/db = -a b^-2 = -y b^-1, which needs no a
     if (needs[0]) grads[0] = sum_to(dy_by_b, saved.a_shape);
     if (needs[1]) grads[1] = affine(sum_to(multiply(dy_by_b, saved.y.get()), b.shape()), -1, 0);
     return grads;
@@ -121,6 +122,7 @@ struct Extremum {
   };
   bool smallest = false;
 
+  // Which one was taken does not change with small steps, so the mask is a constant: no history.
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor a = saved.a.get().detach(), b = saved.b.get().detach();
     const Tensor a_taken =

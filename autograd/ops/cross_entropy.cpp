@@ -15,6 +15,7 @@ constexpr int lanes = 8;  // partial sums, so that the compiler may add side by 
 
 template <class C, class T>
 WHENCE_HD C log_sum_exp(const T* x, index_t width) {
+  // log sum e^x = top + log sum e^{x - top}: no power overflows
   C largest = x[0];
   for (index_t v = 1; v < width; ++v) largest = C(x[v]) > largest ? C(x[v]) : largest;
   C sums[lanes] = {};
@@ -61,6 +62,7 @@ struct GradientRow {
       for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(C(0));
       return;
     }
+    // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T
     for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(math::exp(C(x[v]) - shift) * g);
     const index_t t = target[row];
     out[t] = static_cast<T>((math::exp(C(x[t]) - shift) - C(1)) * g);
@@ -92,6 +94,7 @@ struct CrossEntropy {
     saved.target = t;
     saved.norm = norm;
     saved.share = counted ? 1 / static_cast<double>(counted) : 0;
+    // Rows in any order, their mean by the fixed tree of reduce: the same bits for any number of threads.
     const Tensor mean = raw::unary(Unary::affine, raw::reduce(Reduction::sum, loss, {}, false), {saved.share, 0});
     return mean.dtype() == x.dtype() ? mean : raw::cast(mean, x.dtype());
   }

@@ -16,6 +16,7 @@ struct CumulativeSum {  // along the last axis
     if (x.rank() == 0) fail(name, "x is []; at least one axis required");
     return raw::cumulative_sum(x, reverse);
   }
+  // y_j = sum_{l <= j} x_l: x_l is in every y_j from j = l on
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {apply(CumulativeSum{!reverse}, Site::current(), dy)}; }
 
   static Samples<CumulativeSum> samples() {

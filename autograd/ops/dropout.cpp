@@ -36,6 +36,7 @@ struct Dropout {
   Tensor forward(Saved&, const Tensor& x) const {
     raw::require_floating(name, "x", x);
     const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
     const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       using C = compute_t<T>;

@@ -59,6 +59,7 @@ struct Gather {
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const {
     check(x, index, axis);
+    // The index is looked at before anything runs: an error here leaves nothing half-done.
     const Tensor places = detail::checked_index(name, "index", index, x.size(axis)), from = raw::contiguous(x);
     saved.index = places;
     saved.rows = x.size(axis);
@@ -108,6 +109,7 @@ struct Gather {
   }
 };
 
+// Columns are independent and each is walked in order, so no two threads meet and no order of additions depends on them.
 // The adjoint of gather, an op so that it has a gradient too: ddy = ddx gathered at index.
 struct ScatterAdd {
   static constexpr const char* name = "scatter_add";
@@ -121,6 +123,7 @@ struct ScatterAdd {
     const Tensor from = raw::contiguous(dy), places = raw::contiguous(index);
     Shape shape = dy.shape();
     shape[axis] = rows;
+    // 16-bit sums are made in f32 and rounded once at the end.
     const Tensor sums = Tensor::zeros(shape, detail::sum_dtype(dy.dtype()), dy.device());
     const Layout at = layout_of(dy.shape(), axis, rows);
     visit_floating(name, dy.dtype(), [&]<class T>(Type<T>) {

@@ -21,6 +21,7 @@ struct LayerNorm {
     check(x, weight, bias);
     const Tensor from = raw::contiguous(x), w = raw::contiguous(weight), b = raw::contiguous(bias);
     const index_t rows = x.numel() / x.size(-1);
+    // Statistics in compute precision: backward sees the numbers that forward divided by, not their rounding to 16 bit.
     const DType wide = detail::sum_dtype(x.dtype());
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     const Tensor mean = Tensor::empty({rows}, wide, x.device()), rstd = Tensor::empty({rows}, wide, x.device());

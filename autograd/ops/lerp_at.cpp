@@ -70,6 +70,7 @@ struct LerpBackward {
     for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
       const index_t count = at_most_block((row + 1) * width - begin);
       at.find(table + row * rows, position + begin, rows, count);
+      // y = (1-w) t[a] + w t[c]
       const T* __restrict g = dy + begin;
       T* __restrict dp = dposition + begin;
       for (index_t j = 0; j < count; ++j) {

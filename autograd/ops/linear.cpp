@@ -25,11 +25,13 @@ struct Linear {
     saved.weight = weight;
     Shape shape = x.shape();
     shape[-1] = weight.size(0);
+    // The bias is added by the product's own kernel while a tile is still in cache.
     const Tensor y = raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, bias.defined() ? &bias : nullptr);
     return raw::reshape(y, shape);
   }
 
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3> needs) const {
+    // y = x W' + b, row by row
     const Tensor rows = reshape(dy, as_rows(dy.shape()));
     Grads<3> grads;
     if (needs[0]) {

@@ -32,6 +32,7 @@ struct MatMul {
   };
 
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
+    // A constant operand (a fixed table, a mask of weights) keeps the other one from being held.
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
@@ -42,8 +43,10 @@ struct MatMul {
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+    // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as they are
     Grads<2> grads;
     if (saved.a_shape.rank() > 2 && saved.b_shape.rank() == 2) {
+      // [... m k] [k n]: the sum over the batch that db needs is part of the product itself
       const Tensor tall = reshape(dy, folded_shape(dy.shape()));
       if (needs[0]) grads[0] = reshape(matmul(tall, transpose(saved.b.get()), scale), saved.a_shape);
       if (needs[1]) grads[1] = matmul(transpose(reshape(saved.a.get(), folded_shape(saved.a_shape))), tall, scale);

@@ -34,6 +34,7 @@ struct RotateRow {
   bool inverse;
   WHENCE_HD void operator()(index_t row) const {
     using C = compute_t<T>;
+    // which row of the table: the position of this row of x, without the axes that share angles
     index_t angles = 0;
     for (index_t axis = rows.rank() - 1, rest = row; axis >= 0; --axis) {
       angles += rest % rows[static_cast<int>(axis)] * stride[static_cast<int>(axis)];
@@ -85,7 +86,6 @@ struct Rotary {
 
 void check(const Tensor& x, const Tensor& angles) {
   raw::require_floating(Rotary::name, "x", x);
-  raw::require_same_device(Rotary::name, x, angles);
   if (angles.dtype() != DType::f64)
     fail(Rotary::name, concat("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
   if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
@@ -147,7 +147,7 @@ const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference}
 Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved, Site at) {
   const CallSite place(at);
   check(x, angles);
-  const Tensor flat = raw::contiguous(angles);
+  const Tensor flat = raw::to_device(raw::contiguous(angles), x.device());  // few numbers, wherever they were worked out
   Tensor cosine, sine;
   visit_floating(Rotary::name, x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;

@@ -18,8 +18,10 @@ struct Softmax {
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+    // y_j = e^{x_j} / Z: dy_j/dx_l = y_j ([j = l] - y_l). The mask needs no second look: where it is false, y is 0.
     const Tensor y = saved.y.get();
     if (!recording()) return {raw::softmax_backward(y, dy), Tensor()};
+    // the same from ops that have derivatives, for create_graph
     return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
   }
 

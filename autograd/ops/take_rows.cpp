@@ -29,6 +29,7 @@ struct ScatterRows {
   };
   Tensor forward(Saved& saved, const Tensor& dy, const Tensor& index) const {
     saved.index = index;
+    // The kernel groups entries by row first, so each row is summed by one thread in order.
     const index_t width = dy.size(-1), count = index.numel();
     const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}), sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
     kernels(dy.device()).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);

@@ -25,6 +25,7 @@ struct UnaryBackward {
     return raw::unary_backward(f, kept, dy, p);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
+    // z = dy g(kept): d/dkept = dz dy g'(kept), d/ddy = dz g(kept)
     Grads<2> grads;
     const Tensor kept = saved.kept.get();
     if (needs[0]) grads[0] = multiply(dz, raw::unary_second(f, kept, saved.dy.get(), p));
@@ -51,6 +52,7 @@ struct UnaryOp {
     if (keeps(f) == Keeps::output) saved.kept.output(y);
     return y;
   }
+  // dx = f'(x) dy; only affine keeps nothing, and is its own kind of adjoint
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
     if (keeps(f) == Keeps::nothing) return {apply(UnaryOp{f, {p.a, 0}}, Site::current(), dy)};  // affine: dx = a dy
     return {apply(UnaryBackward{f, p}, Site::current(), saved.kept.get(), dy)};
