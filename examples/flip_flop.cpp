@@ -79,7 +79,8 @@ int run(int argc, char** argv) {
   }
   if (options.model.length % 2) line.refuse("length", "an even number", "a string is pairs of an instruction and a bit");
   if (options.model.dim % options.model.heads) line.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
-  line.refuse_unless("warm-up", options.training.warm_up <= options.training.steps, "no more warm-up than --steps");
+  if (line.given("warm-up") && options.training.warm_up > options.training.steps) line.refuse("warm-up", "at most --steps", "shorten it");
+  options.training.warm_up = std::min(options.training.warm_up, options.training.steps);  // the default, for a very short run
   options.model.scheme = canonical_text(parse_schemes(options.model.scheme));
   options.training.folder = options.out;
   set_threads(options.threads);

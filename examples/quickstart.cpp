@@ -120,7 +120,7 @@ int run(int argc, char** argv) {
     std::cout << *page;
     return 0;
   }
-  line.refuse_unless("steps", !options.smoke, "no --smoke, which sets its own steps");
+  line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
   if (options.smoke) options.training.steps = 4, options.model.test_strings = 16;
   options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
   ensure_output_folder(options.out);
