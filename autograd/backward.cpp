@@ -20,9 +20,12 @@ struct Slot {
   int terms = 0;
 
   void add(Tensor term) {
-    if (++terms == 1) gradient = std::move(term);
-    else if (terms == 2 || recording()) gradient = whence::add(gradient, term);
-    else raw::add_into(term, gradient);
+    if (++terms == 1)
+      gradient = std::move(term);
+    else if (terms == 2 || recording())
+      gradient = whence::add(gradient, term);
+    else
+      raw::add_into(term, gradient);
   }
 };
 
@@ -41,7 +44,8 @@ std::unordered_set<const Node*> leading_to(const Node* root, const std::unordere
   std::unordered_set<const Node*> leading;
   for (const Node* node : found) {
     const auto inputs = node->inputs();
-    const bool leads = std::any_of(inputs.begin(), inputs.end(), [&](const Ref<Node>& input) { return input && leading.count(input.get()); });
+    const bool leads =
+        std::any_of(inputs.begin(), inputs.end(), [&](const Ref<Node>& input) { return input && leading.count(input.get()); });
     if (leads || targets.count(node)) leading.insert(node);
   }
   return leading;
@@ -52,8 +56,8 @@ void check_gradient(const Node& node, const Node& input, std::size_t k, const Te
     fail("backward", concat(node.name(), " recorded at ", to_string(node.site), " gave no gradient for input ", k, ", which needs one"));
   }
   if (!(dx.shape() == input.shape) || dx.dtype() != input.dtype) {
-    fail("backward", concat(node.name(), " recorded at ", to_string(node.site), " gave a gradient ", dx.dtype(), " ", dx.shape(), " for input ",
-                            k, ", which is ", input.dtype, " ", input.shape));
+    fail("backward", concat(node.name(), " recorded at ", to_string(node.site), " gave a gradient ", dx.dtype(), " ", dx.shape(),
+                            " for input ", k, ", which is ", input.dtype, " ", input.shape));
   }
 }
 
@@ -156,7 +160,8 @@ bool tracked(const Tensor& tensor) { return tensor.link() != nullptr; }
 namespace {
 Leaf& leaf_of(const char* op, const Tensor& tensor) {
   Node* node = node_of(tensor);
-  if (!node || !node->is_leaf()) fail(op, concat("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
+  if (!node || !node->is_leaf())
+    fail(op, concat("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
   return static_cast<Leaf&>(*node);
 }
 }  // namespace
@@ -211,7 +216,8 @@ namespace {
 class CheckpointNode final : public Node {
  public:
   using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-  CheckpointNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at) : Node(made_at), function_(std::move(function)) {
+  CheckpointNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at)
+      : Node(made_at), function_(std::move(function)) {
     saved_ = std::make_unique<SavedTensor[]>(inputs.size());
     const detail::Exchange saving(detail::saving_node, this);
     for (std::size_t k = 0; k < inputs.size(); ++k) {

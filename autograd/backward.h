@@ -10,7 +10,7 @@ namespace whence {
 
 // Marks `leaf` as something to differentiate by. Error when it is not floating, or is the result of an op.
 Tensor requires_grad(const Tensor& leaf, Site at = Site::current());
-bool tracked(const Tensor& tensor);  // has history: a leaf, or computed from one
+bool tracked(const Tensor& tensor);   // has history: a leaf, or computed from one
 Tensor gradient(const Tensor& leaf);  // what backward accumulated; undefined before, Error when not a leaf
 void clear_gradient(const Tensor& leaf);
 

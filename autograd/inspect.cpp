@@ -55,8 +55,10 @@ std::string range_of(const Tensor& x) {
   double low = INFINITY, high = -INFINITY;
   std::size_t bad = 0;
   for (const double value : x.to_vector()) {
-    if (!std::isfinite(value)) ++bad;
-    else low = std::min(low, value), high = std::max(high, value);
+    if (!std::isfinite(value))
+      ++bad;
+    else
+      low = std::min(low, value), high = std::max(high, value);
   }
   return concat(x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? concat(" with ", bad, " not finite") : "");
 }
@@ -87,8 +89,9 @@ std::string to_dot(const Tensor& y) {
   std::ostringstream out;
   out << "digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n";
   for (const Node* node : nodes) {
-    out << "  n" << numbers.at(node) << " [label=\"" << node->name() << "\\n" << node->dtype << ' ' << node->shape << "\\n" << to_string(node->site)
-        << "\", shape=" << (node->is_leaf() ? "box" : "ellipse") << "];\n";
+    out << "  n" << numbers.at(node) << " [label=\"" << node->name() << "\\n"
+        << node->dtype << ' ' << node->shape << "\\n"
+        << to_string(node->site) << "\", shape=" << (node->is_leaf() ? "box" : "ellipse") << "];\n";
     for (const Ref<Node>& input : node->inputs()) {
       if (input) out << "  n" << numbers.at(input.get()) << " -> n" << numbers.at(node) << ";\n";
     }
@@ -121,8 +124,8 @@ MemoryReport memory_report(const Tensor& y) {
 std::string MemoryReport::text() const {
   std::ostringstream out;
   for (const MemoryRow& row : rows) {
-    out << std::setw(12) << in_units(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left << std::setw(24) << row.op << std::right
-        << row.place << '\n';
+    out << std::setw(12) << in_units(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left << std::setw(24) << row.op
+        << std::right << row.place << '\n';
   }
   out << std::setw(12) << in_units(total) << "  kept for backward\n";
   return out.str();
@@ -138,7 +141,8 @@ void detail::require_finite(const char* op, const char* pass, const Tensor& resu
   if (bad == values.end()) return;
   std::string ranges;
   for (std::size_t k = 0; k < inputs.size(); ++k) ranges += concat(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
-  fail(op, concat("its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(), "; finite numbers required; ", ranges));
+  fail(op, concat("its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(), "; finite numbers required; ",
+                  ranges));
 }
 
 }  // namespace whence

@@ -29,8 +29,8 @@ struct MemoryReport {
 };
 MemoryReport memory_report(const Tensor& y);
 
-// While alive, every op of this thread checks its result, forward and backward: the first NaN or infinity is an Error that names the op, its
-// line, the index of the number, and the range of each input.
+// While alive, every op of this thread checks its result, forward and backward: the first NaN or infinity is an Error that names the op,
+// its line, the index of the number, and the range of each input.
 class CheckFinite {
  public:
   CheckFinite();

@@ -55,8 +55,8 @@ Tensor SavedTensor::get() const {
   Storage& storage = value_.storage();
   if (storage.version() != version_) {
     const Node* node = detail::backward_node;
-    fail("backward", concat(node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ", value_.dtype(), " ",
-                            value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
+    fail("backward", concat(node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ", value_.dtype(),
+                            " ", value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
                             "; backward needs the numbers it saw; write to a copy, or write after backward"));
   }
   if (!recording()) return value_;

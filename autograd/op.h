@@ -11,7 +11,8 @@
 //   static const Checked<Square> checked;                                                   // and every generic test follows
 //
 // Attributes are members with the meaning that the public function documents. `static constexpr bool once = true;` says that backward is a
-// kernel without a derivative of its own: create_graph through it is refused. Optional: `static BadInputs bad_inputs()`.
+// kernel without a derivative of its own: create_graph through it is refused. Optional: `static BadInputs bad_inputs()`, and for a family
+// of functions in one op `const char* label() const`, which graphs and errors show instead of the name.
 #pragma once
 
 #include <array>
@@ -42,12 +43,20 @@ void require_finite(const char* op, const char* pass, const Tensor& result, std:
 [[noreturn]] void refuse_released(const Node& node);
 [[noreturn]] void refuse_second_derivative(const Node& node);
 
+template <class Op>
+const char* label_of(const Op& op) {
+  if constexpr (requires { op.label(); })
+    return op.label();
+  else
+    return Op::name;
+}
+
 template <class Op, std::size_t N>
 class OpNode final : public Node {
  public:
   OpNode(Op&& operation, const Site& made_at) : Node(made_at), op(std::move(operation)) {}
 
-  const char* name() const override { return Op::name; }
+  const char* name() const override { return label_of(op); }
   std::span<const Ref<Node>> inputs() const override { return edges; }
   void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
     if (released_) refuse_released(*this);
@@ -98,7 +107,7 @@ template <class Op, class... In>
     y = op.forward(saved, in...);
     if ((... || (y.identity() == in.identity()))) y = y.detach();
   }
-  if (detail::check_finite) detail::require_finite(Op::name, "forward", y, std::array<Tensor, count>{in...});
+  if (detail::check_finite) detail::require_finite(detail::label_of(op), "forward", y, std::array<Tensor, count>{in...});
   return y;
 }
 

@@ -17,7 +17,7 @@ struct Stream;
 // ---- Functions of one number (ops/unary.cpp; formulas and derivatives in tensor/pointwise.h) ----
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {}, Site at = Site::current());
 [[nodiscard]] Tensor affine(const Tensor& x, double scale, double shift, Site at = Site::current());  // scale x + shift
-[[nodiscard]] Tensor abs(const Tensor& x, Site at = Site::current());                                  // derivative at 0: 0
+[[nodiscard]] Tensor abs(const Tensor& x, Site at = Site::current());                                 // derivative at 0: 0
 [[nodiscard]] Tensor exp(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor log(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor sqrt(const Tensor& x, Site at = Site::current());
@@ -27,11 +27,11 @@ struct Stream;
 [[nodiscard]] Tensor cos(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor tanh(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor sigmoid(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor relu(const Tensor& x, Site at = Site::current());                                // derivative at 0: 0
-[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current());     // derivative at 0: slope
-[[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());                                // GPT-2's tanh form
-[[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());                            // x Phi(x)
-[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current());      // derivative at the bounds: 1
+[[nodiscard]] Tensor relu(const Tensor& x, Site at = Site::current());                             // derivative at 0: 0
+[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current());  // derivative at 0: slope
+[[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());                             // GPT-2's tanh form
+[[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());                         // x Phi(x)
+[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current());   // derivative at the bounds: 1
 [[nodiscard]] Tensor clamp_max(const Tensor& x, double high, Site at = Site::current());
 
 // ---- Functions of two numbers, broadcasting as numpy does (ops/binary.cpp) ----
@@ -54,12 +54,12 @@ struct Stream;
 
 // ---- Shapes (ops/views.cpp, ops/concat.cpp): views share storage with x ----
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape, Site at = Site::current());  // a view where strides allow; one -1 allowed
-[[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at = Site::current());                      // view
-[[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1, Site at = Site::current());               // view
+[[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at = Site::current());                          // view
+[[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1, Site at = Site::current());                    // view
 [[nodiscard]] Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1, Site at = Site::current());  // view
-[[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index, Site at = Site::current());                           // view
-[[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis, Site at = Site::current());                                       // view
-[[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Site at = Site::current());                                // view
+[[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index, Site at = Site::current());                                // view
+[[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis, Site at = Site::current());                                            // view
+[[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Site at = Site::current());                                     // view
 [[nodiscard]] Tensor contiguous(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor cast(const Tensor& x, DType dtype, Site at = Site::current());  // the gradient is cast back
 [[nodiscard]] Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at = Site::current());
@@ -67,8 +67,9 @@ struct Stream;
 // ---- Reductions and scans (ops/reduce.cpp, ops/cumulative_sum.cpp). No axes given: all of them ----
 [[nodiscard]] Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
 [[nodiscard]] Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
-[[nodiscard]] Tensor maximum_along(const Tensor& x, int axis, Site at = Site::current());  // without the axis; ties: the first has the gradient
-[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, Site at = Site::current());  // the adjoint of broadcasting
+[[nodiscard]] Tensor maximum_along(const Tensor& x, int axis,
+                                   Site at = Site::current());  // without the axis; ties: the first has the gradient
+[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, Site at = Site::current());             // the adjoint of broadcasting
 [[nodiscard]] Tensor cumulative_sum(const Tensor& x, int axis = -1, Site at = Site::current());          // y_j = sum_{l <= j} x_l
 [[nodiscard]] Tensor reverse_cumulative_sum(const Tensor& x, int axis = -1, Site at = Site::current());  // y_j = sum_{l >= j} x_l
 
@@ -83,26 +84,27 @@ struct Stream;
 [[nodiscard]] Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at = Site::current());
 // table [rows, c], index [...] -> [..., c]. Error naming the first index outside [0, rows).
 [[nodiscard]] Tensor take_rows(const Tensor& table, const Tensor& index, Site at = Site::current());
-// Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m] in [0, n-1] -> [..., m].
-// At an integer the derivative by position is exactly 0, as in CoPE's Listing 1, where floor and ceiling are the same row.
+// Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m] in [0, n-1] -> [...,
+// m]. At an integer the derivative by position is exactly 0, as in CoPE's Listing 1, where floor and ceiling are the same row.
 [[nodiscard]] Tensor lerp_at(const Tensor& table, const Tensor& position, Site at = Site::current());
 
 // ---- Rows (ops/softmax.cpp, ops/layer_norm.cpp, ops/keep.cpp, ops/rotary.cpp, ops/dropout.cpp) ----
 // Along the last axis. mask (may be undefined) broadcasts to x; false entries get 0, and a row without any true entry is all 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {}, Site at = Site::current());
 // (x - mean) / sqrt(variance + epsilon) * weight + bias along the last axis; weight and bias [c].
-[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5,
+                                Site at = Site::current());
 // mask ? x : value. mask broadcasts to x.
 [[nodiscard]] Tensor keep(const Tensor& x, const Tensor& mask, double value = 0, Site at = Site::current());
-// Rotates pairs of x [..., t, d] by angles [t, d'/2] or [b, 1, t, d'/2] (f64; broadcast over leading axes), d' <= d, d' even; dims from d' on
-// stay. half: pairs (m, m + d'/2); interleaved: pairs (2m, 2m + 1).  (RoPE, Su et al. 2021)
+// Rotates pairs of x [..., t, d] by angles [t, d'/2] or [b, 1, t, d'/2] (f64; broadcast over leading axes), d' <= d, d' even; dims from d'
+// on stay. half: pairs (m, m + d'/2); interleaved: pairs (2m, 2m + 1).  (RoPE, Su et al. 2021)
 [[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved = false, Site at = Site::current());
 // Each element is 0 with probability p, else x / (1 - p); which, is a function of stream and index, drawn again in backward.
 [[nodiscard]] Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at = Site::current());
 
 // ---- Losses (ops/cross_entropy.cpp) ----
-// logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not `ignored`; 0 when there are
-// none. Shapes must agree exactly: losses never broadcast.
+// logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not `ignored`; 0 when there
+// are none. Shapes must agree exactly: losses never broadcast.
 [[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 
 }  // namespace whence

@@ -63,7 +63,8 @@ const Probed& Capture::operator[](const std::string& name) const {
   }
   std::string known;
   for (const auto& [seen, probed] : seen_) known += (known.empty() ? "" : ", ") + seen;
-  fail("capture", concat("'", name, "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known));
+  fail("capture",
+       concat("'", name, "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known));
 }
 
 Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
@@ -72,7 +73,8 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
     if (!matches(edit.pattern, name)) continue;
     value = edit.function(value);
     if (!(value.shape() == x.shape()) || value.dtype() != x.dtype()) {
-      fail("edit", concat(name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ", value.shape(), "; equal ones required"));
+      fail("edit", concat(name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ", value.shape(),
+                          "; equal ones required"));
     }
   }
   if (std::none_of(patterns_.begin(), patterns_.end(), [&](const std::string& pattern) { return matches(pattern, name); })) return value;

@@ -65,7 +65,7 @@ class Capture {
   // Replaces values in the forward pass: every probe whose name matches gets f(value). f's ops are differentiated like any others.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
-  std::vector<std::string> names() const;           // in the order first seen
+  std::vector<std::string> names() const;  // in the order first seen
   bool contains(const std::string& name) const;
   const Probed& operator[](const std::string& name) const;  // Error that lists the nearest names when nothing of that name was seen
 

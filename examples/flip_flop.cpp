@@ -55,9 +55,13 @@ void write_results(const Options& options, const TrainingResult& trained, const 
     for (const auto& [name, errors] : score.baselines) guess = std::min(guess, errors.error_percent());
     table.row({std::string(score.set.name), fixed(score.set.p_ignore, 2), fixed(score.model.error_percent(), 3),
                fixed(score.model.sequence_error_percent(), 2), std::to_string(score.model.reads), fixed(guess, 1)});
-    LogRecord record{{"scheme", options.model.scheme}, {"seed", std::to_string(options.training.seed)}, {"steps", trained.steps},
-                     {"test_set", std::string(score.set.name)}, {"error_percent", score.model.error_percent()},
-                     {"sequence_error_percent", score.model.sequence_error_percent()}, {"reads", score.model.reads}};
+    LogRecord record{{"scheme", options.model.scheme},
+                     {"seed", std::to_string(options.training.seed)},
+                     {"steps", trained.steps},
+                     {"test_set", std::string(score.set.name)},
+                     {"error_percent", score.model.error_percent()},
+                     {"sequence_error_percent", score.model.sequence_error_percent()},
+                     {"reads", score.model.reads}};
     for (const auto& [name, errors] : score.baselines) record.push_back({"guess: " + name, errors.error_percent()});
     log.append(record);
   }
@@ -67,7 +71,8 @@ void write_results(const Options& options, const TrainingResult& trained, const 
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("flip_flop", "Trains a decoder on flip-flop language modelling (Liu et al. 2023; CoPE paper, section 5.1).", WHENCE_VERSION);
+  CommandLine line("flip_flop", "Trains a decoder on flip-flop language modelling (Liu et al. 2023; CoPE paper, section 5.1).",
+                   WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -89,8 +94,8 @@ int run(int argc, char** argv) {
   Decoder model(tasks::decoder_options(options.model));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
   const TrainingResult trained = tasks::train_flip_flop(model, options.model, options.training);
-  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, " << rate_text(trained.tokens_per_second)
-            << " tokens/s\n";
+  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
+            << rate_text(trained.tokens_per_second) << " tokens/s\n";
   write_results(options, trained, tasks::test_flip_flop(model, options.model, options.training.seed, options.training.quiet));
   std::cout << "written: " << options.out << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, checkpoints/}\n";
   return 0;

@@ -1,5 +1,5 @@
-// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and writes report.html, in
-// which the gates, positions, attention and their gradients of the trained CoPE model can be looked at.
+// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and writes report.html,
+// in which the gates, positions, attention and their gradients of the trained CoPE model can be looked at.
 #include <iostream>
 #include <map>
 
@@ -22,7 +22,8 @@ struct PaperRow {
   const char* scheme;
   const char *in_distribution, *sparse;
 };
-constexpr PaperRow paper[] = {{"cope", "0.03 (0.06)", "4.9 (4.4)"}, {"rope", "1.8 (3.1)", "20.3 (2.9)"}, {"absolute", "6.8 (6.9)", "21.7 (7.9)"}};
+constexpr PaperRow paper[] = {
+    {"cope", "0.03 (0.06)", "4.9 (4.4)"}, {"rope", "1.8 (3.1)", "20.3 (2.9)"}, {"absolute", "6.8 (6.9)", "21.7 (7.9)"}};
 
 struct Options {
   tasks::FlipFlopModelOptions model{.length = 64, .dim = 64, .layers = 2, .heads = 4};
@@ -46,8 +47,8 @@ SchemeRun run_scheme(const Options& options, const std::string& scheme, Decoder&
   run.trained = tasks::train_flip_flop(model, options.model, training);
   run.scores = tasks::test_flip_flop(model, options.model, training.seed, true);
   run.parameters = model.parameter_count();
-  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in " << fixed(run.trained.seconds, 1) << " s ("
-            << rate_text(run.trained.tokens_per_second) << " tokens/s)" << std::endl;
+  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in " << fixed(run.trained.seconds, 1)
+            << " s (" << rate_text(run.trained.tokens_per_second) << " tokens/s)" << std::endl;
   return run;
 }
 
@@ -76,12 +77,17 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, con
   report::Page page;
   page.title = "Flip-flop: which positions can remember one bit?";
   page.introduction = concat(
-      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the bit written last. The model "
+      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the bit written last. "
+      "The model "
       "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 %).\n\n"
-      "This run: strings of ", options.model.length, " tokens, dim ", options.model.dim, ", ", options.model.layers, " layers, ", options.model.heads,
-      " heads, ", options.training.steps, " steps of ", options.model.batch, " strings, seed ", options.training.seed,
+      "This run: strings of ",
+      options.model.length, " tokens, dim ", options.model.dim, ", ", options.model.layers, " layers, ", options.model.heads, " heads, ",
+      options.training.steps, " steps of ", options.model.batch, " strings, seed ", options.training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
-  page.tables.push_back({.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .header = table.header(), .rows = table.rows()});
+  page.tables.push_back({.title = "Wrong bits after a read, in percent",
+                         .note = "Lower is better; 50 is a coin.",
+                         .header = table.header(),
+                         .rows = table.rows()});
   report::Plot plot{.title = "Training loss at reads", .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
   for (const SchemeRun& run : runs) {
     report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
@@ -139,12 +145,14 @@ int run(int argc, char** argv) {
   std::cout << "\nwrong bits after a read:\n" << table.text();
 
   report::Page page = page_of(runs, table, options);
-  const tasks::Tokens sample = tasks::sample({static_cast<int>(options.model.length), 0.8}, Stream(options.training.seed, "flip_flop.report"));
+  const tasks::Tokens sample =
+      tasks::sample({static_cast<int>(options.model.length), 0.8}, Stream(options.training.seed, "flip_flop.report"));
   report::add_maps(page, *cope, tasks::text(sample));
   const std::filesystem::path folder = options.out;
   report::write(page, folder / "report.html");
   write_file((folder / "comparison.csv").string(), table.csv());
-  std::cout << "\nopen " << (folder / "report.html").string() << " in a browser to see the gates, positions, attention and their gradients\n";
+  std::cout << "\nopen " << (folder / "report.html").string()
+            << " in a browser to see the gates, positions, attention and their gradients\n";
   return 0;
 }
 

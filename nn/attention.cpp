@@ -32,6 +32,7 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
   child("dropout", dropout_);
   child("position", schemes_.root());
   for (const PositionalScheme* scheme : schemes_.all()) stages_.add(*scheme);
+  for (const PositionalScheme* scheme : schemes_.all()) scheme->check_company(stages_);
   choice_ = choose_executor(options.executor, stages_);
 }
 

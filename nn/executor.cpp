@@ -25,7 +25,8 @@ ExecutorChoice choose_executor(const std::string& wanted, const Stages& stages) 
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
   const auto nearest = nearest_name(wanted, names);
-  throw InputError(concat("executor: '", wanted, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
+  throw InputError(
+      concat("executor: '", wanted, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
 }
 
 }  // namespace whence

@@ -49,9 +49,13 @@ struct Claims {
   bool row_local = true;         // row i needs no other query row
 };
 
+struct Stages;
+
 class PositionalScheme : public Module {
  public:
   [[nodiscard]] virtual Claims claims() const = 0;
+  // Throws InputError when an option would have no effect beside the schemes of these stages.
+  virtual void check_company(const Stages&) const {}
 };
 
 struct EmbedsTokens {

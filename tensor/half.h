@@ -43,11 +43,11 @@ struct Float16 {
 
  private:
   WHENCE_HD static constexpr std::uint32_t from_magnitude(std::uint32_t magnitude) {
-    if (magnitude > 0x7F800000u) return 0x7E00u;             // NaN
-    if (magnitude >= 0x477FF000u) return 0x7C00u;            // rounds to 65536 or more: infinity
-    if (magnitude < 0x33000000u) return 0;                   // below half of the smallest subnormal
-    const std::uint32_t exponent = magnitude >> 23;          // biased by 127
-    if (exponent >= 113) {                                   // normal
+    if (magnitude > 0x7F800000u) return 0x7E00u;     // NaN
+    if (magnitude >= 0x477FF000u) return 0x7C00u;    // rounds to 65536 or more: infinity
+    if (magnitude < 0x33000000u) return 0;           // below half of the smallest subnormal
+    const std::uint32_t exponent = magnitude >> 23;  // biased by 127
+    if (exponent >= 113) {                           // normal
       const std::uint32_t rebased = magnitude - (112u << 23);
       return (rebased + 0xFFFu + ((rebased >> 13) & 1u)) >> 13;
     }

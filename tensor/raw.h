@@ -31,8 +31,8 @@ void copy_into(const Tensor& from, const Tensor& to);  // same shape; writes `to
 [[nodiscard]] Tensor unary_second(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p = {});
 [[nodiscard]] Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b);  // broadcasts
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
-void add_into(const Tensor& x, const Tensor& total);                                      // total += x in place, same shape
-[[nodiscard]] Tensor keep(const Tensor& x, const Tensor& mask, double value);             // mask ? x : value
+void add_into(const Tensor& x, const Tensor& total);                           // total += x in place, same shape
+[[nodiscard]] Tensor keep(const Tensor& x, const Tensor& mask, double value);  // mask ? x : value
 
 [[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes);  // no axes: all of them
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);  // the adjoint of expand: sums what broadcasting stretched

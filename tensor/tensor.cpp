@@ -7,7 +7,9 @@
 
 namespace whence {
 
-void Tensor::undefined() { fail("tensor", "an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?"); }
+void Tensor::undefined() {
+  fail("tensor", "an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?");
+}
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   std::size_t bytes = size_of(dtype);

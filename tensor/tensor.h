@@ -63,9 +63,9 @@ class Tensor {
   std::byte* bytes() const { return body().storage->bytes() + static_cast<std::size_t>(body().offset) * size_of(dtype()); }
 
   // Values as double, for tests, printing and scalars. On a device they are copied first.
-  double item() const;                                        // the only element; Error when there is not exactly one
-  double at(std::initializer_list<index_t> position) const;   // one element; Error when out of range
-  std::vector<double> to_vector() const;                      // all elements in row-major order
+  double item() const;                                       // the only element; Error when there is not exactly one
+  double at(std::initializer_list<index_t> position) const;  // one element; Error when out of range
+  std::vector<double> to_vector() const;                     // all elements in row-major order
 
   // The same numbers without the graph: gradients stop here.
   [[nodiscard]] Tensor detach() const;

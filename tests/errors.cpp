@@ -42,7 +42,7 @@ TEST_CASE("an error names the caller's line, the op, what was given and what to 
   CHECK(text == here(line, "multiply: a is f32, b is f64; equal dtypes required; convert with cast"));
   line = __LINE__ + 1;
   text = text_of([&] { (void)sigmoid(whole); });
-  CHECK(text == here(line, "unary: x is i64; a floating dtype is required; convert with cast"));
+  CHECK(text == here(line, "sigmoid: x is i64; a floating dtype is required; convert with cast"));
   line = __LINE__ + 1;
   text = text_of([&] { (void)linear(a, weight, {}); });
   CHECK(text == here(line, "linear: x is [2,3,4], weight is [7,3]; x [... in] and weight [out,in] required"));
@@ -87,7 +87,7 @@ TEST_CASE("backward names the line that recorded the op") {
   const Tensor y = square(x);
   raw::copy_into(Tensor::zeros({2}), x);
   const std::string text = text_of([&] { (void)grad(y, Tensor::ones({2}), {x}); });
-  CHECK(text.find(concat("unary recorded at errors.cpp:", line, " saved a f32 [2] that was overwritten at ")) != std::string::npos);
+  CHECK(text.find(concat("square recorded at errors.cpp:", line, " saved a f32 [2] that was overwritten at ")) != std::string::npos);
   CHECK(text.find("write to a copy, or write after backward") != std::string::npos);
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a released graph and a missing seed are refused") {
   CHECK(no_seed == here(seedless, "backward: y is [2] and no seed given; a scalar, or a seed of y's shape, required"));
   backward(y, Tensor::ones({2}));
   const std::string text = text_of([&] { backward(y, Tensor::ones({2})); });
-  CHECK(text.find(concat("backward: unary recorded at errors.cpp:", line, " has released what it saved")) != std::string::npos);
+  CHECK(text.find(concat("backward: square recorded at errors.cpp:", line, " has released what it saved")) != std::string::npos);
 }
 
 TEST_CASE("nothing was changed before the throw") {

@@ -149,7 +149,7 @@ TEST_CASE("inputs that cannot be checked are refused by name") {
         "gradcheck: w is f32; f64 required, because rounding would hide what is looked for; cast the inputs and parameters to f64 first");
   CHECK(text_of([&] {
           (void)gradcheck([&] { return exp(y); }, {{"y", y}});
-        }) == "gradcheck: y is a result of unary; a leaf required; use detach() first");
+        }) == "gradcheck: y is a result of exp; a leaf required; use detach() first");
   CHECK(text_of([&] {
           (void)gradcheck([&] { return exp(x); }, {{"x", x}, {"again", x}});
         }) == "gradcheck: again is named twice; each tensor once required");

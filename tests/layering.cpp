@@ -46,10 +46,10 @@ std::vector<Include> includes_under(const std::string& folder) {
 
 TEST_CASE("layering: a layer includes only itself and what lies below it") {
   const std::map<std::string, std::set<std::string>> allowed = {{"tensor", {"tensor"}},
-                                                               {"autograd", {"autograd", "tensor"}},
-                                                               {"nn", {"nn", "autograd", "tensor"}},
-                                                               {"cuda", {"cuda", "tensor"}},
-                                                               {"examples", {"examples", "nn", "autograd", "tensor"}}};
+                                                                {"autograd", {"autograd", "tensor"}},
+                                                                {"nn", {"nn", "autograd", "tensor"}},
+                                                                {"cuda", {"cuda", "tensor"}},
+                                                                {"examples", {"examples", "nn", "autograd", "tensor"}}};
   for (const auto& [layer, below] : allowed) {
     const auto includes = includes_under(layer);
     CHECK_MESSAGE(includes.size() > 10, layer, " has ", includes.size(), " include lines");

@@ -63,8 +63,8 @@ Outcome run(const std::string& program, const std::vector<std::string>& argument
 }
 
 std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{"--length", "16", "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-strings", "8",
-                                     "--quiet", "--out", out.string()};
+  std::vector<std::string> arguments{"--length", "16", "--dim",          "16", "--layers", "1",     "--heads",   "2",
+                                     "--batch",  "4",  "--test-strings", "8",  "--quiet",  "--out", out.string()};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -112,7 +112,8 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
   for (const Case& bad : cases) {
     const fs::path out = fresh_folder("bad");
     std::vector<std::string> arguments = bad.arguments;
-    if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end()) arguments.insert(arguments.end(), {"--out", out.string()});
+    if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end())
+      arguments.insert(arguments.end(), {"--out", out.string()});
     const Outcome outcome = run("flip_flop", arguments);
     CAPTURE(bad.message);
     CHECK(outcome.code == 2);
@@ -139,7 +140,8 @@ TEST_CASE("programs: help and version end with 0, and help states defaults and r
 }
 
 TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run ends in the same bytes") {
-  const std::vector<std::string> sizes{"--scheme", "cope(p_max=8)", "--steps", "600", "--warm-up", "5", "--save-every", "7", "--dropout", "0.1"};
+  const std::vector<std::string> sizes{"--scheme", "cope(p_max=8)", "--steps", "600",       "--warm-up",
+                                       "5",        "--save-every",  "7",       "--dropout", "0.1"};
   const auto with = [&](const fs::path& out, std::vector<std::string> more) {
     std::vector<std::string> arguments = tiny(out, sizes);
     arguments.insert(arguments.end(), more.begin(), more.end());

@@ -243,12 +243,11 @@ TEST_CASE("atomic files: new content or old, never a temporary left") {
   // The rename fails: a folder stands there.
   fs::create_directory(folder.path / "taken");
   const std::string taken = (folder.path / "taken").string();
-  CHECK_THROWS_WITH_AS(write_file(taken, "x"),
-                       (taken + ": cannot write: exists and is not a regular file; another path required").c_str(), InputError);
+  CHECK_THROWS_WITH_AS(write_file(taken, "x"), (taken + ": cannot write: exists and is not a regular file; another path required").c_str(),
+                       InputError);
   CHECK(folder.entries() == 2);
   const std::string absent = (folder.path / "absent" / "file").string();
-  CHECK_THROWS_WITH_AS(write_file(absent, "x"),
-                       (absent + ": cannot write: No such file or directory").c_str(), InputError);
+  CHECK_THROWS_WITH_AS(write_file(absent, "x"), (absent + ": cannot write: No such file or directory").c_str(), InputError);
   CHECK_THROWS_AS((void)read_file(absent), InputError);
   CHECK_THROWS_AS((void)read_file(folder.path), InputError);
 }

@@ -11,22 +11,13 @@
 
 #include "tensor/raw.h"
 #include "tests/reference.h"
+#include "tests/scratch.h"
 
 namespace whence {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder for one test case.
-struct Scratch {
-  explicit Scratch(const std::string& name) : folder(fs::absolute("scratch-" + name)) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-  ~Scratch() { fs::remove_all(folder); }
-  std::string operator/(const std::string& name) const { return (folder / name).string(); }
-  fs::path folder;
-};
+using test::Scratch;
 
 std::string read_bytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -206,3 +206,13 @@ TEST_CASE("a scheme that is registered for another place than its stages is refu
         "others; correct its registration");
   misplaced = false;
 }
+
+TEST_CASE("an option that has no effect beside the other schemes is refused") {
+  const auto make = [](const char* scheme) {
+    return message([scheme] { Decoder model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = scheme}); });
+  };
+  CHECK(make("cope(z_from=rotated)") ==
+        "cope: z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
+  CHECK(make("cope(z_from=rotated) + alibi").starts_with("cope: z_from=rotated"));
+  CHECK(make("cope(z_from=rotated) + rope") != make("cope(z_from=rotated)"));
+}

@@ -43,10 +43,16 @@ struct UnaryOp {
   static constexpr const char* name = "unary";
   Unary f;
   UnaryAttributes p;
+  const char* label() const {  // in the order of the enumeration
+    constexpr const char* labels[] = {"affine", "abs",  "exp",     "log",  "sqrt",       "square", "reciprocal", "sin",
+                                      "cos",    "tanh", "sigmoid", "relu", "leaky_relu", "gelu",   "gelu_erf",   "clamp"};
+    return labels[static_cast<int>(f)];
+  }
   struct Saved {
     SavedTensor kept;
   };
   Tensor forward(Saved& saved, const Tensor& x) const {
+    raw::require_floating(label(), "x", x);
     const Tensor y = raw::unary(f, x, p);
     if (keeps(f) == Keeps::input) saved.kept = x;
     if (keeps(f) == Keeps::output) saved.kept.output(y);

@@ -41,11 +41,22 @@ int run(int, char**) {
     }
     rows.row({name, fixed(alone, 0), fixed(plain, 0), fixed(recorded, 0), fixed(recorded - alone, 0)});
   };
-  measure("add [4]", [&] { cpu_kernels().binary(Binary::add, a, b, out); }, [&] { (void)add(a, b); });
-  measure("sigmoid [4]", [&] { cpu_kernels().unary(Unary::sigmoid, {}, a, out); }, [&] { (void)sigmoid(a); });
-  measure("matmul [4,4]", [&] { cpu_kernels().matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
-  measure("softmax [4,4]", [&] { cpu_kernels().softmax(m, {}, product); }, [&] { (void)softmax(m); });
-  measure("reshape [4]", [&] { (void)raw::reshape(a, {2, 2}); }, [&] { (void)reshape(a, {2, 2}); });
+  measure(
+      "add [4]", [&] { cpu_kernels().binary(Binary::add, a, b, out); }, [&] { (void)add(a, b); });
+  measure(
+      "sigmoid [4]", [&] { cpu_kernels().unary(Unary::sigmoid, {}, a, out); }, [&] { (void)sigmoid(a); });
+  measure(
+      "matmul [4,4]", [&] { cpu_kernels().matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
+  measure(
+      "softmax [4,4]", [&] { cpu_kernels().softmax(m, {}, product); }, [&] { (void)softmax(m); });
+  measure(
+      "reshape [4]",
+      [&] {
+        (void)raw::reshape(a, {2, 2});
+      },
+      [&] {
+        (void)reshape(a, {2, 2});
+      });
   std::cout << rows.text();
   const Tensor x = requires_grad(Tensor::ones({4}));
   const double chain = nanoseconds([&] {

@@ -1,5 +1,5 @@
-// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop decoder. The PyTorch twin is
-// training_step.py; `compare` runs the two in turn.
+// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop decoder. The PyTorch twin
+// is training_step.py; `compare` runs the two in turn.
 #include <algorithm>
 #include <iostream>
 

@@ -105,7 +105,8 @@ void declare(CommandLine& options, TrainingOptions& training) {
 }
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
-  const Schedule schedule({.peak = options.learning_rate, .steps = options.steps, .warm_up = options.warm_up, .decay = decay_of(options.decay)});
+  const Schedule schedule(
+      {.peak = options.learning_rate, .steps = options.steps, .warm_up = options.warm_up, .decay = decay_of(options.decay)});
   job.model->initialise(options.seed);
   Adam optimizer(*job.model, {.weight_decay = options.weight_decay});
   RunFolder folder(job, options);
@@ -131,7 +132,10 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
     progress.update(step, job.tokens_per_step, {{"loss", value}});
     if (step % options.log_every == 0 || step == options.steps) {
       result.curve.push_back({step, sum / static_cast<double>(summed)});
-      folder.log({{"step", step}, {"loss", result.curve.back().loss}, {"learning_rate", schedule(step)}, {"gradient_norm", norm.value},
+      folder.log({{"step", step},
+                  {"loss", result.curve.back().loss},
+                  {"learning_rate", schedule(step)},
+                  {"gradient_norm", norm.value},
                   {"seconds", result.seconds}});
       sum = 0, summed = 0;
     }

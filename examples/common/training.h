@@ -18,10 +18,10 @@ struct TrainingOptions {
   std::int64_t warm_up = 50;    // steps
   std::string decay = "linear";
   double weight_decay = 0.1;
-  double clip = 1.0;              // largest global norm of the gradients
-  std::uint64_t seed = 0;         // of parameters, data and dropout
-  std::int64_t save_every = 500;  // steps
-  std::int64_t log_every = 10;    // steps
+  double clip = 1.0;                  // largest global norm of the gradients
+  std::uint64_t seed = 0;             // of parameters, data and dropout
+  std::int64_t save_every = 500;      // steps
+  std::int64_t log_every = 10;        // steps
   std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written
   bool resume = false;
   bool quiet = false;
@@ -36,9 +36,9 @@ struct LossPoint {
 };
 
 struct TrainingResult {
-  std::int64_t steps = 0;          // done in all
-  double seconds = 0;              // of this process, in the steps themselves
-  double tokens_per_second = 0;    // likewise
+  std::int64_t steps = 0;             // done in all
+  double seconds = 0;                 // of this process, in the steps themselves
+  double tokens_per_second = 0;       // likewise
   std::vector<LossPoint> curve = {};  // one point every log_every steps of this process
 };
 
@@ -51,8 +51,8 @@ struct TrainingJob {
 };
 
 // Initialises the model, or loads the latest checkpoint when options.resume; trains up to options.steps; saves on the way and at the end
-// (folder/checkpoints, folder/weights.safetensors, folder/metrics.jsonl). Throws Interrupted after saving; InputError when the folder holds a
-// run and resume is off, or a run with other options; Error when the loss is not finite (the checkpoint before it stays the latest).
+// (folder/checkpoints, folder/weights.safetensors, folder/metrics.jsonl). Throws Interrupted after saving; InputError when the folder holds
+// a run and resume is off, or a run with other options; Error when the loss is not finite (the checkpoint before it stays the latest).
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options);
 
 }  // namespace whence

@@ -22,10 +22,12 @@ struct Quantity {
 
 const Quantity quantities[] = {
     {"position.gates", false, "gates", "g_ij = sigmoid(q_i.k_j / sqrt(d)): does query i count key j?  (CoPE, Eq. 3)", 0, 1},
-    {"position.positions", false, "positions", "p_ij = sum of g_il for l = j..i, at most p_max: how many counted keys from j up to i  (CoPE, Eq. 4)", 0, 0},
+    {"position.positions", false, "positions",
+     "p_ij = sum of g_il for l = j..i, at most p_max: how many counted keys from j up to i  (CoPE, Eq. 4)", 0, 0},
     {"pattern", false, "attention pattern", "softmax over the keys j <= i of q_i.k_j / sqrt(d) + q_i.e[p_ij]", 0, 1},
     {"position.gates", true, "dLoss/dgates", "how the loss would change if gate g_ij opened further", 0, 0},
-    {"position.positions", true, "dLoss/dpositions", "how the loss would change if p_ij grew; exactly 0 where p_ij is a whole number or at p_max", 0, 0},
+    {"position.positions", true, "dLoss/dpositions",
+     "how the loss would change if p_ij grew; exactly 0 where p_ij is a whole number or at p_max", 0, 0},
     {"pattern", true, "dLoss/dpattern", "how the loss would change if query i attended more to key j", 0, 0},
 };
 
@@ -34,7 +36,8 @@ void add_quantity(Page& page, const Quantity& quantity, const Tensor& values, in
   const std::vector<double> numbers = values.to_vector();
   const auto heads = static_cast<int>(values.size(1)), rows = static_cast<int>(values.size(2)), columns = static_cast<int>(values.size(3));
   for (int head = 0; head < heads; ++head) {
-    HeatMap map{.name = quantity.name, .caption = quantity.caption, .layer = layer, .head = head, .rows = rows, .columns = columns, .values = {}};
+    HeatMap map{
+        .name = quantity.name, .caption = quantity.caption, .layer = layer, .head = head, .rows = rows, .columns = columns, .values = {}};
     double largest = 0;
     for (int i = 0; i < rows; ++i) {
       for (int j = 0; j < columns; ++j) {

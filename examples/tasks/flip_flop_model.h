@@ -19,8 +19,8 @@ struct FlipFlopModelOptions {
   std::string executor = "auto";
   std::string targets = "reads";  // where the loss is taken: reads, all
   double dropout = 0;
-  std::int64_t batch = 16;            // strings per step
-  std::int64_t test_strings = 1000;   // per test set
+  std::int64_t batch = 16;             // strings per step
+  std::int64_t test_strings = 1000;    // per test set
   std::string answers = "vocabulary";  // what a prediction may be: vocabulary, bits
 };
 

@@ -47,7 +47,8 @@ const RegisterScheme registered{
      .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
        const index_t head_dim = arguments.sizes().head_dim(), given = arguments.integer("width"), width = given ? given : head_dim;
        if (width % 2 || width > head_dim) {
-         throw InputError(concat("rope: width ", width, " for heads of ", head_dim, " dims; an even width of at most ", head_dim, " required"));
+         throw InputError(
+             concat("rope: width ", width, " for heads of ", head_dim, " dims; an even width of at most ", head_dim, " required"));
        }
        return std::make_unique<Rope>(width, arguments.real("base"), arguments.word("layout") == "interleaved");
      }}};

@@ -47,7 +47,8 @@ const RegisterScheme registered{
      .options = {{"layout", SchemeOption::Kind::word, "interleaved", 0, 0, {"interleaved", "concat"}, "order of sines and cosines"},
                  {"base", SchemeOption::Kind::real, "10000", 1, 1e12, {}, "wavelengths run from 2 pi to 2 pi base"}},
      .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       if (arguments.sizes().dim % 2) throw InputError(concat("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));
+       if (arguments.sizes().dim % 2)
+         throw InputError(concat("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));
        return std::make_unique<Sinusoidal>(arguments.word("layout") == "interleaved", arguments.real("base"));
      }}};
 
