@@ -33,185 +33,98 @@ enum class Unary : unsigned char {
 };
 
 // Each has  value(x) = y  and  derivative(v) = dy/dx, where v is what Keeps names. T is a compute type: float, double, Dual.
-// clang-format off: one line per formula, so that the table reads as one
+// One line per formula, so that the table reads as one.
+// clang-format off
 namespace unary_functions {
 
 struct Affine {  // y = a x + b
   static constexpr Keeps keeps = Keeps::nothing;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes p) {
-    return T(p.a) * x + T(p.b);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T, UnaryAttributes p) {
-    return T(p.a);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return T(p.a) * x + T(p.b); }
+  template <class T> WHENCE_HD static T derivative(T, UnaryAttributes p) { return T(p.a); }
 };
 struct Abs {  // at 0: 0
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return x > T(0) ? x : (x < T(0) ? -x : T(0) * T(x));
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
-    return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0));
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x > T(0) ? x : (x < T(0) ? -x : T(0) * T(x)); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0)); }
 };
 struct Exp {  // y' = y
   static constexpr Keeps keeps = Keeps::output;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::exp(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T y, UnaryAttributes) {
-    return y;
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::exp(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y; }
 };
 struct Log {
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::log(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
-    return T(1) / x;
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / x; }
 };
 struct Sqrt {
   static constexpr Keeps keeps = Keeps::output;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::sqrt(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T y, UnaryAttributes) {
-    return T(0.5) / y;
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sqrt(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(0.5) / y; }
 };
 struct Square {
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return x * x;
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
-    return T(2) * x;
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * x; }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(2) * x; }
 };
 struct Reciprocal {
   static constexpr Keeps keeps = Keeps::output;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return T(1) / x;
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T y, UnaryAttributes) {
-    return -y * y;
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return T(1) / x; }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return -y * y; }
 };
 struct Sin {
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::sin(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
-    return math::cos(x);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sin(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::cos(x); }
 };
 struct Cos {
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::cos(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
-    return -math::sin(x);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::cos(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return -math::sin(x); }
 };
 struct Tanh {  // y' = 1 - y^2
   static constexpr Keeps keeps = Keeps::output;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::tanh(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T y, UnaryAttributes) {
-    return T(1) - y * y;
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::tanh(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(1) - y * y; }
 };
 struct Sigmoid {  // y' = y (1 - y); exactly 0 where y has rounded to 0 or 1
   static constexpr Keeps keeps = Keeps::output;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return math::sigmoid(x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T y, UnaryAttributes) {
-    return y * (T(1) - y);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sigmoid(x); }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y * (T(1) - y); }
 };
 struct Relu {  // at 0: 0
   static constexpr Keeps keeps = Keeps::output;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
-    return x > T(0) ? x : T(0) * x;
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T y, UnaryAttributes) {
-    return y > T(0) ? T(1) : T(0);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x > T(0) ? x : T(0) * x; }
+  template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y > T(0) ? T(1) : T(0); }
 };
 struct LeakyRelu {  // at 0: the slope
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes p) {
-    return x > T(0) ? x : T(p.a) * x;
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes p) {
-    return x > T(0) ? T(1) : T(p.a);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x > T(0) ? x : T(p.a) * x; }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x > T(0) ? T(1) : T(p.a); }
 };
 struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the sigmoid  (Hendrycks and Gimpel 2016)
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
   }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     const T s = math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
     return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
   }
 };
 struct GeluErf {  // x Phi(x), Phi the normal distribution function
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes) {
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
   }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes) {
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     return T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752))) + x * T(0.39894228040143268) * math::exp(T(-0.5) * x * x);
   }
 };
 struct Clamp {  // at the bounds: 1, as PyTorch has it
   static constexpr Keeps keeps = Keeps::input;
-  template <class T>
-  WHENCE_HD static T value(T x, UnaryAttributes p) {
-    return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x);
-  }
-  template <class T>
-  WHENCE_HD static T derivative(T x, UnaryAttributes p) {
-    return x < T(p.a) || x > T(p.b) ? T(0) : T(1);
-  }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x < T(p.a) || x > T(p.b) ? T(0) : T(1); }
 };
 
 }  // namespace unary_functions
