@@ -1,6 +1,7 @@
 // flip_flop: trains a decoder with any positional scheme on flip-flop language modelling and tests it in and out of distribution.
 #include <iostream>
 
+#include "autograd/inspect.h"
 #include "examples/common/command_line.h"
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
@@ -18,7 +19,8 @@ struct Options {
   TrainingOptions training;
   std::string out = "runs/flip_flop";
   int threads = whence::threads();
-  bool list_schemes = false;
+  bool list_schemes = false, describe = false;
+  std::string graph;
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -41,10 +43,14 @@ void declare_options(CommandLine& line, Options& options) {
   declare(line, options.training);
   line.text("out", &options.out, {"folder for checkpoints, logs and results"});
   line.heading("Machine").integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"});
-  line.heading("Other").flag("list-schemes", &options.list_schemes, {"print every scheme with its options, and end"});
+  line.heading("Looking inside")
+      .flag("list-schemes", &options.list_schemes, {"print every scheme with its options, and end"})
+      .flag("describe", &options.describe, {"print the parameters and what one training step keeps for backward, by op and line, and end"})
+      .text("graph", &options.graph, {"write the graph of one training step to this file for Graphviz, and end"});
   line.example("flip_flop --scheme cope", "the paper's model and task: 10 000 steps, hours on a laptop");
   line.example("flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --lr 1e-3", "a minute");
   line.example("flip_flop --scheme cope --out runs/a --resume", "goes on where it was interrupted");
+  line.example("flip_flop --scheme cope --describe", "parameters, and memory by op and line");
 }
 
 void write_results(const Options& options, const TrainingResult& trained, const std::vector<tasks::FlipFlopScore>& scores) {
@@ -67,6 +73,28 @@ void write_results(const Options& options, const TrainingResult& trained, const 
   }
   write_file((options.training.folder / "results.csv").string(), table.csv());
   std::cout << table.text();
+}
+
+void describe(const Decoder& model) {
+  Table table({"parameter", "shape", "initial", "decays"});
+  for (const Module::Parameter& parameter : model.parameters()) {
+    table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(), parameter.decays ? "yes" : "no"});
+  }
+  std::cout << table.text();
+}
+
+// One step's loss, looked at instead of trained on.
+void look_inside(Decoder& model, const Options& options) {
+  model.initialise(options.training.seed);
+  const Tensor loss = tasks::flip_flop_loss(model, options.model, options.training.seed, 1);
+  if (options.describe) {
+    describe(model);
+    std::cout << '\n' << memory_report(loss).text();
+  }
+  if (!options.graph.empty()) {
+    write_file(options.graph, to_dot(loss));
+    std::cout << "written: " << options.graph << "; dot -Tsvg turns it into a picture\n";
+  }
 }
 
 int run(int argc, char** argv) {
@@ -93,6 +121,10 @@ int run(int argc, char** argv) {
 
   Decoder model(tasks::decoder_options(options.model));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  if (options.describe || !options.graph.empty()) {
+    look_inside(model, options);
+    return 0;
+  }
   const TrainingResult trained = tasks::train_flip_flop(model, options.model, options.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s\n";

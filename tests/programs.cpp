@@ -231,3 +231,34 @@ TEST_CASE("programs: the quickstart's smoke run writes its page and its table") 
   CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
   fs::remove_all(out);
 }
+
+TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {
+  const fs::path out = fresh_folder("inside"), graph = fresh_folder("graph.dot");
+  const Outcome described = run("flip_flop", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
+  CHECK_MESSAGE(described.code == 0, described.err);
+  for (const char* text : {"blocks.0.attention.position.table", "normal(0, 0.02)", "lerp_at", "cope.cpp:", "kept for backward"}) {
+    CHECK_MESSAGE(described.out.find(text) != std::string::npos, text);
+  }
+  CHECK(text_of(graph).starts_with("digraph whence {"));
+  CHECK_FALSE(fs::exists(out));
+  fs::remove(graph);
+}
+
+TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite names the op") {
+  const fs::path out = fresh_folder("diverged");
+  const std::vector<std::string> wild{"--scheme",       "none", "--steps", "200", "--lr",      "10",
+                                      "--weight-decay", "10",   "--clip",  "1e9", "--warm-up", "0"};
+  const Outcome diverged = run("flip_flop", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
+  CHECK(diverged.code == 1);
+  CHECK_MESSAGE(diverged.err.starts_with("flip_flop: "), diverged.err);
+  CHECK(lines_in(diverged.err) == 1);
+  CHECK_FALSE(fs::exists(out / "weights.safetensors"));
+  fs::remove_all(out);
+  std::vector<std::string> checked = wild;
+  checked.push_back("--check-finite");
+  const Outcome named = run("flip_flop", tiny(out, checked));
+  CHECK(named.code == 1);
+  CHECK_MESSAGE(named.err.find("; finite numbers required; input 0 is ") != std::string::npos, named.err);
+  CHECK(lines_in(named.err) == 1);
+  fs::remove_all(out);
+}

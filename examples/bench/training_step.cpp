@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "examples/common/command_line.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
@@ -33,13 +32,9 @@ struct StepTime {
 };
 
 StepTime time_step(const Decoder& model, Adam& optimizer, const Options& options, int step) {
-  const auto batch = tasks::flip_flop_batch(tasks::training_set, static_cast<int>(options.model.length), 0,
-                                            static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(options.model.batch),
-                                            static_cast<int>(options.model.batch), tasks::Targets::clean);
-  const Tensor inputs = tasks::token_tensor(batch.inputs, batch.sequences), targets = tasks::token_tensor(batch.targets, batch.sequences);
   const double start = steady_seconds();
   optimizer.zero_gradients();
-  const Tensor loss = cross_entropy(model(inputs), targets);
+  const Tensor loss = tasks::flip_flop_loss(model, options.model, 0, step + 1);
   const double after_forward = steady_seconds();
   backward(loss);
   const double after_backward = steady_seconds();

@@ -163,7 +163,7 @@ std::optional<std::string> CommandLine::parse(int argc, const char* const* argv)
   std::vector<std::string> unused(options_.size());  // CLI11 wants somewhere to write; the texts are read from results()
   for (std::size_t i = 0; i < options_.size(); ++i) {
     const std::string name = "--" + options_[i].name;
-    declared.push_back(options_[i].placeholder.empty() ? app.add_flag(name) : app.add_option(name, unused[i]));
+    declared.push_back(options_[i].argument_word.empty() ? app.add_flag(name) : app.add_option(name, unused[i]));
     declared.back()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // so that read() sees, and refuses, the second
   }
   try {
@@ -212,7 +212,7 @@ void CommandLine::read(Option& option, const std::vector<std::string>& given_val
 std::string CommandLine::advice(const Option& option, const std::string& typed) const {
   if (const auto meant = nearest_name(typed, option.choices)) return concat("did you mean ", *meant, "?");
   if (!option.text.advice.empty()) return option.text.advice;
-  if (option.placeholder.empty()) return "write the option alone";
+  if (option.argument_word.empty()) return "write the option alone";
   return option.initial.empty() ? concat("see ", program_, " --help") : concat("the default is ", option.initial);
 }
 
@@ -242,7 +242,7 @@ std::vector<std::pair<std::string, std::string>> CommandLine::values() const {
 
 std::string CommandLine::describe(const Option& option) const {
   std::string text = option.text.help;
-  if (option.placeholder.empty()) return text + " (default off)";
+  if (option.argument_word.empty()) return text + " (default off)";
   text += " (";
   if (!option.allowed.empty()) text += option.allowed + (option.text.unit.empty() ? "" : " " + option.text.unit) + "; ";
   if (option.allowed.empty() && !option.text.unit.empty()) text += option.text.unit + "; ";
@@ -255,7 +255,7 @@ std::string CommandLine::help() const {
   for (const Option& option : options_) {
     if (option.heading != current) page += "\n" + option.heading + ":\n";
     current = option.heading;
-    page += entry("--" + option.name + (option.placeholder.empty() ? "" : " " + option.placeholder), describe(option));
+    page += entry("--" + option.name + (option.argument_word.empty() ? "" : " " + option.argument_word), describe(option));
   }
   page += "\nAbout:\n" + entry("-h, --help", "print this page") + entry("--version", "print the version");
   if (!examples_.empty()) page += "\nExamples:\n";

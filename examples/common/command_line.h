@@ -73,7 +73,7 @@ class CommandLine {
 
   struct Option {
     std::string name, heading;
-    std::string placeholder;  // "N", "X", "TEXT"; empty: a flag, which takes no value
+    std::string argument_word;  // "N", "X", "TEXT"; empty: a flag, which takes no value
     OptionText text;
     std::string allowed;               // "1 to 64"; empty: anything
     std::string initial;               // the default as text

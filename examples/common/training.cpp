@@ -4,8 +4,10 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "autograd/backward.h"
+#include "autograd/inspect.h"
 #include "examples/common/files.h"
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
@@ -82,7 +84,8 @@ class RunFolder {
 };
 
 [[noreturn]] void stop_at_bad_loss(double loss, std::int64_t step, const fs::path& folder) {
-  throw Error(concat("training: the loss is ", loss, " at step ", step, "; a finite loss required; lower --lr or --clip",
+  throw Error(concat("training: the loss is ", loss, " at step ", step,
+                     "; a finite loss required; lower --lr or --clip; --check-finite names the first op that went wrong",
                      folder.empty() ? "" : "; the last checkpoint is from before it"));
 }
 
@@ -101,7 +104,8 @@ void declare(CommandLine& options, TrainingOptions& training) {
       .integer("save-every", &training.save_every, Range<std::int64_t>{1, 1000000000}, {"between checkpoints", "steps"})
       .integer("log-every", &training.log_every, Range<std::int64_t>{1, 1000000000}, {"between lines of metrics.jsonl", "steps"})
       .flag("resume", &training.resume, {"go on from the latest checkpoint in --out, to the same bits as an undisturbed run"})
-      .flag("quiet", &training.quiet, {"no progress"});
+      .flag("quiet", &training.quiet, {"no progress"})
+      .flag("check-finite", &training.check_finite, {"stop at the first op that makes a NaN or infinity, and name it (slow)"});
 }
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
@@ -117,6 +121,8 @@ TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   result.steps = first;
   double sum = 0;
   std::int64_t summed = 0;
+  std::optional<CheckFinite> checking;
+  if (options.check_finite) checking.emplace();
   for (std::int64_t step = first + 1; step <= options.steps; ++step) {
     const double started = steady_seconds();
     optimizer.zero_gradients();

@@ -24,6 +24,7 @@ struct TrainingOptions {
   std::int64_t log_every = 10;        // steps
   std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written
   bool resume = false;
+  bool check_finite = false;  // stop at the first op whose result is not finite
   bool quiet = false;
 };
 

@@ -49,17 +49,19 @@ std::vector<std::pair<std::string, std::string>> description(const FlipFlopModel
           {"seed", std::to_string(training.seed)}};
 }
 
-TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
-  const int length = static_cast<int>(options.length), count = static_cast<int>(options.batch);
+Tensor flip_flop_loss(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step) {
   const Targets targets = options.targets == "all" ? Targets::all : Targets::clean;
+  const FlipFlopBatch batch =
+      flip_flop_batch(training_set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>((step - 1) * options.batch),
+                      static_cast<int>(options.batch), targets);
+  const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(step)};
+  return cross_entropy(model(token_tensor(batch.inputs, batch.sequences), pass), token_tensor(batch.targets, batch.sequences));
+}
+
+TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
   TrainingJob job{.label = model.scheme(), .model = &model, .tokens_per_step = options.batch * (options.length - 1)};
   job.description = description(options, training);
-  job.loss = [&, length, count, targets](std::int64_t step) {
-    const auto first = static_cast<std::uint64_t>((step - 1) * options.batch);
-    const FlipFlopBatch batch = flip_flop_batch(training_set, length, training.seed, first, count, targets);
-    const Pass pass{.training = true, .seed = training.seed, .step = static_cast<std::uint64_t>(step)};
-    return cross_entropy(model(token_tensor(batch.inputs, batch.sequences), pass), token_tensor(batch.targets, batch.sequences));
-  };
+  job.loss = [&](std::int64_t step) { return flip_flop_loss(model, options, training.seed, step); };
   return train(job, training);
 }
 

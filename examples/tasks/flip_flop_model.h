@@ -32,6 +32,9 @@ Tensor token_tensor(const Tokens& tokens, std::int64_t rows);  // i64 [rows, tok
 // Everything that a resumed run must share, as names and texts.
 std::vector<std::pair<std::string, std::string>> description(const FlipFlopModelOptions& model, const TrainingOptions& training);
 
+// The loss of training step 1, 2, ...: a pure function of model, seed and step.
+Tensor flip_flop_loss(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step);
+
 TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& options, const TrainingOptions& training);
 
 struct FlipFlopScore {
