@@ -104,7 +104,8 @@ TEST_CASE("CheckFinite names the op, its line, the number and the ranges of the 
   const CheckFinite check;
   std::string text;
   text = error_text([&] { (void)divide(x, zeros); });
-  CHECK(text == concat(above(),
+  const std::string place = above();
+  CHECK(text == concat(place,
                        ": divide: its forward made inf at element 0 of [3]; finite numbers required; input 0 is f64 [3] in [-2, 3]; ",
                        "input 1 is f64 [3] in [0, 0]"));
   text = message([&] { (void)matmul(Tensor::of({INFINITY, 1}, {1, 2}), Tensor::of({0, 1}, {2, 1})); });
