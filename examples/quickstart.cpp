@@ -27,7 +27,7 @@ constexpr PaperRow paper[] = {
 
 struct Options {
   tasks::FlipFlopModelOptions model{.length = 64, .dim = 64, .layers = 2, .heads = 4};
-  TrainingOptions training{.steps = 1000, .learning_rate = 1e-3};
+  TrainingOptions training{.steps = 1500, .learning_rate = 1e-3};
   std::string out = "runs/quickstart";
   int threads = whence::threads();
   bool smoke = false;
