@@ -82,8 +82,7 @@ int run(int argc, char** argv) {
                           {"median_ms", median * 1e3},
                           {"best_ms", seconds.front() * 1e3},
                           {"tokens_per_second", tokens / median},
-                          {"peak_mib", static_cast<double>(Allocator::cpu().statistics().peak) / 1048576}})
-            << '\n';
+                          {"peak_mib", static_cast<double>(Allocator::cpu().statistics().peak) / 1048576}});
   return 0;
 }
 
