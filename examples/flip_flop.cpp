@@ -57,10 +57,8 @@ void write_results(const Options& options, const TrainingResult& trained, const 
   Table table({"test set", "p_ignore", "read error %", "strings with an error %", "reads", "best trivial guess %"});
   JsonLog log(options.training.folder / "results.jsonl", JsonLog::Mode::fresh);
   for (const tasks::FlipFlopScore& score : scores) {
-    double guess = 100;
-    for (const auto& [name, errors] : score.baselines) guess = std::min(guess, errors.error_percent());
     table.row({std::string(score.set.name), fixed(score.set.p_ignore, 2), fixed(score.model.error_percent(), 3),
-               fixed(score.model.sequence_error_percent(), 2), std::to_string(score.model.reads), fixed(guess, 1)});
+               fixed(score.model.sequence_error_percent(), 2), std::to_string(score.model.reads), fixed(score.best_guess_percent(), 1)});
     LogRecord record{{"scheme", options.model.scheme},
                      {"seed", std::to_string(options.training.seed)},
                      {"steps", trained.steps},

@@ -64,11 +64,7 @@ Table comparison(const std::vector<SchemeRun>& runs) {
     table.row(cells);
   }
   std::vector<std::string> guess{"best guess without memory"};
-  for (const tasks::FlipFlopScore& score : runs[0].scores) {
-    double best = 100;
-    for (const auto& [name, errors] : score.baselines) best = std::min(best, errors.error_percent());
-    guess.push_back(fixed(best, 1));
-  }
+  for (const tasks::FlipFlopScore& score : runs[0].scores) guess.push_back(fixed(score.best_guess_percent(), 1));
   guess.insert(guess.end(), {"-", "-", "-"});
   return table.row(guess);
 }

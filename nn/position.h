@@ -36,7 +36,6 @@ struct AttendContext {
   Positions positions;
   double scale = 1;  // 1 / sqrt(d)
   bool causal = true;
-  index_t first_row = 0;  // index of query row 0 in the whole sequence
 
   [[nodiscard]] Tensor keep(const Tensor& t, double otherwise = 0, Site at = Site::current()) const;  // t where the mask is true
 };

@@ -65,13 +65,19 @@ TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& optio
   return train(job, training);
 }
 
+double FlipFlopScore::best_guess_percent() const {
+  double best = 100;
+  for (const auto& [name, errors] : baselines) best = std::min(best, errors.error_percent());
+  return best;
+}
+
 static FlipFlopScore test_on(const FlipFlopSet& set, const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed,
                              Progress& progress, std::int64_t done) {
   const NoGrad no_grad;
   FlipFlopScore score{.set = set, .model = {}, .baselines = {}};
   for (const Baseline baseline : baselines) score.baselines.push_back({std::string(name(baseline)), {}});
   for (std::int64_t first = 0; first < options.test_strings; first += options.batch) {
-    if (interrupt_requested()) throw Interrupted("testing: stopped; the trained model is saved");
+    if (interrupt_requested()) throw Interrupted("testing: stopped before the results were complete");
     const int count = static_cast<int>(std::min(options.batch, options.test_strings - first));
     const FlipFlopBatch batch =
         flip_flop_batch(set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>(first), count, Targets::clean);

@@ -41,6 +41,8 @@ struct FlipFlopScore {
   FlipFlopSet set;
   ReadErrors model;
   std::vector<std::pair<std::string, ReadErrors>> baselines;
+
+  [[nodiscard]] double best_guess_percent() const;  // the read error of the best baseline
 };
 // In distribution, sparse, dense. Throws Interrupted when asked to stop.
 std::vector<FlipFlopScore> test_flip_flop(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet);
