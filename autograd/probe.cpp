@@ -91,12 +91,18 @@ Tensor detail::probe_captured(const char* name, const Tensor& x, const Site& at)
   return value;
 }
 
-bool Capture::wants(const std::string& path, const std::string& name) {
-  const std::string full = path.empty() ? name : path + "." + name;
-  const auto matching = [&](const std::string& pattern) { return matches(pattern, full); };
+// Up to its first star a pattern has to be what the path begins with, or the path what the pattern begins with.
+static bool could_match_under(const std::string& pattern, const std::string& path) {
+  const std::string fixed = pattern.substr(0, pattern.find('*')), prefix = path.empty() ? path : path + ".";
+  if (fixed.size() <= prefix.size() && fixed.size() < pattern.size()) return prefix.starts_with(fixed);
+  return fixed.size() > prefix.size() && fixed.starts_with(prefix);
+}
+
+bool Capture::wants_under(const std::string& path) {
+  const auto possible = [&](const std::string& pattern) { return could_match_under(pattern, path); };
   for (const Capture* capture = detail::active_capture; capture; capture = capture->outer_) {
-    if (std::any_of(capture->patterns_.begin(), capture->patterns_.end(), matching)) return true;
-    if (std::any_of(capture->edits_.begin(), capture->edits_.end(), [&](const Edit& edit) { return matching(edit.pattern); })) return true;
+    if (std::any_of(capture->patterns_.begin(), capture->patterns_.end(), possible)) return true;
+    if (std::any_of(capture->edits_.begin(), capture->edits_.end(), [&](const Edit& edit) { return possible(edit.pattern); })) return true;
   }
   return false;
 }

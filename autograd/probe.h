@@ -69,8 +69,8 @@ class Capture {
   bool contains(const std::string& name) const;
   const Probed& operator[](const std::string& name) const;  // Error that lists the nearest names when nothing of that name was seen
 
-  // Whether some active capture of this thread has a pattern that could match `name` under `path`.
-  static bool wants(const std::string& path, const std::string& name);
+  // Whether some active capture of this thread has a pattern that could match a name under `path`.
+  static bool wants_under(const std::string& path);
 
  private:
   friend Tensor detail::probe_captured(const char*, const Tensor&, const Site&);

@@ -73,7 +73,7 @@ void write_results(const Options& options, const TrainingResult& trained, const 
   std::cout << table.text();
 }
 
-void describe(const Decoder& model) {
+void describe(const Transformer& model) {
   Table table({"parameter", "shape", "initial", "decays"});
   for (const Module::Parameter& parameter : model.parameters()) {
     table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(), parameter.decays ? "yes" : "no"});
@@ -82,7 +82,7 @@ void describe(const Decoder& model) {
 }
 
 // One step's loss, looked at instead of trained on.
-void look_inside(Decoder& model, const Options& options) {
+void look_inside(Transformer& model, const Options& options) {
   model.initialise(options.training.seed);
   const Tensor loss = tasks::flip_flop_loss(model, options.model, options.training.seed, 1);
   if (options.describe) {
@@ -117,7 +117,7 @@ int run(int argc, char** argv) {
   set_threads(options.threads);
   install_interrupt_handler();
 
-  Decoder model(tasks::decoder_options(options.model));
+  Transformer model(tasks::transformer_options(options.model));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
   if (options.describe || !options.graph.empty()) {
     look_inside(model, options);

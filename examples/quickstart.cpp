@@ -40,7 +40,7 @@ struct SchemeRun {
   index_t parameters = 0;
 };
 
-SchemeRun run_scheme(const Options& options, const std::string& scheme, Decoder& model) {
+SchemeRun run_scheme(const Options& options, const std::string& scheme, Transformer& model) {
   TrainingOptions training = options.training;
   training.folder.clear();  // the runs are short: nothing to resume
   SchemeRun run{.scheme = scheme, .trained = {}, .scores = {}};
@@ -130,10 +130,10 @@ int run(int argc, char** argv) {
   install_interrupt_handler();
 
   std::vector<SchemeRun> runs;
-  std::unique_ptr<Decoder> cope;
+  std::unique_ptr<Transformer> cope;
   for (const PaperRow& row : paper) {
     options.model.scheme = row.scheme;
-    auto model = std::make_unique<Decoder>(tasks::decoder_options(options.model));
+    auto model = std::make_unique<Transformer>(tasks::transformer_options(options.model));
     runs.push_back(run_scheme(options, row.scheme, *model));
     if (options.model.scheme == "cope") cope = std::move(model);
   }

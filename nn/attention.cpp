@@ -1,9 +1,10 @@
-// Projections, heads, and the executor in between.
+// Projections, heads, the cache, and the executor in between.
 #include "nn/attention.h"
 
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -15,39 +16,66 @@ const AttentionOptions& checked(const AttentionOptions& options) {
   return options;
 }
 
+Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> schemes) {
+  for (const PositionalScheme* scheme : own.all()) schemes.push_back(scheme);
+  return Stages::of(schemes);
+}
+
+// Writes `added` behind the tokens of a buffer along `axis` and gives all that is there now. The buffer is made by the first call.
+Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
+  if (!buffer.defined()) {
+    std::vector<index_t> extents;
+    for (int k = 0; k < added.rank(); ++k) extents.push_back(k == axis ? capacity : added.size(k));
+    buffer = Tensor::zeros(Shape(extents), added.dtype(), added.device());
+  }
+  const index_t end = filled + added.size(axis);
+  raw::copy_into(added.detach(), slice(buffer, axis, filled, end));
+  return slice(buffer, axis, 0, end);
+}
+
 }  // namespace
 
-Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs)
+Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
+                     const std::vector<const PositionalScheme*>& shared)
     : options_(checked(options)),
-      query_(options.dim, options.dim, true, options.in),
-      key_(options.dim, options.dim, true, options.in),
-      value_(options.dim, options.dim, true, options.in),
-      output_(options.dim, options.dim, true, options.out),
+      query_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      key_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      value_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      output_(options.dim, options.dim, options.bias, options.out, options.bias_init),
       dropout_(options.dropout),
-      schemes_(specs, {options.dim, options.heads, options.length}, true) {
+      schemes_(specs, {options.dim, options.heads, options.length, options.layer}, SchemeList::Part::each_layer),
+      stages_(stages_of(schemes_, shared)),
+      choice_(options.executor, stages_) {
   child("query", query_);
   child("key", key_);
   child("value", value_);
   child("output", output_);
   child("dropout", dropout_);
   child("position", schemes_.root());
-  for (const PositionalScheme* scheme : schemes_.all()) stages_.add(*scheme);
-  for (const PositionalScheme* scheme : schemes_.all()) scheme->check_company(stages_);
-  choice_ = choose_executor(options.executor, stages_);
 }
 
 Tensor Attention::by_head(const Tensor& x) const {
   return permute(reshape(x, {x.size(0), x.size(1), options_.heads, options_.dim / options_.heads}), {0, 2, 1, 3});
 }
 
-Tensor Attention::operator()(const Tensor& x, const Tensor& mask, const Positions& positions, bool causal, const Pass& pass) const {
+Tensor Attention::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
-  AttendInputs inputs{x, by_head(query_(x)), by_head(key_(x)), by_head(value_(x)), mask, positions, causal};
-  const Tensor mixed = choice_.executor->attend(inputs, stages_);  // [b h t d]
+  AttendInputs inputs{x, by_head(query_(x)), by_head(key_(x)), by_head(value_(x)), sequence};
+  if (cache) {
+    const index_t capacity = sequence.positions.length;
+    inputs.x = append(cache->x, x, 1, cache->filled, capacity);
+    inputs.key = append(cache->key, inputs.key, 2, cache->filled, capacity);
+    inputs.value = append(cache->value, inputs.value, 2, cache->filled, capacity);
+    cache->filled += x.size(1);
+  }
+  if (pass.training && options_.pattern_dropout > 0) {
+    inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
+  }
+  const Tensor mixed = choice_.pick(inputs).attend(inputs, stages_);  // [b h t d]
   const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());
   return dropout_(output_(merged), pass);
 }
 
-std::string Attention::explain() const { return choice_.reason; }
+std::string Attention::explain() const { return choice_.explain(); }
 
 }  // namespace whence

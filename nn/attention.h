@@ -15,20 +15,31 @@ namespace whence {
 struct AttentionOptions {
   index_t dim = 0, heads = 0;
   index_t length = 0;  // the longest sequence trained on, for schemes that ask
+  index_t layer = 0;   // its number in the model, for schemes that ask
   std::string executor = "auto";
   double dropout = 0;                // of the output, in training
+  double pattern_dropout = 0;        // of the attention pattern, in training
+  bool bias = true;                  // of the four projections
   Init in = Init::normal(0, 0.02);   // query, key and value projections
   Init out = Init::normal(0, 0.02);  // output projection
+  Init bias_init = Init::zeros();
+};
+
+// What later tokens of a sequence need of the earlier ones. Keys are kept before rotation, so that every scheme decodes the same way.
+struct AttentionCache {
+  Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
+  index_t filled = 0;    // tokens
 };
 
 class Attention final : public Module {
  public:
-  // One instance of every per-layer scheme of `specs`; those that embed tokens belong to the model. Throws InputError when the sizes and
-  // the schemes do not fit.
-  Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs);
+  // One instance of every scheme of `specs` that each layer has for itself, besides those of the model that serve all layers and outlive
+  // this. Throws InputError when the sizes and the schemes do not fit.
+  Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs, const std::vector<const PositionalScheme*>& shared = {});
 
-  // x [b t c], mask bool broadcasting to [b h i j] -> [b t c]. Probes: q k v scores bias logits pattern, and the schemes' own.
-  [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& mask, const Positions& positions, bool causal, const Pass& pass) const;
+  // x [b t c] -> [b t c]. With a cache, x are the tokens after those in it; `sequence` then has all of them as keys.
+  // Probes: q k v scores logits pattern, and the schemes' own.
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 
   std::string explain() const;  // which executor runs, and why
 

@@ -1,32 +1,56 @@
 // The choice of an executor.
 #include "nn/executor.h"
 
+#include "autograd/probe.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
 namespace whence {
+namespace {
 
-std::vector<const Executor*> executors() { return {&reference_executor()}; }
+// Score tensors up to this size are cheaper to keep than to compute twice; a training step holds a dozen of them per layer.
+constexpr index_t bytes_worth_strips = index_t(256) << 20;
 
-ExecutorChoice choose_executor(const std::string& wanted, const Stages& stages) {
+index_t score_bytes(const AttendInputs& inputs) {
+  return inputs.query.size(0) * inputs.query.size(1) * inputs.query.size(2) * inputs.key.size(2) *
+         static_cast<index_t>(size_of(inputs.query.dtype()));
+}
+
+// Someone may be looking at what only the reference executor shows.
+bool watched() { return Capture::wants_under(detail::scope_path ? *detail::scope_path : std::string()); }
+
+}  // namespace
+
+std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor()}; }
+
+ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages) : strips_refusal_(strips_executor().refusal(stages)) {
   std::vector<std::string> names{"auto"};
-  std::string refusals;
   for (const Executor* executor : executors()) {
     names.push_back(executor->name());
-    if (wanted != "auto" && wanted != executor->name()) continue;
-    const std::string refusal = executor->refusal(stages);
-    if (refusal.empty()) {
-      const std::string why = wanted != "auto" ? "as asked" : refusals.empty() ? "the first choice for these schemes" : refusals;
-      return {executor, concat(executor->name(), " (", why, ")")};
-    }
-    if (wanted != "auto") throw InputError(concat("executor: ", wanted, " ", refusal));
-    refusals += concat(refusals.empty() ? "" : "; ", executor->name(), " ", refusal);
+    if (wanted == executor->name()) wanted_ = executor;
   }
-  std::string known;
-  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  const auto nearest = nearest_name(wanted, names);
-  throw InputError(
-      concat("executor: '", wanted, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
+  if (!wanted_ && wanted != "auto") {
+    std::string known;
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+    const auto nearest = nearest_name(wanted, names);
+    throw InputError(
+        concat("executor: '", wanted, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
+  }
+  if (!wanted_) return;
+  const std::string refusal = wanted_->refusal(stages);
+  if (!refusal.empty()) throw InputError(concat("executor: ", wanted, " ", refusal));
+}
+
+const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
+  if (wanted_) return wanted_ == &strips_executor() && watched() ? reference_executor() : *wanted_;
+  const bool large = score_bytes(inputs) > bytes_worth_strips;
+  return large && strips_refusal_.empty() && !watched() ? strips_executor() : reference_executor();
+}
+
+std::string ExecutorChoice::explain() const {
+  if (wanted_) return concat(wanted_->name(), " (as asked", wanted_ == &strips_executor() ? "; reference while probes are captured)" : ")");
+  if (!strips_refusal_.empty()) return concat("reference (strips ", strips_refusal_, ")");
+  return concat("reference (strips for calls whose scores exceed ", bytes_worth_strips >> 20, " MiB)");
 }
 
 }  // namespace whence

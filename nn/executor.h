@@ -1,20 +1,29 @@
 // How attention is computed once queries, keys and values are there. An executor is one way; all ways mean the same.
 //   reference   composed differentiable ops on [b h i j] tensors, every probe live: what readers read
+//   strips      the same stage code on blocks of query rows, run again in backward: memory for one block instead of all pairs
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "nn/position.h"
+#include "tensor/random.h"
 
 namespace whence {
 
+struct PatternDropout {
+  double probability;
+  Stream stream;
+};
+
 struct AttendInputs {
-  Tensor x;                  // [b t c]; undefined where attention is run on bare queries, keys and values
-  Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]
-  Tensor mask;               // bool, broadcasts to [b h i j]; undefined: every key is seen
-  Positions positions;
-  bool causal = true;
+  Tensor x;                                    // [b j c]; undefined where attention is run on bare queries, keys and values
+  Tensor query, key, value;                    // [b h i d], [b h j d], [b h j d]
+  Sequence sequence;                           //
+  std::optional<PatternDropout> dropout = {};  // of the pattern, in training
+  std::optional<double> scale = {};            // of q.k; 1 / sqrt(d) when none is given
 };
 
 class Executor {
@@ -28,14 +37,27 @@ class Executor {
 };
 
 const Executor& reference_executor();
-
-// The executors in order of preference, and the choice among them: `wanted` is "auto" or a name. Throws InputError when the name is
-// unknown, or when the wanted one cannot run these stages.
+const Executor& strips_executor();
+[[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 std::vector<const Executor*> executors();
-struct ExecutorChoice {
-  const Executor* executor;
-  std::string reason;  // one line: which, and why
+
+// Which executor runs: one that was asked for by name, or under "auto" the one that suits each call.
+class ExecutorChoice {
+ public:
+  // Throws InputError when the name is unknown, or when the executor of that name cannot run these stages.
+  ExecutorChoice(const std::string& wanted, const Stages& stages);
+  const Executor& pick(const AttendInputs& inputs) const;
+  std::string explain() const;  // one line: which, when, and why
+
+ private:
+  const Executor* wanted_ = nullptr;  // nullptr: auto
+  std::string strips_refusal_;
 };
-ExecutorChoice choose_executor(const std::string& wanted, const Stages& stages);
+
+// The stages from scores to output for the query rows of `at`, which holds rotated queries and keys. Both executors run this.
+[[nodiscard]] Tensor attend_rows(AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
+
+// A context with the inputs' queries and keys rotated: what comes before the scores.
+[[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// The reference executor: attention as the papers write it, one op per step, every intermediate named.
+// Attention as the papers write it, one op per step, every intermediate named; and the reference executor, which runs it on all rows.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -14,46 +14,60 @@ class ReferenceExecutor final : public Executor {
   std::string refusal(const Stages&) const override { return {}; }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    AttendContext at;
-    at.x = inputs.x;
-    at.query = at.unrotated_query = probe("q", inputs.query);
-    at.key = probe("k", inputs.key);
-    at.value = probe("v", inputs.value);
-    at.mask = inputs.mask;
-    at.positions = inputs.positions;
-    at.causal = inputs.causal;
-    at.scale = 1 / std::sqrt(static_cast<double>(inputs.query.size(-1)));
-
-    for (const auto& [scheme, path] : stages.rotates) {
-      const Scope scope(*path);
-      scheme->rotate(at.query, at.key, at.positions);
-    }
-    at.content_scores = probe("scores", matmul(at.query, transpose(at.key), at.scale));  // S = q.k / sqrt(d), [b h i j]
-    for (const auto& [scheme, path] : stages.biases) {
-      const Scope scope(*path);
-      const Tensor bias = scheme->bias(at);
-      at.bias = at.bias.defined() ? at.bias + bias : bias;
-    }
-    Tensor logits = at.bias.defined() ? at.content_scores + at.bias : at.content_scores;
-    for (const auto& [scheme, path] : stages.transforms) {
-      const Scope scope(*path);
-      logits = scheme->transform_scores(logits, at);
-    }
-    for (const auto& [scheme, path] : stages.maps) {
-      const Scope scope(*path);
-      logits = scheme->map_scores(at.keep(logits), at);
-    }
-    const Tensor pattern = probe("pattern", softmax(probe("logits", logits), at.mask));  // masked keys get exactly 0
-    Tensor output = matmul(pattern, at.value);
-    for (const auto& [scheme, path] : stages.mixes) {
-      const Scope scope(*path);
-      output = output + scheme->mix(pattern, at);
-    }
-    return output;
+    return attend_rows(rotated_context(inputs, stages), stages, inputs.dropout, inputs.sequence.first_row + inputs.query.size(2));
   }
 };
 
+Tensor pattern_of(const Tensor& logits, const AttendContext& at, const Stages& stages) {
+  if (stages.patterns.empty()) return softmax(logits, at.mask);  // masked keys get exactly 0
+  const auto& stage = stages.patterns[0];
+  const Scope scope(*stage.path);
+  return stage.scheme->pattern(logits, stage.at(at));
+}
+
 }  // namespace
+
+AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) {
+  AttendContext at;
+  static_cast<Sequence&>(at) = inputs.sequence;
+  at.x = inputs.x;
+  at.query = at.unrotated_query = probe("q", inputs.query);
+  at.key = probe("k", inputs.key);
+  at.value = probe("v", inputs.value);
+  at.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
+  for (const auto& stage : stages.rotates) {
+    const Scope scope(*stage.path);
+    stage.scheme->rotate(at.query, at.key, stage.moved(at.positions));
+  }
+  return at;
+}
+
+Tensor attend_rows(AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, index_t total_rows) {
+  at.content_scores = probe("scores", matmul(at.query, transpose(at.key), at.scale));  // S = q.k / sqrt(d), [b h i j]
+  for (const auto& stage : stages.biases) {
+    const Scope scope(*stage.path);
+    const Tensor bias = stage.scheme->bias(stage.at(at));
+    at.bias = at.bias.defined() ? at.bias + bias : bias;
+  }
+  Tensor logits = at.bias.defined() ? at.content_scores + at.bias : at.content_scores;
+  for (const auto& stage : stages.transforms) {
+    const Scope scope(*stage.path);
+    logits = stage.scheme->transform_scores(logits, stage.at(at));
+  }
+  for (const auto& stage : stages.maps) {
+    const Scope scope(*stage.path);
+    logits = stage.scheme->map_scores(logits, stage.at(at));
+  }
+  logits = probe("logits", logits);
+  Tensor pattern = probe("pattern", pattern_of(logits, at, stages));
+  if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, {at.first_row, total_rows});
+  Tensor output = matmul(pattern, at.value);
+  for (const auto& stage : stages.mixes) {
+    const Scope scope(*stage.path);
+    output = output + stage.scheme->mix(pattern, stage.at(at));
+  }
+  return output;
+}
 
 const Executor& reference_executor() {
   static const ReferenceExecutor executor;

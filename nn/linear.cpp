@@ -5,10 +5,10 @@
 
 namespace whence {
 
-Linear::Linear(index_t inputs, index_t outputs, bool bias, Init init) {
+Linear::Linear(index_t inputs, index_t outputs, bool bias, Init init, Init bias_init) {
   if (inputs < 1 || outputs < 1) fail("Linear", concat(inputs, " inputs and ", outputs, " outputs given; 1 or more of each required"));
   weight_ = param("weight", {outputs, inputs}, init);
-  if (bias) bias_ = param("bias", {outputs}, Init::zeros(), false);
+  if (bias) bias_ = param("bias", {outputs}, bias_init, false);
 }
 
 Tensor Linear::operator()(const Tensor& x, Site at) const { return linear(x, weight_, bias_, at); }

@@ -7,17 +7,18 @@
 namespace whence {
 
 Activation activation_of(const std::string& name) {
-  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu}) {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::swiglu}) {
     if (name == to_string(activation)) return activation;
   }
-  throw InputError(concat("activation: '", name, "' given; gelu, gelu_erf or relu required"));
+  throw InputError(concat("activation: '", name, "' given; gelu, gelu_erf, relu or swiglu required"));
 }
 
 const char* to_string(Activation activation) {
   switch (activation) {
     case Activation::gelu: return "gelu";
     case Activation::gelu_erf: return "gelu_erf";
-    default: return "relu";
+    case Activation::relu: return "relu";
+    default: return "swiglu";
   }
 }
 
@@ -30,17 +31,23 @@ static Tensor activate(Activation activation, const Tensor& x, Site at) {
 }
 
 MLP::MLP(const MLPOptions& options)
-    : in_(options.dim, options.hidden, true, options.in),
-      out_(options.hidden, options.dim, true, options.out),
+    : in_(options.dim, options.hidden, options.bias, options.in, options.bias_init),
+      out_(options.hidden, options.dim, options.bias, options.out, options.bias_init),
+      dropout_(options.dropout),
       activation_(options.activation) {
   child("in", in_);
+  if (activation_ == Activation::swiglu) {
+    gate_ = std::make_unique<Linear>(options.dim, options.hidden, options.bias, options.in, options.bias_init);
+    child("gate", *gate_);
+  }
   child("out", out_);
+  child("dropout", dropout_);
 }
 
-Tensor MLP::operator()(const Tensor& x, Site at) const {
+Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site at) const {
   const Scope scope(path());
-  const Tensor hidden = probe("hidden", activate(activation_, in_(x, at), at), at);
-  return out_(hidden, at);
+  const Tensor hidden = gate_ ? silu((*gate_)(x, at), at) * in_(x, at) : activate(activation_, in_(x, at), at);
+  return out_(dropout_(probe("hidden", hidden, at), pass), at);
 }
 
 }  // namespace whence

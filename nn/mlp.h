@@ -1,13 +1,15 @@
-// The feed-forward half of a transformer block: y = f(x W1' + b1) W2' + b2.
+// The feed-forward half of a transformer block: y = f(x W1' + b1) W2' + b2, or gated (Shazeer 2020): y = (silu(x G') * x W1') W2'.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "nn/dropout.h"
 #include "nn/linear.h"
 
 namespace whence {
 
-enum class Activation : unsigned char { gelu, gelu_erf, relu };  // gelu is GPT-2's tanh form
+enum class Activation : unsigned char { gelu, gelu_erf, relu, swiglu };  // gelu is GPT-2's tanh form; swiglu is the gated one
 
 // Throws InputError that lists the names when `name` is none of them.
 Activation activation_of(const std::string& name);
@@ -19,6 +21,9 @@ struct MLPOptions {
   Activation activation = Activation::gelu;
   Init in = Init::normal(0, 0.02);
   Init out = Init::normal(0, 0.02);  // GPT-2 divides the deviation of projections into the residual stream by sqrt(2 layers)
+  Init bias_init = Init::zeros();
+  bool bias = true;
+  double dropout = 0;  // of the hidden numbers, in training
 };
 
 class MLP final : public Module {
@@ -26,10 +31,12 @@ class MLP final : public Module {
   explicit MLP(const MLPOptions& options);
 
   // x [..., dim] -> [..., dim]. Probe: "hidden", after the activation.
-  [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass = {}, Site at = Site::current()) const;
 
  private:
   Linear in_, out_;
+  std::unique_ptr<Linear> gate_;  // of swiglu
+  Dropout dropout_;
   Activation activation_;
 };
 

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "autograd/backward.h"
@@ -19,7 +20,7 @@ Module::~Module() {
 }
 
 void Module::collect(std::vector<Parameter>& found) const {
-  for (const Own& own : own_) found.push_back({path_of(own.name), own.tensor, own.init, own.decays, own.frozen});
+  for (const Own& own : own_) found.push_back({path_of(own.name), own.tensor, own.init, own.decays, own.frozen, own.bounds});
   for (const Child& entry : children_) entry.module->collect(found);
 }
 
@@ -39,7 +40,13 @@ void Module::initialise(std::uint64_t seed) {
   for (const Parameter& parameter : parameters()) {
     const Tensor drawn = parameter.init.draw(parameter.tensor.shape(), Stream(seed, parameter.path), parameter.tensor.dtype());
     raw::copy_into(raw::to_device(drawn, parameter.tensor.device()), parameter.tensor);
+    parameter.put_inside_bounds();
   }
+}
+
+void Module::Parameter::put_inside_bounds() const {
+  if (std::isinf(bounds.low) && std::isinf(bounds.high)) return;
+  raw::copy_into(raw::unary(Unary::clamp, tensor.detach(), {bounds.low, bounds.high}), tensor);
 }
 
 void Module::to(DType dtype) {
@@ -83,12 +90,12 @@ static void require_no_dot(const char* op, const std::string& name) {
     fail(op, concat("name '", name, "' given; a name without dots required, as dots separate modules"));
 }
 
-Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays) {
+Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays, Bounds bounds) {
   require_no_dot("param", name);
   require_new_name("param", name);
   const double first_value = init.random() ? std::numeric_limits<double>::quiet_NaN() : init.first;
   const Tensor tensor = requires_grad(Tensor::full(shape, first_value));
-  own_.push_back({std::move(name), tensor, init, decays, false});
+  own_.push_back({std::move(name), tensor, init, decays, false, bounds});
   return tensor;
 }
 

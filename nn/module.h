@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,11 @@
 #include "tensor/tensor.h"
 
 namespace whence {
+
+// What a parameter's numbers must keep to: they are put back inside when they are drawn and after each step of the optimiser.
+struct Bounds {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+};
 
 class Module {
  public:
@@ -27,6 +33,8 @@ class Module {
     Init init;
     bool decays;  // whether weight decay applies
     bool frozen;  // has no gradient, is not trained
+    Bounds bounds;
+    void put_inside_bounds() const;
   };
   std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
   index_t parameter_count() const;            // numbers, not tensors
@@ -43,7 +51,7 @@ class Module {
   Module() = default;
 
   // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
-  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true);
+  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true, Bounds bounds = {});
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
@@ -55,6 +63,7 @@ class Module {
     Init init;
     bool decays;
     bool frozen;
+    Bounds bounds;
   };
   struct Child {
     std::string name;

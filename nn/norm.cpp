@@ -1,4 +1,4 @@
-// Layer normalisation.
+// Layer normalisation and its sister without mean.
 #include "nn/norm.h"
 
 #include <cmath>
@@ -7,13 +7,15 @@
 
 namespace whence {
 
-LayerNorm::LayerNorm(index_t dim, double epsilon) : epsilon_(epsilon) {
-  if (dim < 1) fail("LayerNorm", concat("dim ", dim, " given; 1 or more required"));
-  if (!(epsilon > 0) || !std::isfinite(epsilon)) fail("LayerNorm", concat("epsilon ", epsilon, " given; a finite number above 0 required"));
+Norm::Norm(index_t dim, NormKind kind, double epsilon) : kind_(kind), epsilon_(epsilon) {
+  if (dim < 1) fail("Norm", concat("dim ", dim, " given; 1 or more required"));
+  if (!(epsilon > 0) || !std::isfinite(epsilon)) fail("Norm", concat("epsilon ", epsilon, " given; a finite number above 0 required"));
   weight_ = param("weight", {dim}, Init::ones(), false);
-  bias_ = param("bias", {dim}, Init::zeros(), false);
+  if (kind == NormKind::layer) bias_ = param("bias", {dim}, Init::zeros(), false);
 }
 
-Tensor LayerNorm::operator()(const Tensor& x, Site at) const { return layer_norm(x, weight_, bias_, epsilon_, at); }
+Tensor Norm::operator()(const Tensor& x, Site at) const {
+  return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, epsilon_, at) : rms_norm(x, weight_, epsilon_, at);
+}
 
 }  // namespace whence

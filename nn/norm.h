@@ -1,20 +1,25 @@
-// Layer normalisation (Ba et al. 2016): (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis.
+// Normalisation over the last axis.
+//   layer norm (Ba et al. 2016):          (x - mean) / sqrt(variance + epsilon) * weight + bias
+//   RMS norm (Zhang and Sennrich 2019):   x / sqrt(mean(x^2) + epsilon) * weight
 #pragma once
 
 #include "nn/module.h"
 
 namespace whence {
 
-class LayerNorm final : public Module {
+enum class NormKind : unsigned char { layer, rms };
+
+class Norm final : public Module {
  public:
-  // weight [dim] ones, bias [dim] zeros at first; neither decays.
-  explicit LayerNorm(index_t dim, double epsilon = 1e-5);
+  // weight [dim] ones, and for layer norm bias [dim] zeros at first; neither decays.
+  explicit Norm(index_t dim, NormKind kind = NormKind::layer, double epsilon = 1e-5);
 
   // x [..., dim] -> [..., dim]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
 
  private:
   Tensor weight_, bias_;
+  NormKind kind_;
   double epsilon_;
 };
 

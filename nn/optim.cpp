@@ -153,6 +153,7 @@ void Adam::step(double learning_rate, double gradient_scale, Site at) {
         gradient_scale, steps_};
     kernels(weight.device()).adam(now, raw::contiguous(gradient(weight)), weight, moments_[k].first, moments_[k].second);
     weight.storage().written(at);
+    parameters_[k].put_inside_bounds();
   }
 }
 

@@ -6,10 +6,12 @@
 //   3 bias       added to the scores                        [1|b h i j]
 //   4 transform  scores of one row of one head (CoPE)       [b h i j]
 //   5 map        scores across heads and keys (DAPE)        [b h i j]
-//   6 mix        what the pattern adds to the values (Shaw) [b h i d]
+//   6 pattern    what stands for the softmax                [b h i j]
+//   7 mix        what the pattern adds to the values (Shaw) [b h i d]
 // Masked entries enter stages 4 and 5 as 0, and the mask is applied again by the softmax. What a class inherits is what it touches.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,32 +22,66 @@ namespace whence {
 
 // Where queries and keys stand: data, so that shifted, drawn or stretched positions are other numbers, not other code.
 struct Positions {
-  Tensor query;                            // [i] f64
-  Tensor key;                              // [j] f64
+  Tensor query;                            // [i] or [b i], f64
+  Tensor key;                              // [j] or [b j], f64
+  Tensor distances = {};                   // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
+  index_t length = 0;                      // of the whole run, tokens yet to be decoded included: what positions are drawn for
+  std::uint64_t seed = 0;                  // of the pass, for positions that are drawn
+  std::uint64_t step = 0;                  // of the pass
   static Positions range(index_t length);  // 0, 1, ..., length - 1 for both
 };
 
+// What attention has to know about a sequence besides its numbers.
+struct Sequence {
+  Tensor mask = {};     // bool, broadcasts to [b h i j]: true where query i may see key j; undefined: everywhere
+  Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which the mask hides too; undefined: nowhere
+  Positions positions = {};
+  bool causal = true;
+  index_t first_row = 0;    // query i is token first_row + i of the keys
+  index_t keys_behind = 0;  // how many more keys the run has behind the last one here, all of them masked (decoding, strips)
+
+  static Sequence run(index_t length, bool causal = true);
+  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first token that is present.
+  static Sequence padded(const Tensor& present, bool causal = true);
+  // Of a causal sequence that is decoded: `rows` queries after the first `first_row` of its tokens. `present` [b first_row + rows] or
+  // undefined; `capacity` is the length that the run may reach.
+  static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
+};
+
 // What attention shows to a scheme.
-struct AttendContext {
-  Tensor x;                  // [b t c], the layer's input; undefined where attention is run on bare queries, keys and values
+struct AttendContext : Sequence {
+  Tensor x;                  // [b j c], the layer's input; undefined where attention is run on bare queries, keys and values
   Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]; query and key rotated if a scheme rotates
   Tensor unrotated_query;    // [b h i d]
   Tensor content_scores;     // [b h i j], scale q.k: the bare product, before biases. SPEC: S
   Tensor bias;               // [1|b h i j], the sum of stage 3; undefined when no scheme gives one
-  Tensor mask;               // bool, broadcasts to [b h i j]: true where query i may see key j; undefined: everywhere
-  Positions positions;
-  double scale = 1;  // 1 / sqrt(d)
-  bool causal = true;
+  double scale = 1;          // 1 / sqrt(d)
 
   [[nodiscard]] Tensor keep(const Tensor& t, double otherwise = 0, Site at = Site::current()) const;  // t where the mask is true
+  [[nodiscard]] Tensor distance() const;  // [1|b 1 i j] f64: position of query i minus position of key j, as positions.distances count
 };
+
+// The distances of a context without repetition: what a table or a network has to be read at.
+struct DistinctDistances {
+  Tensor values;  // [n] f64, ascending
+  Tensor index;   // [1|b 1 i j] i64: which of them belongs to query i and key j; where masked, any
+};
+DistinctDistances distinct_distances(const AttendContext& at);
 
 // What a scheme promises; the conformance tests hold it to that.
 struct Claims {
-  bool causal_only = false;      // meaningless without a causal mask
-  bool shift_invariant = false;  // moving all positions by one constant changes nothing
-  bool extrapolates = true;      // accepts sequences longer than those trained on
-  bool row_local = true;         // row i needs no other query row
+  enum class Drawn : unsigned char { positions, distances };
+
+  bool causal_only = false;        // meaningless without a causal mask
+  bool shift_invariant = false;    // moving all positions by one constant changes nothing
+  bool extrapolates = true;        // accepts sequences longer than those trained on
+  bool row_local = true;           // row i needs no other query row
+  bool prefix_consistent = true;   // a row does not depend on how long the run becomes
+  bool sees_no_future = true;      // row i depends on tokens up to i alone, under a causal mask
+  bool whole_positions = false;    // has a row of a table for each position or distance: stretched ones are refused
+  bool uses_positions = true;      // reads `positions`: moving them one against another changes something
+  bool exact_gradient = true;      // false: backward is not the derivative of forward, on purpose (hard attention)
+  Drawn drawn = Drawn::positions;  // what `randomised` draws anew: positions, or distances where nothing else is read
 };
 
 struct Stages;
@@ -53,7 +89,9 @@ struct Stages;
 class PositionalScheme : public Module {
  public:
   [[nodiscard]] virtual Claims claims() const = 0;
-  // Throws InputError when an option would have no effect beside the schemes of these stages.
+  // Enters the stages that this takes part in; a scheme made of others enters those.
+  virtual void join(Stages& stages) const;
+  // Throws InputError when an option would have no effect beside the schemes of these stages, or when the sum has no meaning.
   virtual void check_company(const Stages&) const {}
 };
 
@@ -77,27 +115,53 @@ struct MapsScores {  // may mix heads and neighbouring keys
   virtual ~MapsScores() = default;
   [[nodiscard]] virtual Tensor map_scores(const Tensor& scores, const AttendContext& at) const = 0;
 };
+struct MakesPattern {  // in place of the softmax
+  virtual ~MakesPattern() = default;
+  [[nodiscard]] virtual Tensor pattern(const Tensor& logits, const AttendContext& at) const = 0;  // [b h i j], 0 where masked
+};
 struct MixesValues {
   virtual ~MixesValues() = default;
   [[nodiscard]] virtual Tensor mix(const Tensor& pattern, const AttendContext& at) const = 0;  // [b h i d], added to pattern v
 };
 
-// A scheme's part in one stage, with the path under which its probes appear.
+// Tells a scheme that its tokens stand elsewhere (nn/positional/moved.cpp).
+struct MovesPositions {
+  virtual ~MovesPositions() = default;
+  [[nodiscard]] virtual Positions move(const Positions& positions) const = 0;
+};
+
+// A scheme's part in one stage, the path under which its probes appear, and who moves its positions, outermost first.
 template <class Interface>
 struct StageOf {
   const Interface* scheme;
   const std::string* path;
+  std::vector<const MovesPositions*> movers = {};
+
+  Positions moved(Positions positions) const {
+    for (const MovesPositions* mover : movers) positions = mover->move(positions);
+    return positions;
+  }
+  AttendContext at(AttendContext context) const {
+    if (!movers.empty()) context.positions = moved(context.positions);
+    return context;
+  }
 };
 
 // The schemes of one attention, sorted into stages once. REQUIRES: they outlive it.
 struct Stages {
+  std::vector<const PositionalScheme*> schemes;  // whose parameters the stages read
+  std::vector<StageOf<EmbedsTokens>> embeds;     // run by the model, not by attention
   std::vector<StageOf<RotatesQueryKey>> rotates;
   std::vector<StageOf<BiasesScores>> biases;
   std::vector<StageOf<TransformsScores>> transforms;
   std::vector<StageOf<MapsScores>> maps;
+  std::vector<StageOf<MakesPattern>> patterns;  // at most one
   std::vector<StageOf<MixesValues>> mixes;
 
-  void add(const PositionalScheme& scheme);
+  // All of these, each asked whether it likes the company. Throws InputError.
+  static Stages of(const std::vector<const PositionalScheme*>& schemes);
+  void enter(const PositionalScheme& scheme);                          // by the interfaces that the scheme's class inherits
+  void enter_moved(const Stages& inner, const MovesPositions& mover);  // all of `inner`, at moved positions
 };
 
 }  // namespace whence

@@ -124,40 +124,82 @@ std::vector<SchemeInfo> registered_schemes() {
   return all;
 }
 
+SchemeArguments::SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes) : spec_(spec), sizes_(sizes), values_(spec.given()) {
+  for (const SchemeOption& option : spec.info().options) values_.emplace(option.name, option.default_text);
+}
 index_t SchemeArguments::integer(const std::string& name) const { return static_cast<index_t>(number_of(values_.at(name))); }
 double SchemeArguments::real(const std::string& name) const { return number_of(values_.at(name)); }
 const std::string& SchemeArguments::word(const std::string& name) const { return values_.at(name); }
-
-std::vector<SchemeSpec> parse_schemes(const std::string& text) {
-  Reader reader(text);
-  std::vector<SchemeSpec> specs;
-  do {
-    SchemeSpec spec;
-    spec.info_ = &find_scheme(text, reader.word("a scheme's name"));
-    if (reader.accept('(') && !reader.accept(')')) {
-      do {
-        const SchemeOption& option = find_option(text, *spec.info_, reader.word("an option's name"));
-        reader.expect('=');
-        const std::string value = reader.word("a value");
-        check_value(text, option, value);
-        if (!spec.given_.emplace(option.name, value).second) refuse(text, concat("option '", option.name, "' given twice"));
-      } while (reader.accept(','));
-      reader.expect(')');
-    }
-    for (const SchemeSpec& earlier : specs) {
-      if (earlier.info_ == spec.info_) refuse(text, concat(spec.info_->name, " stands in the sum twice; once is what adds a position"));
-    }
-    specs.push_back(std::move(spec));
-  } while (reader.accept('+'));
-  if (!reader.at_end()) reader.wrong("'+', '(' or the end");
-  for (const SchemeSpec& spec : specs) {
-    if (specs.size() > 1 && spec.info_->name == "none") refuse(text, "none adds nothing to a sum; leave it out");
-  }
-  return specs;
+bool SchemeArguments::given(const std::string& name) const { return spec_.given().contains(name); }
+void SchemeArguments::refuse_if_given(const std::string& name, const std::string& without_what) const {
+  if (given(name)) refuse(spec_.text(), concat(name, " given; it has no effect ", without_what, "; leave it out"));
+}
+std::unique_ptr<PositionalScheme> SchemeArguments::base() const { return base(sizes_.length); }
+std::unique_ptr<PositionalScheme> SchemeArguments::base(index_t length) const {
+  SchemeSizes sizes = sizes_;
+  sizes.length = length;
+  return spec_.base()->make(sizes);
 }
 
+// The grammar of scheme.h, top down.
+class SchemeParser {
+ public:
+  explicit SchemeParser(const std::string& text) : text_(text), reader_(text) {}
+
+  std::vector<SchemeSpec> sum() {
+    std::vector<SchemeSpec> specs;
+    do {
+      SchemeSpec spec = scheme(reader_.word("a scheme's name"));
+      for (const SchemeSpec& earlier : specs) {
+        if (earlier.info_ == spec.info_) refuse(text_, concat(spec.info_->name, " stands in the sum twice; once is what adds a position"));
+      }
+      specs.push_back(std::move(spec));
+    } while (reader_.accept('+'));
+    if (!reader_.at_end()) reader_.wrong("'+', '(' or the end");
+    for (const SchemeSpec& spec : specs) {
+      if (specs.size() > 1 && spec.info_->name == "none") refuse(text_, "none adds nothing to a sum; leave it out");
+    }
+    return specs;
+  }
+
+ private:
+  SchemeSpec scheme(const std::string& name) {
+    SchemeSpec spec;
+    spec.info_ = &find_scheme(text_, name);
+    bool more = reader_.accept('(') && !reader_.accept(')');
+    const bool open = more;
+    for (bool first = true; more; first = false, more = reader_.accept(',')) {
+      const std::string word = reader_.word(first && spec.info_->takes_base ? "a scheme or an option" : "an option's name");
+      if (reader_.accept('=')) {
+        option(spec, word);
+      } else if (first && spec.info_->takes_base) {
+        spec.base_.push_back(scheme(word));
+      } else {
+        reader_.wrong("'='");
+      }
+    }
+    if (open) reader_.expect(')');
+    if (spec.info_->takes_base && spec.base_.empty()) {
+      refuse(text_, concat(spec.info_->name, " given without a scheme inside; one required, as in ", spec.info_->name, "(rope)"));
+    }
+    return spec;
+  }
+
+  void option(SchemeSpec& spec, const std::string& name) {
+    const SchemeOption& option = find_option(text_, *spec.info_, name);
+    const std::string value = reader_.word("a value");
+    check_value(text_, option, value);
+    if (!spec.given_.emplace(option.name, value).second) refuse(text_, concat("option '", option.name, "' given twice"));
+  }
+
+  const std::string& text_;
+  Reader reader_;
+};
+
+std::vector<SchemeSpec> parse_schemes(const std::string& text) { return SchemeParser(text).sum(); }
+
 std::string SchemeSpec::text() const {
-  std::string inside;
+  std::string inside = base_.empty() ? "" : base_[0].text();
   for (const SchemeOption& option : info_->options) {
     const auto given = given_.find(option.name);
     if (given != given_.end()) inside += (inside.empty() ? "" : ", ") + option.name + "=" + given->second;
@@ -165,11 +207,12 @@ std::string SchemeSpec::text() const {
   return inside.empty() ? info_->name : info_->name + "(" + inside + ")";
 }
 
-std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) const {
-  std::map<std::string, std::string> values = given_;
-  for (const SchemeOption& option : info_->options) values.emplace(option.name, option.default_text);
-  return info_->make(SchemeArguments(sizes, std::move(values)));
+bool SchemeSpec::shared() const {
+  if (info_->shared) return info_->shared(SchemeArguments(*this, {}));
+  return !base_.empty() && base_[0].shared();
 }
+
+std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) const { return info_->make(SchemeArguments(*this, sizes)); }
 
 std::string canonical_text(const std::vector<SchemeSpec>& specs) {
   std::string text;
@@ -177,15 +220,18 @@ std::string canonical_text(const std::vector<SchemeSpec>& specs) {
   return text;
 }
 
-SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, bool per_layer) {
+SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Part part) {
   std::vector<std::string> names;
   for (const SchemeSpec& spec : specs) {
-    if (spec.info().per_layer != per_layer) continue;
+    if (spec.shared() != (part == Part::shared)) continue;
     schemes_.push_back(spec.make(sizes));
     names.push_back(spec.info().name);
-    if ((dynamic_cast<const EmbedsTokens*>(schemes_.back().get()) != nullptr) == per_layer) {
-      fail("scheme", concat(names.back(), " is registered with per_layer ", per_layer ? "true and embeds" : "false and does not embed",
-                            " tokens; false required of those that embed tokens, true of all others; correct its registration"));
+    Stages stages;
+    schemes_.back()->join(stages);
+    if (part == Part::each_layer && !stages.embeds.empty()) {
+      fail("scheme",
+           concat(names.back(), " is registered for each layer and embeds tokens, which happens once; shared required; correct its ",
+                  "registration"));
     }
   }
   for (std::size_t k = 0; schemes_.size() > 1 && k < schemes_.size(); ++k) child(names[k], *schemes_[k]);

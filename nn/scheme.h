@@ -1,9 +1,9 @@
 // Positional schemes by name: the registry that each scheme file enters, and the grammar that programs, checkpoints and reports share.
 //
 //   schemes  = scheme { "+" scheme }
-//   scheme   = name [ "(" option { "," option } ")" ]
+//   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      the scheme inside is the base of one that is made over another
 //   option   = key "=" value
-//   "rope(base=500000)"    "cope(p_max=16) + rope"    "none"
+//   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"    "none"
 #pragma once
 
 #include <functional>
@@ -30,19 +30,30 @@ struct SchemeOption {
 struct SchemeSizes {
   index_t dim = 0, heads = 0;
   index_t length = 0;  // the longest sequence trained on
+  index_t layer = 0;   // of the attention that owns the scheme; 0 for a scheme that the model owns
   index_t head_dim() const { return dim / heads; }
 };
+
+class SchemeSpec;
 
 // A scheme's options, checked: every registered option has a value, given or default.
 class SchemeArguments {
  public:
-  SchemeArguments(SchemeSizes sizes, std::map<std::string, std::string> values) : sizes_(sizes), values_(std::move(values)) {}
+  SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes);
   const SchemeSizes& sizes() const { return sizes_; }
   index_t integer(const std::string& name) const;
   double real(const std::string& name) const;
   const std::string& word(const std::string& name) const;
+  bool given(const std::string& name) const;  // written out, not left at its default
+  // Throws InputError when a given option would do nothing: "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT; leave it out".
+  void refuse_if_given(const std::string& name, const std::string& without_what) const;
+  // The scheme inside the parentheses, made for the same sizes, or for runs of another length. REQUIRES: registered with takes_base.
+  [[nodiscard]] std::unique_ptr<PositionalScheme> base() const;
+  [[nodiscard]] std::unique_ptr<PositionalScheme> base(index_t length) const;
+  const SchemeSpec& spec() const { return spec_; }
 
  private:
+  const SchemeSpec& spec_;
   SchemeSizes sizes_;
   std::map<std::string, std::string> values_;
 };
@@ -53,8 +64,12 @@ struct SchemeInfo {
   std::string title;                      // "Contextual Position Encoding"
   std::string paper;                      // "Golovneva et al. 2024, arXiv:2405.18719"
   std::string equation;                   // one line
-  bool per_layer = true;                  // false: one instance, before block 0
   std::vector<SchemeOption> options = {};
+  bool takes_base = false;  // made over another scheme, named first in the parentheses
+  // Whether one instance serves all layers; left out: each layer has its own, and a scheme over another follows that one.
+  std::function<bool(const SchemeArguments&)> shared = {};
+  // Texts that the conformance tests run besides the bare name and each single option: whatever the author worries about.
+  std::vector<std::string> variants = {};
   std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
 };
 
@@ -68,13 +83,17 @@ std::vector<SchemeInfo> registered_schemes();  // by name
 class SchemeSpec {
  public:
   const SchemeInfo& info() const { return *info_; }
-  std::string text() const;  // canonical: registered name, given options in registered order
+  const SchemeSpec* base() const { return base_.empty() ? nullptr : &base_[0]; }
+  const std::map<std::string, std::string>& given() const { return given_; }
+  std::string text() const;  // canonical: registered name, base, given options in registered order
+  bool shared() const;       // one instance for all layers
   // Throws InputError when an option does not fit the sizes (an odd head size for rope, say).
   [[nodiscard]] std::unique_ptr<PositionalScheme> make(const SchemeSizes& sizes) const;
 
  private:
-  friend std::vector<SchemeSpec> parse_schemes(const std::string& text);
+  friend class SchemeParser;
   const SchemeInfo* info_ = nullptr;
+  std::vector<SchemeSpec> base_;  // none or one
   std::map<std::string, std::string> given_;
 };
 
@@ -83,11 +102,13 @@ class SchemeSpec {
 std::vector<SchemeSpec> parse_schemes(const std::string& text);
 std::string canonical_text(const std::vector<SchemeSpec>& specs);
 
-// The instances that a layer (per_layer) or the model (not per_layer) owns. One scheme's parameters lie directly under the list's path
-// ("position.table"); of several, each under its name ("position.cope.table"). The owner registers root() as its child.
+// Instances of schemes: those that every layer has for itself, or those that the model has once for all layers. One scheme's parameters lie
+// directly under the list's path ("position.table"); of several, each under its name ("position.cope.table"). The owner registers root() as
+// its child.
 class SchemeList final : public Module {
  public:
-  SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, bool per_layer);
+  enum class Part { each_layer, shared };
+  SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Part part);
   Module& root() { return schemes_.size() == 1 ? static_cast<Module&>(*schemes_[0]) : *this; }
   std::vector<const PositionalScheme*> all() const;
 

@@ -1,4 +1,4 @@
-// The decoder and its blocks.
+// The transformer and its blocks.
 #include "nn/transformer.h"
 
 #include <cmath>
@@ -10,52 +10,85 @@
 namespace whence {
 namespace {
 
-const DecoderOptions& checked(const DecoderOptions& options) {
+const TransformerOptions& checked(const TransformerOptions& options) {
   const auto require_positive = [](const char* name, index_t value) {
-    if (value < 1) throw InputError(concat("decoder: ", name, " ", value, " given; 1 or more required"));
+    if (value < 1) throw InputError(concat("transformer: ", name, " ", value, " given; 1 or more required"));
   };
   require_positive("vocabulary", options.vocabulary);
   require_positive("length", options.length);
   require_positive("dim", options.dim);
   require_positive("layers", options.layers);
   require_positive("heads", options.heads);
+  if (options.tied && options.outputs && options.outputs != options.vocabulary) {
+    throw InputError(concat("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
+                            " given; tied logits have one per token of the vocabulary"));
+  }
   return options;
 }
 
-// GPT-2: N(0, 0.02); what adds to the residual stream has its deviation divided by sqrt(2 layers), as that many terms are summed.
-Init residual_init(const DecoderOptions& options) { return Init::normal(0, 0.02 / std::sqrt(2.0 * static_cast<double>(options.layers))); }
+struct Inits {
+  Init embedding, in, out, bias, head;
+};
 
-AttentionOptions attention_options(const DecoderOptions& options) {
+// See Initialisation in the header.
+Inits inits_of(const TransformerOptions& options) {
+  const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
+  const Init zeros = Init::zeros(), small = Init::normal(0, 0.02);
+  switch (options.initialisation) {
+    case Initialisation::gpt2: return {small, small, Init::normal(0, 0.02 / std::sqrt(2 * layers)), zeros, small};
+    case Initialisation::neox: {
+      const Init in = Init::normal(0, std::sqrt(2 / (5 * dim)));
+      return {in, in, Init::normal(0, 2 / (layers * std::sqrt(dim))), zeros, in};
+    }
+    case Initialisation::llama: return {small, small, small, zeros, small};
+    case Initialisation::ram: {
+      const Init linear = Init::fan_in(options.dim);
+      return {Init::normal(0, 1 / std::sqrt(dim)), linear, linear, linear, linear};
+    }
+    default: {
+      const Init linear = Init::truncated_normal(0, 1 / std::sqrt(dim));
+      return {Init::truncated_normal(0, 0.02), linear, linear, zeros, linear};
+    }
+  }
+}
+
+index_t hidden_of(const TransformerOptions& options) { return options.hidden ? options.hidden : 4 * options.dim; }
+
+AttentionOptions attention_options(const TransformerOptions& options, index_t layer) {
+  const Inits inits = inits_of(options);
   return {.dim = options.dim,
           .heads = options.heads,
           .length = options.length,
+          .layer = layer,
           .executor = options.executor,
           .dropout = options.dropout,
-          .out = residual_init(options)};
+          .pattern_dropout = options.pattern_dropout,
+          .bias = options.bias && options.attention_bias,
+          .in = inits.in,
+          .out = inits.out,
+          .bias_init = inits.bias};
 }
 
-MLPOptions mlp_options(const DecoderOptions& options) {
+MLPOptions mlp_options(const TransformerOptions& options) {
+  const Inits inits = inits_of(options);
   return {.dim = options.dim,
-          .hidden = options.hidden ? options.hidden : 4 * options.dim,
+          .hidden = hidden_of(options),
           .activation = options.activation,
-          .out = residual_init(options)};
+          .in = inits.in,
+          .out = options.initialisation == Initialisation::ram ? Init::fan_in(hidden_of(options)) : inits.out,
+          .bias_init = inits.bias,
+          .bias = options.bias,
+          .dropout = options.hidden_dropout};
 }
 
 }  // namespace
 
-Tensor causal_mask(index_t length) {
-  const Tensor mask = Tensor::empty({1, 1, length, length}, DType::boolean);
-  bool* allowed = mask.data<bool>();
-  for (index_t i = 0; i < length; ++i) {
-    for (index_t j = 0; j < length; ++j) allowed[i * length + j] = j <= i;
-  }
-  return mask;
-}
-
-Block::Block(const DecoderOptions& options, const std::vector<SchemeSpec>& specs)
-    : norm1_(options.dim),
-      norm2_(options.dim),
-      attention_(attention_options(options), specs),
+Block::Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
+             const std::vector<const PositionalScheme*>& shared)
+    : place_(options.norm_place),
+      norm1_(options.dim, options.norm),
+      norm2_(options.dim, options.norm),
+      attention_(attention_options(options, layer), specs, shared),
       mlp_(mlp_options(options)),
       dropout_(options.dropout) {
   child("norm1", norm1_);
@@ -65,48 +98,61 @@ Block::Block(const DecoderOptions& options, const std::vector<SchemeSpec>& specs
   child("dropout", dropout_);
 }
 
-Tensor Block::operator()(const Tensor& x, const Tensor& mask, const Positions& positions, const Pass& pass) const {
-  const Tensor attended = x + attention_(norm1_(x), mask, positions, true, pass);
-  return attended + dropout_(mlp_(norm2_(attended)), pass);
+Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+  if (place_ == NormPlace::before) {
+    const Tensor attended = x + attention_(norm1_(x), sequence, pass, cache);
+    return attended + dropout_(mlp_(norm2_(attended), pass), pass);
+  }
+  const Tensor attended = norm1_(x + attention_(x, sequence, pass, cache));
+  return norm2_(attended + dropout_(mlp_(attended, pass), pass));
 }
 
-Decoder::Decoder(const DecoderOptions& options)
+Transformer::Transformer(const TransformerOptions& options)
     : options_(checked(options)),
       specs_(parse_schemes(options.scheme)),
-      embedding_(options.vocabulary, options.dim),
-      embedders_(specs_, {options.dim, options.heads, options.length}, false),
-      dropout_(options.dropout),
-      norm_(options.dim) {
+      embedding_(options.vocabulary, options.dim, inits_of(options).embedding),
+      schemes_(specs_, {options.dim, options.heads, options.length}, SchemeList::Part::shared),
+      dropout_(options.dropout) {
+  for (const PositionalScheme* scheme : schemes_.all()) scheme->join(stages_);
   child("embedding", embedding_);
-  child("position", embedders_.root());
+  child("position", schemes_.root());
   child("dropout", dropout_);
   for (index_t layer = 0; layer < options.layers; ++layer) {
-    blocks_.push_back(std::make_unique<Block>(options, specs_));
+    blocks_.push_back(std::make_unique<Block>(options, layer, specs_, schemes_.all()));
     child("blocks", layer, *blocks_.back());
   }
-  child("norm", norm_);
+  if (options.norm_place == NormPlace::before) {
+    norm_ = std::make_unique<Norm>(options.dim, options.norm);
+    child("norm", *norm_);
+  }
   if (options.tied) return;
-  head_ = std::make_unique<Linear>(options.dim, options.vocabulary, false);
+  head_ = std::make_unique<Linear>(options.dim, options.outputs ? options.outputs : options.vocabulary, false, inits_of(options).head);
   child("head", *head_);
 }
 
-Tensor Decoder::operator()(const Tensor& tokens, const Pass& pass) const {
-  if (tokens.rank() != 2) fail("decoder", concat("tokens are ", tokens.shape(), "; [batch, time] required"));
+Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
+  if (tokens.rank() != 2) fail("transformer", concat("tokens are ", tokens.shape(), "; [batch, time] required"));
+  return (*this)(tokens, Sequence::run(tokens.size(1), options_.causal), pass);
+}
+
+Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
   const Scope scope(path());
-  const index_t length = tokens.size(1);
-  const Positions positions = Positions::range(length);
+  sequence.positions.seed = pass.seed;
+  sequence.positions.step = pass.step;
   Tensor x = embedding_(tokens);
-  for (const PositionalScheme* scheme : embedders_.all()) {
-    const Scope inside(scheme->path());
-    x = dynamic_cast<const EmbedsTokens&>(*scheme).embed(x, positions);
+  if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
+  for (const auto& stage : stages_.embeds) {
+    const Scope inside(*stage.path);
+    x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
   x = dropout_(x, pass);
-  const Tensor mask = causal_mask(length);
-  for (const auto& block : blocks_) x = (*block)(x, mask, positions, pass);
-  x = norm_(x);
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    x = (*blocks_[layer])(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
+  }
+  if (norm_) x = (*norm_)(x);
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
 }
 
-std::string Decoder::explain() const { return blocks_[0]->attention().explain(); }
+std::string Transformer::explain() const { return blocks_[0]->attention().explain(); }
 
 }  // namespace whence

@@ -1,4 +1,5 @@
-// The decoder: token embedding, pre-LN blocks as in GPT-2, a final norm, logits.
+// The transformer: token embedding, blocks of attention and MLP, logits. Which of the family it is, its options say; nn/models.h names
+// them.
 #pragma once
 
 #include <memory>
@@ -12,56 +13,79 @@
 
 namespace whence {
 
-struct DecoderOptions {
+enum class NormPlace : unsigned char { before, after };  // x + f(norm(x)), as in GPT-2; norm(x + f(x)), as in the first transformer
+
+// How parameters start.
+enum class Initialisation : unsigned char {
+  gpt2,   // N(0, 0.02^2); what adds to the residual stream divided by sqrt(2 layers)
+  neox,   // N(0, 2/(5 dim)), and deviation 2/(layers sqrt(dim)) for what adds to the residual stream (Black et al. 2022)
+  llama,  // N(0, 0.02^2)
+  ram,    // embedding N(0, 1/dim), the rest as PyTorch's Linear
+  che     // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as in the randomised positions' authors' code
+};
+
+struct TransformerOptions {
   index_t vocabulary = 0;
-  index_t length = 0;  // the longest sequence trained on
+  index_t outputs = 0;  // numbers per token; 0: the vocabulary
+  index_t length = 0;   // the longest sequence trained on
   index_t dim = 256, layers = 4, heads = 4;
   index_t hidden = 0;  // of the MLP; 0: 4 dim
   Activation activation = Activation::gelu;
+  NormKind norm = NormKind::layer;
+  NormPlace norm_place = NormPlace::before;
+  Initialisation initialisation = Initialisation::gpt2;
   std::string scheme = "none";  // the grammar of nn/scheme.h
   std::string executor = "auto";
-  double dropout = 0;
-  bool tied = true;  // logits from the embedding's own table, as in GPT-2; false: a table of their own
+  bool causal = true;            // false: an encoder, every token sees every other
+  bool bias = true;              // in MLPs, and in attention's projections unless the next says otherwise
+  bool attention_bias = true;    //
+  bool tied = true;              // logits from the embedding's own table, as in GPT-2; false: a table of their own
+  bool scale_embedding = false;  // by sqrt(dim)
+  double dropout = 0;            // of embedding, attention's output and MLP's output, in training
+  double pattern_dropout = 0;    // of the attention patterns
+  double hidden_dropout = 0;     // inside the MLP
 };
 
-// x + attention(norm(x)), then x + mlp(norm(x))
 class Block final : public Module {
  public:
-  Block(const DecoderOptions& options, const std::vector<SchemeSpec>& specs);
-  [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& mask, const Positions& positions, const Pass& pass) const;
+  Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
+        const std::vector<const PositionalScheme*>& shared);
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
 
  private:
-  LayerNorm norm1_, norm2_;
+  NormPlace place_;
+  Norm norm1_, norm2_;
   Attention attention_;
   MLP mlp_;
   Dropout dropout_;
 };
 
-class Decoder final : public Module {
+class Transformer final : public Module {
  public:
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
-  explicit Decoder(const DecoderOptions& options);
+  explicit Transformer(const TransformerOptions& options);
 
-  // tokens [b t] (index) -> logits [b t v]. Position t sees tokens 0 ... t.
+  // tokens [b t] (index) -> logits [b t v]. In a causal model position t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
+  // The same where some tokens are padding, stand elsewhere, or continue what the caches hold (one per layer, see nn/decoding.h).
+  [[nodiscard]] Tensor operator()(const Tensor& tokens, Sequence sequence, const Pass& pass,
+                                  std::vector<AttentionCache>* caches = nullptr) const;
 
-  const DecoderOptions& options() const { return options_; }
+  const TransformerOptions& options() const { return options_; }
   std::string scheme() const { return canonical_text(specs_); }
   std::string explain() const;  // which executor runs attention, and why
 
  private:
-  DecoderOptions options_;
+  TransformerOptions options_;
   std::vector<SchemeSpec> specs_;
   Embedding embedding_;
-  SchemeList embedders_;  // schemes that are added to the embedding
+  SchemeList schemes_;  // those that serve all layers
+  Stages stages_;       // of these; only what embeds tokens is run here
   Dropout dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  LayerNorm norm_;
-  std::unique_ptr<Linear> head_;
+  std::unique_ptr<Norm> norm_;    // behind the last block, where norms come before
+  std::unique_ptr<Linear> head_;  // undefined when tied
 };
-
-// bool [1 1 t t]: true where key j <= query i.
-Tensor causal_mask(index_t length);
 
 }  // namespace whence

@@ -52,6 +52,12 @@ WHENCE_HD inline T sigmoid(T x) {
   return T(1) / (T(1) + math::exp(-x));  // qualified: a Dual would find whence::exp as well
 }
 
+// By its own derivative: through e^-x the tangent would be 0 * inf where e^-x overflows.
+WHENCE_HD inline Dual sigmoid(Dual x) {
+  const double y = sigmoid(x.value);
+  return {y, y * (1 - y) * x.tangent};
+}
+
 WHENCE_HD inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
   return ::tanhf(x);

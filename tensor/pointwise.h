@@ -18,6 +18,7 @@ enum class Unary : unsigned char {
   abs,
   exp,
   log,
+  log1p,
   sqrt,
   square,
   reciprocal,
@@ -25,6 +26,8 @@ enum class Unary : unsigned char {
   cos,
   tanh,
   sigmoid,
+  softplus,
+  silu,
   relu,
   leaky_relu,
   gelu,
@@ -56,6 +59,11 @@ struct Log {
   static constexpr Keeps keeps = Keeps::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / x; }
+};
+struct Log1p {  // log(1 + x)
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log1p(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / (T(1) + x); }
 };
 struct Sqrt {
   static constexpr Keeps keeps = Keeps::output;
@@ -91,6 +99,21 @@ struct Sigmoid {  // y' = y (1 - y); exactly 0 where y has rounded to 0 or 1
   static constexpr Keeps keeps = Keeps::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y * (T(1) - y); }
+};
+struct Softplus {  // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), where e never overflows; y' = s, the sigmoid
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
+    return (x > T(0) ? x : T(0)) + math::log1p(math::exp(x > T(0) ? -x : x));
+  }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::sigmoid(x); }
+};
+struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et al. 2017)
+  static constexpr Keeps keeps = Keeps::input;
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * math::sigmoid(x); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
+    const T s = math::sigmoid(x);
+    return s * (T(1) + x * (T(1) - s));
+  }
 };
 struct Relu {  // at 0: 0
   static constexpr Keeps keeps = Keeps::output;
@@ -138,6 +161,7 @@ WHENCE_HD decltype(auto) visit(Unary function, F&& f) {
     case Unary::abs: return f(unary_functions::Abs{});
     case Unary::exp: return f(unary_functions::Exp{});
     case Unary::log: return f(unary_functions::Log{});
+    case Unary::log1p: return f(unary_functions::Log1p{});
     case Unary::sqrt: return f(unary_functions::Sqrt{});
     case Unary::square: return f(unary_functions::Square{});
     case Unary::reciprocal: return f(unary_functions::Reciprocal{});
@@ -145,6 +169,8 @@ WHENCE_HD decltype(auto) visit(Unary function, F&& f) {
     case Unary::cos: return f(unary_functions::Cos{});
     case Unary::tanh: return f(unary_functions::Tanh{});
     case Unary::sigmoid: return f(unary_functions::Sigmoid{});
+    case Unary::softplus: return f(unary_functions::Softplus{});
+    case Unary::silu: return f(unary_functions::Silu{});
     case Unary::relu: return f(unary_functions::Relu{});
     case Unary::leaky_relu: return f(unary_functions::LeakyRelu{});
     case Unary::gelu: return f(unary_functions::Gelu{});
@@ -159,12 +185,16 @@ enum class Binary : unsigned char { add, subtract, multiply, divide, maximum, mi
 // clang-format off
 namespace binary_functions {
 
+// max and min of equal numbers are that number; each argument has half of the gradient, so a dual has the mean of both tangents.
+template <class T> WHENCE_HD T at_tie(T a, T) { return a; }
+WHENCE_HD inline Dual at_tie(Dual a, Dual b) { return {a.value, 0.5 * (a.tangent + b.tangent)}; }
+
 struct Add { template <class T> WHENCE_HD static T value(T a, T b) { return a + b; } };
 struct Subtract { template <class T> WHENCE_HD static T value(T a, T b) { return a - b; } };
 struct Multiply { template <class T> WHENCE_HD static T value(T a, T b) { return a * b; } };
 struct Divide { template <class T> WHENCE_HD static T value(T a, T b) { return a / b; } };
-struct Maximum { template <class T> WHENCE_HD static T value(T a, T b) { return a >= b ? a : b; } };        // equal: a, and its gradient
-struct Minimum { template <class T> WHENCE_HD static T value(T a, T b) { return b >= a ? a : b; } };        // equal: a, and its gradient
+struct Maximum { template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (a > b ? a : b); } };
+struct Minimum { template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (b > a ? a : b); } };
 struct GreaterEqual { template <class T> WHENCE_HD static T value(T a, T b) { return a >= b ? T(1) : T(0); } };
 
 }  // namespace binary_functions

@@ -22,10 +22,8 @@ class Layer {
   }
   Module& module() { return attention_; }
   Tensor table() const { return parameter(attention_, "position.table"); }
-  Tensor operator()(const Tensor& x, const Tensor& mask, const Positions& positions, bool causal = true) const {
-    return attention_(x, mask, positions, causal, {});
-  }
-  Tensor operator()(const Tensor& x) const { return (*this)(x, causal_mask(x.size(1)), Positions::range(x.size(1))); }
+  Tensor operator()(const Tensor& x, const Sequence& sequence) const { return attention_(x, sequence); }
+  Tensor operator()(const Tensor& x) const { return (*this)(x, Sequence::run(x.size(1))); }
 
  private:
   Attention attention_;
@@ -33,7 +31,7 @@ class Layer {
 
 Positions shifted(index_t count, double by) {
   const Tensor positions = Positions::range(count).query + by;
-  return {positions, positions};
+  return {.query = positions, .key = positions, .length = count};
 }
 
 // The logits of one layer, masked entries 0.
@@ -43,112 +41,15 @@ Tensor logits_of(const Layer& layer, const Tensor& x) {
   return keep(capture[capture.names().at(0)].value(), causal_mask(x.size(1)));
 }
 
-// Rows [begin, end) of the time axis.
-Tensor rows(const Tensor& x, index_t begin, index_t end) { return contiguous(slice(x, 1, begin, end)); }
-
 }  // namespace
-
-TEST_CASE("no row sees what comes after it: same bits, and gradients of exactly 0") {
-  for (const std::string& text : scheme_texts()) {
-    CAPTURE(text);
-    const Layer layer(text);
-    const Tensor x = normal_leaf({2, length, dim}, 1);
-    for (index_t t = 0; t + 1 < length; ++t) {
-      const Tensor changed = concat_along(1, {rows(x, 0, t + 1), normal({2, length - t - 1, dim}, 7)});
-      CHECK(same_bits(rows(layer(x), 0, t + 1), rows(layer(changed), 0, t + 1)));
-      const Tensor dx = grad(rows(layer(x), 0, t + 1), normal({2, t + 1, dim}, 2), {x})[0];
-      CHECK(largest(rows(dx, t + 1, length)) == 0);
-      CHECK(largest(rows(dx, 0, t + 1)) > 0);
-    }
-  }
-}
-
-TEST_CASE("elements of a batch do not see each other") {
-  for (const std::string& text : scheme_texts()) {
-    CAPTURE(text);
-    const Layer layer(text);
-    const Tensor a = normal({1, length, dim}, 1), b = normal({1, length, dim}, 2), c = normal({1, length, dim}, 3);
-    const Tensor with_b = layer(concat_along(0, {a, b})), with_c = layer(concat_along(0, {a, c}));
-    CHECK(same_bits(contiguous(slice(with_b, 0, 0, 1)), contiguous(slice(with_c, 0, 0, 1))));
-    CHECK(distance(slice(with_b, 0, 0, 1), layer(a)) < 1e-13);
-    CHECK(distance(slice(with_b, 0, 1, 2), layer(b)) < 1e-13);
-  }
-}
-
-TEST_CASE("shifted positions change nothing where that is claimed, and something where it is not") {
-  for (const std::string& text : scheme_texts()) {
-    CAPTURE(text);
-    if (text.starts_with("absolute")) continue;  // its table ends
-    const Tensor x = normal({2, length, dim}, 1);
-    const Layer layer(text);
-    double change = distance(layer(x), layer(x, causal_mask(length), shifted(length, 17)));
-    for (const SchemeSpec& spec : parse_schemes(text)) {
-      const auto scheme = spec.make({dim, heads, length});
-      scheme->to(DType::f64);
-      const auto* embeds = dynamic_cast<const EmbedsTokens*>(scheme.get());
-      if (embeds) change = std::max(change, distance(embeds->embed(x, shifted(length, 0)), embeds->embed(x, shifted(length, 17))));
-    }
-    const bool moves = text == "sinusoidal" || text.find("z_from=rotated") != std::string::npos;
-    if (claims_of(text, {dim, heads, length}).shift_invariant) CHECK(change < 1e-12);
-    CHECK((!moves || change > 0.1));
-  }
-}
-
-TEST_CASE("a padded run equals the run without padding") {
-  for (const std::string& text : scheme_texts()) {
-    CAPTURE(text);
-    const Layer layer(text);
-    const index_t real = 4;
-    const Tensor x = normal({1, length, dim}, 1);
-    const auto allow = [&](index_t begin, index_t end) {
-      std::vector<double> allowed;
-      for (index_t i = 0; i < length; ++i) {
-        for (index_t j = 0; j < length; ++j) allowed.push_back(j <= i && j >= begin && j < end);
-      }
-      return Tensor::of(allowed, {1, 1, length, length}, DType::boolean);
-    };
-    const Tensor right = layer(x, allow(0, real), Positions::range(length));
-    CHECK(distance(rows(right, 0, real), layer(rows(x, 0, real))) < 1e-13);
-    const Tensor left = layer(x, allow(length - real, length), shifted(length, static_cast<double>(real - length)));
-    CHECK(distance(rows(left, length - real, length), layer(rows(x, length - real, length))) < 1e-13);
-    CHECK(std::isfinite(largest(left)));  // rows that see no key at all are 0, not NaN
-  }
-}
-
-TEST_CASE("one token attends to itself") {
-  const Tensor x = normal({3, 1, dim}, 1);
-  const Tensor expected = Layer("none")(x);
-  for (const std::string& text : scheme_texts()) {
-    CAPTURE(text);
-    CHECK(distance(Layer(text)(x), expected) < 1e-14);  // the pattern is 1 whatever the logit
-  }
-}
-
-TEST_CASE("the last query alone, as in decoding, gives the last row of the full run") {
-  for (const std::string& text : scheme_texts()) {
-    CAPTURE(text);
-    const std::vector<SchemeSpec> specs = parse_schemes(text);
-    SchemeList schemes(specs, {dim, heads, length}, true);
-    randomise(schemes.root());
-    Stages stages;
-    for (const PositionalScheme* scheme : schemes.all()) stages.add(*scheme);
-    const Shape shape{2, heads, length, dim / heads};
-    const Tensor x = normal({2, length, dim}, 4), q = normal(shape, 1), k = normal(shape, 2), v = normal(shape, 3);
-    const Positions all = Positions::range(length);
-    const Tensor full = reference_executor().attend({x, q, k, v, causal_mask(length), all, true}, stages);
-    const Positions last{slice(all.query, 0, length - 1, length), all.key};
-    const Tensor query = slice(q, 2, length - 1, length);
-    CHECK(distance(reference_executor().attend({x, query, k, v, {}, last, true}, stages), slice(full, 2, length - 1, length)) < 1e-14);
-  }
-}
 
 TEST_CASE("without positions and mask, attention does not know the order of its tokens") {
   const Layer layer("none");
   const Tensor x = normal({1, length, dim}, 1);
   const Tensor order = Tensor::of({3, 1, 5, 0, 2, 4}, {length}, DType::i64);
   const auto reorder = [&](const Tensor& y) { return reshape(take_rows(reshape(y, {length, dim}), order), {1, length, dim}); };
-  const Positions positions = Positions::range(length);
-  CHECK(distance(reorder(layer(x, {}, positions, false)), layer(reorder(x), {}, positions, false)) < 1e-14);
+  const Sequence all = Sequence::run(length, false);
+  CHECK(distance(reorder(layer(x, all)), layer(reorder(x), all)) < 1e-14);
   CHECK(distance(reorder(layer(x)), layer(reorder(x))) > 1e-3);  // the causal mask tells
 }
 

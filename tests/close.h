@@ -96,6 +96,7 @@ inline void randomise(Module& module, DType dtype = DType::f64, double deviation
   for (const Module::Parameter& parameter : module.parameters()) {
     const Tensor drawn = Tensor::normal(parameter.tensor.shape(), 0, deviation, Stream(5, parameter.path), DType::f64);
     raw::copy_into(raw::cast(drawn, dtype), parameter.tensor);
+    parameter.put_inside_bounds();
   }
 }
 

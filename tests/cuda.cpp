@@ -11,9 +11,10 @@ using namespace whence::test;
 
 namespace {
 
-const std::vector<Unary> unary_functions_to_check{
-    Unary::affine, Unary::abs,        Unary::exp,  Unary::log,      Unary::sqrt, Unary::square,  Unary::sin,   Unary::tanh,
-    Unary::relu,   Unary::leaky_relu, Unary::gelu, Unary::gelu_erf, Unary::cos,  Unary::sigmoid, Unary::clamp, Unary::reciprocal};
+const std::vector<Unary> unary_functions_to_check{Unary::affine,     Unary::abs,  Unary::exp,        Unary::log,     Unary::sqrt,
+                                                  Unary::square,     Unary::sin,  Unary::tanh,       Unary::relu,    Unary::gelu,
+                                                  Unary::gelu_erf,   Unary::cos,  Unary::leaky_relu, Unary::sigmoid, Unary::clamp,
+                                                  Unary::reciprocal, Unary::silu, Unary::softplus,   Unary::log1p};
 const std::vector<Binary> binary_functions_to_check{Binary::add,     Binary::subtract, Binary::multiply,     Binary::divide,
                                                     Binary::maximum, Binary::minimum,  Binary::greater_equal};
 

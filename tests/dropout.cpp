@@ -55,7 +55,7 @@ TEST_CASE("dropout keeps the mean, drops its share, and its gradient has the sam
 }
 
 TEST_CASE("a decoder drops in training only, and differently at each step") {
-  DecoderOptions options = small("cope");
+  TransformerOptions options = small("cope");
   options.dropout = 0.2;
   const auto model = random_decoder(options);
   options.dropout = 0;

@@ -24,6 +24,7 @@ double unary_reference(Unary f, double x) {
     case Unary::abs: return std::fabs(x);
     case Unary::exp: return std::exp(x);
     case Unary::log: return std::log(x);
+    case Unary::log1p: return std::log1p(x);
     case Unary::sqrt: return std::sqrt(x);
     case Unary::square: return x * x;
     case Unary::reciprocal: return 1 / x;
@@ -31,6 +32,8 @@ double unary_reference(Unary f, double x) {
     case Unary::cos: return std::cos(x);
     case Unary::tanh: return std::tanh(x);
     case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::softplus: return std::log(1 + std::exp(x));
+    case Unary::silu: return x / (1 + std::exp(-x));
     case Unary::relu: return std::fmax(x, 0);
     case Unary::leaky_relu: return x > 0 ? x : attributes.a * x;
     case Unary::gelu: return 0.5 * x * (1 + std::tanh(u));
@@ -51,10 +54,10 @@ double binary_reference(Binary f, double a, double b) {
   }
 }
 
-// Numbers where f is defined and not steep: positive for log, sqrt and reciprocal.
+// Numbers where f is defined and not steep: positive for log, log1p, sqrt and reciprocal.
 Tensor argument_of(Unary f, const Shape& shape, DType dtype, std::uint64_t seed, Layout layout) {
   const Tensor x = random_tensor(shape, dtype, seed, layout);
-  if (f != Unary::log && f != Unary::sqrt && f != Unary::reciprocal) return x;
+  if (f != Unary::log && f != Unary::log1p && f != Unary::sqrt && f != Unary::reciprocal) return x;
   return raw::unary(Unary::affine, raw::unary(Unary::abs, x), {1, 0.5});
 }
 

@@ -1,4 +1,4 @@
-// Every registered scheme and a few sums and options, and decoders small enough to check each of their numbers.
+// Decoders small enough to check each of their numbers.
 #pragma once
 
 #include "nn/transformer.h"
@@ -6,36 +6,16 @@
 
 namespace whence::test {
 
-// What the tests of attention and of the decoder walk: a scheme that is registered is among them.
-inline std::vector<std::string> scheme_texts() {
-  std::vector<std::string> texts;
-  for (const SchemeInfo& info : registered_schemes()) texts.push_back(info.name);
-  for (const char* text : {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
-                           "rope(layout=interleaved, width=2)", "cope + rope", "cope(p_max=2, z_from=rotated) + rope", "alibi + rope",
-                           "cope + alibi", "absolute + cope(p_max=2)"}) {
-    texts.push_back(text);
-  }
-  return texts;
-}
+// bool [1 1 t t]: true where key j <= query i.
+inline Tensor causal_mask(index_t length) { return Sequence::run(length).mask; }
 
-// What a sum claims: the weakest of its parts.
-inline Claims claims_of(const std::string& text, const SchemeSizes& sizes) {
-  Claims all{.causal_only = false, .shift_invariant = true, .extrapolates = true, .row_local = true};
-  for (const SchemeSpec& spec : parse_schemes(text)) {
-    const Claims one = spec.make(sizes)->claims();
-    all = {all.causal_only || one.causal_only, all.shift_invariant && one.shift_invariant, all.extrapolates && one.extrapolates,
-           all.row_local && one.row_local};
-  }
-  return all;
-}
-
-inline DecoderOptions small(const std::string& scheme) {
+inline TransformerOptions small(const std::string& scheme) {
   return {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .hidden = 12, .scheme = scheme};
 }
 
 // A decoder whose parameters are all random, as a pointer because modules stay where they are.
-inline std::unique_ptr<Decoder> random_decoder(const DecoderOptions& options, DType dtype = DType::f64) {
-  auto model = std::make_unique<Decoder>(options);
+inline std::unique_ptr<Transformer> random_decoder(const TransformerOptions& options, DType dtype = DType::f64) {
+  auto model = std::make_unique<Transformer>(options);
   randomise(*model, dtype);
   return model;
 }

@@ -22,7 +22,7 @@ namespace {
 
 struct Block final : Module {
   Linear first{3, 4};
-  LayerNorm norm{4};
+  Norm norm{4};
   Tensor scale = param("scale", {2}, Init::ones());
   explicit Block(bool extra = false) {
     child("first", first);
@@ -180,7 +180,7 @@ TEST_CASE("layers: numbers against loops") {
   const std::vector<double> rows = table.weight().to_vector();
   const Tensor picked = table(Tensor::of({3, 0, 3}, {3}, DType::i64));
   CHECK(picked.to_vector() == std::vector<double>{rows[6], rows[7], rows[0], rows[1], rows[6], rows[7]});
-  LayerNorm norm(2, 1e-12);
+  Norm norm(2, NormKind::layer, 1e-12);
   norm.to(DType::f64);
   const std::vector<double> normed = norm(Tensor::of({1, 3}, {1, 2}, DType::f64)).to_vector();
   CHECK(normed[0] == doctest::Approx(-1).epsilon(1e-10));

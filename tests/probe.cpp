@@ -150,20 +150,28 @@ TEST_CASE("edits run in order, outer captures after inner ones") {
   CHECK(outer["p"].value().item() == 80);
 }
 
-TEST_CASE("wants: whether some active capture could match") {
-  CHECK_FALSE(Capture::wants("blocks.0", "gates"));
-  Capture capture("*.gates");
-  CHECK(Capture::wants("blocks.0", "gates"));
-  CHECK_FALSE(Capture::wants("", "gates"));
-  CHECK_FALSE(Capture::wants("blocks.0", "pattern"));
+TEST_CASE("wants_under: whether some active capture could match a name under a path") {
+  CHECK_FALSE(Capture::wants_under("blocks.0"));
   {
-    const Capture inner("*.pattern");
-    CHECK(Capture::wants("blocks.0", "pattern"));
-    CHECK(Capture::wants("blocks.0", "gates"));
+    const Capture capture("*.gates");  // a star may stand for any path
+    CHECK(Capture::wants_under("blocks.0"));
+    CHECK(Capture::wants_under(""));
   }
-  CHECK_FALSE(Capture::wants("blocks.0", "pattern"));
-  capture.edit("*.pattern", [](const Tensor& value) { return value; });
-  CHECK(Capture::wants("blocks.0", "pattern"));
+  Capture capture("blocks.0.attention.*");
+  CHECK(Capture::wants_under("blocks.0.attention"));
+  CHECK(Capture::wants_under("blocks.0.attention.position"));
+  CHECK(Capture::wants_under("blocks.0"));
+  CHECK_FALSE(Capture::wants_under("blocks.1.attention"));
+  CHECK_FALSE(Capture::wants_under("blocks.0.mlp"));
+  {
+    const Capture inner("blocks.1.attention.pattern");
+    CHECK(Capture::wants_under("blocks.1.attention"));
+    CHECK_FALSE(Capture::wants_under("blocks.1.attention.pattern"));  // a name, not a path
+    CHECK(Capture::wants_under("blocks.0.attention"));                // outer captures count
+  }
+  CHECK_FALSE(Capture::wants_under("blocks.1.attention"));
+  capture.edit("blocks.1.*", [](const Tensor& value) { return value; });
+  CHECK(Capture::wants_under("blocks.1.attention"));
 }
 
 TEST_CASE("unknown names and edits of another shape are refused") {

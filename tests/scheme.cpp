@@ -51,21 +51,13 @@ void register_decay() {
        .make = [](const SchemeArguments& given) { return std::make_unique<Decay>(given.real("rate"), given.word("form")); }}};
 }
 
-// Says that it stands before block 0, but embeds nothing.
-class Misplaced final : public PositionalScheme {
- public:
-  Claims claims() const override { return {}; }
-};
-class WellPlaced final : public PositionalScheme, public EmbedsTokens {
+// Embeds tokens; registered as a scheme that each layer has for itself when `misplaced`.
+class Embeds final : public PositionalScheme, public EmbedsTokens {
  public:
   Claims claims() const override { return {}; }
   Tensor embed(const Tensor& x, const Positions&) const override { return x; }
 };
-bool misplaced = false;  // which of the two is made; other tests of this process make every registered scheme
-std::unique_ptr<PositionalScheme> make_misplaced(const SchemeArguments&) {
-  if (misplaced) return std::make_unique<Misplaced>();
-  return std::make_unique<WellPlaced>();
-}
+bool misplaced = false;  // other tests of this process make every registered scheme
 
 }  // namespace
 
@@ -82,8 +74,10 @@ TEST_CASE("canonical text: registered name, given options in registered order") 
   CHECK(canonical("rope+cope") == "rope + cope");
   CHECK(canonical("alibi\t+\nrope(layout=interleaved,base=500000)") == "alibi + rope(base=500000, layout=interleaved)");
   for (const SchemeInfo& info : registered_schemes()) {
-    CHECK(canonical(info.name) == info.name);
-    for (const std::string& alias : info.aliases) CHECK(canonical(alias) == info.name);
+    const std::string inside = info.takes_base ? "(rope)" : "";
+    CHECK(canonical(info.name + inside) == info.name + inside);
+    for (const std::string& alias : info.aliases) CHECK(canonical(alias + inside) == info.name + inside);
+    for (const std::string& variant : info.variants) CHECK(canonical(variant) == variant);
   }
 }
 
@@ -97,7 +91,7 @@ TEST_CASE("unknown names, with the nearest one where there is one") {
   CHECK(refusal("coep") == "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?");
   CHECK(refusal("rope + alibbi") == "scheme 'rope + alibbi': 'alibbi' is no scheme; did you mean 'alibi'?");
   CHECK(refusal("CoPE") == "scheme 'CoPE': 'CoPE' is no scheme; did you mean 'cope'?");
-  CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, cope, ") == 0);
+  CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, cdape, cope, ") == 0);
   CHECK(refusal("cope(pmax=3)") == "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?");
   CHECK(refusal("rope(frequency=3)") == "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width");
   CHECK(refusal("none(p_max=3)") == "scheme 'none(p_max=3)': option 'p_max' given; none has no options");
@@ -161,7 +155,8 @@ TEST_CASE("describe_schemes tells all that the registry knows") {
     CHECK_FALSE(info.paper.empty());
     for (const SchemeOption& option : info.options) {
       CHECK(text.find("    " + option.name + "=" + option.default_text + "  " + option.help) != std::string::npos);
-      CHECK(refusal(info.name + "(" + option.name + "=" + option.default_text + ")") == "accepted");  // a default is a legal value
+      CHECK(refusal(info.name + (info.takes_base ? "(rope, " : "(") + option.name + "=" + option.default_text + ")") ==
+            "accepted");  // a default is a legal value
     }
   }
   CHECK(text.find("p_max=64  largest position; the table has p_max + 1 rows; in [1, 1e+06]\n") != std::string::npos);
@@ -173,7 +168,7 @@ TEST_CASE("a scheme of the user's own works everywhere") {
   CHECK(canonical("fading(form=linear, rate=-1.5e+0) + rope") == "decay(rate=-1.5e+0, form=linear) + rope");
   CHECK(refusal("decai") == "scheme 'decai': 'decai' is no scheme; did you mean 'decay'?");
   CHECK(refusal("decay(rate=-3)") == "scheme 'decay(rate=-3)': rate is '-3'; a number in [-2, 10000] required");
-  Decoder model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
+  Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
   model.initialise(1);
   CHECK(model.scheme() == "decay(rate=0.5) + cope(p_max=3)");
   const Tensor rate = parameter(model, "blocks.1.attention.position.decay.rate");
@@ -187,29 +182,43 @@ TEST_CASE("a scheme of the user's own works everywhere") {
   Attention sum_of_biases({.dim = 8, .heads = 2}, parse_schemes("decay + alibi"));
   randomise(sum_of_biases, DType::f32);
   const Capture all("*");
-  (void)sum_of_biases(Tensor::ones({1, 4, 8}), causal_mask(4), Positions::range(4), true, {});
+  (void)sum_of_biases(Tensor::ones({1, 4, 8}), Sequence::run(4));
   CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(), all["logits"].value() - all["scores"].value()) <
         1e-6);
 }
 
-TEST_CASE("a scheme that is registered for another place than its stages is refused") {
+TEST_CASE("a scheme that embeds tokens and is registered for each layer is refused") {
   static const RegisterScheme registered{{.name = "misplaced",
                                           .title = "misplaced",
                                           .paper = "tests/scheme.cpp",
                                           .equation = "none",
-                                          .per_layer = false,
-                                          .make = make_misplaced}};
+                                          .shared = [](const SchemeArguments&) { return !misplaced; },
+                                          .make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); }}};
   misplaced = true;
-  CHECK(message([] { Decoder model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "misplaced"}); }) ==
-        "scheme: misplaced is registered with per_layer false and does not embed tokens; false required of those that embed tokens, true "
-        "of all "
-        "others; correct its registration");
+  CHECK(message([] { Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "misplaced"}); }) ==
+        "scheme: misplaced is registered for each layer and embeds tokens, which happens once; shared required; correct its registration");
   misplaced = false;
+}
+
+TEST_CASE("a scheme over another: nested texts, aliases, and what is refused") {
+  CHECK(canonical("randomized( rotary(base=500) , length = 64 )") == "randomised(rope(base=500), length=64)");
+  CHECK(canonical("shifted(interpolated(alibi, factor=2), by=3) + cope") == "shifted(interpolated(alibi, factor=2), by=3) + cope");
+  CHECK(refusal("randomised") == "scheme 'randomised': randomised given without a scheme inside; one required, as in randomised(rope)");
+  CHECK(refusal("randomised(length=64)").find("given without a scheme inside") != std::string::npos);
+  CHECK(refusal("randomised(rope, alibi)").find("'=' expected") != std::string::npos);
+  CHECK(refusal("rope(alibi)").find("'=' expected") != std::string::npos);
+  CHECK(refusal("randomised(rop)").find("did you mean 'rope'?") != std::string::npos);
+  CHECK(refusal("randomised(rope").find("')' expected") != std::string::npos);
+  const auto make = [](const char* text) { return message([text] { (void)parse_schemes(text)[0].make({8, 2, 16}); }); };
+  CHECK(make("randomised(cope)") == "randomised: the scheme inside reads no positions, so that randomised has no effect; leave it out");
+  CHECK(make("shifted(none, by=2)") == "shifted: the scheme inside reads no positions, so that shifted has no effect; leave it out");
+  CHECK(parse_schemes("randomised(absolute)")[0].shared());
+  CHECK_FALSE(parse_schemes("randomised(rope)")[0].shared());
 }
 
 TEST_CASE("an option that has no effect beside the other schemes is refused") {
   const auto make = [](const char* scheme) {
-    return message([scheme] { Decoder model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = scheme}); });
+    return message([scheme] { Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = scheme}); });
   };
   CHECK(make("cope(z_from=rotated)") ==
         "cope: z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");

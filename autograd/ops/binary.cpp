@@ -114,22 +114,24 @@ struct Divide {
   static std::vector<BadInput> bad_inputs() { return clashes<Divide>(); }
 };
 
-// y = max(a, b) or min(a, b): the gradient goes to the one taken; where both are equal, to a.
-//   da = dy [a taken]    db = dy (1 - [a taken])
+// y = max(a, b) or min(a, b): the gradient goes to the one taken; where both are equal, each has half.
+//   da = dy s    db = dy (1 - s)    s = 1 where a is taken, 0 where b is, 1/2 where they are equal
 struct Extremum {
   struct Saved {
     SavedTensor a, b;
   };
   bool smallest = false;
+  const char* op = "maximum";
 
-  // Which one was taken does not change with small steps, so the mask is a constant: no history.
+  // Which one was taken does not change with small steps, so s is a constant: no history. s = ([a wins or ties] + 1 - [b wins or ties]) / 2
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor a = saved.a.get().detach(), b = saved.b.get().detach();
-    const Tensor a_taken =
-        smallest ? raw::binary("minimum", Binary::greater_equal, b, a) : raw::binary("maximum", Binary::greater_equal, a, b);
+    const Tensor left = raw::binary(op, Binary::greater_equal, smallest ? b : a, smallest ? a : b);
+    const Tensor right = raw::binary(op, Binary::greater_equal, smallest ? a : b, smallest ? b : a);
+    const Tensor share = raw::unary(Unary::affine, raw::binary(op, Binary::subtract, left, right), {0.5, 0.5});
     Grads<2> grads;
-    if (needs[0]) grads[0] = sum_to(multiply(dy, a_taken), a.shape());
-    if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(Unary::affine, a_taken, {-1, 1})), b.shape());
+    if (needs[0]) grads[0] = sum_to(multiply(dy, share), a.shape());
+    if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(Unary::affine, share, {-1, 1})), b.shape());
     return grads;
   }
   template <class Op>
@@ -153,7 +155,7 @@ struct Maximum : Extremum {
 
 struct Minimum : Extremum {
   static constexpr const char* name = "minimum";
-  Minimum() : Extremum{true} {}
+  Minimum() : Extremum{true, name} {}
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.a = a;
     saved.b = b;

@@ -1,5 +1,6 @@
-// Pick along one axis.    x:[... n ...]  index:[... j ...]  ->  y[..., j, ...] = x[..., index[..., j, ...], ...]
-//   dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j, so the bits are the same on every run
+// Pick along one axis, and its adjoint.       x:[... n ...]  index:[... j ...]  ->  y[..., j, ...] = x[..., index[..., j, ...], ...]
+//   gather:        dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j, so the bits are the same on every run
+//   sum_by_index:  y[..., n] = sum over j with index[..., j] = n of x[..., j],     dx[..., j] = dy[..., index[..., j]]
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
@@ -8,16 +9,50 @@
 namespace whence {
 namespace {
 
-// x seen as [outer, rows, inner] and index as [outer, count, inner], with the axis in the middle.
+// x seen as [outer, rows, inner] with the axis in the middle, and index as [lines, count, inner]: one line per outer, or, where index has
+// extent 1 on an axis before it, fewer lines that serve several each. No copy of the index is made.
 struct Layout {
   index_t outer = 1, rows, count, inner = 1;
+  int leading;  // axes that make up `outer`, with their extents and the step of each in lines of the index
+  Shape extents, steps;
+
+  WHENCE_HD index_t line(index_t at) const {  // of the index, for the outer `at` of x
+    index_t found = 0;
+    for (int k = leading - 1; k >= 0; --k) {
+      found += at % extents[k] * steps[k];
+      at /= extents[k];
+    }
+    return found;
+  }
 };
-Layout layout_of(const Shape& index, int axis, index_t rows) {
-  Layout at{.rows = rows, .count = index[axis]};
-  for (int k = 0; k < axis; ++k) at.outer *= index[k];
+Layout layout_of(const Shape& x, const Shape& index, int axis, index_t rows) {
+  Layout at{.rows = rows, .count = index[axis], .leading = axis, .extents = x, .steps = x};
+  index_t step = 1;
+  for (int k = axis - 1; k >= 0; --k) {
+    at.outer *= x[k];
+    at.steps[k] = index[k] == 1 ? 0 : step;
+    step *= index[k];
+  }
   for (int k = axis + 1; k < index.rank(); ++k) at.inner *= index[k];
   return at;
 }
+
+// `same_extent`: along the axis too.
+void check_index(const char* op, const Tensor& x, const Tensor& index, int axis, bool same_extent) {
+  raw::require_floating(op, "x", x);
+  raw::require_same_device(op, x, index);
+  bool agree = x.rank() == index.rank();
+  for (int k = 0; agree && k < x.rank(); ++k) {
+    agree = (k == axis && !same_extent) || x.size(k) == index.size(k) || (k < axis && index.size(k) == 1);
+  }
+  if (!agree) {
+    fail(op,
+         concat("x is ", x.shape(), ", index is ", index.shape(), "; equal extents ", same_extent ? "" : concat("outside axis ", axis, " "),
+                "required, or 1 in index before ", same_extent ? "the last axis" : "it"));
+  }
+}
+
+constexpr index_t block = 16;  // of j: where a line of the index lies is worked out once per block
 
 template <class T>
 struct Pick {
@@ -25,30 +60,35 @@ struct Pick {
   const index_t* index;
   T* y;
   Layout at;
-  WHENCE_HD void operator()(index_t line) const {  // line: one (outer, j)
-    const T* from = x + line / at.count * at.rows * at.inner;
-    for (index_t k = 0; k < at.inner; ++k) y[line * at.inner + k] = from[index[line * at.inner + k] * at.inner + k];
-  }
-};
-
-template <class T>
-struct Scatter {
-  const T* dy;
-  const index_t* index;
-  compute_t<T>* dx;  // zeroed
-  Layout at;
-  WHENCE_HD void operator()(index_t column) const {  // column: one (outer, inner); j in order
-    const index_t outer = column / at.inner, k = column % at.inner;
-    compute_t<T>* into = dx + outer * at.rows * at.inner + k;
-    for (index_t j = 0; j < at.count; ++j) {
-      const index_t i = (outer * at.count + j) * at.inner + k;
-      into[index[i] * at.inner] += compute_t<T>(dy[i]);
+  WHENCE_HD void operator()(index_t unit) const {  // unit: one (outer, block of j)
+    const index_t blocks = (at.count + block - 1) / block, outer = unit / blocks, begin = unit % blocks * block;
+    const index_t end = begin + block < at.count ? begin + block : at.count;
+    const T* from = x + outer * at.rows * at.inner;
+    const index_t* places = index + at.line(outer) * at.count * at.inner;
+    T* to = y + outer * at.count * at.inner;
+    for (index_t j = begin; j < end; ++j) {
+      for (index_t k = 0; k < at.inner; ++k) to[j * at.inner + k] = from[places[j * at.inner + k] * at.inner + k];
     }
   }
 };
 
-Tensor scatter_add(const Tensor& dy, const Tensor& index, int axis, index_t rows);
+// Columns are independent and each is walked in order, so no two threads meet and no order of additions depends on them.
+template <class T>
+struct Collect {
+  const T* x;
+  const index_t* index;
+  compute_t<T>* y;  // zeroed
+  Layout at;
+  WHENCE_HD void operator()(index_t column) const {  // column: one (outer, inner); j in order
+    const index_t outer = column / at.inner, k = column % at.inner;
+    const T* from = x + outer * at.count * at.inner + k;
+    const index_t* places = index + at.line(outer) * at.count * at.inner + k;
+    compute_t<T>* into = y + outer * at.rows * at.inner + k;
+    for (index_t j = 0; j < at.count; ++j) into[places[j * at.inner] * at.inner] += compute_t<T>(from[j * at.inner]);
+  }
+};
 
+// Both ops take an index that their public function has looked at, so that a backward pass does not look again.
 struct Gather {
   static constexpr const char* name = "gather";
   int axis;
@@ -56,35 +96,15 @@ struct Gather {
     SavedTensor index;
     index_t rows = 0;
   };
-
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const {
-    check(x, index, axis);
-    // The index is looked at before anything runs: an error here leaves nothing half-done.
-    const Tensor places = detail::checked_index(name, "index", index, x.size(axis)), from = raw::contiguous(x);
-    saved.index = places;
-    saved.rows = x.size(axis);
-    const Tensor y = Tensor::empty(index.shape(), x.dtype(), x.device());
-    const Layout at = layout_of(index.shape(), axis, x.size(axis));
-    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
-      launch(name, x.device(), at.outer * at.count, Pick<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), at}, at.inner);
-    });
-    return y;
-  }
-  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    return {scatter_add(dy, saved.index.get(), axis, saved.rows), Tensor()};
-  }
-
-  static void check(const Tensor& x, const Tensor& index, int axis) {
-    raw::require_floating(name, "x", x);
-    raw::require_same_device(name, x, index);
-    bool agree = x.rank() == index.rank();
-    for (int k = 0; agree && k < x.rank(); ++k) agree = k == axis || x.size(k) == index.size(k);
-    if (!agree) fail(name, concat("x is ", x.shape(), ", index is ", index.shape(), "; equal extents outside axis ", axis, " required"));
-  }
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const;
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
   static Samples<Gather> samples() {
     return {{"last axis", {1}, {draw::normal({3, 5}), draw::index({3, 7}, 5)}},
             {"first axis", {0}, {draw::normal({4, 2, 3}), draw::index({6, 2, 3}, 4)}},
             {"middle axis", {1}, {draw::normal({2, 3, 4}), draw::index({2, 2, 4}, 3)}},
+            {"one index for all heads", {3}, {draw::normal({2, 3, 4, 5}), draw::index({1, 1, 4, 6}, 5)}},
+            {"one index for all rows", {3}, {draw::normal({2, 2, 3, 5}), draw::index({2, 1, 1, 2}, 5)}},
+            {"one index for the first axis", {1}, {draw::normal({3, 4, 2}), draw::index({1, 3, 2}, 4)}},
             {"no index", {1}, {draw::normal({2, 3}), draw::index({2, 0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
@@ -92,9 +112,13 @@ struct Gather {
              [] {
                (void)gather(Tensor::zeros({2, 3}), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
              }},
-            {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required",
+            {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
              [] {
                (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({3, 1}, DType::i64));
+             }},
+            {"gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
+             [] {
+               (void)gather(Tensor::zeros({2, 3}), 0, Tensor::zeros({2, 1}, DType::i64));
              }},
             {"gather: index is f32; i64 or i32 required; convert with cast", [] {
                (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({2, 1}));
@@ -109,48 +133,108 @@ struct Gather {
   }
 };
 
-// Columns are independent and each is walked in order, so no two threads meet and no order of additions depends on them.
-// The adjoint of gather, an op so that it has a gradient too: ddy = ddx gathered at index.
-struct ScatterAdd {
-  static constexpr const char* name = "scatter_add";
+// y[..., n, ...] = sum over j with index[..., j, ...] = n of x[..., j, ...]
+struct SumByIndex {
+  static constexpr const char* name = "sum_by_index";
   int axis;
   index_t rows;
   struct Saved {
     SavedTensor index;
   };
-  Tensor forward(Saved& saved, const Tensor& dy, const Tensor& index) const {
-    saved.index = index;
-    const Tensor from = raw::contiguous(dy), places = raw::contiguous(index);
-    Shape shape = dy.shape();
-    shape[axis] = rows;
-    // 16-bit sums are made in f32 and rounded once at the end.
-    const Tensor sums = Tensor::zeros(shape, detail::sum_dtype(dy.dtype()), dy.device());
-    const Layout at = layout_of(dy.shape(), axis, rows);
-    visit_floating(name, dy.dtype(), [&]<class T>(Type<T>) {
-      launch(name, dy.device(), at.outer * at.inner, Scatter<T>{from.data<T>(), places.data<index_t>(), sums.data<compute_t<T>>(), at},
-             at.count);
-    });
-    return sums.dtype() == dy.dtype() ? sums : raw::cast(sums, dy.dtype());
-  }
-  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const { return {gather(dz, axis, saved.index.get()), Tensor()}; }
-  static Samples<ScatterAdd> samples() {
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const;
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
+  static Samples<SumByIndex> samples() {
     return {{"last axis", {1, 4}, {draw::normal({3, 7}), draw::index({3, 7}, 4)}},
-            {"first axis, one row hit often", {0, 2}, {draw::normal({6, 2}), draw::index({6, 2}, 1)}}};
+            {"first axis, one row hit often", {0, 2}, {draw::normal({6, 2}), draw::index({6, 2}, 1)}},
+            {"one index for all heads", {3, 5}, {draw::normal({2, 3, 4, 6}), draw::index({1, 1, 4, 6}, 5)}},
+            {"one index for all rows", {2, 3}, {draw::normal({2, 3, 4}), draw::index({2, 1, 4}, 3)}},
+            {"nothing to add", {1, 3}, {draw::normal({2, 0}), draw::index({2, 0}, 3)}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"sum_by_index: index at [0,1] is 2; a value in [0, 2) required",
+             [] {
+               (void)sum_by_index(Tensor::zeros({3, 2}), Tensor::of({0, 2}, {1, 2}, DType::i64), 2);
+             }},
+            {"sum_by_index: x is [2,3], index is [2,1]; equal extents required, or 1 in index before the last axis",
+             [] {
+               (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 1}, DType::i64), 4);
+             }},
+            {"sum_by_index: rows -1 given; 0 or more required",
+             [] {
+               (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 3}, DType::i64), -1);
+             }},
+            {"sum_by_index: x is []; at least one axis required",
+             [] { (void)sum_by_index(Tensor::zeros({}), Tensor::zeros({}, DType::i64), 1); }}};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    std::vector<double> y(static_cast<std::size_t>(in[0].size(0) * 4));
+    for (index_t i = 0; i < in[0].size(0); ++i) {
+      for (index_t j = 0; j < in[0].size(1); ++j) {
+        y[static_cast<std::size_t>(i * 4 + static_cast<index_t>(in[1].at({i, j})))] += in[0].at({i, j});
+      }
+    }
+    return Tensor::of(y, {in[0].size(0), 4}, DType::f64);
   }
 };
 
-Tensor scatter_add(const Tensor& dy, const Tensor& index, int axis, index_t rows) {
-  return apply(ScatterAdd{axis, rows}, Site::current(), dy, index);
+Tensor Gather::forward(Saved& saved, const Tensor& x, const Tensor& index) const {
+  const Tensor places = raw::contiguous(index), from = raw::contiguous(x);
+  saved.index = places;
+  saved.rows = x.size(axis);
+  Shape shape = x.shape();
+  shape[axis] = index.size(axis);
+  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  const Layout at = layout_of(shape, index.shape(), axis, x.size(axis));
+  visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
+    launch(name, x.device(), at.outer * ((at.count + block - 1) / block), Pick<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), at},
+           block * at.inner);
+  });
+  return y;
+}
+
+Grads<2> Gather::backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+  return {apply(SumByIndex{axis, saved.rows}, Site::current(), dy, saved.index.get()), Tensor()};
+}
+
+Tensor SumByIndex::forward(Saved& saved, const Tensor& x, const Tensor& index) const {
+  const Tensor from = raw::contiguous(x), places = raw::contiguous(index);
+  saved.index = places;
+  Shape shape = x.shape();
+  shape[axis] = rows;
+  // 16-bit sums are made in f32 and rounded once at the end.
+  const Tensor sums = Tensor::zeros(shape, detail::sum_dtype(x.dtype()), x.device());
+  const Layout at = layout_of(x.shape(), index.shape(), axis, rows);
+  visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
+    launch(name, x.device(), at.outer * at.inner, Collect<T>{from.data<T>(), places.data<index_t>(), sums.data<compute_t<T>>(), at},
+           at.count);
+  });
+  return sums.dtype() == x.dtype() ? sums : raw::cast(sums, x.dtype());
+}
+
+Grads<2> SumByIndex::backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+  return {apply(Gather{axis}, Site::current(), dy, saved.index.get()), Tensor()};
 }
 
 const Checked<Gather> checked;
-const Checked<ScatterAdd> checked_adjoint;
+const Checked<SumByIndex> checked_adjoint;
 
 }  // namespace
 
+// The index is looked at before anything runs: an error leaves nothing half-done.
 Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at) {
   const CallSite place(at);
-  return apply(Gather{normal_axis(Gather::name, axis, x.rank())}, at, x, index);
+  const int along = normal_axis(Gather::name, axis, x.rank());
+  check_index(Gather::name, x, index, along, false);
+  return apply(Gather{along}, at, x, detail::checked_index(Gather::name, "index", index, x.size(along)));
+}
+
+Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site at) {
+  const CallSite place(at);
+  const char* name = SumByIndex::name;
+  if (rows < 0) fail(name, concat("rows ", rows, " given; 0 or more required"));
+  if (x.rank() == 0) fail(name, "x is []; at least one axis required");
+  check_index(name, x, index, x.rank() - 1, true);
+  return apply(SumByIndex{x.rank() - 1, rows}, at, x, detail::checked_index(name, "index", index, rows));
 }
 
 }  // namespace whence

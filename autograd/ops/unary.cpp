@@ -44,8 +44,8 @@ struct UnaryOp {
   Unary f;
   UnaryAttributes p;
   const char* label() const {  // in the order of the enumeration
-    constexpr const char* labels[] = {"affine", "abs",  "exp",     "log",  "sqrt",       "square", "reciprocal", "sin",
-                                      "cos",    "tanh", "sigmoid", "relu", "leaky_relu", "gelu",   "gelu_erf",   "clamp"};
+    constexpr const char* labels[] = {"affine", "abs",     "exp",      "log",  "log1p", "sqrt",       "square", "reciprocal", "sin",  "cos",
+                                      "tanh",   "sigmoid", "softplus", "silu", "relu",  "leaky_relu", "gelu",   "gelu_erf",   "clamp"};
     return labels[static_cast<int>(f)];
   }
   struct Saved {
@@ -69,9 +69,11 @@ struct UnaryOp {
                             {"relu at 0", {Unary::relu, {}}, {draw::integers({9}, -1, 1)}, true},
                             {"leaky_relu at 0", {Unary::leaky_relu, {0.01, 0}}, {draw::integers({9}, -1, 1)}, true},
                             {"clamp at its bounds", {Unary::clamp, {-1, 1}}, {draw::integers({11}, -2, 2)}, true},
+                            {"softplus at 0 and far out", {Unary::softplus, {}}, {Tensor::of({0, 40, -40, 800, -800}, {5}, DType::f64)}},
                             {"leaky_relu", {Unary::leaky_relu, {0.01, 0}}, {draw::normal({3, 4})}},
                             {"clamp", {Unary::clamp, {-0.5, 0.7}}, {draw::normal({17})}}};
-    for (const auto& [label, f] : {std::pair{"log", Unary::log}, {"sqrt", Unary::sqrt}, {"reciprocal", Unary::reciprocal}}) {
+    for (const auto& [label, f] :
+         {std::pair{"log", Unary::log}, {"log1p", Unary::log1p}, {"sqrt", Unary::sqrt}, {"reciprocal", Unary::reciprocal}}) {
       all.push_back({label, {f, {}}, {draw::uniform({3, 5}, 0.5, 2)}});
     }
     for (const auto& [label, f] : {std::pair{"abs", Unary::abs},
@@ -81,6 +83,8 @@ struct UnaryOp {
                                    {"cos", Unary::cos},
                                    {"tanh", Unary::tanh},
                                    {"sigmoid", Unary::sigmoid},
+                                   {"softplus", Unary::softplus},
+                                   {"silu", Unary::silu},
                                    {"relu", Unary::relu},
                                    {"gelu", Unary::gelu},
                                    {"gelu_erf", Unary::gelu_erf}}) {
@@ -100,6 +104,7 @@ Tensor affine(const Tensor& x, double scale, double shift, Site at) { return una
 Tensor abs(const Tensor& x, Site at) { return unary(Unary::abs, x, {}, at); }
 Tensor exp(const Tensor& x, Site at) { return unary(Unary::exp, x, {}, at); }
 Tensor log(const Tensor& x, Site at) { return unary(Unary::log, x, {}, at); }
+Tensor log1p(const Tensor& x, Site at) { return unary(Unary::log1p, x, {}, at); }
 Tensor sqrt(const Tensor& x, Site at) { return unary(Unary::sqrt, x, {}, at); }
 Tensor square(const Tensor& x, Site at) { return unary(Unary::square, x, {}, at); }
 Tensor reciprocal(const Tensor& x, Site at) { return unary(Unary::reciprocal, x, {}, at); }
@@ -107,6 +112,8 @@ Tensor sin(const Tensor& x, Site at) { return unary(Unary::sin, x, {}, at); }
 Tensor cos(const Tensor& x, Site at) { return unary(Unary::cos, x, {}, at); }
 Tensor tanh(const Tensor& x, Site at) { return unary(Unary::tanh, x, {}, at); }
 Tensor sigmoid(const Tensor& x, Site at) { return unary(Unary::sigmoid, x, {}, at); }
+Tensor softplus(const Tensor& x, Site at) { return unary(Unary::softplus, x, {}, at); }
+Tensor silu(const Tensor& x, Site at) { return unary(Unary::silu, x, {}, at); }
 Tensor relu(const Tensor& x, Site at) { return unary(Unary::relu, x, {}, at); }
 Tensor leaky_relu(const Tensor& x, double slope, Site at) { return unary(Unary::leaky_relu, x, {slope, 0}, at); }
 Tensor gelu(const Tensor& x, Site at) { return unary(Unary::gelu, x, {}, at); }

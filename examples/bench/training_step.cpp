@@ -31,7 +31,7 @@ struct StepTime {
   double total() const { return forward + backward + update; }
 };
 
-StepTime time_step(const Decoder& model, Adam& optimizer, const Options& options, int step) {
+StepTime time_step(const Transformer& model, Adam& optimizer, const Options& options, int step) {
   const double start = steady_seconds();
   optimizer.zero_gradients();
   const Tensor loss = tasks::flip_flop_loss(model, options.model, 0, step + 1);
@@ -61,7 +61,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   set_threads(options.threads);
-  Decoder model(tasks::decoder_options(options.model));
+  Transformer model(tasks::transformer_options(options.model));
   model.initialise(0);
   Adam optimizer(model, {.weight_decay = 0.1});
   std::vector<double> seconds;

@@ -174,9 +174,23 @@ std::optional<std::string> CommandLine::parse(int argc, const char* const* argv)
   } catch (const CLI::ParseError& other) { throw InputError(concat(one_line(other.what()), "; see ", program_, " --help")); }
   if (help_flag->count() > 0) return help();
   if (version_flag->count() > 0) return program_ + ' ' + version_ + '\n';
-  refuse_unknown(app.remaining());
+  take_names(app.remaining());
   for (std::size_t i = 0; i < options_.size(); ++i) read(options_[i], declared[i]->results());
   return std::nullopt;
+}
+
+CommandLine& CommandLine::names(std::string word, std::vector<std::string>* values, std::string help) {
+  names_word_ = std::move(word), names_help_ = std::move(help), names_ = values;
+  return *this;
+}
+
+void CommandLine::take_names(const std::vector<std::string>& leftovers) const {
+  std::vector<std::string> dashed, plain;
+  for (const std::string& text : leftovers) {
+    if (text != "--") (text.size() > 1 && text[0] == '-' ? dashed : plain).push_back(text);
+  }
+  if (!names_ || !dashed.empty()) return refuse_unknown(leftovers);
+  *names_ = plain;
 }
 
 void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) const {
@@ -250,7 +264,9 @@ std::string CommandLine::describe(const Option& option) const {
 }
 
 std::string CommandLine::help() const {
-  std::string page = program_ + ": " + wrapped(purpose_, 2, 78 - program_.size()) + "\n\nUsage: " + program_ + " [options]\n";
+  std::string page = program_ + ": " + wrapped(purpose_, 2, 78 - program_.size()) + "\n\nUsage: " + program_ +
+                     (names_ ? " " + names_word_ : "") + " [options]\n";
+  if (names_) page += "\n" + entry(names_word_, names_help_);
   std::string current;
   for (const Option& option : options_) {
     if (option.heading != current) page += "\n" + option.heading + ":\n";

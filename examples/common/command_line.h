@@ -47,6 +47,9 @@ class CommandLine {
   CommandLine& choice(const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text);
   CommandLine& flag(const std::string& name, bool* value, OptionText text);
 
+  // What stands on the command line without an option, as many as are given: "NAME..." in --help.
+  CommandLine& names(std::string word, std::vector<std::string>* values, std::string help);
+
   // A command to show under "Examples", with what it does.
   CommandLine& example(std::string command, std::string meaning);
 
@@ -85,12 +88,15 @@ class CommandLine {
 
   Option& add(Option option);
   [[nodiscard]] const Option& find(std::string_view name) const;
+  void take_names(const std::vector<std::string>& leftovers) const;
   void refuse_unknown(const std::vector<std::string>& leftovers) const;
   void read(Option& option, const std::vector<std::string>& given_values) const;
   [[nodiscard]] std::string advice(const Option& option, const std::string& typed) const;
   [[nodiscard]] std::string describe(const Option& option) const;
 
   std::string program_, purpose_, version_, heading_ = "Options";
+  std::string names_word_, names_help_;
+  std::vector<std::string>* names_ = nullptr;  // nullptr: nothing may stand without an option
   std::vector<Option> options_;
   std::vector<std::pair<std::string, std::string>> examples_;
 };

@@ -55,7 +55,7 @@ void add_quantity(Page& page, const Quantity& quantity, const Tensor& values, in
 
 }  // namespace
 
-void add_maps(Page& page, const Decoder& model, const std::string& text) {
+void add_maps(Page& page, const Transformer& model, const std::string& text) {
   const tasks::Tokens tokens = tasks::parse(text);
   tasks::Tokens inputs(tokens.begin(), tokens.end() - 1), targets;
   for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {

@@ -10,6 +10,6 @@ namespace whence::report {
 
 // Runs the model on `text` (such as "w0i1r0") with the loss at its reads, and fills the page's tokens and maps: one map per layer, head and
 // quantity that the model's scheme has probes for.
-void add_maps(Page& page, const Decoder& model, const std::string& text);
+void add_maps(Page& page, const Transformer& model, const std::string& text);
 
 }  // namespace whence::report

@@ -12,7 +12,7 @@
 
 namespace whence::tasks {
 
-DecoderOptions decoder_options(const FlipFlopModelOptions& options) {
+TransformerOptions transformer_options(const FlipFlopModelOptions& options) {
   return {.vocabulary = flip_flop_vocabulary,
           .length = options.length,
           .dim = options.dim,
@@ -49,7 +49,7 @@ std::vector<std::pair<std::string, std::string>> description(const FlipFlopModel
           {"seed", std::to_string(training.seed)}};
 }
 
-Tensor flip_flop_loss(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step) {
+Tensor flip_flop_loss(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step) {
   const Targets targets = options.targets == "all" ? Targets::all : Targets::clean;
   const FlipFlopBatch batch =
       flip_flop_batch(training_set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>((step - 1) * options.batch),
@@ -58,7 +58,7 @@ Tensor flip_flop_loss(const Decoder& model, const FlipFlopModelOptions& options,
   return cross_entropy(model(token_tensor(batch.inputs, batch.sequences), pass), token_tensor(batch.targets, batch.sequences));
 }
 
-TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
+TrainingResult train_flip_flop(Transformer& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
   TrainingJob job{.label = model.scheme(), .model = &model, .tokens_per_step = options.batch * (options.length - 1)};
   job.description = description(options, training);
   job.loss = [&](std::int64_t step) { return flip_flop_loss(model, options, training.seed, step); };
@@ -71,7 +71,7 @@ double FlipFlopScore::best_guess_percent() const {
   return best;
 }
 
-static FlipFlopScore test_on(const FlipFlopSet& set, const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed,
+static FlipFlopScore test_on(const FlipFlopSet& set, const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed,
                              Progress& progress, std::int64_t done) {
   const NoGrad no_grad;
   FlipFlopScore score{.set = set, .model = {}, .baselines = {}};
@@ -90,7 +90,7 @@ static FlipFlopScore test_on(const FlipFlopSet& set, const Decoder& model, const
   return score;
 }
 
-std::vector<FlipFlopScore> test_flip_flop(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet) {
+std::vector<FlipFlopScore> test_flip_flop(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet) {
   std::vector<FlipFlopScore> scores;
   Progress progress("test", 3 * options.test_strings, 0, ProgressStyle::for_standard_error(quiet), std::cerr);
   for (const FlipFlopSet& set : {in_distribution_set, sparse_set, dense_set}) {

@@ -25,7 +25,7 @@ struct FlipFlopModelOptions {
 };
 
 // The model, not initialised. Throws InputError when the sizes do not fit.
-DecoderOptions decoder_options(const FlipFlopModelOptions& options);
+TransformerOptions transformer_options(const FlipFlopModelOptions& options);
 
 Tensor token_tensor(const Tokens& tokens, std::int64_t rows);  // i64 [rows, tokens / rows]
 
@@ -33,9 +33,9 @@ Tensor token_tensor(const Tokens& tokens, std::int64_t rows);  // i64 [rows, tok
 std::vector<std::pair<std::string, std::string>> description(const FlipFlopModelOptions& model, const TrainingOptions& training);
 
 // The loss of training step 1, 2, ...: a pure function of model, seed and step.
-Tensor flip_flop_loss(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step);
+Tensor flip_flop_loss(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step);
 
-TrainingResult train_flip_flop(Decoder& model, const FlipFlopModelOptions& options, const TrainingOptions& training);
+TrainingResult train_flip_flop(Transformer& model, const FlipFlopModelOptions& options, const TrainingOptions& training);
 
 struct FlipFlopScore {
   FlipFlopSet set;
@@ -45,6 +45,6 @@ struct FlipFlopScore {
   [[nodiscard]] double best_guess_percent() const;  // the read error of the best baseline
 };
 // In distribution, sparse, dense. Throws Interrupted when asked to stop.
-std::vector<FlipFlopScore> test_flip_flop(const Decoder& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet);
+std::vector<FlipFlopScore> test_flip_flop(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet);
 
 }  // namespace whence::tasks

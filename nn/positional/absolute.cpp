@@ -11,17 +11,18 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
  public:
   Absolute(index_t rows, index_t dim) : table_(param("table", {rows, dim}, Init::normal(0, 0.02))) {}
 
-  Claims claims() const override { return {.extrapolates = false}; }
+  Claims claims() const override { return {.extrapolates = false, .whole_positions = true}; }
 
   // x:[b t c], P:[n c], positions whole numbers below n   ->   x + P[t]
   Tensor embed(const Tensor& x, const Positions& positions) const override {
     const index_t rows = table_.size(0);
     for (const double position : positions.query.to_vector()) {
-      if (position < 0 || position >= static_cast<double>(rows) || position != static_cast<double>(static_cast<index_t>(position))) {
+      if (position >= static_cast<double>(rows) || position != static_cast<double>(static_cast<index_t>(position))) {
         fail("absolute", concat("position ", position, " given; whole numbers in [0, ", rows, ") required; train with a longer length"));
       }
     }
-    return x + take_rows(table_, raw::cast(positions.query, DType::i64));  // dP[t] = sum_b dh[b,t]
+    // Padding on the left stands below 0; no other token sees it, so any row will do.
+    return x + take_rows(table_, raw::cast(clamp(positions.query, 0, static_cast<double>(rows)), DType::i64));  // dP[t] = sum_b dh[b,t]
   }
 
  private:
@@ -34,8 +35,8 @@ const RegisterScheme registered{
      .title = "learned absolute positions",
      .paper = "Gehring et al. 2017, arXiv:1705.03122",
      .equation = "h_t = E[x_t] + P[t]",
-     .per_layer = false,
      .options = {{"rows", SchemeOption::Kind::integer, "0", 0, 1e9, {}, "positions in the table; 0: as many as the training length"}},
+     .shared = [](const SchemeArguments&) { return true; },
      .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
        const index_t rows = arguments.integer("rows");
        return std::make_unique<Absolute>(rows ? rows : arguments.sizes().length, arguments.sizes().dim);

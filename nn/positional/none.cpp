@@ -6,7 +6,7 @@ namespace {
 
 class NoPositions final : public PositionalScheme {
  public:
-  Claims claims() const override { return {.shift_invariant = true}; }
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
 };
 
 const RegisterScheme registered{{.name = "none",

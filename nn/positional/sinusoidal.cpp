@@ -29,7 +29,8 @@ class Sinusoidal final : public PositionalScheme, public EmbedsTokens {
         table.push_back(is_sine ? std::sin(angle) : std::cos(angle));
       }
     }
-    return x + Tensor::of(table, {static_cast<index_t>(at.size()), 2 * half}, x.dtype());
+    const bool per_sequence = positions.query.rank() == 2;
+    return x + Tensor::of(table, per_sequence ? x.shape() : Shape{x.size(1), 2 * half}, x.dtype());
   }
 
  private:
@@ -43,9 +44,9 @@ const RegisterScheme registered{
      .title = "sinusoidal absolute positions",
      .paper = "Vaswani et al. 2017, arXiv:1706.03762",
      .equation = "h_t = E[x_t] + PE[t],  PE = sin and cos of t base^(-2m/c)",
-     .per_layer = false,
      .options = {{"layout", SchemeOption::Kind::word, "interleaved", 0, 0, {"interleaved", "concat"}, "order of sines and cosines"},
                  {"base", SchemeOption::Kind::real, "10000", 1, 1e12, {}, "wavelengths run from 2 pi to 2 pi base"}},
+     .shared = [](const SchemeArguments&) { return true; },
      .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
        if (arguments.sizes().dim % 2)
          throw InputError(concat("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));

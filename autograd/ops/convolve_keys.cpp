@@ -1,0 +1,236 @@
+// Convolve every row of scores along its keys, heads being channels.         (DAPE V2, Zheng et al. 2024, arXiv:2410.04798; SPEC: 3.18)
+//   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y[b,o,i,j] = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left], zeros outside
+//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]      a convolution again: taps turned round, left' = k - 1 - left
+//   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]      dbias[o] = sum_{b,i,j} dy[b,o,i,j]
+// The three sums are linear in each argument, and each one's derivatives are the other two: that is how second derivatives come.
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "autograd/ops/convolve.h"
+#include "autograd/ops/index.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using detail::Convolution;
+
+// GPUs and duals take the plain bodies.
+bool plainly(const Tensor& x) { return !x.device().is_cpu() || x.dtype() == DType::dual; }
+
+// y of convolving `from` with the kernel, or with its adjoint.
+Tensor convolve(const char* op, const Convolution& at, const Tensor& from, const Tensor& weight, const Tensor& bias, bool adjoint) {
+  const Tensor x = raw::contiguous(from), w = raw::contiguous(weight), shift = bias.defined() ? raw::contiguous(bias) : bias;
+  const index_t size = at.output_blocks() * at.terms() * detail::outputs_at_once;
+  const Tensor packed = Tensor::empty({size}, detail::sum_dtype(x.dtype()), x.device());
+  const Tensor y = Tensor::empty({at.batch, at.outputs, at.rows, at.keys_out}, x.dtype(), x.device());
+  visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    launch(op, x.device(), size, detail::PackKernel<T>{w.data<T>(), packed.data<C>(), at.outputs, at.channels, at.taps, adjoint}, 16);
+    const T* added = shift.defined() ? shift.data<T>() : nullptr;
+    if (plainly(x)) {
+      launch(op, x.device(), at.batch * at.output_blocks() * at.rows * at.keys_out,
+             detail::ConvolvePlain<T>{at, x.data<T>(), added, packed.data<C>(), y.data<T>()}, 4 * at.terms());
+    } else if constexpr (!std::is_same_v<T, Dual>) {
+      detail::convolve_tiles<T>(at, x.data<T>(), packed.data<C>(), added, y.data<T>());
+    }
+  });
+  return y;
+}
+
+Convolution forward_of(const Tensor& x, const Tensor& weight, index_t left, index_t right) {
+  const index_t k = weight.size(3);
+  return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), x.size(3) + left + right - (k - 1), k, left};
+}
+
+// z[b,c,i,j] = sum_o sum_t w[o,c,0,t] g[b,o,i,j-t+left]: what dx is.
+struct Adjoint {
+  static constexpr const char* name = "convolve_keys_adjoint";
+  index_t left, right;
+  struct Saved {
+    SavedTensor g, weight;
+  };
+  Tensor forward(Saved& saved, const Tensor& g, const Tensor& weight) const {
+    saved.g = g;
+    saved.weight = weight;
+    const index_t k = weight.size(3), keys = g.size(3) - left - right + k - 1;
+    return convolve(name, {g.size(0), g.size(1), g.size(2), g.size(3), weight.size(1), keys, k, k - 1 - left}, g, weight, Tensor(), true);
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
+  static Samples<Adjoint> samples() {
+    return {{"width 3", {1, 1}, {draw::normal({2, 3, 2, 5}), draw::normal({3, 2, 1, 3})}},
+            {"left, cropped on the right", {3, -1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 5, 1, 2})}}};
+  }
+};
+
+// dw[o,c,0,t] = sum_{b,i,j} g[b,o,i,j] x[b,c,i,j+t-left]
+struct KernelGradient {
+  static constexpr const char* name = "convolve_keys_kernel_gradient";
+  index_t left, right, taps;
+  struct Saved {
+    SavedTensor g, x;
+  };
+  Tensor forward(Saved& saved, const Tensor& g, const Tensor& x) const {
+    saved.g = g;
+    saved.x = x;
+    const Tensor dy = raw::contiguous(g), from = raw::contiguous(x);
+    const Convolution at{x.size(0), x.size(1), x.size(2), x.size(3), g.size(1), g.size(3), taps, left};
+    const DType wide = detail::sum_dtype(x.dtype());
+    Tensor total;
+    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
+      using C = compute_t<T>;
+      if (plainly(x)) {
+        const index_t rows = at.batch * at.rows, each = std::max<index_t>((rows + 63) / 64, 1), size = at.outputs * at.terms();
+        const Tensor partial = Tensor::empty({(rows + each - 1) / each, size}, wide, x.device());
+        launch(name, x.device(), partial.numel(), detail::KernelGradientPlain<T>{at, from.data<T>(), dy.data<T>(), partial.data<C>(), each},
+               each * at.keys_out);
+        total = raw::reduce(Reduction::sum, partial, {0}, false);
+      } else if constexpr (!std::is_same_v<T, Dual>) {
+        total = in_order(at, detail::kernel_gradient_tiles<T>(at, from.data<T>(), dy.data<T>()));
+      }
+    });
+    total = raw::reshape(total, {at.outputs, at.channels, 1, taps});
+    return wide == x.dtype() ? total : raw::cast(total, x.dtype());
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
+
+  // Blocks of 4 x 4 that were filled up -> [o, c t].
+  static Tensor in_order(const Convolution& at, const Tensor& partial) {
+    const index_t outputs = at.output_blocks(), terms = (at.terms() + 3) / 4;
+    const Tensor blocks = raw::reshape(raw::reduce(Reduction::sum, partial, {0}, false), {outputs, terms, 4, 4});
+    const Tensor filled_up = raw::reshape(raw::permute(blocks, {0, 2, 1, 3}), {outputs * 4, terms * 4});
+    return raw::contiguous(raw::slice(raw::slice(filled_up, 0, 0, at.outputs), 1, 0, at.terms()));
+  }
+  static Samples<KernelGradient> samples() {
+    return {{"width 3", {1, 1, 3}, {draw::normal({2, 3, 2, 5}), draw::normal({2, 2, 2, 5})}},
+            {"left, cropped on the right", {3, -1, 2}, {draw::normal({1, 2, 3, 4}), draw::normal({1, 5, 3, 3})}}};
+  }
+};
+
+struct ConvolveKeys {
+  static constexpr const char* name = "convolve_keys";
+  index_t left, right;
+  struct Saved {
+    SavedTensor x, weight;
+  };
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    check(x, weight, bias);
+    saved.x = x;
+    saved.weight = weight;
+    return convolve(name, forward_of(x, weight, left, right), x, weight, bias, false);
+  }
+  Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3> needs) const {
+    const Tensor weight = saved.weight.get();
+    Grads<3> grads;
+    if (needs[0]) grads[0] = apply(Adjoint{left, right}, Site::current(), dy, weight);
+    if (needs[1]) grads[1] = apply(KernelGradient{left, right, weight.size(3)}, Site::current(), dy, saved.x.get());
+    if (needs[2]) grads[2] = sum(dy, {0, 2, 3});
+    return grads;
+  }
+
+  void check(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    raw::require_floating(name, "x", x);
+    raw::require_same_dtype(name, x, weight);
+    raw::require_same_device(name, x, weight);
+    if (x.rank() != 4) fail(name, concat("x is ", x.shape(), "; [b, c, i, j] required"));
+    if (weight.rank() != 4 || weight.size(1) != x.size(1) || weight.size(2) != 1 || weight.numel() == 0) {
+      fail(name, concat("x is ", x.shape(), ", weight is ", weight.shape(), "; weight [o, ", x.size(1), ", 1, k] with o, k > 0 required"));
+    }
+    if (bias.defined()) {
+      raw::require_same_dtype(name, x, bias);
+      raw::require_same_device(name, x, bias);
+      raw::require_shape(name, "bias", bias, {weight.size(0)});
+    }
+    if (forward_of(x, weight, left, right).keys_out < 0) {
+      fail(name, concat("x has ", x.size(3), " keys, left ", left, ", right ", right, ", weight spans ", weight.size(3),
+                        "; keys + left + right >= ", weight.size(3) - 1, " required; pad more"));
+    }
+  }
+  static Samples<ConvolveKeys> samples();
+  static std::vector<BadInput> bad_inputs();
+  static Tensor reference(const std::vector<Tensor>& in);
+};
+
+Grads<2> Adjoint::backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
+  const Tensor weight = saved.weight.get();
+  Grads<2> grads;
+  if (needs[0]) grads[0] = apply(ConvolveKeys{left, right}, Site::current(), dz, weight, Tensor());
+  if (needs[1]) grads[1] = apply(KernelGradient{left, right, weight.size(3)}, Site::current(), saved.g.get(), dz);
+  return grads;
+}
+
+Grads<2> KernelGradient::backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
+  Grads<2> grads;
+  if (needs[0]) grads[0] = apply(ConvolveKeys{left, right}, Site::current(), saved.x.get(), dz, Tensor());
+  if (needs[1]) grads[1] = apply(Adjoint{left, right}, Site::current(), saved.g.get(), dz);
+  return grads;
+}
+
+Samples<ConvolveKeys> ConvolveKeys::samples() {
+  const auto drawn = [](const char* name, const Shape& x, index_t outputs, index_t k, index_t before, index_t after) {
+    return Sample<ConvolveKeys>{name, {before, after}, {draw::normal(x), draw::normal({outputs, x[1], 1, k}), draw::normal({outputs})}};
+  };
+  Samples<ConvolveKeys> all = {drawn("width 3", {2, 3, 4, 7}, 5, 3, 1, 1),
+                               drawn("a linear layer over the heads", {2, 6, 3, 5}, 4, 1, 0, 0),
+                               drawn("width 5, odd extents", {1, 3, 3, 9}, 1, 5, 2, 2),
+                               drawn("keys before only", {2, 2, 3, 6}, 3, 3, 2, 0),
+                               drawn("padding that widens", {1, 2, 2, 4}, 2, 2, 3, 4),
+                               drawn("cropped", {1, 2, 2, 6}, 2, 3, -1, 0),
+                               drawn("keys after only", {1, 1, 2, 5}, 2, 4, 0, 3),
+                               drawn("wider than the row", {1, 2, 2, 2}, 3, 7, 3, 3),
+                               drawn("more keys than a tile", {1, 2, 1, 515}, 2, 3, 1, 1),
+                               drawn("one row, one key", {1, 3, 1, 1}, 2, 1, 0, 0),
+                               drawn("no keys", {1, 2, 3, 0}, 2, 3, 1, 1),
+                               drawn("no batch", {0, 2, 3, 4}, 2, 3, 1, 1)};
+  all.push_back({"without bias", {1, 1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 2, 1, 3}), Tensor()}});
+  return all;
+}
+
+std::vector<BadInput> ConvolveKeys::bad_inputs() {
+  return {{"convolve_keys: x is [2,3]; [b, c, i, j] required",
+           [] {
+             (void)convolve_keys(Tensor::zeros({2, 3}), Tensor::zeros({1, 3, 1, 1}), Tensor(), 0, 0);
+           }},
+          {"convolve_keys: x is [1,2,3,4], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
+           [] {
+             (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 3, 1, 1}), Tensor(), 0, 0);
+           }},
+          {"convolve_keys: bias is [4]; [5] required",
+           [] {
+             (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 2, 1, 1}), Tensor::zeros({4}), 0, 0);
+           }},
+          {"convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more", [] {
+             (void)convolve_keys(Tensor::zeros({1, 2, 3, 2}), Tensor::zeros({1, 2, 1, 5}), Tensor(), 0, 0);
+           }}};
+}
+
+Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one key on each side
+  const Tensor &x = in[0], &w = in[1];
+  std::vector<double> y;
+  for (index_t b = 0; b < x.size(0); ++b) {
+    for (index_t o = 0; o < w.size(0); ++o) {
+      for (index_t place = 0; place < x.size(2) * x.size(3); ++place) {
+        const index_t i = place / x.size(3), j = place % x.size(3);
+        double sum = in[2].at({o});
+        for (index_t c = 0; c < x.size(1); ++c) {
+          for (index_t t = 0; t < 3; ++t) {
+            if (j + t - 1 >= 0 && j + t - 1 < x.size(3)) sum += w.at({o, c, 0, t}) * x.at({b, c, i, j + t - 1});
+          }
+        }
+        y.push_back(sum);
+      }
+    }
+  }
+  return Tensor::of(y, {x.size(0), w.size(0), x.size(2), x.size(3)}, DType::f64);
+}
+
+const Checked<ConvolveKeys> checked;
+const Checked<Adjoint> checked_adjoint;
+const Checked<KernelGradient> checked_kernel_gradient;
+
+}  // namespace
+
+Tensor convolve_keys(const Tensor& x, const Tensor& weight, const Tensor& bias, index_t left, index_t right, Site at) {
+  return apply(ConvolveKeys{left, right}, at, x, weight, bias);
+}
+
+}  // namespace whence

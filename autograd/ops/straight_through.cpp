@@ -1,0 +1,59 @@
+// The straight-through estimator.  (Bengio et al. 2013)    y = value,    dx = dy,  dvalue = 0
+// What hard attention needs: a choice in the forward pass, the gradient of the soft weights that it was made from.
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "tensor/launch.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// A dual's tangent is that of x.
+struct Join {
+  const Dual *value, *x;
+  Dual* y;
+  WHENCE_HD void operator()(index_t i) const { y[i] = Dual(value[i].value, x[i].tangent); }
+};
+
+struct StraightThrough {
+  static constexpr const char* name = "straight_through";
+  struct Saved {};
+
+  Tensor forward(Saved&, const Tensor& value, const Tensor& x) const {
+    raw::require_floating(name, "value", value);
+    raw::require_same_dtype(name, value, x);
+    raw::require_same_device(name, value, x);
+    raw::require_shape(name, "x", x, value.shape());
+    const Tensor shown = raw::contiguous(value);
+    if (value.dtype() != DType::dual) return shown;
+    const Tensor from = raw::contiguous(x), y = Tensor::empty(value.shape(), DType::dual, value.device());
+    launch(name, value.device(), y.numel(), Join{shown.data<Dual>(), from.data<Dual>(), y.data<Dual>()});
+    return y;
+  }
+  Grads<2> backward(const Saved&, const Tensor& dy, Needs<2>) const { return {Tensor(), dy}; }
+};
+
+// Where the value is that of x itself, y = x: differences can judge it there. That value and x may differ is tests/ops.cpp's.
+std::vector<CheckedSample> samples() {
+  const auto of_itself = [](const std::vector<Tensor>& in) { return straight_through(in[0].detach(), in[0]); };
+  return {{"of itself", false, {draw::normal({3, 5})}, of_itself},
+          {"0-d", false, {draw::normal({})}, of_itself},
+          {"nothing", false, {draw::normal({0, 2})}, of_itself}};
+}
+std::vector<BadInput> bad_inputs() {
+  return {{"straight_through: x is [3]; [2] required", [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({3})); }},
+          {"straight_through: a is f32, b is f64; equal dtypes required; convert with cast",
+           [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
+}
+
+const CheckedEntry checked({StraightThrough::name, false, samples, bad_inputs, {}});
+
+}  // namespace
+
+Tensor straight_through(const Tensor& value, const Tensor& x, Site at) {
+  const CallSite place(at);
+  // Without history, so that nothing behind `value` is walked either.
+  return apply(StraightThrough{}, at, value.detach(), x);
+}
+
+}  // namespace whence

@@ -1,0 +1,184 @@
+// Prints the conformance matrix: every positional scheme and composition against everything that must hold, as a table, HTML and JSON.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "examples/common/command_line.h"
+#include "examples/common/files.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/report/report.h"
+#include "examples/verify/conformance.h"
+#include "examples/verify/scheme_texts.h"
+#include "nn/files.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+using Mark = ConformanceCell::Mark;
+
+struct Options {
+  std::vector<std::string> schemes;
+  std::string check, html, json;
+  std::uint64_t seed = 1;
+  bool no_sums = false, list = false, quiet = false;
+};
+
+CommandLine command_line(Options& options) {
+  CommandLine line("conformance", "Checks positional schemes and their compositions against everything that must hold.", WHENCE_VERSION);
+  line.names("[SCHEME...]", &options.schemes, "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
+      .heading("What")
+      .text("check", &options.check, {.help = "run this check only; --list names them"})
+      .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
+      .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
+      .integer("seed", &options.seed, {.low = 0}, {.help = "of parameters, directions and cotangents"})
+      .heading("Output")
+      .text("html", &options.html, {.help = "write the matrix as a page to this file"})
+      .text("json", &options.json, {.help = "write every figure and note to this file"})
+      .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
+      .example("conformance", "the whole matrix")
+      .example("conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
+  return line;
+}
+
+std::vector<std::string> texts_of(const Options& options) {
+  if (!options.schemes.empty()) return options.schemes;
+  std::vector<std::string> texts = scheme_texts(16);
+  if (options.no_sums) return texts;
+  for (const std::string& sum : scheme_sums()) texts.push_back(sum);
+  return texts;
+}
+
+std::string short_figure(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value == 0 ? "0" : value < 1e-3 || value >= 1e4 ? "%.0e" : "%.2g", value);
+  return text;
+}
+
+std::string cell_text(const ConformanceCell& cell) {
+  if (cell.mark == Mark::not_applicable) return "-";
+  return (cell.mark == Mark::failed ? "FAIL " : "") + short_figure(cell.figure);
+}
+
+std::vector<std::string> header_of(const Options& options) {
+  std::vector<std::string> header{"scheme"};
+  for (const ConformanceCheck& check : conformance_checks()) {
+    if (options.check.empty() || options.check == check.name) header.push_back(check.name);
+  }
+  return header;
+}
+
+void write_json(const std::string& path, const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ConformanceRow& row : rows) {
+    nlohmann::ordered_json entry{{"scheme", row.scheme}};
+    if (!row.refusal.empty()) entry["refused"] = row.refusal;
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      const char* mark = row.cells[k].mark == Mark::passed ? "passed" : row.cells[k].mark == Mark::failed ? "failed" : "not applicable";
+      entry["checks"][header[k + 1]] = {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}};
+    }
+    all.push_back(std::move(entry));
+  }
+  write_file(path, all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void write_html(const std::string& path, const Table& table, const std::vector<ConformanceRow>& rows, const std::string& summary) {
+  report::Page page;
+  page.title = "whence: conformance of positional schemes";
+  page.introduction = summary;
+  page.tables.push_back({"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
+  report::Table meaning{"The checks", "", {"check", "what must hold"}, {}};
+  for (const ConformanceCheck& check : conformance_checks()) meaning.rows.push_back({check.name, check.meaning});
+  page.tables.push_back(std::move(meaning));
+  report::Table refused{"Refused", "Texts that the schemes refuse, and why.", {"scheme", "reason"}, {}};
+  for (const ConformanceRow& row : rows) {
+    if (!row.refusal.empty()) refused.rows.push_back({row.scheme, row.refusal});
+  }
+  if (!refused.rows.empty()) page.tables.push_back(std::move(refused));
+  report::write(page, path);
+}
+
+void list_everything(const Options& options) {
+  for (const ConformanceCheck& check : conformance_checks()) std::cout << check.name << ": " << check.meaning << '\n';
+  std::cout << '\n';
+  for (const std::string& text : texts_of(options)) std::cout << text << '\n';
+}
+
+void require_known_check(const CommandLine& line, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ConformanceCheck& check : conformance_checks()) names.push_back(check.name);
+  if (name.empty() || std::count(names.begin(), names.end(), name)) return;
+  const auto nearest = nearest_name(name, names);
+  line.refuse("check", concat("the name of a check required", nearest ? concat("; did you mean '", *nearest, "'?") : ""),
+              "--list names them");
+}
+
+std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<std::string>& texts) {
+  std::vector<ConformanceRow> rows;
+  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0, ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  for (const std::string& text : texts) {
+    rows.push_back(conform(text, options.seed, options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}));
+    progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
+  }
+  progress.finish();
+  return rows;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line = command_line(options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
+  require_known_check(line, options.check);
+  if (options.list) {
+    list_everything(options);
+    return 0;
+  }
+  const double begin = steady_seconds();
+  const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
+  if (!options.schemes.empty()) {
+    for (const ConformanceRow& row : rows) {
+      if (!row.refusal.empty()) throw InputError(row.refusal);
+    }
+  }
+  const std::vector<std::string> header = header_of(options);
+  Table table(header);
+  int accepted = 0, refused = 0, cells = 0, failures = 0;
+  for (const ConformanceRow& row : rows) {
+    if (!row.refusal.empty()) {
+      ++refused;
+      continue;
+    }
+    ++accepted;
+    cells += row.count(Mark::passed) + row.count(Mark::failed);
+    failures += row.count(Mark::failed);
+    std::vector<std::string> line_of{row.scheme};
+    for (const ConformanceCell& cell : row.cells) line_of.push_back(cell_text(cell));
+    table.row(line_of);
+  }
+  std::cout << table.text();
+  for (const ConformanceRow& row : rows) {
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      if (row.cells[k].mark == Mark::failed)
+        std::cout << "FAILED: " << row.scheme << ": " << header[k + 1] << ": " << row.cells[k].note << '\n';
+    }
+  }
+  const std::string summary =
+      concat("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ", refused,
+             " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
+  std::cout << summary << '\n';
+  if (!options.json.empty()) write_json(options.json, rows, header);
+  if (!options.html.empty()) write_html(options.html, table, rows, summary);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

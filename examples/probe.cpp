@@ -1,0 +1,145 @@
+// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters in; every intermediate and every gradient out.
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "examples/common/command_line.h"
+#include "examples/common/run_main.h"
+#include "examples/verify/probe_run.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  std::string scheme, in, out, executor = "auto", dtype, describe;
+  bool bidirectional = false;
+  double scale = 1;
+  std::uint64_t init = 0;
+  std::int64_t heads = 4, head_dim = 16, length = 16;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  using Count = Range<std::int64_t>;
+  line.heading("What runs")
+      .text("scheme", &options.scheme, {"positional scheme, e.g. \"dape(kerple, width=8)\""})
+      .text("in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
+      .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"});
+  line.heading("How")
+      .choice("executor", &options.executor, {"auto", "reference", "strips"}, {"auto is reference, which alone shows intermediates"})
+      .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
+      .flag("bidirectional", &options.bidirectional, {"no causal mask"})
+      .number("scale", &options.scale, Range<double>{}, {"of q.k; without this option 1/sqrt(d)"})
+      .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
+  line.heading("What a file must hold")
+      .text("describe", &options.describe, {"print the tensors, parameters, claims and probes of this scheme as JSON, and end"})
+      .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
+      .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
+      .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"});
+  line.example("probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
+  line.example("probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
+               "one pass, and backward where the file has a cotangent");
+  line.example("probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
+               "another executor and dtype");
+}
+
+void refuse_options_without_effect(const CommandLine& line, const Options& options) {
+  const bool describes = line.given("describe");
+  for (const char* name : {"heads", "head-dim", "length"}) line.refuse_unless(name, describes, "--describe");
+  for (const char* name : {"scheme", "in", "out"}) {
+    line.refuse_unless(name, !describes, "a run; --describe only prints");
+    if (!describes && !line.given(name)) throw InputError(concat("--", name, ": nothing given; some text required; see probe --help"));
+  }
+  for (const char* name : {"executor", "dtype", "bidirectional", "scale", "init"}) {
+    line.refuse_unless(name, !describes, "a run; --describe only prints");
+  }
+  if (describes) return;
+  std::error_code not_there;
+  const bool same = std::filesystem::equivalent(options.in, options.out, not_there) ||
+                    std::filesystem::path(options.in).lexically_normal() == std::filesystem::path(options.out).lexically_normal();
+  if (same) line.refuse("out", "another file than --in", "results would take the place of what they were made from");
+}
+
+// Options that this scheme, or this file, gives no effect.
+void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
+  const SchemeRun& scheme = *input.scheme;
+  for (const char* name : {"executor", "bidirectional", "scale"})
+    line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
+  if (options.bidirectional && scheme.claims().causal_only) {
+    throw InputError(concat("--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out"));
+  }
+  if (options.executor == "strips" && input.cotangent_logits.defined()) {
+    throw InputError(
+        "--executor: strips given with a tensor cotangent_logits; strips never holds the logits; reference required, or leave it out");
+  }
+}
+
+DType dtype_named(const std::string& name) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    if (name == to_string(dtype)) return dtype;
+  }
+  return DType::f16;
+}
+
+// Positions that a scheme has no place for come from the file.
+SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
+  try {
+    return run_probe(input, executor);
+  } catch (const InputError&) { throw; } catch (const Error& error) {
+    if (!input.setting.positions.defined()) throw;
+    throw InputError(concat(options.in, ": tensor positions: ", error.what()));
+  }
+}
+
+// What was written, and what was not though one might look for it.
+void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
+  const SchemeRun& scheme = *input.scheme;
+  std::cout << scheme.text() << ", " << input.dtype();
+  if (scheme.attends()) std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
+  std::cout << '\n';
+  for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << name << '\n';
+  std::cout << "written: " << options.out << ", " << result.tensors.size() << " tensors:";
+  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << name;
+  std::cout << '\n';
+  if (options.executor == "strips") std::cout << "not written: logits, pattern and intermediates, which strips never holds as a whole\n";
+  if (!input.cotangent.defined() && !input.cotangent_logits.defined()) {
+    std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
+  }
+}
+
+int run_file(const CommandLine& line, const Options& options) {
+  const std::optional<DType> dtype = line.given("dtype") ? std::optional(dtype_named(options.dtype)) : std::nullopt;
+  const std::optional<std::uint64_t> init = line.given("init") ? std::optional(options.init) : std::nullopt;
+  ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
+  refuse_for(input, line, options);
+  (void)ExecutorChoice(options.executor, input.scheme->stages());  // refuses what cannot run
+  const Executor& executor = options.executor == "strips" ? strips_executor() : reference_executor();
+  input.setting.causal = !options.bidirectional;
+  if (line.given("scale")) input.setting.scale = options.scale;
+  const SafetensorsFile result = run_on(input, executor, options);
+  write_safetensors(options.out, result);
+  report(input, executor, options, result);
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("probe",
+                   "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.",
+                   WHENCE_VERSION);
+  declare_options(line, options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  refuse_options_without_effect(line, options);
+  if (!line.given("describe")) return run_file(line, options);
+  const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};
+  std::cout << describe_scheme(SchemeRun(options.describe, sizes));
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -1,0 +1,58 @@
+// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models of it.
+// A scheme that a user adds is a row of the matrix by being registered. What a scheme claims (nn/position.h) decides what a check demands:
+// a claim that is too bold fails, and so does one that is too timid.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/transformer.h"
+
+namespace whence {
+
+struct ConformanceCell {
+  enum class Mark : unsigned char { passed, failed, not_applicable };
+  Mark mark = Mark::passed;
+  double figure = 0;      // the largest disagreement found
+  std::string note = {};  // what was demanded, where that depends on the claims; of a failure, what happened
+};
+
+// What a check is given: a scheme text that the schemes accept.
+class ConformanceSubject {
+ public:
+  // Throws InputError when the text is wrong or the schemes refuse it.
+  ConformanceSubject(std::string text, std::uint64_t seed);
+
+  const std::string& text() const { return text_; }
+  const Claims& claims() const { return claims_; }
+  std::uint64_t seed() const { return seed_; }
+
+  // A transformer with random parameters, none of them zero; the same numbers for the same sizes.
+  [[nodiscard]] std::unique_ptr<Transformer> model(index_t layers, bool causal = true, DType dtype = DType::f64) const;
+
+ private:
+  std::string text_;
+  Claims claims_;
+  std::uint64_t seed_;
+};
+
+struct ConformanceCheck {
+  std::string name;     // the column's head: "causality"
+  std::string meaning;  // one sentence
+  std::function<ConformanceCell(const ConformanceSubject&)> run;
+};
+const std::vector<ConformanceCheck>& conformance_checks();
+
+struct ConformanceRow {
+  std::string scheme;
+  std::string refusal;                 // why the schemes do not go together; empty: they do
+  std::vector<ConformanceCell> cells;  // one per check
+  [[nodiscard]] int count(ConformanceCell::Mark mark) const;
+};
+
+// All checks, or those whose name is listed, on one text. What a check throws is its failure.
+[[nodiscard]] ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only = {});
+
+}  // namespace whence

@@ -1,0 +1,356 @@
+// The columns of the conformance matrix (SPEC 6). Each is a function of a scheme; figures are the largest disagreement in f64.
+#include <cmath>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/mode.h"
+#include "autograd/ops.h"
+#include "examples/verify/conformance.h"
+#include "examples/verify/gradient_check.h"
+#include "examples/verify/scheme_run.h"
+#include "nn/decoding.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using Cell = ConformanceCell;
+using Subject = ConformanceSubject;
+
+constexpr index_t batch = 2, length = 6, capacity = 16;
+constexpr double rounding = 1e-12;  // f64, a few layers deep
+
+Cell passed(double figure, std::string note = {}) { return {Cell::Mark::passed, figure, std::move(note)}; }
+Cell failed(double figure, std::string note = {}) { return {Cell::Mark::failed, figure, std::move(note)}; }
+Cell not_applicable(std::string note) { return {Cell::Mark::not_applicable, 0, std::move(note)}; }
+Cell within(double figure, double tolerance, const std::string& note = {}) {
+  return figure <= tolerance ? passed(figure, note)
+                             : failed(figure, concat(note, note.empty() ? "" : "; ", "at most ", tolerance, " required"));
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  if (!(a.shape() == b.shape())) fail("conformance", concat("shapes ", a.shape(), " and ", b.shape(), " are compared"));
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double largest = 0;
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    const double apart = std::fabs(x[n] - y[n]);
+    largest = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(largest, apart);
+  }
+  return largest;
+}
+
+double largest_size(const Tensor& x) {
+  double largest = 0;
+  for (const double value : x.to_vector())
+    largest = std::isnan(value) ? std::numeric_limits<double>::infinity() : std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// Every token of a batch is another one, so that the gradient of a row of the embedding is that of one token.
+Tensor tokens_of(index_t sequences, index_t count, index_t first = 0) {
+  std::vector<double> tokens;
+  for (index_t b = 0; b < sequences; ++b) {
+    for (index_t t = 0; t < count; ++t) tokens.push_back(static_cast<double>(first + b * capacity + t));
+  }
+  return Tensor::of(tokens, {sequences, count}, DType::i64);
+}
+
+// All runs of a subject may become equally long: positions that are drawn are then the same ones.
+Sequence run_of(index_t count, bool causal = true) {
+  Sequence sequence = Sequence::run(count, causal);
+  sequence.positions.length = std::max(capacity, count);
+  return sequence;
+}
+
+Tensor logits(const Transformer& model, const Tensor& tokens, const Sequence& sequence) {
+  const NoGrad values_only;
+  return model(tokens, sequence, {});
+}
+Tensor logits(const Transformer& model, const Tensor& tokens) {
+  return logits(model, tokens, run_of(tokens.size(1), model.options().causal));
+}
+
+Tensor rows(const Tensor& x, index_t begin, index_t end) { return slice(x, 1, begin, end); }
+Tensor sequence_of(const Tensor& x, index_t b) { return slice(x, 0, b, b + 1); }
+
+// ---- gradients ----
+
+Cell gradients(const Subject& subject) {
+  const GradientChecks checks = check_scheme(subject.text(), {.length = 4, .one_by_one = 8, .seed = subject.seed()});
+  if (!checks.ok()) {
+    std::string problems = checks.problem;
+    for (const GradientCase& one : checks.cases) {
+      for (const std::string& problem : one.report.problems) problems += (problems.empty() ? "" : "; ") + one.label + ": " + problem;
+    }
+    return failed(checks.worst_by_duals(), problems);
+  }
+  return passed(checks.worst_by_duals(), checks.note);
+}
+
+// d(rows up to t) / d(token after t), exactly 0; and the same bits whatever those tokens are.
+Cell causality(const Subject& subject) {
+  const auto model = subject.model(2);
+  const Tensor tokens = tokens_of(1, length), table = model->parameters().front().tensor;
+  double leak = 0, sight = std::numeric_limits<double>::infinity();
+  for (index_t t = 0; t + 1 < length; ++t) {
+    const Tensor y = rows((*model)(tokens, run_of(length), {}), 0, t + 1);
+    const Tensor by_token =
+        slice(grad(y, Tensor::normal(y.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64), {table})[0], 0, 0, length);
+    leak = std::max(leak, largest_size(slice(by_token, 0, t + 1, length)));
+    sight = std::min(sight, largest_size(slice(by_token, 0, 0, t + 1)));
+    const Tensor other =
+        concat_along(1, {cast(rows(tokens, 0, t + 1), DType::f64), cast(rows(tokens_of(1, length, 20), t + 1, length), DType::f64)});
+    leak = std::max(
+        leak, largest_difference(rows(logits(*model, raw::cast(other, DType::i64)), 0, t + 1), rows(logits(*model, tokens), 0, t + 1)));
+  }
+  if (sight == 0) return failed(0, "a row does not depend on the tokens that it may see");
+  if (subject.claims().sees_no_future) return within(leak, 0, "exactly 0");
+  return leak > 0 ? passed(leak, "sees the future, as it says") : failed(leak, "says that it sees the future, and does not");
+}
+
+// Shared parameters have twice the gradient when every sequence is there twice.
+Cell batch_sum(const Subject& subject) {
+  const auto model = subject.model(2);
+  const auto gradients_of = [&](const Tensor& tokens) {
+    std::vector<Tensor> leaves;
+    for (const Module::Parameter& parameter : model->parameters()) leaves.push_back(parameter.tensor);
+    const Tensor y = (*model)(tokens, run_of(length), {});
+    Tensor cotangent = Tensor::normal({1, length, 5}, 0, 1, Stream(subject.seed(), "cotangent"), DType::f64);
+    if (tokens.size(0) == 2) cotangent = concat_along(0, {cotangent, cotangent});
+    return grad(y, cotangent, leaves, {.allow_unused = true});
+  };
+  const Tensor one = tokens_of(1, length), index = cast(one, DType::f64);
+  const std::vector<Tensor> single = gradients_of(one), twice = gradients_of(raw::cast(concat_along(0, {index, index}), DType::i64));
+  double largest = 0;
+  for (std::size_t k = 0; k < single.size(); ++k) {
+    if (single[k].defined())
+      largest = std::max(largest, largest_difference(single[k] * 2.0, twice[k]) / std::max(1.0, largest_size(twice[k])));
+  }
+  return within(largest, rounding);
+}
+
+// ---- independence ----
+
+Cell batch_independence(const Subject& subject) {
+  const auto model = subject.model(2);
+  const Tensor tokens = tokens_of(batch, length), together = logits(*model, tokens);
+  double largest = 0;
+  for (index_t b = 0; b < batch; ++b)
+    largest = std::max(largest, largest_difference(sequence_of(together, b), logits(*model, sequence_of(tokens, b))));
+  return within(largest, rounding);
+}
+
+// [1 count] bool, true from `begin` to `end`
+Sequence padded_run(index_t count, index_t begin, index_t end, bool causal) {
+  std::vector<double> present;
+  for (index_t t = 0; t < count; ++t) present.push_back(t >= begin && t < end);
+  Sequence sequence = Sequence::padded(Tensor::of(present, {1, count}, DType::boolean), causal);
+  sequence.positions.length = capacity;
+  return sequence;
+}
+
+Cell padding(const Subject& subject) {
+  double largest = 0;
+  for (const bool causal : {true, false}) {
+    if (!causal && subject.claims().causal_only) continue;
+    const auto model = subject.model(2, causal);
+    const index_t real = 4;
+    const Tensor tokens = tokens_of(1, length);
+    const Tensor right = logits(*model, tokens, padded_run(length, 0, real, causal)),
+                 left = logits(*model, tokens, padded_run(length, length - real, length, causal));
+    if (!std::isfinite(largest_size(left)) || !std::isfinite(largest_size(right))) return failed(0, "rows of padding are not finite");
+    largest = std::max(largest, largest_difference(rows(right, 0, real), logits(*model, rows(tokens, 0, real))));
+    largest = std::max(largest, largest_difference(rows(left, length - real, length), logits(*model, rows(tokens, length - real, length))));
+  }
+  return within(largest, rounding);
+}
+
+Cell prefix(const Subject& subject) {
+  const auto model = subject.model(2);
+  // Positions that are drawn are drawn for runs of `capacity`; a claim that the length tells is given length enough to show it.
+  const Tensor tokens = tokens_of(1, subject.claims().prefix_consistent ? capacity : 3 * capacity);
+  const double apart = largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
+  if (subject.claims().prefix_consistent) return within(apart, rounding);
+  return apart > rounding ? passed(apart, "rows depend on the run's length, as it says")
+                          : failed(apart, "says that rows depend on the run's length, and they do not");
+}
+
+Cell shift(const Subject& subject) {
+  if (!subject.claims().uses_positions) return not_applicable("reads no positions");
+  const auto model = subject.model(2);
+  const Tensor tokens = tokens_of(1, length);
+  Sequence moved = run_of(length);
+  moved.positions.query = moved.positions.key = moved.positions.query + 2000.0;  // beyond FIRE's threshold, where it begins to tell
+  double apart = 0;
+  try {
+    apart = largest_difference(logits(*model, tokens), logits(*model, tokens, moved));
+  } catch (const Error& error) {
+    if (subject.claims().extrapolates) throw;
+    return passed(0, concat("refused: ", error.what()));
+  }
+  if (subject.claims().shift_invariant) return within(apart, 1e-10);
+  return apart > rounding ? passed(apart, "moves with the positions, as it says")
+                          : failed(apart, "does not claim shift invariance, and has it");
+}
+
+// ---- decoding ----
+
+// What a decoded row must equal: the row of the full run; where rows depend on the run's length, the row of a run that goes on, or the last
+// row of one that ends there.
+double decoded_apart(const Transformer& model, const Tensor& tokens, index_t t, const Tensor& row, bool prefix_consistent) {
+  const double apart = largest_difference(row, rows(logits(model, tokens), t, t + 1));
+  if (prefix_consistent) return apart;
+  return std::min(apart, largest_difference(row, rows(logits(model, rows(tokens, 0, t + 1)), t, t + 1)));
+}
+
+Cell decoding(const Subject& subject) {
+  if (!subject.claims().sees_no_future) return not_applicable("a row needs later tokens");
+  // Layers above the first read what the lower ones gave to earlier tokens; without prefix consistency that was another run.
+  const auto model = subject.model(subject.claims().prefix_consistent ? 2 : 1);
+  const Tensor tokens = tokens_of(batch, capacity);
+  Decoding decoding(*model, capacity);
+  double largest = 0;
+  const auto feed = [&](index_t count) {
+    const index_t begin = decoding.length();
+    const Tensor y = decoding(rows(tokens, begin, begin + count));
+    for (index_t r = 0; r < count; ++r) {
+      if (!subject.claims().prefix_consistent && r + 1 < count) continue;  // in a chunk only the last row ends the run
+      largest = std::max(largest, decoded_apart(*model, tokens, begin + r, rows(y, r, r + 1), subject.claims().prefix_consistent));
+    }
+  };
+  for (const index_t count : {3, 1, 1, 4, 1}) feed(count);
+  return within(largest, rounding, "3, 1, 1, 4, 1 tokens");
+}
+
+Cell padded_decoding(const Subject& subject) {
+  if (!subject.claims().sees_no_future) return not_applicable("a row needs later tokens");
+  const auto model = subject.model(subject.claims().prefix_consistent ? 2 : 1);
+  const Tensor tokens = tokens_of(batch, length);
+  const std::vector<index_t> missing{0, 2};
+  Decoding together(*model, capacity, missing), alone(*model, capacity);
+  const Tensor first = together(rows(tokens, 0, 4)), next = together(rows(tokens, 4, 5)), last = together(rows(tokens, 5, 6));
+  const Tensor second = sequence_of(tokens, 1);
+  const Tensor first_alone = alone(rows(second, 2, 4)), next_alone = alone(rows(second, 4, 5)), last_alone = alone(rows(second, 5, 6));
+  const double largest =
+      std::max({largest_difference(rows(sequence_of(first, 1), 2, 4), first_alone), largest_difference(sequence_of(next, 1), next_alone),
+                largest_difference(sequence_of(last, 1), last_alone)});
+  return within(largest, rounding, "prompts of 4 and 2 tokens");
+}
+
+// ---- executors, sizes, numbers ----
+
+// Output and all gradients of bare attention by blocks of two rows, against all rows at once.
+Cell strips(const Subject& subject) {
+  const SchemeRun scheme(subject.text(), {8, 2, capacity});
+  if (!scheme.attends()) return not_applicable("takes no part in attention");
+  scheme.root().to(DType::f64);
+  scheme.draw_parameters(subject.seed());
+  BareOperands operands = random_operands(scheme, batch, 7, subject.seed());
+  std::vector<Tensor> leaves;
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) {
+    if (operand->defined()) leaves.push_back(requires_grad(*operand));
+  }
+  for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
+  const auto blocks = strips_executor_of(2);
+  const std::string refusal = blocks->refusal(scheme.stages());
+  if (!refusal.empty()) return not_applicable(refusal);
+  double largest = 0;
+  for (const bool causal : {true, false}) {
+    if (!causal && subject.claims().causal_only) continue;
+    const Tensor expected = scheme.run(operands, {.causal = causal}, reference_executor()).output;
+    const Tensor found = scheme.run(operands, {.causal = causal}, *blocks).output;
+    largest = std::max(largest, largest_difference(expected, found));
+    const Tensor cotangent = Tensor::normal(expected.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64);
+    const auto wanted = grad(expected, cotangent, leaves, {.allow_unused = true}),
+               got = grad(found, cotangent, leaves, {.allow_unused = true});
+    for (std::size_t k = 0; k < leaves.size(); ++k) {
+      const Tensor zeros = Tensor::zeros(leaves[k].shape(), DType::f64);
+      const Tensor a = wanted[k].defined() ? wanted[k] : zeros, b = got[k].defined() ? got[k] : zeros;
+      largest = std::max(largest, largest_difference(a, b) / std::max(1.0, largest_size(a)));
+    }
+  }
+  return within(largest, rounding, "blocks of two rows");
+}
+
+Cell one_token(const Subject& subject) {
+  const auto model = subject.model(2);
+  const double size = largest_size(logits(*model, tokens_of(batch, 1)));
+  return std::isfinite(size) && size > 0 ? passed(size, "finite") : failed(size, "one token gives no finite number");
+}
+
+Cell longer_than_trained(const Subject& subject) {
+  const auto model = subject.model(2);
+  const Tensor tokens = tokens_of(1, 3 * capacity);
+  if (subject.claims().extrapolates) {
+    const double size = largest_size(logits(*model, tokens));
+    return std::isfinite(size) ? passed(size, "finite at 3 times the length") : failed(size, "not finite");
+  }
+  try {
+    (void)logits(*model, tokens);
+  } catch (const Error& error) { return passed(0, concat("refused: ", error.what())); }
+  return failed(0, "does not claim to extrapolate, and does");
+}
+
+Cell narrow_numbers(const Subject& subject) {
+  if (!subject.claims().exact_gradient) return not_applicable("an argmax jumps with the rounding");
+  const Tensor tokens = tokens_of(1, length), exact = logits(*subject.model(1), tokens);
+  const double size = std::max(1.0, largest_size(exact));
+  std::string found;
+  double worst = 0;
+  for (const auto& [dtype, epsilon] : {std::pair{DType::f32, 0x1p-23}, std::pair{DType::f16, 0x1p-10}, std::pair{DType::bf16, 0x1p-7}}) {
+    const double relative = largest_difference(raw::cast(logits(*subject.model(1, true, dtype), tokens), DType::f64), exact) / size;
+    found += concat(found.empty() ? "" : ", ", dtype, " ", relative);
+    worst = std::max(worst, relative / epsilon);
+  }
+  return within(worst, 200, found);  // in units of each dtype's epsilon
+}
+
+// The number of threads as it was, when this goes.
+struct ThreadsBack {
+  int before = threads();
+  ~ThreadsBack() { set_threads(before); }
+};
+
+Cell same_bits(const Subject& subject) {
+  const auto model = subject.model(2);
+  const Tensor tokens = tokens_of(batch, length), table = model->parameters().front().tensor;
+  const ThreadsBack as_before;
+  const auto run = [&](int count) {
+    set_threads(count);
+    const Tensor y = (*model)(tokens, run_of(length), {});
+    return std::pair{y.detach(), grad(sum(square(y)), {}, {table})[0]};
+  };
+  const auto [y1, g1] = run(1);
+  double apart = 0;
+  for (const int count : {1, 2, 3}) {
+    const auto [y, g] = run(count);
+    apart = std::max({apart, largest_difference(y, y1), largest_difference(g, g1)});
+  }
+  return within(apart, 0, "1, 2 and 3 threads");
+}
+
+}  // namespace
+
+const std::vector<ConformanceCheck>& conformance_checks() {
+  static const std::vector<ConformanceCheck> checks{
+      {"gradcheck", "gradients of inputs and parameters by dual numbers and by differences", gradients},
+      {"causality", "no row depends on a later token: Jacobian exactly 0, same bits whatever follows", causality},
+      {"prefix", "a row is the same in a longer run", prefix},
+      {"decoding", "tokens one by one and in chunks through a cache give the rows of the full pass", decoding},
+      {"padded decoding", "prompts of different lengths, padded on the left, decode as each alone", padded_decoding},
+      {"padding", "a padded run gives the rows of the run without padding, left and right", padding},
+      {"batch", "sequences of a batch do not see each other", batch_independence},
+      {"batch sum", "a batch that is there twice gives twice the gradient", batch_sum},
+      {"shift", "moving all positions changes nothing, where that is claimed", shift},
+      {"strips", "blocks of query rows give the same output and gradients", strips},
+      {"one token", "a run of one token", one_token},
+      {"longer", "a run of three times the training length works, or is refused", longer_than_trained},
+      {"f32 f16 bf16", "logits of narrower numbers, apart from f64 by so many of their epsilons", narrow_numbers},
+      {"same bits", "any number of threads, any time: the same bits", same_bits}};
+  return checks;
+}
+
+}  // namespace whence

@@ -1,0 +1,40 @@
+// What the probe program reads: which tensors a scheme expects, and a file of them, checked name by name before anything runs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "examples/verify/scheme_run.h"
+
+namespace whence {
+
+struct ExpectedTensor {
+  enum class Kind { numbers, truth, positions };  // of the dtype of all numbers; bool; any floating or whole numbers
+  std::string name, axes;                         // "q", "b h t d"
+  std::vector<Shape> shapes;                      // any of these
+  Kind kind = Kind::numbers;
+  bool required = true;
+  std::string meaning;
+};
+
+// Operands, then what may be given besides. Parameters are the scheme's own affair: SchemeRun::root().
+[[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t batch, index_t length);
+
+struct ProbeInput {
+  std::unique_ptr<SchemeRun> scheme;  // parameters as the file has them
+  BareOperands operands;
+  BareSetting setting;                 // positions, present and mask of the file
+  Tensor cotangent, cotangent_logits;  // undefined where the file has none
+  std::vector<std::string> drawn;      // parameters that the file does not have
+
+  [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }
+};
+
+// Sizes come from q, or from x where the schemes only add to tokens. Parameters that are missing are drawn from their Init by the seed
+// `init`, or refused when there is none. Numbers are cast to `dtype` when one is given. Throws InputError "PATH: ...".
+[[nodiscard]] ProbeInput read_probe_input(const std::string& path, const std::string& scheme, std::optional<DType> dtype,
+                                          std::optional<std::uint64_t> init);
+
+}  // namespace whence

@@ -1,0 +1,89 @@
+// The probe program's pass: forward under a capture of everything, then one backward from all cotangents.
+#include "examples/verify/probe_run.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/probe.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// What is differentiated by, with the names of the file.
+NamedTensors leaves_of(const ProbeInput& input) {
+  NamedTensors leaves;
+  const BareOperands& given = input.operands;
+  for (const auto& [name, tensor] : NamedTensors{{"q", given.q}, {"k", given.k}, {"v", given.v}, {"x", given.x}}) {
+    if (tensor.defined()) leaves.emplace_back(name, requires_grad(tensor));
+  }
+  for (const Module::Parameter& parameter : input.scheme->root().parameters()) {
+    if (!parameter.frozen) leaves.emplace_back(parameter.path, parameter.tensor);
+  }
+  return leaves;
+}
+
+bool has(const NamedTensors& tensors, const std::string& name) {
+  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.first == name; });
+}
+
+// v'y for all cotangents given; undefined when there are none.
+Tensor contracted(const SchemeRun::Result& result, const ProbeInput& input) {
+  Tensor total;
+  for (const auto& [value, cotangent] : {std::pair(&result.output, &input.cotangent), std::pair(&result.logits, &input.cotangent_logits)}) {
+    if (!cotangent->defined()) continue;
+    const Tensor term = sum(*value * *cotangent);
+    total = total.defined() ? total + term : term;
+  }
+  return total;
+}
+
+// Of intermediates: what backward left at their probes. The logits' own cotangent joins behind their probe.
+void write_intermediates(const Capture& capture, const SchemeRun::Result& result, const ProbeInput& input, NamedTensors& out) {
+  const Sequence sequence = input.setting.sequence(input.operands.q.size(0), input.operands.q.size(2));
+  for (const std::string& name : capture.names()) {
+    if (has(out, "gradient." + name) || name == "q" || name == "k" || name == "v") continue;  // the inputs themselves
+    if (name != "logits" && name != "pattern") out.emplace_back(name, capture[name].value());
+    Tensor gradient = capture[name].gradient();
+    if (name == "logits" && input.cotangent_logits.defined()) {
+      const Tensor own = sequence.mask.defined() ? raw::keep(input.cotangent_logits, sequence.mask, 0) : input.cotangent_logits;
+      gradient = gradient.defined() ? raw::add(gradient, own) : own;
+    }
+    if (gradient.defined()) out.emplace_back("gradient." + name, gradient);
+  }
+  out.emplace_back("logits", result.logits);
+  out.emplace_back("pattern", result.pattern);
+}
+
+}  // namespace
+
+SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
+  const NamedTensors leaves = leaves_of(input);
+  std::optional<Capture> capture;  // absent: nothing is held that nobody can be shown
+  const bool shows_all = input.scheme->attends() && &executor == &reference_executor();
+  if (shows_all) capture.emplace("*");
+  const SchemeRun::Result result = input.scheme->run(input.operands, input.setting, executor);
+  NamedTensors out{{"output", result.output}};
+  if (result.embedded.defined() && input.scheme->attends()) out.emplace_back("embedded", result.embedded);
+  if (const Tensor total = contracted(result, input); total.defined()) {
+    std::vector<Tensor> handles;
+    for (const auto& [name, tensor] : leaves) handles.push_back(tensor);
+    const std::vector<Tensor> found = grad(total, {}, handles, {.allow_unused = true});
+    for (std::size_t k = 0; k < leaves.size(); ++k) {
+      const Tensor& leaf = leaves[k].second;
+      out.emplace_back("gradient." + leaves[k].first, found[k].defined() ? found[k] : Tensor::zeros(leaf.shape(), leaf.dtype()));
+    }
+  }
+  if (shows_all) write_intermediates(*capture, result, input, out);
+  return {out,
+          {{"scheme", input.scheme->text()},
+           {"executor", input.scheme->attends() ? executor.name() : "none"},
+           {"dtype", to_string(input.dtype())},
+           {"causal", input.setting.causal ? "true" : "false"}}};
+}
+
+}  // namespace whence

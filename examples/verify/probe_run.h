@@ -1,0 +1,16 @@
+// One pass of the probe program: everything that a scheme computes from a file's tensors, and every gradient.
+#pragma once
+
+#include "examples/verify/probe_input.h"
+#include "nn/safetensors.h"
+
+namespace whence {
+
+// output, logits (0 where masked), pattern, every named intermediate; for cotangents given, "gradient.NAME" of each input, parameter and
+// intermediate. The reference executor shows all of it, others the output and the gradients of inputs and parameters.
+[[nodiscard]] SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor);
+
+// JSON: the tensors that a file for this scheme may hold, its parameters with their first distributions, claims, and names of probes.
+[[nodiscard]] std::string describe_scheme(const SchemeRun& scheme);
+
+}  // namespace whence

@@ -1,0 +1,73 @@
+// A scheme text on bare attention operands, without a model around it: what runs other people's numbers, and what gets checked.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/executor.h"
+#include "nn/scheme.h"
+
+namespace whence {
+
+// REQUIRES: equal batch, heads, length and head dims. Undefined where the schemes read none.
+struct BareOperands {
+  Tensor q, k, v;  // [b h t d]
+  Tensor x;        // [b t h*d], the layer's input
+};
+
+// How the sequence lies and what may be seen of it.
+struct BareSetting {
+  bool causal = true;
+  std::optional<double> scale = {};  // of q.k; 1 / sqrt(d) when none is given
+  Tensor positions = {};             // [t] or [b t], f64; undefined: 0, 1, ... from the first token that is present
+  Tensor present = {};               // bool [b t], false for padding; undefined: no padding
+  Tensor mask = {};                  // bool, broadcasts to [b h t t]; applies besides the causal mask
+
+  [[nodiscard]] Sequence sequence(index_t batch, index_t length) const;
+};
+
+// All schemes of one text with their parameters, those that a model has once and those that each layer has.
+class SchemeRun {
+ public:
+  // Throws InputError when the text is wrong, or when sizes or schemes do not fit.
+  SchemeRun(const std::string& text, const SchemeSizes& sizes);
+  ~SchemeRun();
+
+  const std::string& text() const { return text_; }  // canonical
+  const SchemeSizes& sizes() const { return sizes_; }
+  const Stages& stages() const { return stages_; }
+  Module& root() const { return *root_; }  // parameters: "table", or "cope.table" in a sum
+  Claims claims() const;                   // what holds for all of the schemes together
+
+  bool embeds() const { return !stages_.embeds.empty(); }  // adds to x before attention
+  bool attends() const;                                    // takes part in attention; of a scheme that does not, x + P is the output
+  bool reads_x() const;                                    // found out by a run on a few tokens
+
+  // Parameters as gradients are best checked at: around the middle of their Init, none at a zero that would hide others.
+  void draw_parameters(std::uint64_t seed) const;
+
+  struct Result {
+    Tensor output;           // [b h t d]; [b t c] where nothing attends
+    Tensor embedded;         // [b t c], where something embeds
+    Tensor logits, pattern;  // [b h t t], with history; undefined unless the reference executor ran. Logits: 0 where masked
+  };
+  [[nodiscard]] Result run(const BareOperands& operands, const BareSetting& setting, const Executor& executor) const;
+
+ private:
+  class Holder;
+
+  std::string text_;
+  SchemeSizes sizes_;
+  std::vector<std::unique_ptr<PositionalScheme>> schemes_;
+  std::unique_ptr<Holder> holder_;  // of a sum
+  Module* root_ = nullptr;
+  Stages stages_;
+};
+
+// Operands drawn from the normal distribution by `seed`; x only where the schemes read it, q k v only where they attend.
+[[nodiscard]] BareOperands random_operands(const SchemeRun& scheme, index_t batch, index_t length, std::uint64_t seed,
+                                           DType dtype = DType::f64);
+
+}  // namespace whence

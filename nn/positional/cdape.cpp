@@ -1,0 +1,153 @@
+// CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.   Zheng et al. 2024,
+// arXiv:2410.04798                                                                                                            (SPEC 3.18)
+//   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2);   X = tril(S) over a base without a bias
+//   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside;  left = k/2, or k - 1 where pad=left
+// The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further than i (SPEC C2). How
+// many such columns there are depends on where the run ends: its last k/2 rows change when it goes on. Three ways out: `remask`, which
+// blanks them, `pad=left`, which never looks there, and, in decoding, the columns that a longer run would have: X is 0 there, and h is
+// leaky_relu(b1 + what of X the kernel reaches) (SPEC C3). Columns of padding are 0 in X and in h, like the border of an unpadded run.
+// tril=no is the authors' leakage experiment: row i then sees keys up to i + k - 1.
+// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0; tril stops what it blanks.
+#include <algorithm>
+
+#include "autograd/ops.h"
+#include "autograd/probe.h"
+#include "nn/positional/adaptive.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+enum class Tril : unsigned char { causal, always, never };
+
+struct CdapeOptions {
+  explicit CdapeOptions(const SchemeArguments& arguments)
+      : kernel(arguments.integer("kernel")),
+        symmetric(arguments.word("pad") == "symmetric"),
+        remask(arguments.word("remask") == "yes"),
+        tril(arguments.word("tril") == "no"       ? Tril::never
+             : arguments.word("tril") == "always" ? Tril::always
+                                                  : Tril::causal) {
+    for (const char* option : {"pad", "remask", "tril"}) {
+      if (kernel == 1) arguments.refuse_if_given(option, "with kernel=1, where a key sees itself alone");
+    }
+    for (const char* option : {"remask", "tril"}) {
+      if (!symmetric) arguments.refuse_if_given(option, "with pad=left, which never looks at later keys");
+    }
+    if (tril == Tril::never) arguments.refuse_if_given("remask", "with tril=no, which leaves nothing to blank");
+    if (symmetric && kernel % 2 == 0) {
+      throw InputError(concat("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left"));
+    }
+  }
+  index_t reach() const { return symmetric ? kernel / 2 : 0; }  // keys behind its own that a column reads
+  bool sees_border() const { return reach() > 0 && !remask; }   // the end of a run shows in its last rows
+
+  index_t kernel;
+  bool symmetric, remask;
+  Tril tril;
+};
+
+// A convolution along the keys with its numbers, which start as PyTorch's do.
+class KeyConvolution final : public Module {
+ public:
+  KeyConvolution(index_t inputs, index_t outputs, index_t kernel)
+      : weight_(param("weight", {outputs, inputs, 1, kernel}, Init::fan_in(inputs * kernel))),
+        bias_(param("bias", {outputs}, Init::fan_in(inputs * kernel), false)) {}
+
+  Tensor operator()(const Tensor& x, index_t left, index_t right) const { return convolve_keys(x, weight_, bias_, left, right); }
+
+ private:
+  Tensor weight_, bias_;  // [o c 1 k], [o]
+};
+
+class Cdape final : public Adaptive {
+ public:
+  explicit Cdape(const SchemeArguments& arguments)
+      : Adaptive("cdape", arguments.base()),
+        options_(arguments),
+        hidden_(has_bias() ? 2 * arguments.sizes().heads : arguments.sizes().heads, arguments.integer("width"), options_.kernel),
+        output_(arguments.integer("width"), arguments.sizes().heads, options_.kernel) {
+    child("hidden", hidden_);
+    child("output", output_);
+  }
+
+  Claims claims() const override {
+    Claims claims = base().claims();
+    claims.prefix_consistent = claims.prefix_consistent && !options_.sees_border();
+    claims.sees_no_future = claims.sees_no_future && options_.tril != Tril::never;
+    return claims;
+  }
+
+  // a:[b h i j]   ->   a + B + conv(h):[b h i j]
+  Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
+    if (options_.tril == Tril::never && at.keys_behind > 0) {
+      fail("cdape", "tril=no in decoding given; a row would need keys that are not there yet; full passes or tril=causal required");
+    }
+    const Tensor& s = at.content_scores;
+    const Tensor bias = has_bias() ? base_bias(at) : Tensor();
+    const Tensor x = probe("conv_in", blanked(has_bias() ? channels(s, bias) : s, at));
+    const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
+    // The columns of h behind the last key, where the run goes on.
+    const index_t behind = options_.sees_border() ? std::min(at.keys_behind, right) : 0;
+    const Tensor h = probe("conv_hidden", blanked_hidden(leaky_relu(hidden_(x, left, right + behind)), at));
+    const Tensor f = probe("conv_bias", output_(h, left, right - behind));
+    return has_bias() ? a + bias + f : a + f;
+  }
+
+ private:
+  // 0 where the mask hides: the lower triangle without padding; without tril, and in models that are not causal, what is no padding.
+  Tensor blanked(const Tensor& x, const AttendContext& at) const {
+    if (options_.tril == Tril::never) return at.present.defined() ? keep(x, at.present) : x;
+    return at.keep(options_.tril == Tril::always && !at.causal ? keep(x, lower_triangle(at)) : x);
+  }
+
+  // h has columns behind the last key that no mask knows: they are those of keys to come.
+  Tensor blanked_hidden(const Tensor& h, const AttendContext& at) const {
+    if (options_.remask) return blanked(h, at);
+    if (!at.present.defined()) return h;
+    const index_t keys = at.present.size(-1), behind = h.size(3) - keys;
+    const Tensor now = keep(slice(h, 3, 0, keys), at.present);
+    return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
+  }
+
+  // bool [1 1 i j]: j <= i
+  static Tensor lower_triangle(const AttendContext& at) {
+    const index_t rows = at.query.size(2), keys = at.key.size(2);
+    const Tensor mask = Tensor::empty({1, 1, rows, keys}, DType::boolean);
+    for (index_t i = 0; i < rows; ++i) {
+      for (index_t j = 0; j < keys; ++j) mask.data<bool>()[i * keys + j] = j <= at.first_row + i;
+    }
+    return mask;
+  }
+
+  CdapeOptions options_;
+  KeyConvolution hidden_, output_;  // W1 [d c 1 k], b1 [d]; W2 [h d 1 k], b2 [h]
+};
+
+const RegisterScheme registered{
+    {.name = "cdape",
+     .aliases = {"dape_v2"},
+     .title = "DAPE V2: attention scores as feature maps",
+     .paper = "Zheng et al. 2024, arXiv:2410.04798",
+     .equation = "A = S + B + conv(leaky_relu(conv(tril [S, B]))), both 1 x k along the keys, heads as channels",
+     .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "channels between the convolutions"},
+                 {"kernel", SchemeOption::Kind::integer, "3", 1, 63, {}, "keys that a tap row spans; odd, or any with pad=left"},
+                 {"pad", SchemeOption::Kind::word, "symmetric", 0, 0, {"symmetric", "left"}, "zeros on both sides, or k - 1 on the left"},
+                 {"remask", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"}, "yes: blank later keys between the convolutions too"},
+                 {"tril",
+                  SchemeOption::Kind::word,
+                  "causal",
+                  0,
+                  0,
+                  {"causal", "always", "no"},
+                  "blank later keys first: in causal models, in others too, or never (which leaks)"}},
+     .takes_base = true,
+     .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, whatever the base does by itself
+     .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)", "cdape(alibi, width=3, kernel=1)",
+                  "cdape(alibi, width=3, kernel=5)", "cdape(alibi, width=3, kernel=7)", "cdape(alibi, width=3, remask=yes)",
+                  "cdape(alibi, width=3, pad=left)", "cdape(none, width=3, kernel=2, pad=left)", "cdape(alibi, width=3, tril=no)",
+                  "cdape(alibi, width=3, tril=always)", "cdape(kerple, width=3)", "cdape(fire, width=3)"},
+     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> { return std::make_unique<Cdape>(arguments); }}};
+
+}  // namespace
+}  // namespace whence

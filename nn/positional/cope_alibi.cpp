@@ -1,0 +1,67 @@
+// CoPE_ALiBi: contextual positions times a slope per head, in place of a table.   Golovneva et al. 2024, arXiv:2405.18719, appendix C
+//   A_ij = S_ij - m_h p_ij                                     gates and positions: nn/positional/contextual.h              (Eq. 10)
+// The paper prints +m p with positive m, which favours the oldest keys; ALiBi, which it follows, subtracts (SPEC A10). No table, no clamp.
+//   slopes=heads    ALiBi's rule for any number of heads                                                                    (SPEC 3.8)
+//   slopes=halving  m_h = first / 2^h, the sets of the paper's flip-flop experiments: first = 1, 1/4, 1/16                  (SPEC A11)
+//   slopes=learned  m_h a parameter, 0 at first: until it moves the gates have no gradient
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/probe.h"
+#include "nn/positional/alibi_slopes.h"
+#include "nn/positional/contextual.h"
+
+namespace whence {
+namespace {
+
+class CopeAlibi final : public Contextual {
+ public:
+  explicit CopeAlibi(const SchemeArguments& arguments) : Contextual(arguments), sign_(arguments.word("sign") == "plus" ? 1 : -1) {
+    const index_t heads = arguments.sizes().heads;
+    if (arguments.word("slopes") == "learned") {
+      slopes_ = param("slopes", {heads}, Init::zeros(), false);
+    } else {
+      slopes_ = Tensor::of(arguments.word("slopes") == "heads" ? alibi_slopes(heads) : halving(arguments.real("first"), heads), {heads},
+                           DType::f64);
+    }
+  }
+
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+
+  // s:[b h i j]   ->   s - m p:[b h i j]
+  Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
+    const Tensor p = probe("positions", positions(at));
+    const Tensor slopes = cast(reshape(slopes_, {1, -1, 1, 1}), p.dtype());
+    return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
+  }
+
+ private:
+  static std::vector<double> halving(double first, index_t heads) {
+    std::vector<double> slopes;
+    for (index_t h = 0; h < heads; ++h) slopes.push_back(std::ldexp(first, -static_cast<int>(h)));
+    return slopes;
+  }
+
+  double sign_;
+  Tensor slopes_;  // m: [h], a parameter or f64
+};
+
+const RegisterScheme registered{
+    {.name = "cope_alibi",
+     .title = "Contextual Position Encoding with linear biases",
+     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
+     .equation = "A_ij = S_ij - m_h p_ij,  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
+     .options =
+         {{"slopes", SchemeOption::Kind::word, "heads", 0, 0, {"heads", "halving", "learned"}, "ALiBi's, first / 2^h, or parameters"},
+          {"first", SchemeOption::Kind::real, "1", 1e-6, 1e6, {}, "the slope of the first head, where slopes=halving"},
+          {"sign", SchemeOption::Kind::word, "minus", 0, 0, {"minus", "plus"}, "of m p; plus as Eq. 10 prints it"},
+          Contextual::gates_option()},
+     .variants = {"cope_alibi(slopes=halving, first=0.25)", "cope_alibi(slopes=learned)", "cope_alibi(slopes=learned, sign=plus)",
+                  "cope_alibi(slopes=halving, sign=plus, gates=values)"},
+     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+       if (arguments.word("slopes") != "halving") arguments.refuse_if_given("first", "without slopes=halving");
+       return std::make_unique<CopeAlibi>(arguments);
+     }}};
+
+}  // namespace
+}  // namespace whence

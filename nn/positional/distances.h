@@ -1,0 +1,37 @@
+// What schemes that depend on distances share: reading tables at whole steps, and biases of all pairs from one row per distance.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "nn/position.h"
+#include "tensor/error.h"
+
+namespace whence {
+
+// Where functions of distances are computed: 16-bit numbers stop counting at 2048 (f16) and 256 (bf16).
+constexpr DType precise(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+
+// f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance is not a number of whole steps.
+template <class F>
+[[nodiscard]] Tensor index_of_steps(const char* scheme, const AttendContext& at, const F& f) {
+  const Tensor distance = contiguous(at.distance()), index = Tensor::empty(distance.shape(), DType::i64);
+  const double* d = distance.data<double>();
+  for (index_t n = 0; n < distance.numel(); ++n) {
+    if (d[n] != std::floor(d[n])) {
+      fail(scheme, concat("a distance of ", d[n],
+                          " given; whole distances required, as its table has a row for each; leave out what "
+                          "stretches positions"));
+    }
+    index.data<index_t>()[n] = f(static_cast<index_t>(d[n]));
+  }
+  return index;
+}
+
+// rows [n h], index [1|b 1 i j] -> [1|b h i j], a view
+[[nodiscard]] inline Tensor bias_from_rows(const Tensor& rows, const Tensor& index) {
+  return permute(take_rows(rows, select(index, 1, 0)), {0, 3, 1, 2});
+}
+
+}  // namespace whence

@@ -1,0 +1,78 @@
+// Transformer-XL's relative positions: sinusoids of the distance, projected, and biases for queries.   Dai et al. 2019, arXiv:1901.02860
+//   A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d)                                                                     (SPEC 3.6)
+//   R_n  = PE(n) W',  PE(n) = [sin(n w_0) ... sin(n w_m) ... cos(n w_0) ... cos(n w_m) ...],  w_m = 10000^(-2m / (H d))
+// Without a causal mask the distance is j - i, as in the code of the randomised positions' authors: W learns either sign.
+// u.k_j shifts a whole column; where no key differs from another it has no effect and no gradient, as softmax ignores it.
+#include <cmath>
+
+#include "autograd/probe.h"
+#include "nn/linear.h"
+#include "nn/positional/distances.h"
+#include "nn/scheme.h"
+
+namespace whence {
+namespace {
+
+class TransformerXL final : public PositionalScheme, public BiasesScores {
+ public:
+  explicit TransformerXL(const SchemeSizes& sizes)
+      : sizes_(sizes),
+        content_bias_(param("content_bias", {sizes.heads, sizes.head_dim()}, Init::normal(0, 0.02), false)),
+        position_bias_(param("position_bias", {sizes.heads, sizes.head_dim()}, Init::normal(0, 0.02), false)),
+        projection_(param("relative_projection", {sizes.dim, sizes.dim}, Init::normal(0, 0.02))) {}
+
+  Claims claims() const override { return {.shift_invariant = true, .drawn = Claims::Drawn::distances}; }
+
+  void check_company(const Stages& stages) const override {
+    if (stages.rotates.empty()) return;
+    throw InputError(
+        "transformer_xl: given beside a scheme that rotates; its content bias would meet keys that know where they stand, "
+        "which no longer is a function of distances; leave one of them out");
+  }
+
+  // What is added to S, [b h i j].
+  Tensor bias(const AttendContext& at) const override {
+    const DistinctDistances distances = distinct_distances(at);
+    const Shape by_head{1, sizes_.heads, 1, sizes_.head_dim()};
+    const Tensor r = probe("relative_keys", linear(probe("sinusoids", sinusoids(distances.values, at)), projection_, {}));  // [n c]
+    const Tensor keys = permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 2, 0});                       // [h d n]
+    const Tensor by_distance = matmul(at.query + reshape(position_bias_, by_head), unsqueeze(keys, 0), at.scale);           // [b h i n]
+    const Tensor content = probe("content_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));    // [b h 1 j]
+    return content + probe("position_logit", gather(by_distance, -1, distances.index));
+  }
+
+ private:
+  // PE, [n c], in double whatever the model's dtype
+  Tensor sinusoids(const Tensor& distances, const AttendContext& at) const {
+    const index_t half = sizes_.dim / 2;
+    std::vector<double> table;
+    for (const double distance : distances.to_vector()) {
+      const double n = at.causal ? distance : -distance;
+      for (index_t column = 0; column < 2 * half; ++column) {
+        const double angle = n * std::pow(10000, -static_cast<double>(column % half) / static_cast<double>(half));
+        table.push_back(column < half ? std::sin(angle) : std::cos(angle));
+      }
+    }
+    return Tensor::of(table, {distances.size(0), sizes_.dim}, at.query.dtype());
+  }
+
+  SchemeSizes sizes_;
+  Tensor content_bias_, position_bias_;  // u, w: [h d]
+  Tensor projection_;                    // W: [c c], rows by head
+};
+
+const RegisterScheme registered{{.name = "transformer_xl",
+                                 .aliases = {"xl"},
+                                 .title = "Transformer-XL's relative positions",
+                                 .paper = "Dai et al. 2019, arXiv:1901.02860",
+                                 .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
+                                 .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+                                   if (arguments.sizes().dim % 2) {
+                                     throw InputError(
+                                         concat("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required"));
+                                   }
+                                   return std::make_unique<TransformerXL>(arguments.sizes());
+                                 }}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,110 @@
+// YaRN: rotary positions stretched for longer runs, fast pairs as they were trained.    Peng et al. 2023, arXiv:2309.00071 (SPEC 3.14)
+//   cd(r)    = d ln(L / (2 pi r)) / (2 ln base)             the pair that turns r times within the original length L
+//   lo, hi   = max(floor cd(beta_fast), 0), min(ceil cd(beta_slow), d - 1)
+//   keep_m   = 1 - clip((m - lo) / (hi - lo), 0, 1)         1: as trained, 0: interpolated
+//   theta'_m = theta_m keep_m + (theta_m / kappa)(1 - keep_m)
+//   q, k times 0.1 ln kappa + 1                             so that logits get its square
+// The ramp is linear in m, as in the authors' code; their paper has it linear in the number of turns. dynamic: kappa = max(1, T/L) for a
+// run of T tokens, so that rows change while the run grows.
+#include <numbers>
+
+#include "nn/positional/rotation.h"
+
+namespace whence {
+namespace {
+
+struct YarnOptions {
+  Rotation rotation;
+  double base, factor, original, beta_fast, beta_slow;
+  bool dynamic;
+};
+
+class Yarn final : public PositionalScheme, public RotatesQueryKey {
+ public:
+  explicit Yarn(const YarnOptions& options) : options_(options), theta_(rotation_frequencies(options.rotation.width, options.base)) {
+    const double width = static_cast<double>(options.rotation.width);
+    const double low = std::max(std::floor(pair_of(options.beta_fast)), 0.0);
+    double high = std::min(std::ceil(pair_of(options.beta_slow)), width - 1);
+    if (high <= low) high = low + 0.001;
+    for (std::size_t m = 0; m < theta_.size(); ++m) {
+      keep_.push_back(1 - std::clamp((static_cast<double>(m) - low) / (high - low), 0.0, 1.0));
+    }
+  }
+
+  Claims claims() const override { return {.shift_invariant = !options_.dynamic, .prefix_consistent = !options_.dynamic}; }
+  void check_company(const Stages& stages) const override { require_one_rotation("yarn", stages); }
+
+  void rotate(Tensor& query, Tensor& key, const Positions& positions) const override {
+    const std::vector<double> factors = options_.dynamic ? factors_of(positions.key) : std::vector<double>{options_.factor};
+    query = probe("rotated_q", stretched(query, positions.query, factors));
+    key = probe("rotated_k", stretched(key, positions.key, factors));
+  }
+
+ private:
+  // cd
+  double pair_of(double turns) const {
+    return static_cast<double>(options_.rotation.width) * std::log(options_.original / (2 * std::numbers::pi * turns)) /
+           (2 * std::log(options_.base));
+  }
+
+  // kappa of every sequence of the batch, or of all at once
+  std::vector<double> factors_of(const Tensor& positions) const {
+    const std::vector<double> all = positions.to_vector();
+    const auto length = static_cast<std::ptrdiff_t>(positions.size(-1));
+    std::vector<double> factors;
+    for (auto row = all.begin(); row != all.end(); row += length) {
+      factors.push_back(std::max(1.0, (*std::max_element(row, row + length) + 1) / options_.original));
+    }
+    return factors;
+  }
+
+  // x:[b h t d], one factor or b of them
+  Tensor stretched(const Tensor& x, const Tensor& positions, const std::vector<double>& factors) const {
+    const auto sequences = static_cast<index_t>(factors.size()), width = options_.rotation.width;
+    std::vector<double> theta, magnitude;
+    for (const double factor : factors) {
+      for (std::size_t m = 0; m < theta_.size(); ++m) theta.push_back(theta_[m] * keep_[m] + theta_[m] / factor * (1 - keep_[m]));
+      for (index_t dim = 0; dim < x.size(-1); ++dim) magnitude.push_back(dim < width ? 0.1 * std::log(factor) + 1 : 1);
+    }
+    const Tensor speeds = Tensor::of(theta, {sequences, 1, 1, width / 2}, DType::f64);
+    const Tensor turned = rotary(x, rotation_angles(positions, speeds), options_.rotation.interleaved);
+    return turned * Tensor::of(magnitude, {sequences, 1, 1, x.size(-1)}, x.dtype());
+  }
+
+  YarnOptions options_;
+  std::vector<double> theta_, keep_;
+};
+
+std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
+  const bool dynamic = arguments.word("dynamic") == "yes";
+  if (dynamic) arguments.refuse_if_given("factor", "with dynamic=yes, which works it out from the run");
+  const index_t given = arguments.integer("original"), original = given ? given : arguments.sizes().length;
+  if (original < 1) throw InputError("yarn: no original length and a model without a training length given; one of them required");
+  const double fast = arguments.real("beta_fast"), slow = arguments.real("beta_slow");
+  if (fast <= slow) throw InputError(concat("yarn: beta_fast ", fast, " and beta_slow ", slow, " given; beta_fast > beta_slow required"));
+  return std::make_unique<Yarn>(YarnOptions{rotation_of(arguments), arguments.real("base"), arguments.real("factor"),
+                                            static_cast<double>(original), fast, slow, dynamic});
+}
+
+std::vector<SchemeOption> options() {
+  std::vector<SchemeOption> all{
+      {"factor", SchemeOption::Kind::real, "4", 1, 1e6, {}, "kappa: how many times longer runs become"},
+      {"original", SchemeOption::Kind::integer, "0", 0, 1e9, {}, "L, tokens trained on before; 0: the training length"},
+      {"dynamic", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"}, "whether the factor follows the length of the run"},
+      {"beta_fast", SchemeOption::Kind::real, "32", 1e-3, 1e6, {}, "turns within L from which on a pair stays as it was trained"},
+      {"beta_slow", SchemeOption::Kind::real, "1", 1e-3, 1e6, {}, "turns within L below which a pair is interpolated"}};
+  for (SchemeOption& option : rotation_options(1.001)) all.push_back(std::move(option));  // at 1 no pair is slower than another
+  return all;
+}
+
+const RegisterScheme registered{
+    {.name = "yarn",
+     .title = "rotary positions stretched for longer runs",
+     .paper = "Peng et al. 2023, arXiv:2309.00071",
+     .equation = "rope with theta_m keep_m + theta_m / kappa (1 - keep_m), times 0.1 ln kappa + 1",
+     .options = options(),
+     .variants = {"yarn(factor=2, original=4)", "yarn(original=4, dynamic=yes, layout=interleaved)", "yarn(original=4, width=2)"},
+     .make = make}};
+
+}  // namespace
+}  // namespace whence

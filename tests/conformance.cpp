@@ -1,0 +1,108 @@
+// The conformance matrix over all schemes, options and sums; and planted schemes of which each breaks one promise, which must be caught.
+#include "examples/verify/conformance.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/ops.h"
+#include "examples/verify/scheme_texts.h"
+#include "nn/scheme.h"
+#include "tests/models.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Mark = ConformanceCell::Mark;
+
+int check_rows(const std::vector<std::string>& texts) {
+  int run = 0;
+  for (const std::string& text : texts) {
+    const ConformanceRow row = conform(text, 1);
+    CAPTURE(row.scheme);
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      const std::string what = conformance_checks()[k].name + ": " + row.cells[k].note;
+      CHECK_MESSAGE(row.cells[k].mark != Mark::failed, what);
+    }
+    run += row.count(Mark::passed);
+  }
+  return run;
+}
+
+// A bias that is one thing too much.
+enum class Flaw { none, sees_future, counts_columns, mixes_batch, forgets_gradient, reads_rows, claims_shift, draws };
+
+class Flawed final : public PositionalScheme, public BiasesScores {
+ public:
+  explicit Flawed(Flaw flaw) : flaw_(flaw), slope_(param("slope", {1}, Init::constant(0.5))) {}
+  Claims claims() const override { return {.shift_invariant = true}; }
+
+  Tensor bias(const AttendContext& at) const override {
+    const DType dtype = at.content_scores.dtype();
+    const Tensor slope = flaw_ == Flaw::forgets_gradient ? slope_ * 0.5 + slope_.detach() * 0.5 : slope_;
+    Tensor bias = cast(at.distance(), dtype) * slope * -1.0;
+    const auto constant = [&](double value) { return bias + value; };
+    switch (flaw_) {
+      case Flaw::sees_future: return bias + sum(at.content_scores, {-1}, true) * bias;
+      case Flaw::counts_columns: return bias * static_cast<double>(at.key.size(2));
+      case Flaw::mixes_batch: return bias * sum(at.query);
+      case Flaw::reads_rows: return bias * static_cast<double>(at.query.size(2));
+      case Flaw::claims_shift: return bias * cast(reshape(at.positions.query, {1, 1, -1, 1}) + 1.0, dtype);
+      case Flaw::draws: return bias * constant(static_cast<double>(++calls_)) * 1e-3;
+      default: return bias;
+    }
+  }
+
+ private:
+  Flaw flaw_;
+  Tensor slope_;
+  mutable int calls_ = 0;
+};
+
+void register_flawed() {
+  static const RegisterScheme registered{
+      {.name = "flawed",
+       .title = "a scheme with a flaw",
+       .paper = "tests/conformance.cpp",
+       .equation = "wrong",
+       .options = {{"flaw", SchemeOption::Kind::integer, "0", 0, 7, {}, "which"}},
+       .make = [](const SchemeArguments& given) { return std::make_unique<Flawed>(static_cast<Flaw>(given.integer("flaw"))); }}};
+}
+
+std::vector<std::string> failures_of(Flaw flaw) {
+  register_flawed();
+  const ConformanceRow row = conform(concat("flawed(flaw=", static_cast<int>(flaw), ")"), 1);
+  REQUIRE(row.refusal == "");
+  std::vector<std::string> failed;
+  for (std::size_t k = 0; k < row.cells.size(); ++k) {
+    if (row.cells[k].mark == Mark::failed) failed.push_back(conformance_checks()[k].name);
+  }
+  return failed;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& name) { return std::count(list.begin(), list.end(), name) > 0; }
+
+}  // namespace
+
+TEST_CASE("every scheme and every option of it") { CHECK(check_rows(scheme_texts(16)) > 1000); }
+
+TEST_CASE("every sum of two schemes that means something") { CHECK(check_rows(scheme_sums()) > 500); }
+
+TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check that is there for it") {
+  CHECK(failures_of(Flaw::none).empty());
+  CHECK(contains(failures_of(Flaw::sees_future), "causality"));
+  CHECK(contains(failures_of(Flaw::counts_columns), "prefix"));
+  CHECK(contains(failures_of(Flaw::counts_columns), "padding"));
+  CHECK(contains(failures_of(Flaw::mixes_batch), "batch"));
+  CHECK(contains(failures_of(Flaw::forgets_gradient), "gradcheck"));
+  CHECK(contains(failures_of(Flaw::reads_rows), "decoding"));
+  CHECK(contains(failures_of(Flaw::reads_rows), "strips"));
+  CHECK(contains(failures_of(Flaw::claims_shift), "shift"));
+  CHECK(contains(failures_of(Flaw::draws), "same bits"));
+}
+
+TEST_CASE("a text that is refused has a reason and no cells") {
+  const ConformanceRow row = conform("cope(z_from=rotated)", 1);
+  CHECK(row.cells.empty());
+  CHECK(row.refusal.find("without a scheme that rotates") != std::string::npos);
+}

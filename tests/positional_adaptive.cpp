@@ -1,0 +1,173 @@
+// What must hold of DAPE and CDAPE. Worked numbers: tests/worked_contextual.cpp.
+#include "tests/bare.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+const Texts schemes{"dape(none, width=3)",
+                    "dape(rope, width=3)",
+                    "dape(alibi, width=3)",
+                    "dape(alibi, width=3, form=concat)",
+                    "dape(kerple, width=3, form=add_residual)",
+                    "dape(fire, width=3, form=f_of_bias)",
+                    "cdape(alibi, width=3, kernel=1)",
+                    "cdape(kerple, width=3, remask=yes)",
+                    "cdape(rope, width=3, pad=left)",
+                    "cdape(none, width=3, kernel=2, pad=left)"};
+const Texts faithful{"cdape(kerple, width=3)", "cdape(rope, width=3, kernel=5)", "cdape(none, width=3, kernel=7)"};
+const Texts bidirectional{"dape(alibi, width=3)", "cdape(alibi, width=3)", "cdape(none, width=3, kernel=5, tril=always)",
+                          "cdape(rope, width=3, tril=no)"};
+
+}  // namespace
+
+TEST_CASE("adaptive: rows see no future, ignore padding, run in strips") {
+  for (const Texts& texts : {schemes, faithful}) {
+    check_no_future(texts);
+    check_duplicates(texts);
+    check_strips(texts, true);
+    check_padding(texts, true);
+  }
+  check_strips({"cdape(alibi, width=3, tril=no)"}, true);
+  check_strips(bidirectional, false);
+  check_padding(bidirectional, false);
+}
+
+TEST_CASE("adaptive: a decoded row is the row of a run that goes on") {
+  for (const std::string& text : schemes) check_decoding(text);
+  for (std::size_t k = 0; k < faithful.size(); ++k) check_decoding(faithful[k], static_cast<index_t>(k) + 1);  // kernels 3, 5, 7
+
+  const auto leaking = random_model("cdape(alibi, width=3, tril=no)");
+  Decoding decoding(*leaking, 12);
+  CHECK(error_text([&] { (void)decoding(random_tokens(1, 3, 5)); }).find("tril=no in decoding") != std::string::npos);
+}
+
+TEST_CASE("adaptive: a longer run leaves rows as they were, but the last k/2 of faithful CDAPE") {
+  check_prefixes(schemes);
+  const AttendInputs longer = random_inputs(12);
+  for (std::size_t k = 0; k < faithful.size(); ++k) {
+    CAPTURE(faithful[k]);
+    const Bare scheme(faithful[k]);
+    const index_t reach = static_cast<index_t>(k) + 1;  // kernels 3, 5, 7
+    for (index_t row = 0; row < 8; ++row) CHECK((prefix_gap(scheme, longer, 8, row) < 1e-13) == (row < 8 - reach));
+    CHECK(!parse_schemes(faithful[k])[0].make({8, 2, 9})->claims().prefix_consistent);
+  }
+}
+
+TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle alone if told so") {
+  const AttendInputs causal = random_inputs(9);
+  AttendInputs open = causal;
+  open.sequence = Sequence::run(9, false);
+  const Bare one("cdape(none, width=3)"), always("cdape(none, width=3, tril=always)");
+  const Tensor triangle = one.logits(causal);
+  CHECK(distance(keep(always.logits(open), causal.sequence.mask).detach(), triangle.detach()) < 1e-13);
+  CHECK(distance(always.logits(causal).detach(), triangle.detach()) == 0);  // as it is in causal models anyway
+  CHECK(distance(keep(one.logits(open), causal.sequence.mask).detach(), triangle.detach()) > 0.01);
+  CHECK(tokens_seen(one, open, 4) == up_to(8));
+}
+
+TEST_CASE("adaptive: without tril a row of CDAPE sees the next k - 1 keys and none behind them") {
+  const AttendInputs inputs = random_inputs(12);
+  for (const index_t k : {3, 5, 7}) {
+    CAPTURE(k);
+    const Bare leaking(concat("cdape(alibi, width=3, kernel=", k, ", tril=no)"));
+    for (const index_t row : {0, 4}) CHECK(tokens_seen(leaking, inputs, row) == up_to(row + k - 1));
+    CHECK(!parse_schemes(concat("cdape(alibi, kernel=", k, ", tril=no)"))[0].make({8, 2, 9})->claims().sees_no_future);
+  }
+}
+
+TEST_CASE("adaptive: DAPE's and CDAPE's identities") {
+  const AttendInputs inputs = random_inputs(9);
+  const auto copy = [](const Bare& from, const Bare& to, std::initializer_list<const char*> names) {
+    for (const char* name : names) to.set(name, from[name]);
+  };
+  const auto all = {"hidden.weight", "hidden.bias", "output.weight", "output.bias"};
+
+  const Bare dape("dape(alibi, width=3)"), one("cdape(alibi, width=3, kernel=1)"), three("cdape(alibi, width=3)");
+  copy(dape, one, all);
+  CHECK(distance(one.logits(inputs), dape.logits(inputs)) < 1e-13);
+
+  copy(dape, three, {"hidden.bias", "output.bias"});
+  for (const char* name : {"hidden.weight", "output.weight"}) {  // only the middle tap
+    const Tensor middle = reshape(dape[name], {dape[name].size(0), -1, 1, 1}), zero = Tensor::zeros(middle.shape(), DType::f64);
+    three.set(name, concat_along(3, {zero, middle, zero}));
+  }
+  CHECK(distance(three.logits(inputs), dape.logits(inputs)) < 1e-13);
+
+  const Bare alibi("alibi");
+  for (const Bare* each : {&dape, &three}) {
+    each->fill("output.weight", 0), each->fill("output.bias", 0);
+    CHECK(distance(each->logits(inputs), alibi.logits(inputs)) < 1e-13);
+  }
+
+  // A bias of 0: S + B + f(S + B) = S + f(S).
+  const Bare none("dape(none, width=3)"), added("dape(relative, width=3, form=add_residual)");
+  added.fill("base.table", 0);
+  copy(none, added, all);
+  CHECK(distance(added.logits(inputs), none.logits(inputs)) == 0);
+}
+
+TEST_CASE("adaptive: in a sum, f reads the bias of its own base alone") {
+  const AttendInputs inputs = random_inputs(9);
+  for (const std::string name : {"dape", "cdape"}) {
+    const Bare alone(name + "(alibi, width=3)"), beside(name + "(alibi, width=3) + sandwich"), bias("sandwich"), none("none");
+    for (const char* part : {"hidden.weight", "hidden.bias", "output.weight", "output.bias"}) beside.set(part, alone[part]);
+    const Tensor expected = alone.logits(inputs) + bias.logits(inputs) - none.logits(inputs);
+    CHECK(distance(beside.logits(inputs).detach(), expected.detach()) < 1e-13);
+  }
+}
+
+TEST_CASE("adaptive: the last bias of each network moves whole rows, which attention cannot see") {
+  const AttendInputs inputs = random_inputs(9);
+  for (const std::string text : {"dape(alibi, width=3)", "dape(rope, width=3)", "cdape(alibi, width=3)",
+                                 "cdape(none, width=3, kernel=5, remask=yes)", "cope_mlp(width=3)", "cope_mlp(width=3, output=head)"}) {
+    CAPTURE(text);
+    const Bare scheme(text);
+    const Tensor before = scheme.output(inputs), gradient = grad(sum(before * normal(before.shape(), 8)), {}, {scheme["output.bias"]})[0];
+    CHECK(largest(gradient) < 1e-14);
+    scheme.set("output.bias", scheme["output.bias"] + 3.0);
+    CHECK(distance(scheme.output(inputs).detach(), before.detach()) < 1e-13);
+    CHECK(distance(scheme.logits(inputs).detach(), Tensor::zeros({1, 2, 9, 9}, DType::f64)) > 1);  // while the logits do move
+  }
+}
+
+TEST_CASE("adaptive: DAPE's parameters start as PyTorch's layers do") {
+  const auto init_of = [](const std::string& text, const std::string& ending) {
+    const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
+    for (const Module::Parameter& parameter : scheme->parameters()) {
+      if (parameter.path == ending) return parameter.init.text();
+    }
+    return std::string("no such parameter");
+  };
+  CHECK(init_of("dape(alibi)", "hidden.weight") == Init::fan_in(4).text());
+  CHECK(init_of("dape(alibi, form=add_residual)", "hidden.bias") == Init::fan_in(2).text());
+  CHECK(init_of("dape(none)", "hidden.weight") == Init::fan_in(2).text());
+  CHECK(init_of("dape(none)", "output.bias") == Init::fan_in(32).text());
+  CHECK(init_of("cdape(alibi)", "hidden.weight") == Init::fan_in(12).text());
+  CHECK(init_of("cdape(rope, kernel=5)", "hidden.bias") == Init::fan_in(10).text());
+  CHECK(init_of("cdape(rope, kernel=5, width=3)", "output.weight") == Init::fan_in(15).text());
+  CHECK(init_of("cope_mlp", "hidden.weight") == Init::fan_in(1).text());
+  CHECK(init_of("cope_mlp", "output.weight") == Init::fan_in(64).text());
+}
+
+TEST_CASE("adaptive: what would have no effect or no meaning is refused, with a reason") {
+  const auto refused = [](const std::string& text) { return error_text([&] { (void)Bare(text); }); };
+  const auto says = [&](const std::string& text, const std::string& part) {
+    CHECK_MESSAGE(refused(text).find(part) != std::string::npos, text << " says: " << refused(text));
+  };
+  says("dape(cope)", "the scheme inside transforms scores");
+  says("dape(absolute)", "the scheme inside embeds tokens");
+  says("dape(dape(alibi))", "the scheme inside maps scores itself");
+  says("cdape(hard_attention)", "the scheme inside stands for the softmax");
+  says("cdape(shaw)", "the scheme inside adds to the values");
+  says("dape(none, form=concat)", "over a base without a bias");
+  says("dape(rope, form=f_of_bias)", "over a base without a bias");
+  says("cdape(alibi, kernel=2)", "an odd kernel required, or pad=left");
+  says("cdape(alibi, kernel=1, pad=left)", "with kernel=1");
+  says("cdape(alibi, kernel=1, remask=yes)", "with kernel=1");
+  says("cdape(alibi, kernel=1, tril=no)", "with kernel=1");
+  says("cdape(alibi, pad=left, tril=no)", "with pad=left");
+  says("cdape(alibi, pad=left, remask=yes)", "with pad=left");
+  says("cdape(alibi, tril=no, remask=yes)", "with tril=no");
+}

@@ -1,0 +1,348 @@
+// gradcheck and probe as a user meets them: what they print and write, their exit codes, and every bad input refused in one line.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "autograd/ops.h"
+#include "examples/verify/gradient_check.h"
+#include "nn/safetensors.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+#include "tests/scratch.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Outcome {
+  int code;  // exit code, or -1 when a signal ended it
+  std::string out, err;
+};
+
+Outcome run(const Scratch& scratch, const std::string& program, const std::vector<std::string>& arguments) {
+  const std::string out = scratch / "stdout", err = scratch / "stderr", path = std::string(WHENCE_PROGRAM_DIR) + "/" + program;
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open(out.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 1);
+    dup2(open(err.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 2);
+    std::vector<char*> argv{const_cast<char*>(path.c_str())};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv(path.c_str(), argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+}
+
+using Tensors = std::map<std::string, Tensor>;
+
+Tensor normal(const Shape& shape, const char* name, DType dtype = DType::f64) {
+  return raw::cast(Tensor::normal(shape, 0, 1, Stream(7, name), DType::f64), dtype);
+}
+
+// What `probe --scheme cope(p_max=3)` expects, with both cotangents.
+Tensors cope_tensors(DType dtype = DType::f64) {
+  Tensors tensors;
+  for (const char* name : {"q", "k", "v", "cotangent"}) tensors[name] = normal({2, 2, 5, 4}, name, dtype);
+  tensors["cotangent_logits"] = normal({2, 2, 5, 5}, "cotangent_logits", dtype);
+  tensors["table"] = normal({4, 4}, "table", dtype);
+  return tensors;
+}
+
+void write(const std::string& path, const Tensors& tensors) { write_safetensors(path, {{tensors.begin(), tensors.end()}, {}}); }
+
+Tensors read(const std::string& path) {
+  Tensors tensors;
+  for (const auto& [name, tensor] : read_safetensors(path).tensors) tensors[name] = tensor;
+  return tensors;
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> left = a.to_vector(), right = b.to_vector();
+  double worst = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) worst = std::max(worst, std::fabs(left[i] - right[i]));
+  return worst;
+}
+
+// Runs the probe on these tensors; `more` are further options.
+Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::vector<std::string>& more = {},
+              const std::string& scheme = "cope(p_max=3)") {
+  write(scratch / "in", tensors);
+  std::filesystem::remove(scratch / "out");
+  std::vector<std::string> arguments{"--scheme", scheme, "--in", scratch / "in", "--out", scratch / "out"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run(scratch, "probe", arguments);
+}
+
+// Exit code 2, one line that begins so, and nothing written.
+void check_refused(const Scratch& scratch, const Outcome& outcome, const std::string& begins) {
+  CAPTURE(begins);
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with(begins), outcome.err);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_FALSE(std::filesystem::exists(scratch / "out"));
+}
+
+}  // namespace
+
+TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a file's tensors") {
+  const Scratch scratch("probe");
+  const Outcome outcome = probe(scratch, cope_tensors());
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const Tensors found = read(scratch / "out");
+  for (const char* name : {"output", "logits", "pattern", "scores", "gates", "positions", "position_logit", "gradient.q", "gradient.k",
+                           "gradient.v", "gradient.table", "gradient.gates", "gradient.positions", "gradient.logits", "gradient.pattern"}) {
+    CHECK_MESSAGE(found.contains(name), name);
+  }
+  CHECK(found.at("gradient.table").shape() == Shape{4, 4});
+  CHECK(found.at("logits").at({0, 0, 1, 2}) == 0);  // masked
+  for (index_t i = 0; i < 5; ++i) {
+    double row = 0;
+    for (index_t j = 0; j < 5; ++j) row += found.at("pattern").at({1, 1, i, j});
+    CHECK(std::fabs(row - 1) < 1e-14);
+  }
+  CHECK(distance(found.at("gradient.pattern"), found.at("pattern")) > 0.01);
+  // sum_j over masked entries aside, d(loss)/d(logits) has the file's own cotangent in it and what the softmax sends back, whose rows sum
+  // to 0
+  const Tensor given = cope_tensors().at("cotangent_logits"), gradient = found.at("gradient.logits");
+  double both = 0;
+  for (index_t j = 0; j <= 3; ++j) both += gradient.at({0, 1, 3, j}) - given.at({0, 1, 3, j});
+  CHECK(std::fabs(both) < 1e-13);
+}
+
+TEST_CASE("probe: the strips executor, other dtypes and a missing cotangent") {
+  const Scratch scratch("probe-ways");
+  Tensors tensors = cope_tensors();
+  tensors.erase("cotangent_logits");
+  REQUIRE(probe(scratch, tensors).code == 0);
+  const Tensors reference = read(scratch / "out");
+  const Outcome strips = probe(scratch, tensors, {"--executor", "strips"});
+  REQUIRE_MESSAGE(strips.code == 0, strips.err);
+  CHECK(strips.out.find("not written: logits") != std::string::npos);
+  const Tensors by_strips = read(scratch / "out");
+  CHECK_FALSE(by_strips.contains("logits"));
+  for (const char* name : {"output", "gradient.q", "gradient.k", "gradient.v", "gradient.table"}) {
+    CHECK_MESSAGE(distance(by_strips.at(name), reference.at(name)) < 1e-13, name);
+  }
+  REQUIRE(probe(scratch, tensors, {"--dtype", "bf16"}).code == 0);
+  const Tensors rough = read(scratch / "out");
+  CHECK(rough.at("output").dtype() == DType::bf16);
+  CHECK(distance(rough.at("output"), reference.at("output")) < 0.1);
+  tensors.erase("cotangent");
+  const Outcome forward = probe(scratch, tensors);
+  CHECK(forward.code == 0);
+  CHECK(forward.out.find("not written: gradients") != std::string::npos);
+  CHECK_FALSE(read(scratch / "out").contains("gradient.q"));
+}
+
+TEST_CASE("probe: scale, mask, padding, positions and drawn parameters do what they say") {
+  const Scratch scratch("probe-setting");
+  Tensors tensors = cope_tensors();
+  REQUIRE(probe(scratch, tensors, {"--scale", "0.5"}).code == 0);  // 1/sqrt(4): the default
+  const Tensors halved = read(scratch / "out");
+  REQUIRE(probe(scratch, tensors).code == 0);
+  CHECK(distance(halved.at("gradient.q"), read(scratch / "out").at("gradient.q")) == 0);
+  REQUIRE(probe(scratch, tensors, {"--scale", "1"}).code == 0);
+  CHECK(distance(halved.at("output"), read(scratch / "out").at("output")) > 0.01);
+
+  tensors["present"] = Tensor::of({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, {2, 5}, DType::boolean);  // two tokens of padding in the second sequence
+  REQUIRE(probe(scratch, tensors).code == 0);
+  CHECK(read(scratch / "out").at("pattern").at({1, 0, 4, 1}) == 0);
+  tensors.erase("present");
+  tensors["mask"] = Tensor::of(std::vector<double>(25, 1), {1, 1, 5, 5}, DType::boolean);  // everything, besides the causal mask
+  REQUIRE(probe(scratch, tensors).code == 0);
+  CHECK(distance(halved.at("output"), read(scratch / "out").at("output")) == 0);
+
+  Tensors rotated = cope_tensors();
+  rotated.erase("table");
+  REQUIRE(probe(scratch, rotated, {}, "rope").code == 0);
+  const Tensors plain = read(scratch / "out");
+  rotated["positions"] = Tensor::of({10, 11, 12, 13, 14}, {5}, DType::f64);
+  REQUIRE(probe(scratch, rotated, {}, "rope").code == 0);  // rope sees distances only
+  CHECK(distance(plain.at("output"), read(scratch / "out").at("output")) < 1e-13);
+  rotated["positions"] = Tensor::of({0, 2, 4, 6, 8}, {5}, DType::f64);
+  REQUIRE(probe(scratch, rotated, {"--bidirectional"}, "rope").code == 0);
+  CHECK(read(scratch / "out").at("pattern").at({0, 0, 0, 4}) > 0);
+}
+
+TEST_CASE("probe: missing parameters are drawn when asked for, and what only embeds needs x alone") {
+  const Scratch scratch("probe-drawn");
+  Tensors tensors = cope_tensors();
+  tensors.erase("table");
+  const Outcome drawn = probe(scratch, tensors, {"--init", "3"});
+  CHECK(drawn.code == 0);
+  CHECK(drawn.out.find("drawn by --init: table") != std::string::npos);
+
+  const Outcome tokens = probe(
+      scratch, {{"x", normal({2, 5, 8}, "x")}, {"table", normal({5, 8}, "t")}, {"cotangent", normal({2, 5, 8}, "c")}}, {}, "absolute");
+  REQUIRE_MESSAGE(tokens.code == 0, tokens.err);
+  CHECK(std::fabs(read(scratch / "out").at("output").at({1, 2, 3}) - normal({2, 5, 8}, "x").at({1, 2, 3}) -
+                  normal({5, 8}, "t").at({2, 3})) < 1e-15);
+}
+
+TEST_CASE("probe: tensors that are missing, unknown, or of another shape or dtype are refused by name") {
+  const Scratch scratch("probe-bad");
+  const std::string at = "probe: " + (scratch / "in") + ": ";
+  const auto with = [](const std::string& name, const Tensor& tensor) {
+    Tensors tensors = cope_tensors();
+    tensors[name] = tensor;
+    return tensors;
+  };
+  const auto without = [](const std::string& name) {
+    Tensors tensors = cope_tensors();
+    tensors.erase(name);
+    return tensors;
+  };
+  const auto refused = [&](const Tensors& tensors, const std::string& message, const std::string& scheme = "cope(p_max=3)") {
+    check_refused(scratch, probe(scratch, tensors, {}, scheme), at + message);
+  };
+  refused(without("k"), "missing: k [2,2,5,4]; there: \"cotangent\", \"cotangent_logits\", \"q\", \"table\", \"v\"; ");
+  refused(without("q"), "tensor q missing; there: ");
+  refused(without("table"), "missing: table [4,4]; ");
+  refused(with("tabel", normal({4, 4}, "t")), "tensor \"tabel\" given; cope(p_max=3) reads no tensor of this name; did you mean 'table'?");
+  refused(with("x", normal({2, 5, 8}, "x")), "tensor \"x\" given; cope(p_max=3) reads no tensor of this name; ");
+  refused(with("q", normal({2, 5, 8}, "q")), "tensor q: [2,5,8] given; [b,h,t,d] with extents of 1 and more required");
+  refused(with("q", normal({2, 2, 0, 4}, "q")), "tensor q: [2,2,0,4] given; ");
+  refused(with("k", normal({2, 2, 6, 4}, "k")), "tensor k: [2,2,6,4] given; [2,2,5,4] required");
+  refused(with("table", normal({5, 4}, "t")), "tensor table: [5,4] given; [4,4] required");
+  refused(with("cotangent", normal({2, 5, 8}, "c")), "tensor cotangent: [2,5,8] given; ");
+  refused(with("q", Tensor::zeros({2, 2, 5, 4}, DType::i64)), "tensor q: i64 given; f16, bf16, f32 or f64 required");
+  refused(with("v", normal({2, 2, 5, 4}, "v", DType::f32)), "tensor v: f32 given where q is f64; one floating dtype");
+  refused(with("table", normal({4, 4}, "t", DType::bf16)), "tensor table: bf16 given where q is f64; ");
+  refused(with("mask", normal({1, 1, 5, 5}, "m")), "tensor mask: f64 given; bool required");
+  refused(with("present", Tensor::zeros({5}, DType::boolean)), "tensor present: [5] given; [2,5] required");
+  Tensors rope = without("table");
+  rope["positions"] = Tensor::zeros({4}, DType::f64);
+  refused(rope, "tensor positions: [4] given; [5] or [2,5] required", "rope");
+}
+
+TEST_CASE("probe: files that are cut off or lie about their lengths are refused, and nothing is written") {
+  const Scratch scratch("probe-files");
+  REQUIRE(probe(scratch, cope_tensors()).code == 0);
+  const std::string whole = text_of(scratch / "in");
+  const std::vector<std::string> arguments{"--scheme", "cope(p_max=3)", "--in", scratch / "bad", "--out", scratch / "out"};
+  std::filesystem::remove(scratch / "out");
+  const auto refused = [&](const std::string& bytes, const std::string& message) {
+    std::ofstream(scratch / "bad", std::ios::binary) << bytes;
+    check_refused(scratch, run(scratch, "probe", arguments), "probe: " + (scratch / "bad") + ": safetensors: " + message);
+  };
+  for (std::size_t tenth = 0; tenth < 10; ++tenth) refused(whole.substr(0, whole.size() * tenth / 10), "");
+  refused(whole.substr(0, whole.size() - 1), "");
+  refused(whole.substr(0, 8), "8 bytes; ");
+  std::string huge = whole;
+  huge.replace(0, 8, std::string("\0\0\0\0\0\0\0\x80", 8));
+  refused(huge, "header length at byte 0 is 9223372036854775808; at most 100000000 required");
+  std::filesystem::remove(scratch / "bad");
+  check_refused(scratch, run(scratch, "probe", arguments), "probe: " + (scratch / "bad") + ": ");
+}
+
+TEST_CASE("probe: options that are unknown, missing or without effect are refused") {
+  const Scratch scratch("probe-options");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& message, const std::string& scheme = "cope(p_max=3)") {
+    check_refused(scratch, probe(scratch, cope_tensors(), more, scheme), "probe: " + message);
+  };
+  refused({"--excutor", "strips"}, "--excutor: unknown option given; a known option required; did you mean --executor?");
+  refused({"--length", "8"}, "--length: 8 given; it has no effect without --describe; leave it out");
+  refused({"--dtype", "f8"}, "--dtype: \"f8\" given; one of f64, f32, bf16, f16 required; ");
+  refused({"--executor", "strips"}, "--executor: strips given with a tensor cotangent_logits; ");
+  refused({"--bidirectional"}, "--bidirectional: given with cope(p_max=3); a causal mask is required");
+  refused({"--init", "3"}, (scratch / "in") + ": --init given; the file has every parameter, so that it has no effect; leave it out");
+  refused({"--describe", "cope"}, "--scheme: cope(p_max=3) given; it has no effect without a run; ");
+  refused({}, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?", "coep");
+  refused({}, "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?", "cope(pmax=3)");
+  const std::string before = text_of(scratch / "in");
+  const Outcome same = run(scratch, "probe", {"--scheme", "cope(p_max=3)", "--in", scratch / "in", "--out", scratch / "./in"});
+  check_refused(scratch, same, "probe: --out: " + (scratch / "./in") + " given; another file than --in required; ");
+  CHECK(text_of(scratch / "in") == before);
+  check_refused(scratch, run(scratch, "probe", {"--scheme", "none"}), "probe: --in: nothing given; some text required; ");
+  check_refused(scratch, run(scratch, "probe", {"--describe", "rope", "--head-dim", "3"}), "probe: rope: ");
+  const Tensors tokens{{"x", normal({2, 5, 8}, "x")}};
+  check_refused(scratch, probe(scratch, tokens, {"--scale", "2"}, "sinusoidal"), "probe: --scale: 2 given; it has no effect without ");
+}
+
+TEST_CASE("probe: --describe prints what a file must hold, and such a file runs") {
+  const Scratch scratch("probe-describe");
+  for (const std::string scheme : {"cope(p_max=3) + rope", "cope(gates=separate_keys)", "absolute", "none"}) {
+    CAPTURE(scheme);
+    const Outcome described = run(scratch, "probe", {"--describe", scheme, "--heads", "2", "--head-dim", "4", "--length", "5"});
+    REQUIRE_MESSAGE(described.code == 0, described.err);
+    const auto json = nlohmann::json::parse(described.out);
+    Tensors tensors;
+    for (const char* list : {"tensors", "parameters"}) {
+      for (const auto& entry : json.at(list)) {
+        if (!entry.value("required", true)) continue;
+        const std::string name = entry.at("name");
+        tensors[name] = normal(Shape(entry.at("shape").get<std::vector<index_t>>()), name.c_str());
+      }
+    }
+    const Outcome outcome = probe(scratch, tensors, {}, scheme);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    const Tensors found = read(scratch / "out");
+    for (const std::string name : json.at("probes")) CHECK_MESSAGE((found.contains(name) || tensors.contains(name)), name);
+    CHECK(json.at("claims").at("causal_only") == (scheme.starts_with("cope")));
+  }
+}
+
+TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures; what is not there is refused") {
+  const Scratch scratch("gradcheck");
+  const Outcome op = run(scratch, "gradcheck", {"lerp_at", "relu"});
+  CHECK_MESSAGE(op.code == 0, op.out);
+  CHECK(op.out.find("lerp_at, integer positions") != std::string::npos);
+  CHECK(op.out.find("kink at [0,1]: left derivative ") != std::string::npos);
+  CHECK(op.out.find("relu, relu at 0") != std::string::npos);
+  const Outcome scheme = run(scratch, "gradcheck", {"cope(p_max=8)", "alibi", "--length", "5"});
+  CHECK_MESSAGE(scheme.code == 0, scheme.out);
+  for (const char* text : {"cope(p_max=8), causal", "table  [9,4]", "alibi, bidirectional"}) {
+    CHECK_MESSAGE(scheme.out.find(text) != std::string::npos, text, " in ", scheme.out);
+  }
+  CHECK(scheme.out.find("cope(p_max=8), bidirectional") == std::string::npos);
+  const Outcome list = run(scratch, "gradcheck", {"--list"});
+  CHECK(list.code == 0);
+  for (const char* name : {"  softmax\n", "  sigmoid\n", "  cope\n", "  randomised(SCHEME)\n"}) {
+    CHECK_MESSAGE(list.out.find(name) != std::string::npos, name);
+  }
+  const std::pair<std::vector<std::string>, std::string> bad[] = {
+      {{"lerp"}, "gradcheck: 'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?"},
+      {{"copee"}, "gradcheck: 'copee' given; an op, a scheme or all required; did you mean 'cope'?"},
+      {{"softmax", "cope(pmax=8)"}, "gradcheck: scheme 'cope(pmax=8)': 'pmax' is no option of cope; did you mean 'p_max'?"},
+      {{}, "gradcheck: no name given; "},
+      {{"softmax", "--length", "8"}, "gradcheck: --length: 8 given; it has no effect without a scheme among the names"},
+      {{"--list", "--seed", "2"}, "gradcheck: --seed: 2 given; it has no effect without "},
+      {{"softmax", "all"}, "gradcheck: all: given beside other names; "},
+      {{"softmax", "--no-sums"}, "gradcheck: --no-sums: true given; it has no effect without the name all; leave it out"}};
+  for (const auto& entry : bad) {
+    const Outcome outcome = run(scratch, "gradcheck", entry.first);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.starts_with(entry.second), outcome.err);
+    CHECK(outcome.out.empty());
+  }
+}
+
+TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by duals and by differences") {
+  const auto half = [](const std::vector<Tensor>& in) { return in[0] * in[0].detach(); };  // x^2, of which backward sees one factor
+  const auto samples = [half] { return std::vector<CheckedSample>{{"half", false, {normal({2, 3}, "x")}, half}}; };
+  const GradientChecks checks = check_op({"half_a_square", false, samples, {}, {}}, {});
+  CHECK_FALSE(checks.ok());
+  CHECK(checks.worst_by_duals() > 0.1);
+  CHECK(checks.worst_by_differences() > 0.1);
+  REQUIRE(checks.cases.size() == 1);
+  CHECK_MESSAGE(checks.cases[0].report.problems.size() >= 2, checks.cases[0].report.text());
+}
