@@ -33,7 +33,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
       .choice("activation", &model.activation, {"gelu", "gelu_erf", "relu"}, {"of the MLP, which is 4 dim wide"})
       .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-      .choice("executor", &model.executor, {"auto", "reference"}, {"how attention is computed"});
+      .choice("executor", &model.executor, {"auto", "reference", "strips"}, {"how attention is computed"});
   line.heading("Task")
       .integer("length", &model.length, Count{4, 65536}, {"of a string, an even number", "tokens"})
       .integer("batch", &model.batch, Count{1, 65536}, {"per step", "strings"})

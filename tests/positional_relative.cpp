@@ -107,7 +107,8 @@ TEST_CASE("RoPE: the half layout is the interleaved one of permuted dims; length
 TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length") {
   const AttendInputs inputs = random_inputs(9);
   const Tensor rope = Bare("rope").logits(inputs).detach();
-  for (const std::string text : {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)", "yarn(dynamic=yes, original=30)"}) {
+  for (const std::string text :
+       {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)", "yarn(dynamic=yes, original=30)"}) {
     CAPTURE(text);
     CHECK(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13);
   }
@@ -159,6 +160,16 @@ TEST_CASE("T5 with a table of -m p is ALiBi among its exact buckets, and no long
   CHECK(distance(slice(a, 2, 0, 16), slice(b, 2, 0, 16)) < 1e-13);
   CHECK(at(a, 0, 17, 0) == doctest::Approx(-16 * slopes[0]));  // 17 and 16 share a bucket
   CHECK(at(b, 0, 17, 0) == doctest::Approx(-17 * slopes[0]));
+}
+
+TEST_CASE("T5: a bucket that begins at a whole logarithm is not lost to rounding") {
+  const Bare t5("t5(buckets=9, max_distance=128)");  // E = 4: ln(8/4) / ln(128/4) 5 = 1, a little less in double
+  const Tensor numbers = reshape(Tensor::arange(9, DType::f64), {9, 1});
+  t5.set("table", expand(numbers, {9, 2}));
+  const Tensor b = added(t5, random_inputs(65));
+  for (const auto& [distance_in_tokens, bucket] : {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}}) {
+    CHECK(at(b, 0, distance_in_tokens, 0) == doctest::Approx(bucket));
+  }
 }
 
 TEST_CASE("KERPLE's power form with exponent 1 is ALiBi with its slopes") {

@@ -1,14 +1,16 @@
-// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop decoder. The PyTorch twin
-// is training_step.py; `compare` runs the two in turn.
+// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop decoder, or of a named
+// model on random tokens. The PyTorch twin is training_step.py; `compare` runs the two in turn.
 #include <algorithm>
 #include <iostream>
 
 #include "autograd/backward.h"
+#include "autograd/ops.h"
 #include "examples/common/command_line.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/tasks/flip_flop_model.h"
+#include "nn/models.h"
 #include "nn/optim.h"
 #include "tensor/allocator.h"
 #include "tensor/parallel.h"
@@ -21,6 +23,7 @@ namespace {
 
 struct Options {
   tasks::FlipFlopModelOptions model;
+  std::string name;  // of a model in nn/models.h; empty: the flip-flop decoder
   int steps = 10, warm_up = 3, threads = whence::threads();
   bool verbose = false;
 };
@@ -31,10 +34,23 @@ struct StepTime {
   double total() const { return forward + backward + update; }
 };
 
+// Next-token loss on tokens of an even distribution.
+Tensor random_token_loss(const Transformer& model, const Options& options, int step) {
+  const Stream stream(0, "training_step", static_cast<std::uint64_t>(step));
+  const index_t count = options.model.batch * options.model.length;
+  const Tensor tokens = Tensor::empty({options.model.batch, options.model.length}, DType::i64);
+  for (index_t n = 0; n < count; ++n) {
+    tokens.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(model.options().vocabulary));
+  }
+  const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(step)};
+  return cross_entropy(model(slice(tokens, 1, 0, options.model.length - 1), pass), slice(tokens, 1, 1, options.model.length));
+}
+
 StepTime time_step(const Transformer& model, Adam& optimizer, const Options& options, int step) {
   const double start = steady_seconds();
   optimizer.zero_gradients();
-  const Tensor loss = tasks::flip_flop_loss(model, options.model, 0, step + 1);
+  const Tensor loss =
+      options.name.empty() ? tasks::flip_flop_loss(model, options.model, 0, step + 1) : random_token_loss(model, options, step + 1);
   const double after_forward = steady_seconds();
   backward(loss);
   const double after_backward = steady_seconds();
@@ -42,10 +58,21 @@ StepTime time_step(const Transformer& model, Adam& optimizer, const Options& opt
   return {after_forward - start, after_backward - after_forward, steady_seconds() - after_backward};
 }
 
+TransformerOptions model_options(const Options& options, bool scheme_given) {
+  if (options.name.empty()) return tasks::transformer_options(options.model);
+  TransformerOptions model = named_model(options.name, scheme_given ? options.model.scheme : "");
+  model.executor = options.model.executor;
+  return model;
+}
+
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
+  std::vector<std::string> names;
+  for (const NamedModel& named : named_models()) names.push_back(named.name);
   line.heading("Options")
+      .choice("model", &options.name, names, {"a named model on random tokens, in place of the flip-flop decoder"})
+      .choice("executor", &options.model.executor, {"auto", "reference", "strips"}, {"how attention is computed"})
       .text("scheme", &options.model.scheme, {"positional scheme"})
       .integer("length", &options.model.length, Range<std::int64_t>{4, 65536}, {"of a string", "tokens"})
       .integer("dim", &options.model.dim, Range<std::int64_t>{1, 16384}, {"model dim"})
@@ -60,8 +87,9 @@ int run(int argc, char** argv) {
     std::cout << *page;
     return 0;
   }
+  for (const char* size : {"dim", "layers", "heads"}) line.refuse_unless(size, options.name.empty(), "no --model, which has its own sizes");
   set_threads(options.threads);
-  Transformer model(tasks::transformer_options(options.model));
+  Transformer model(model_options(options, line.given("scheme")));
   model.initialise(0);
   Adam optimizer(model, {.weight_decay = 0.1});
   std::vector<double> seconds;
@@ -77,6 +105,7 @@ int run(int argc, char** argv) {
   const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)), median = seconds[seconds.size() / 2];
   std::cout << json_line({{"engine", std::string("whence ") + WHENCE_VERSION},
                           {"scheme", model.scheme()},
+                          {"parameters", model.parameter_count()},
                           {"threads", std::int64_t{threads()}},
                           {"blas", std::string(openblas_get_config()) + " " + openblas_get_corename()},
                           {"median_ms", median * 1e3},

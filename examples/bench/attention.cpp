@@ -1,0 +1,102 @@
+// attention: time and memory of one attention with any scheme, forward and backward, by executor. Peak bytes are those of tensors.
+#include <algorithm>
+#include <iostream>
+
+#include "autograd/backward.h"
+#include "autograd/mode.h"
+#include "autograd/ops.h"
+#include "examples/common/command_line.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/verify/scheme_run.h"
+#include "tensor/allocator.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  std::string scheme = "cdape(kerple)", executor = "strips";
+  std::int64_t length = 2048, heads = 12, head_dim = 64, batch = 1;
+  int runs = 3, threads = whence::threads();
+  bool bidirectional = false, forward_only = false;
+};
+
+struct Measured {
+  double forward = 0, backward = 0;  // seconds, the median run
+  double peak_mib = 0;
+};
+
+const Executor& executor_named(const std::string& name) {
+  for (const Executor* executor : executors()) {
+    if (executor->name() == name) return *executor;
+  }
+  throw InputError(concat("--executor: '", name, "' given; reference or strips required"));
+}
+
+// Peak bytes above what the operands take.
+Measured measure(const Options& options) {
+  const SchemeRun scheme(options.scheme, {options.heads * options.head_dim, options.heads, options.length});
+  scheme.draw_parameters(0);
+  scheme.root().to(DType::f32);
+  BareOperands operands = random_operands(scheme, options.batch, options.length, 0, DType::f32);
+  std::vector<Tensor> leaves;
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) {
+    if (operand->defined()) leaves.push_back(requires_grad(*operand));
+  }
+  for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
+  const Executor& executor = executor_named(options.executor);
+  const Sequence sequence = BareSetting{.causal = !options.bidirectional}.sequence(options.batch, options.length);
+  std::vector<double> forward, backward;
+  Measured result;
+  for (int run = 0; run < options.runs; ++run) {
+    Allocator::cpu().reset_peak();
+    const double held = static_cast<double>(Allocator::cpu().statistics().live), start = steady_seconds();
+    const Tensor output = executor.attend({operands.x, operands.q, operands.k, operands.v, sequence}, scheme.stages());
+    const double middle = steady_seconds();
+    if (!options.forward_only) (void)grad(sum(output), {}, leaves, {.allow_unused = true});
+    forward.push_back(middle - start), backward.push_back(steady_seconds() - middle);
+    result.peak_mib = std::max(result.peak_mib, (static_cast<double>(Allocator::cpu().statistics().peak) - held) / 1048576);
+  }
+  std::sort(forward.begin(), forward.end()), std::sort(backward.begin(), backward.end());
+  result.forward = forward[forward.size() / 2], result.backward = backward[backward.size() / 2];
+  return result;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("attention", "Times one attention with any positional scheme, by executor, and measures its memory.", WHENCE_VERSION);
+  line.heading("Options")
+      .text("scheme", &options.scheme, {"positional scheme"})
+      .choice("executor", &options.executor, {"reference", "strips"}, {"how attention is computed"})
+      .integer("length", &options.length, Range<std::int64_t>{1, 1048576}, {"of the sequence", "tokens"})
+      .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
+      .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"})
+      .integer("runs", &options.runs, Range<int>{1, 1000}, {"timed runs; the median counts"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the engine"})
+      .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
+      .flag("forward-only", &options.forward_only, {"no backward pass"});
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  set_threads(options.threads);
+  const Measured found = measure(options);
+  std::cout << json_line({{"scheme", options.scheme},
+                          {"executor", options.executor},
+                          {"length", options.length},
+                          {"heads", options.heads},
+                          {"batch", options.batch},
+                          {"forward_ms", found.forward * 1e3},
+                          {"backward_ms", found.backward * 1e3},
+                          {"peak_mib", found.peak_mib}});
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }
