@@ -66,7 +66,7 @@ int run(int argc, char** argv) {
       .choice("model", &name, names, {.help = "the parameters of this model one by one"})
       .text("scheme", &scheme, {.help = "positional scheme in place of the model's own"})
       .example("models", "all of them")
-      .example("models --model gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model, 123.70 M parameters");
+      .example("models --model gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;

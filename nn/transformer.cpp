@@ -52,6 +52,18 @@ Inits inits_of(const TransformerOptions& options) {
   }
 }
 
+// An encoder cannot have schemes that mean nothing without a causal mask.
+std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
+  std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
+  for (const SchemeSpec& spec : specs) {
+    if (!options.causal && spec.make({options.dim, options.heads, options.length})->claims().causal_only) {
+      throw InputError(concat("transformer: ", spec.text(),
+                              " in a model that is not causal given; it has no meaning without a causal mask; ", "choose another scheme"));
+    }
+  }
+  return specs;
+}
+
 index_t hidden_of(const TransformerOptions& options) { return options.hidden ? options.hidden : 4 * options.dim; }
 
 AttentionOptions attention_options(const TransformerOptions& options, index_t layer) {
@@ -109,7 +121,7 @@ Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& 
 
 Transformer::Transformer(const TransformerOptions& options)
     : options_(checked(options)),
-      specs_(parse_schemes(options.scheme)),
+      specs_(checked_schemes(options_)),
       embedding_(options.vocabulary, options.dim, inits_of(options).embedding),
       schemes_(specs_, {options.dim, options.heads, options.length}, SchemeList::Part::shared),
       dropout_(options.dropout) {

@@ -101,7 +101,7 @@ TEST_CASE("documents: every scheme says what it is where it is registered") {
 
 TEST_CASE("documents: every file that a README points to is there") {
   const std::regex link(R"(\]\(([^)#]+)\))");
-  for (const std::string folder : {""}) {
+  for (const std::string folder : {"", "nn"}) {
     const fs::path here = fs::path(WHENCE_SOURCE_DIR) / folder;
     const std::string readme = text_of(here / "README.md");
     int links = 0;

@@ -37,6 +37,12 @@ TEST_CASE("an unknown model is refused with the nearest name") {
   CHECK(message([] { (void)named_model("gpt2-124"); }).ends_with("did you mean 'gpt2-124m'?"));
 }
 
+TEST_CASE("an encoder refuses schemes that need a causal mask") {
+  TransformerOptions options = shrunk("che");
+  options.scheme = "cope(p_max=4)";
+  CHECK(message([&] { const Transformer model(options); }).find("transformer: cope(p_max=4) in a model that is not causal given") == 0);
+}
+
 TEST_CASE("every named model trains: a gradient at every parameter, and right ones") {
   for (const NamedModel& named : named_models()) {
     CAPTURE(named.name);

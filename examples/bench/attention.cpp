@@ -26,6 +26,7 @@ struct Options {
 
 struct Measured {
   double forward = 0, backward = 0;  // seconds, the median run
+  double kept_mib = 0;               // what forward leaves for backward
   double peak_mib = 0;
 };
 
@@ -56,6 +57,7 @@ Measured measure(const Options& options) {
     const double held = static_cast<double>(Allocator::cpu().statistics().live), start = steady_seconds();
     const Tensor output = executor.attend({operands.x, operands.q, operands.k, operands.v, sequence}, scheme.stages());
     const double middle = steady_seconds();
+    result.kept_mib = (static_cast<double>(Allocator::cpu().statistics().live) - held) / 1048576;
     if (!options.forward_only) (void)grad(sum(output), {}, leaves, {.allow_unused = true});
     forward.push_back(middle - start), backward.push_back(steady_seconds() - middle);
     result.peak_mib = std::max(result.peak_mib, (static_cast<double>(Allocator::cpu().statistics().peak) - held) / 1048576);
@@ -92,6 +94,7 @@ int run(int argc, char** argv) {
                           {"batch", options.batch},
                           {"forward_ms", found.forward * 1e3},
                           {"backward_ms", found.backward * 1e3},
+                          {"kept_mib", found.kept_mib},
                           {"peak_mib", found.peak_mib}});
   return 0;
 }
