@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t guard_bytes = 64;
 constexpr unsigned char guard_pattern = 0xA5;
 thread_local bool guards_on = false;
+alignas(64) std::byte nothing[64];  // where an empty storage points: views compute addresses from it, and from null they must not
 
 }  // namespace
 
@@ -30,6 +31,8 @@ Ref<Storage> Storage::create(std::size_t bytes, Device device) {
       std::memset(memory + guard_bytes + bytes, guard_pattern, guard_bytes);
     }
     storage->data_ = memory + padding;
+  } else {
+    storage->data_ = nothing;
   }
   storage->size_ = bytes;
   return storage;
@@ -45,7 +48,7 @@ bool Storage::guards_intact() const {
 
 void Storage::dispose() {
   const std::size_t padding = guarded_ ? guard_bytes : 0;
-  if (data_) memory_of(device_).deallocate(data_ - padding, size_ + 2 * padding);
+  if (data_ && data_ != nothing) memory_of(device_).deallocate(data_ - padding, size_ + 2 * padding);
   delete this;
 }
 
