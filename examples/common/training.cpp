@@ -3,160 +3,273 @@
 
 #include <cmath>
 #include <iostream>
-#include <memory>
+#include <limits>
 #include <optional>
 
 #include "autograd/backward.h"
 #include "autograd/inspect.h"
-#include "examples/common/files.h"
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "nn/checkpoint.h"
+#include "examples/common/run_folder.h"
+#include "examples/common/text.h"
 #include "nn/optim.h"
 #include "nn/schedule.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-namespace fs = std::filesystem;
-
-// The files of one run, or nothing at all when there is no folder.
-class RunFolder {
- public:
-  RunFolder(const TrainingJob& job, const TrainingOptions& options) : job_(job), folder_(options.folder), seed_(options.seed) {}
-
-  // The step to go on from; 0 for a new run.
-  std::int64_t open(bool resume, Adam& optimizer) {
-    if (folder_.empty()) return 0;
-    ensure_output_folder(folder_);
-    checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
-    const auto latest = find_latest((folder_ / "checkpoints").string());
-    if (latest && !resume) {
-      throw InputError(concat("--out: ", folder_.string(), " holds a run (", *latest,
-                              "); an empty folder required; add --resume to go on with it, or choose another folder"));
-    }
-    if (resume && !latest) {
-      throw InputError(concat("--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out"));
-    }
-    std::int64_t step = 0;
-    if (resume) {
-      require_same_run(read_training_state(*latest), *latest);
-      step = load_checkpoint(*latest, *job_.model, &optimizer).step;
-      truncate_jsonl_after(folder_ / "metrics.jsonl", step);
-    }
-    log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
-    return saved_ = step;
-  }
-
-  void save(std::int64_t step, const Adam& optimizer) {
-    if (!checkpoints_ || step == saved_) return;
-    checkpoints_->save(*job_.model, optimizer, {step, seed_, {job_.description.begin(), job_.description.end()}});
-    saved_ = step;
-  }
-  void save_weights() const {
-    if (checkpoints_) whence::save_weights((folder_ / "weights.safetensors").string(), *job_.model);
-  }
-  void log(const LogRecord& record) {
-    if (log_) log_->append(record);
-  }
-
- private:
-  void require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
-    std::string differences;
-    for (const auto& [name, value] : job_.description) {
-      const auto entry = saved.facts.find(name);
-      const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
-      if (had != value) differences += concat(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
-    }
-    if (!differences.empty()) {
-      throw InputError(concat("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required"));
-    }
-  }
-
-  const TrainingJob& job_;
-  fs::path folder_;
-  std::uint64_t seed_;
-  std::unique_ptr<CheckpointFolder> checkpoints_;  // holds the lock of the folder for as long as the run
-  std::unique_ptr<JsonLog> log_;
-  std::int64_t saved_ = -1;
-};
-
-[[noreturn]] void stop_at_bad_loss(double loss, std::int64_t step, const fs::path& folder) {
+[[noreturn]] void stop_at_bad_loss(double loss, std::int64_t step, const std::filesystem::path& folder) {
   throw Error(concat("training: the loss is ", loss, " at step ", step,
                      "; a finite loss required; lower --lr or --clip; --check-finite names the first op that went wrong",
                      folder.empty() ? "" : "; the last checkpoint is from before it"));
 }
 
+// The best validation so far: its score, its weights, and how many worse ones came after it. Survives in a checkpoint's facts.
+class Best {
+ public:
+  Best(const Module& model, bool keep_weights) : model_(model), keep_weights_(keep_weights) {}
+
+  // Is it the best? Then its weights are copied, if they are wanted.
+  bool offer(double score, std::int64_t step) {
+    const bool better = step_ == 0 || score < score_;
+    worse_since_ = better ? 0 : worse_since_ + 1;
+    if (!better) return false;
+    score_ = score, step_ = step;
+    remember();
+    return true;
+  }
+  void remember() {
+    weights_.clear();
+    if (!keep_weights_) return;
+    for (const Module::Parameter& parameter : model_.parameters()) weights_.push_back(raw::copy(parameter.tensor));
+  }
+  void put_back() const {
+    const auto parameters = model_.parameters();
+    for (std::size_t k = 0; k < weights_.size(); ++k) raw::copy_into(weights_[k], parameters[k].tensor.detach());
+  }
+
+  RunFolder::Facts facts() const {
+    if (step_ == 0) return {};
+    return {{"best score", number_text(score_)}, {"best step", std::to_string(step_)}, {"worse since", std::to_string(worse_since_)}};
+  }
+  void restore(const RunFolder::Facts& facts) {
+    if (!facts.contains("best step")) return;
+    score_ = parse_number<double>(facts.at("best score")).value_or(std::numeric_limits<double>::infinity());
+    step_ = parse_number<std::int64_t>(facts.at("best step")).value_or(0);
+    worse_since_ = parse_number<std::int64_t>(facts.at("worse since")).value_or(0);
+  }
+  double score() const { return score_; }
+  std::int64_t step() const { return step_; }
+  std::int64_t worse_since() const { return worse_since_; }
+
+ private:
+  const Module& model_;
+  bool keep_weights_;
+  std::vector<Tensor> weights_;
+  double score_ = 0;
+  std::int64_t step_ = 0, worse_since_ = 0;
+};
+
+class Trainer {
+ public:
+  Trainer(const TrainingJob& job, const TrainingOptions& options)
+      : job_(job),
+        options_(options),
+        schedule_({.peak = options.learning_rate,
+                   .steps = options.steps,
+                   .warm_up = options.warm_up,
+                   .decay = decay_of(options.decay),
+                   .floor = options.final_rate}),
+        optimizer_(initialised(*job.model, options.seed), {.beta2 = options.beta2, .weight_decay = options.weight_decay}),
+        folder_(options.folder, *job.model, {job.description.begin(), job.description.end()}, options.seed),
+        parameters_(job.model->parameters()),
+        best_(*job.model, options.keep_best) {}
+
+  TrainingResult run() {
+    const std::int64_t first = open();
+    Progress progress(job_.label, options_.steps, first, ProgressStyle::for_standard_error(options_.quiet), std::cerr);
+    std::optional<CheckFinite> checking;
+    if (options_.check_finite) checking.emplace();
+    for (std::int64_t step = first + 1; step <= options_.steps && !out_of_patience(); ++step) {
+      const std::int64_t tokens_before = tokens_;
+      const double loss = take(step);
+      progress.update(step, tokens_ - tokens_before, {{"loss", loss}});
+      if (step % options_.log_every == 0 || step == options_.steps) log(step);
+      if (options_.validate_every > 0 && (step % options_.validate_every == 0 || step == options_.steps)) validate(step, progress);
+      if (step % options_.save_every == 0) folder_.save(step, optimizer_, best_.facts());
+      if (interrupt_requested() && step < options_.steps) {
+        folder_.save(step, optimizer_, best_.facts());
+        progress.finish();
+        throw Interrupted(concat("training: stopped at step ", step, options_.folder.empty() ? "" : ", saved; go on with --resume"));
+      }
+    }
+    finish();
+    progress.finish();
+    return result_;
+  }
+
+ private:
+  static const Module& initialised(Module& model, std::uint64_t seed) {
+    model.initialise(seed);
+    return model;
+  }
+
+  bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
+
+  std::int64_t open() {
+    RunFolder::Facts facts;
+    const std::int64_t first = folder_.open(options_.resume, options_.tensorboard, optimizer_, facts);
+    if (!options_.resume && !job_.record.empty()) folder_.write("run.json", job_.record);
+    best_.restore(facts);
+    if (options_.keep_best && best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
+      Best now(*job_.model, true);
+      now.remember();
+      folder_.load_weights("best.safetensors");
+      best_.remember();
+      now.put_back();
+    }
+    result_.steps = first;
+    return first;
+  }
+
+  // One step of the optimiser; the mean loss of its targets.
+  double take(std::int64_t step) {
+    const double started = steady_seconds();
+    optimizer_.zero_gradients();
+    double sum = 0;
+    std::int64_t counted = 0;
+    for (std::int64_t part = (step - 1) * options_.accumulate + 1; part <= step * options_.accumulate; ++part) {
+      const LossSum loss = job_.loss(part);
+      const double value = loss.sum.item();
+      if (!std::isfinite(value)) stop_at_bad_loss(value, step, options_.folder);
+      backward(loss.sum);
+      sum += value, counted += loss.counted, tokens_ += loss.tokens;
+    }
+    if (counted == 0) throw Error(concat("training: no target in step ", step, "; at least one required; use larger batches"));
+    // The gradients are those of the sum: dividing by all of the step's targets makes them those of the mean over one large batch.
+    const double targets = static_cast<double>(counted);
+    const GradientNorm norm = clip_by_global_norm(parameters_, options_.clip * targets);
+    optimizer_.step(schedule_(step), norm.scale / targets);
+    gradient_norm_ = norm.value / targets;
+    result_.seconds += steady_seconds() - started;
+    result_.steps = step;
+    loss_since_ += sum / targets, ++steps_since_;
+    return sum / targets;
+  }
+
+  void log(std::int64_t step) {
+    result_.curve.push_back({step, loss_since_ / static_cast<double>(steps_since_)});
+    folder_.log({{"step", step},
+                 {"loss", result_.curve.back().loss},
+                 {"learning_rate", schedule_(step)},
+                 {"gradient_norm", gradient_norm_},
+                 {"seconds", result_.seconds}});
+    loss_since_ = 0, steps_since_ = 0;
+  }
+
+  void validate(std::int64_t step, Progress& progress) {
+    const Validation validation = job_.validate();
+    LogRecord record{{"step", step}, {"validation_score", validation.score}};
+    std::string text = concat("step ", step, ": validation ", fixed(validation.score, 4));
+    for (const auto& [name, value] : validation.figures) {
+      record.push_back({"validation_" + name, value});
+      text += concat(", ", name, " ", fixed(value, 2));
+    }
+    if (best_.offer(validation.score, step) && options_.keep_best) folder_.save_weights("best.safetensors");
+    if (out_of_patience()) text += concat("; none was better since step ", best_.step(), ", training stops");
+    folder_.log(record);
+    progress.note(text);
+  }
+
+  void finish() {
+    folder_.save(result_.steps, optimizer_, best_.facts());
+    result_.best_step = best_.step(), result_.best_score = best_.score();
+    result_.stopped_early = result_.steps < options_.steps;
+    if (options_.keep_best) best_.put_back();
+    folder_.save_weights("weights.safetensors");
+    result_.tokens_per_second = static_cast<double>(tokens_) / std::max(result_.seconds, 1e-9);
+  }
+
+  const TrainingJob& job_;
+  const TrainingOptions& options_;
+  Schedule schedule_;
+  Adam optimizer_;
+  RunFolder folder_;
+  std::vector<Module::Parameter> parameters_;
+  Best best_;
+  TrainingResult result_;
+  double loss_since_ = 0, gradient_norm_ = 0;
+  std::int64_t steps_since_ = 0, tokens_ = 0;
+};
+
+using Count = Range<std::int64_t>;
+constexpr std::int64_t many = 1000000000;
+
+void declare_validation(CommandLine& options, TrainingOptions& training) {
+  options.heading("Validation")
+      .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
+      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
+      .integer("patience", &training.patience, Count{0, many}, {"validations without a better one after which to stop; 0: go on"});
+}
+
 }  // namespace
 
-void declare(CommandLine& options, TrainingOptions& training) {
+void declare(CommandLine& options, TrainingOptions& training, bool with_validation) {
   options.heading("Training")
-      .integer("steps", &training.steps, Range<std::int64_t>{1, 1000000000}, {"optimiser steps"})
+      .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
+      .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
       .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
-      .integer("warm-up", &training.warm_up, Range<std::int64_t>{0, 1000000000}, {"linear warm-up", "steps"})
+      .integer("warm-up", &training.warm_up, Count{0, many}, {"linear warm-up", "steps"})
       .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
+      .number("final-lr", &training.final_rate, Range<double>{0, 10}, {"learning rate that linear and cosine end at"})
+      .number("beta2", &training.beta2, Range<double>{0, 1, false, true}, {"of AdamW: how long squares of gradients are remembered"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10}, {"decoupled weight decay of matrices and tables"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
       .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
+  if (with_validation) declare_validation(options, training);
   options.heading("Output")
-      .integer("save-every", &training.save_every, Range<std::int64_t>{1, 1000000000}, {"between checkpoints", "steps"})
-      .integer("log-every", &training.log_every, Range<std::int64_t>{1, 1000000000}, {"between lines of metrics.jsonl", "steps"})
+      .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
+      .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
       .flag("resume", &training.resume, {"go on from the latest checkpoint in --out, to the same bits as an undisturbed run"})
+      .flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})
       .flag("check-finite", &training.check_finite, {"stop at the first op that makes a NaN or infinity, and name it (slow)"});
 }
 
-TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
-  const Schedule schedule(
-      {.peak = options.learning_rate, .steps = options.steps, .warm_up = options.warm_up, .decay = decay_of(options.decay)});
-  job.model->initialise(options.seed);
-  Adam optimizer(*job.model, {.weight_decay = options.weight_decay});
-  RunFolder folder(job, options);
-  const std::int64_t first = folder.open(options.resume, optimizer);
-  Progress progress(job.label, options.steps, first, ProgressStyle::for_standard_error(options.quiet), std::cerr);
-  const auto parameters = job.model->parameters();
-  TrainingResult result;
-  result.steps = first;
-  double sum = 0;
-  std::int64_t summed = 0;
-  std::optional<CheckFinite> checking;
-  if (options.check_finite) checking.emplace();
-  for (std::int64_t step = first + 1; step <= options.steps; ++step) {
-    const double started = steady_seconds();
-    optimizer.zero_gradients();
-    const Tensor loss = job.loss(step);
-    const double value = loss.item();
-    if (!std::isfinite(value)) stop_at_bad_loss(value, step, options.folder);
-    backward(loss);
-    const GradientNorm norm = clip_by_global_norm(parameters, options.clip);
-    optimizer.step(schedule(step), norm.scale);
-    result.seconds += steady_seconds() - started;
-    result.steps = step;
-    sum += value, ++summed;
-    progress.update(step, job.tokens_per_step, {{"loss", value}});
-    if (step % options.log_every == 0 || step == options.steps) {
-      result.curve.push_back({step, sum / static_cast<double>(summed)});
-      folder.log({{"step", step},
-                  {"loss", result.curve.back().loss},
-                  {"learning_rate", schedule(step)},
-                  {"gradient_norm", norm.value},
-                  {"seconds", result.seconds}});
-      sum = 0, summed = 0;
-    }
-    if (step % options.save_every == 0) folder.save(step, optimizer);
-    if (interrupt_requested() && step < options.steps) {
-      folder.save(step, optimizer);
-      progress.finish();
-      throw Interrupted(concat("training: stopped at step ", step, options.folder.empty() ? "" : ", saved; go on with --resume"));
-    }
+std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
+  return {{"steps", std::to_string(training.steps)},
+          {"accumulate", std::to_string(training.accumulate)},
+          {"lr", number_text(training.learning_rate)},
+          {"warm-up", std::to_string(training.warm_up)},
+          {"decay", training.decay},
+          {"final-lr", number_text(training.final_rate)},
+          {"beta2", number_text(training.beta2)},
+          {"weight-decay", number_text(training.weight_decay)},
+          {"clip", number_text(training.clip)},
+          {"seed", std::to_string(training.seed)},
+          {"validate-every", std::to_string(training.validate_every)},
+          {"keep-best", training.keep_best ? "true" : "false"},
+          {"patience", std::to_string(training.patience)}};
+}
+
+void check(const TrainingOptions& training) {
+  const auto refuse = [](const std::string& what) { throw InputError(what); };
+  if (training.validate_every == 0 && training.keep_best) refuse("--keep-best: given; it has no effect without --validate-every; add it");
+  if (training.validate_every == 0 && training.patience > 0) refuse("--patience: given; it has no effect without --validate-every; add it");
+  if (training.final_rate > 0 && training.decay == "constant") {
+    refuse("--final-lr: given; it has no effect with --decay constant; choose linear or cosine, or leave it out");
   }
-  folder.save(options.steps, optimizer);
-  folder.save_weights();
-  progress.finish();
-  result.tokens_per_second = static_cast<double>((result.steps - first) * job.tokens_per_step) / std::max(result.seconds, 1e-9);
-  return result;
+  if (training.final_rate > training.learning_rate) {
+    refuse(concat("--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));
+  }
+}
+
+TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
+  check(options);
+  if (options.validate_every > 0 && !job.validate) throw Error("training: validation asked for; a job that can validate required");
+  return Trainer(job, options).run();
 }
 
 }  // namespace whence

@@ -1,6 +1,7 @@
 // Training and testing on flip-flop (SPEC 4.1).
 #include "examples/tasks/flip_flop_model.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "autograd/mode.h"
@@ -31,37 +32,43 @@ Tensor token_tensor(const Tokens& tokens, std::int64_t rows) {
 }
 
 std::vector<std::pair<std::string, std::string>> description(const FlipFlopModelOptions& model, const TrainingOptions& training) {
-  return {{"scheme", model.scheme},
-          {"length", std::to_string(model.length)},
-          {"dim", std::to_string(model.dim)},
-          {"layers", std::to_string(model.layers)},
-          {"heads", std::to_string(model.heads)},
-          {"activation", model.activation},
-          {"targets", model.targets},
-          {"dropout", number_text(model.dropout)},
-          {"batch", std::to_string(model.batch)},
-          {"steps", std::to_string(training.steps)},
-          {"lr", number_text(training.learning_rate)},
-          {"warm-up", std::to_string(training.warm_up)},
-          {"decay", training.decay},
-          {"weight-decay", number_text(training.weight_decay)},
-          {"clip", number_text(training.clip)},
-          {"seed", std::to_string(training.seed)}};
+  std::vector<std::pair<std::string, std::string>> facts{{"scheme", model.scheme},
+                                                         {"length", std::to_string(model.length)},
+                                                         {"dim", std::to_string(model.dim)},
+                                                         {"layers", std::to_string(model.layers)},
+                                                         {"heads", std::to_string(model.heads)},
+                                                         {"activation", model.activation},
+                                                         {"targets", model.targets},
+                                                         {"dropout", number_text(model.dropout)},
+                                                         {"batch", std::to_string(model.batch)}};
+  for (auto& fact : whence::description(training)) facts.push_back(std::move(fact));
+  return facts;
 }
 
-Tensor flip_flop_loss(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step) {
+// The batch of training step, or part of one, 1, 2, ...
+static FlipFlopBatch training_batch(const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t part) {
   const Targets targets = options.targets == "all" ? Targets::all : Targets::clean;
-  const FlipFlopBatch batch =
-      flip_flop_batch(training_set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>((step - 1) * options.batch),
-                      static_cast<int>(options.batch), targets);
-  const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(step)};
+  return flip_flop_batch(training_set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>((part - 1) * options.batch),
+                         static_cast<int>(options.batch), targets);
+}
+
+static Tensor loss_of(const Transformer& model, const FlipFlopBatch& batch, std::uint64_t seed, std::int64_t part) {
+  const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
   return cross_entropy(model(token_tensor(batch.inputs, batch.sequences), pass), token_tensor(batch.targets, batch.sequences));
 }
 
+Tensor flip_flop_loss(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step) {
+  return loss_of(model, training_batch(options, seed, step), seed, step);
+}
+
 TrainingResult train_flip_flop(Transformer& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
-  TrainingJob job{.label = model.scheme(), .model = &model, .tokens_per_step = options.batch * (options.length - 1)};
+  TrainingJob job{.label = model.scheme(), .model = &model};
   job.description = description(options, training);
-  job.loss = [&](std::int64_t step) { return flip_flop_loss(model, options, training.seed, step); };
+  job.loss = [&](std::int64_t part) -> LossSum {
+    const FlipFlopBatch batch = training_batch(options, training.seed, part);
+    const auto targets = static_cast<std::int64_t>(batch.targets.size()) - std::ranges::count(batch.targets, ignored_target);
+    return {loss_of(model, batch, training.seed, part) * static_cast<double>(targets), targets, batch.sequences * batch.positions};
+  };
   return train(job, training);
 }
 

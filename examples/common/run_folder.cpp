@@ -1,0 +1,81 @@
+// Opening, saving and logging.
+#include "examples/common/run_folder.h"
+
+#include "examples/common/files.h"
+#include "nn/files.h"
+#include "tensor/error.h"
+
+namespace whence {
+
+RunFolder::RunFolder(std::filesystem::path folder, Module& model, Facts description, std::uint64_t seed)
+    : folder_(std::move(folder)), model_(model), description_(std::move(description)), seed_(seed) {}
+
+std::int64_t RunFolder::open(bool resume, bool tensorboard, Adam& optimizer, Facts& facts) {
+  if (folder_.empty()) return 0;
+  ensure_output_folder(folder_);
+  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
+  const auto latest = find_latest((folder_ / "checkpoints").string());
+  if (latest && !resume) {
+    throw InputError(concat("--out: ", folder_.string(), " holds a run (", *latest,
+                            "); an empty folder required; add --resume to go on with it, or choose another folder"));
+  }
+  if (resume && !latest) {
+    throw InputError(concat("--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out"));
+  }
+  std::int64_t step = 0;
+  if (resume) {
+    require_same_run(read_training_state(*latest), *latest);
+    const TrainingState state = load_checkpoint(*latest, model_, &optimizer);
+    step = state.step;
+    facts = state.facts;
+    truncate_jsonl_after(folder_ / "metrics.jsonl", step);
+  }
+  log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
+  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, step + 1);
+  return saved_ = step;
+}
+
+void RunFolder::save(std::int64_t step, const Adam& optimizer, const Facts& facts) {
+  if (!checkpoints_ || step == saved_) return;
+  Facts all = facts;
+  for (const auto& [name, value] : description_) all[name] = value;
+  checkpoints_->save(model_, optimizer, {step, seed_, all});
+  saved_ = step;
+}
+
+void RunFolder::log(const LogRecord& record) {
+  if (log_) log_->append(record);
+  if (!tensorboard_) return;
+  std::int64_t step = 0;
+  for (const auto& [name, value] : record) {
+    if (name == "step") step = std::get<std::int64_t>(value);
+    if (const double* number = std::get_if<double>(&value)) tensorboard_->scalar(name, step, *number);
+  }
+  tensorboard_->flush();
+}
+
+void RunFolder::write(const std::string& name, const std::string& text) const {
+  if (checkpoints_) write_file((folder_ / name).string(), text);
+}
+
+void RunFolder::save_weights(const std::string& name) const {
+  if (checkpoints_) whence::save_weights((folder_ / name).string(), model_);
+}
+
+void RunFolder::load_weights(const std::string& name) const {
+  if (checkpoints_) whence::load_weights((folder_ / name).string(), model_);
+}
+
+void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
+  std::string differences;
+  for (const auto& [name, value] : description_) {
+    const auto entry = saved.facts.find(name);
+    const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
+    if (had != value) differences += concat(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
+  }
+  if (!differences.empty()) {
+    throw InputError(concat("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required"));
+  }
+}
+
+}  // namespace whence

@@ -1,0 +1,272 @@
+// lab: trains a grid of schemes and seeds on one task and says what came out: means and spreads beside the paper's figures and guesses that
+// need no model, whether two schemes differ, and learning curves, as a table, CSV, SVG and one page.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "examples/common/command_line.h"
+#include "examples/common/files.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/lab/grid.h"
+#include "examples/lab/presets.h"
+#include "examples/lab/statistics.h"
+#include "examples/report/plot.h"
+#include "examples/report/report.h"
+#include "examples/tasks/task_training.h"
+#include "nn/files.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  std::vector<std::string> task;
+  std::string schemes = "cope,rope,absolute", preset = "mini", set, out;
+  int seeds = 3, jobs = threads();
+  bool quiet = false;
+};
+
+// At commas outside parentheses: "cope(p_max=8, gates=values),rope".
+std::vector<std::string> split_schemes(const std::string& text) {
+  std::vector<std::string> parts{""};
+  int depth = 0;
+  for (const char c : text) {
+    depth += (c == '(') - (c == ')');
+    if (c == ',' && depth == 0) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  for (std::string& part : parts) part = canonical_text(parse_schemes(part));
+  return parts;
+}
+
+// "steps=300 dim=32" as "--steps" "300" "--dim" "32".
+std::vector<std::string> options_of(const CommandLine& line, const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> options;
+  for (std::string word; stream >> word;) {
+    const std::size_t equals = word.find('=');
+    if (equals == 0 || equals == std::string::npos || word[0] == '-') {
+      line.refuse("set", "name=value for every option of train", "as in --set \"steps=300 dim=32\"");
+    }
+    options.push_back("--" + word.substr(0, equals)), options.push_back(word.substr(equals + 1));
+    for (const char* own : {"--scheme", "--seed", "--out", "--threads", "--resume", "--from"}) {
+      if (options[options.size() - 2] == own) line.refuse("set", concat("options other than ", own + 2), "lab chooses that one");
+    }
+  }
+  return options;
+}
+
+// The value of an option in a list of arguments, the last one counting.
+std::int64_t steps_in(const std::vector<std::string>& arguments, std::int64_t otherwise) {
+  for (std::size_t k = 0; k + 1 < arguments.size(); ++k) {
+    if (arguments[k] == "--steps") otherwise = std::stoll(arguments[k + 1]);
+  }
+  return otherwise;
+}
+
+// Options given twice: what the user typed stands for the preset's.
+std::vector<std::string> with_typed(const std::vector<std::string>& preset, const std::vector<std::string>& typed) {
+  std::vector<std::string> result;
+  for (std::size_t k = 0; k + 1 < preset.size(); k += 2) {
+    if (std::count(typed.begin(), typed.end(), preset[k])) continue;
+    result.push_back(preset[k]), result.push_back(preset[k + 1]);
+  }
+  result.insert(result.end(), typed.begin(), typed.end());
+  return result;
+}
+
+// The task's headline numbers of all cells, by scheme and test set.
+class Outcome {
+ public:
+  Outcome(const tasks::Task& task, const std::vector<std::string>& schemes, const std::vector<GridCell>& cells)
+      : task_(task), schemes_(schemes), cells_(cells), of_tokens_(task.metric().starts_with("token")) {
+    for (const auto& [name, score] : cells[0].scores) sets_.push_back(name);
+  }
+
+  // Of one scheme, one number per seed; all test sets averaged where `set` is none of them.
+  std::vector<double> values(const std::string& scheme, std::size_t set) const {
+    std::vector<double> found;
+    for (const GridCell& cell : cells_) {
+      if (cell.scheme != scheme) continue;
+      double sum = 0;
+      for (std::size_t k = 0; k < cell.scores.size(); ++k) {
+        if (set < sets_.size() && k != set) continue;
+        const GridCell::Score& score = cell.scores[k].second;
+        sum += (of_tokens_ ? score.token_error : score.sequence_error) / (set < sets_.size() ? 1.0 : static_cast<double>(sets_.size()));
+      }
+      found.push_back(sum);
+    }
+    return found;
+  }
+  double best_guess(std::size_t set) const {
+    double average = 0;
+    for (std::size_t k = 0; k < sets_.size(); ++k) {
+      if (set < sets_.size() && k != set) continue;
+      double best = 100;
+      for (const auto& [name, value] : cells_[0].scores[k].second.guesses) best = std::min(best, value);
+      average += best / (set < sets_.size() ? 1.0 : static_cast<double>(sets_.size()));
+    }
+    return average;
+  }
+  // Test sets worth a row: all of them, or their average alone where they are many.
+  std::vector<std::size_t> rows() const {
+    if (sets_.size() > 12) return {sets_.size()};
+    std::vector<std::size_t> all(sets_.size());
+    for (std::size_t k = 0; k < all.size(); ++k) all[k] = k;
+    return all;
+  }
+  std::string name(std::size_t set) const { return set < sets_.size() ? sets_[set] : concat("average of ", sets_.size(), " sets"); }
+  std::string paper(const std::string& scheme, std::size_t set) const {
+    return tasks::figure_for(set < sets_.size() ? task_.paper_figures(set) : task_.paper_averages(), scheme);
+  }
+  const std::vector<std::string>& schemes() const { return schemes_; }
+
+ private:
+  const tasks::Task& task_;
+  const std::vector<std::string>& schemes_;
+  const std::vector<GridCell>& cells_;
+  bool of_tokens_;
+  std::vector<std::string> sets_;
+};
+
+std::string mean_and_deviation(const Summary& found) {
+  return std::isnan(found.deviation) ? fixed(found.mean, 2) : concat(fixed(found.mean, 2), " (", fixed(found.deviation, 2), ")");
+}
+
+Table score_table(const Outcome& outcome) {
+  Table table({"test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %"});
+  for (const std::size_t set : outcome.rows()) {
+    for (const std::string& scheme : outcome.schemes()) {
+      const std::vector<double> values = outcome.values(scheme, set);
+      const auto [least, most] = std::minmax_element(values.begin(), values.end());
+      table.row({outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2), fixed(*most, 2), concat(values.size()),
+                 outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1)});
+    }
+  }
+  return table;
+}
+
+Table difference_table(const Outcome& outcome) {
+  Table table({"test set", "schemes", "difference of means", "p (Welch)"});
+  const auto& schemes = outcome.schemes();
+  for (const std::size_t set : outcome.rows()) {
+    for (std::size_t a = 0; a < schemes.size(); ++a) {
+      for (std::size_t b = a + 1; b < schemes.size(); ++b) {
+        const std::vector<double> x = outcome.values(schemes[a], set), y = outcome.values(schemes[b], set);
+        const double p = welch_p_value(x, y);
+        table.row({outcome.name(set), schemes[a] + ", " + schemes[b], fixed(summary(x).mean - summary(y).mean, 2),
+                   std::isnan(p) ? "-" : fixed(p, 4)});
+      }
+    }
+  }
+  return table;
+}
+
+report::Plot curves_of(const std::vector<GridCell>& cells) {
+  report::Plot plot{.title = "Training loss", .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
+  for (const GridCell& cell : cells) {
+    if (cell.seed != 0) continue;
+    report::Curve curve{.name = cell.scheme, .x = {}, .y = {}};
+    for (const LossPoint& point : cell.curve) {
+      curve.x.push_back(static_cast<double>(point.step));
+      curve.y.push_back(point.loss);
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  return plot;
+}
+
+void write_page(const std::filesystem::path& folder, const std::string& title, const std::string& introduction, const Table& scores,
+                const Table& differences, const report::Plot& plot) {
+  report::Page page;
+  page.title = title;
+  page.introduction = introduction;
+  page.tables.push_back(
+      {"What came out", "The paper's figures are for its own sizes. Guesses need no model.", scores.header(), scores.rows()});
+  page.tables.push_back({"Do schemes differ?", "Welch's t-test over seeds, two-sided; few seeds can show large differences only.",
+                         differences.header(), differences.rows()});
+  page.plots.push_back(plot);
+  page.footnotes = {concat("Made by whence ", WHENCE_VERSION, ".")};
+  report::write(page, (folder / "report.html").string());
+  write_file((folder / "curves.svg").string(), report::svg(plot));
+}
+
+GridOptions grid_options(CommandLine& line, const Options& options) {
+  if (options.task.size() != 1) {
+    throw InputError(concat(options.task.size(), " tasks given; the name of one required as the first word; train --list lists them"));
+  }
+  const std::string name = tasks::find_task(options.task[0]).name;
+  GridOptions grid{
+      .task = name, .schemes = split_schemes(options.schemes), .seeds = options.seeds, .train_options = {}, .folder = {}, .train = {}};
+  for (std::size_t k = 0; k < grid.schemes.size(); ++k) {
+    if (std::count(grid.schemes.begin(), grid.schemes.end(), grid.schemes[k]) > 1) {
+      line.refuse("schemes", concat(grid.schemes[k], " once"), "each scheme is one row");
+    }
+  }
+  const std::vector<std::string> typed = options_of(line, options.set);
+  grid.train_options = with_typed(preset_options(options.preset, name), typed);
+  grid.steps = steps_in(grid.train_options, tasks::make_task(name)->recipe().steps);
+  const int cells = static_cast<int>(grid.schemes.size()) * options.seeds;
+  grid.jobs = std::min(options.jobs, cells);
+  grid.threads = std::max(1, threads() / grid.jobs);
+  grid.folder = options.out.empty() ? "runs/lab_" + name : options.out;
+  grid.train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train";
+  grid.quiet = options.quiet;
+  return grid;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("lab", "Trains a grid of schemes and seeds on a task, and says what differs.", WHENCE_VERSION);
+  line.names("TASK", &options.task, "train --list lists them")
+      .heading("Grid")
+      .text("schemes", &options.schemes, {"positional schemes, separated by commas"})
+      .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
+      .choice("preset", &options.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
+      .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""});
+  line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
+  line.heading("Output")
+      .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
+      .flag("quiet", &options.quiet, {"no progress"});
+  line.example("lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
+  line.example("lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  const GridOptions grid = grid_options(line, options);
+  install_interrupt_handler();
+  const double begin = steady_seconds();
+  const std::vector<GridCell> cells = run_grid(grid);
+
+  const auto task = tasks::make_task(grid.task);  // with its own defaults: those that the paper's figures are for
+  const Outcome outcome(*task, grid.schemes, cells);
+  const Table scores = score_table(outcome), differences = difference_table(outcome);
+  double training = 0;
+  for (const GridCell& cell : cells) training += cell.seconds;
+  std::string arguments;
+  for (const std::string& argument : grid.train_options) arguments += " " + argument;
+  const std::string introduction =
+      concat(grid.task, ", ", task->metric(), ", lower is better. Every run: train ", grid.task, arguments, ". ", cells.size(), " runs, ",
+             fixed(training, 0), " s of training in all, ", fixed(steady_seconds() - begin, 0), " s here.");
+  std::cout << introduction << '\n' << scores.text() << '\n' << differences.text();
+  write_file((grid.folder / "scores.csv").string(), scores.csv());
+  write_file((grid.folder / "differences.csv").string(), differences.csv());
+  write_page(grid.folder, concat("whence: ", grid.task), introduction, scores, differences, curves_of(cells));
+  std::cout << "written: " << grid.folder.string() << "/{report.html, curves.svg, scores.csv, differences.csv, one folder per run}\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

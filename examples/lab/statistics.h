@@ -1,0 +1,22 @@
+// Means, spreads, and whether two of them differ: what a laboratory says of a few seeds.
+#pragma once
+
+#include <vector>
+
+namespace whence {
+
+struct Summary {
+  int count = 0;
+  double mean = 0;
+  double deviation = 0;  // of the sample, divided by count - 1; nan for fewer than two
+};
+[[nodiscard]] Summary summary(const std::vector<double>& values);
+
+// Welch's t-test (1947) of equal means, two-sided: the probability of means at least so far apart if there were no difference. nan where a
+// side has fewer than two values; where no value varies 1 if the means are equal and 0 if not.
+[[nodiscard]] double welch_p_value(const std::vector<double>& a, const std::vector<double>& b);
+
+// I_x(a, b), the regularised incomplete beta function, for a, b > 0 and x in [0, 1].
+[[nodiscard]] double incomplete_beta(double a, double b, double x);
+
+}  // namespace whence

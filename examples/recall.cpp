@@ -1,0 +1,88 @@
+// recall: one attention head that solves associative recall by construction, without a positional encoding (DAPE V2, appendix A).
+#include <algorithm>
+#include <iostream>
+
+#include "autograd/mode.h"
+#include "examples/common/command_line.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/tasks/recall_construction.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  std::int64_t length = 512, sequences = 100;
+  std::string trigger = "anywhere";
+  std::uint64_t seed = 0;
+  int threads = whence::threads();
+};
+
+std::vector<index_t> lengths_up_to(index_t longest) {
+  std::vector<index_t> lengths;
+  for (index_t length = 8; length < longest; length *= 2) lengths.push_back(length);
+  lengths.push_back(longest);
+  return lengths;
+}
+
+constexpr index_t at_once = 16;  // sequences, so that memory does not grow with their number
+
+// All sequences of one length through one head.
+tasks::RecallOutcome outcome_of(const Options& options, const tasks::Task& task, tasks::KernelForm form, bool residual,
+                                const Executor& executor) {
+  tasks::RecallOutcome total;
+  for (index_t first = 0; first < options.sequences; first += at_once) {
+    const tasks::Batch batch = task.test_batch(0, options.seed, first, std::min<index_t>(at_once, options.sequences - first));
+    const tasks::RecallOutcome part = tasks::recall_by_construction(batch, options.length, form, residual, executor);
+    total.errors.tokens += part.errors.tokens, total.errors.wrong_tokens += part.errors.wrong_tokens;
+    total.least_mass = std::min(total.least_mass, part.least_mass);
+  }
+  return total;
+}
+
+// A line for each length, form and executor.
+Table by_construction(const Options& options) {
+  Table table({"length", "convolution", "scores kept", "executor", "right %", "least mass on the answer"});
+  for (const index_t length : lengths_up_to(options.length)) {
+    const auto task = tasks::make_task("associative_recall", {"--length", std::to_string(length), "--vocabulary",
+                                                              std::to_string(options.length), "--trigger", options.trigger});
+    for (const tasks::KernelForm form : {tasks::KernelForm::linear, tasks::KernelForm::module}) {
+      for (const bool residual : {true, false}) {
+        for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+          const tasks::RecallOutcome outcome = outcome_of(options, *task, form, residual, *executor);
+          table.row({std::to_string(length), form == tasks::KernelForm::linear ? "linear (1, -1)" : "cdape(none, width=2, kernel=3)",
+                     residual ? "yes" : "no", executor->name(), fixed(100 - outcome.errors.token_percent(), 1),
+                     fixed(outcome.least_mass, 4)});
+        }
+      }
+    }
+  }
+  return table;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("recall",
+                   "Associative recall by construction: the weights of DAPE V2's appendix A in one attention head, on random sequences.",
+                   WHENCE_VERSION);
+  line.integer("length", &options.length, Range<std::int64_t>{8, 4096}, {"of the longest sequences; shorter ones are tried too", "tokens"})
+      .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
+      .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
+      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+  line.example("train associative_recall", "the same task learned from data");
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  set_threads(options.threads);
+  const NoGrad no_grad;
+  std::cout << by_construction(options).text();
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

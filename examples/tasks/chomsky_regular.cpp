@@ -1,0 +1,90 @@
+// The regular tasks: what an automaton with finitely many states can answer while it reads.
+#include "examples/tasks/chomsky.h"
+
+namespace whence::tasks {
+namespace {
+
+enum Arithmetic : std::int64_t { plus = modulus, minus, times, blank };  // after the digits 0 ... 4; blank is never drawn
+
+Tokens draw_bits(Draw& draw, index_t length, Reading) { return draw.symbols(length, 2); }
+Tokens draw_moves(Draw& draw, index_t length, Reading) { return draw.symbols(length, 3); }
+
+//   a a b b a -> 0
+// Unequal neighbours, mod 2: 0 exactly where the first symbol is the last. Class 0 is what the papers print as True, for parity too.
+Tokens unequal_pairs(const Tokens& string, Reading) {
+  std::int64_t unequal = 0;
+  for (std::size_t i = 1; i < string.size(); ++i) unequal += string[i] != string[i - 1] ? 1 : 0;
+  return {unequal % 2};
+}
+
+//   a a a b b a -> 0
+Tokens parity(const Tokens& string, Reading) {
+  std::int64_t ones = 0;
+  for (const std::int64_t bit : string) ones += bit;
+  return {ones % 2};
+}
+
+//   0 1 1 2 1 0 -> 2 (paper), 4 (source)
+// Where a walk on a circle of five places ends. paper: 0 stays, 1 goes on, 2 goes back; source: the move is the symbol minus one.
+Tokens place_on_cycle(const Tokens& string, Reading reading) {
+  std::int64_t place = 0;
+  for (const std::int64_t symbol : string) {
+    const std::int64_t move = reading == Reading::source ? symbol - 1 : symbol == 2 ? -1 : symbol;
+    place = (place + move + modulus) % modulus;
+  }
+  return {place};
+}
+
+// Digits with operators between them: an even length becomes the odd one below. The papers' example has + and - only, the source * too.
+Tokens draw_sum(Draw& draw, index_t length, Reading reading) {
+  const index_t odd_length = length % 2 == 0 ? length - 1 : length;
+  Tokens string;
+  for (index_t i = 0; i < odd_length; ++i) {
+    string.push_back(i % 2 == 0 ? draw.below(modulus) : plus + draw.below(reading == Reading::source ? 3 : 2));
+  }
+  return string;
+}
+
+//   0 * 1 + 4 * 3 - 2 -> 0
+// * binds tighter: sum of products, where `term` is the product being read, with its sign.
+Tokens value_of_sum(const Tokens& string, Reading) {
+  std::int64_t sum = 0, term = string[0];
+  for (std::size_t i = 1; i + 1 < string.size(); i += 2) {
+    const std::int64_t digit = string[i + 1];
+    if (string[i] == times) {
+      term = term * digit % modulus;
+      continue;
+    }
+    sum += term;
+    term = string[i] == plus ? digit : -digit;
+  }
+  return {((sum + term) % modulus + modulus) % modulus};
+}
+
+}  // namespace
+
+std::vector<ChomskyProblem> regular_problems() {
+  return {
+      {.name = "even_pairs",
+       .title = "is the number of unequal neighbours even?",
+       .symbols = symbols_of("01"),
+       .draw = draw_bits,
+       .answer = unequal_pairs},
+      {.name = "modular_arithmetic",
+       .title = "value mod 5 of digits with + - * between them",
+       .symbols = symbols_of("01234+-*_"),
+       .outputs = modulus,
+       .draw = draw_sum,
+       .answer = value_of_sum,
+       .default_reading = Reading::source},
+      {.name = "parity_check", .title = "is the number of ones even?", .symbols = symbols_of("01"), .draw = draw_bits, .answer = parity},
+      {.name = "cycle_navigation",
+       .title = "where a walk on a circle of five places ends",
+       .symbols = symbols_of("012"),
+       .outputs = modulus,
+       .draw = draw_moves,
+       .answer = place_on_cycle,
+       .default_reading = Reading::paper}};
+}
+
+}  // namespace whence::tasks

@@ -1,0 +1,146 @@
+// The construction as schemes, as a bare head, and as a model.
+#include "examples/tasks/recall_construction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/mode.h"
+#include "autograd/ops.h"
+#include "nn/attention.h"
+#include "nn/embedding.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence::tasks {
+namespace {
+
+// A = [S +] conv(S), the kernel on keys j - 1 and j, zero left of the first.    S:[b h i j], h = 1
+class LinearKernel final : public PositionalScheme, public MapsScores {
+ public:
+  explicit LinearKernel(bool residual) : residual_(residual) {}
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
+    const Tensor& s = at.content_scores;
+    const Tensor kernel = raw::cast(Tensor::of({1, -1}, {1, 1, 1, 2}, DType::f64), s.dtype());
+    const Tensor convolved = convolve_keys(at.keep(s), kernel, Tensor(), 1, 0);
+    return residual_ ? a + convolved : convolved;
+  }
+
+ private:
+  bool residual_;
+};
+
+// What a cdape scheme adds to the scores, without them.
+class WithoutResidual final : public PositionalScheme, public MapsScores {
+ public:
+  explicit WithoutResidual(std::unique_ptr<PositionalScheme> scheme) : scheme_(std::move(scheme)) { child("scheme", *scheme_); }
+  Claims claims() const override { return scheme_->claims(); }
+  Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
+    return dynamic_cast<const MapsScores&>(*scheme_).map_scores(a * 0.0, at);
+  }
+
+ private:
+  std::unique_ptr<PositionalScheme> scheme_;
+};
+
+std::unique_ptr<PositionalScheme> cdape() {
+  auto scheme = parse_schemes("cdape(none, width=2, kernel=3)")[0].make({.dim = 1, .heads = 1});
+  set_recall_kernels(*scheme, "");
+  return scheme;
+}
+
+void set(const Module& module, const std::string& path, const Tensor& value) {
+  for (const Module::Parameter& parameter : module.parameters()) {
+    if (parameter.path != path) continue;
+    raw::copy_into(raw::cast(value, parameter.tensor.dtype()), parameter.tensor.detach());
+    return;
+  }
+  throw Error(concat("recall: parameter ", path, " wanted; the model has none of that path"));
+}
+
+// [rows columns] with `value` at (k + down, k + right).
+Tensor diagonal(index_t rows, index_t columns, double value, index_t down = 0, index_t right = 0) {
+  const Tensor matrix = Tensor::zeros({rows, columns});
+  for (index_t k = 0; k + down < rows && k + right < columns; ++k) {
+    matrix.data<float>()[(k + down) * columns + k + right] = static_cast<float>(value);
+  }
+  return matrix;
+}
+
+// [b 1 t v]
+Tensor one_hot(const Batch& batch, index_t vocabulary, double value) {
+  const Tensor x = Tensor::zeros({batch.sequences, 1, batch.positions, vocabulary});
+  for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+    x.data<float>()[static_cast<index_t>(i) * vocabulary + batch.inputs[i]] = static_cast<float>(value);
+  }
+  return x;
+}
+
+}  // namespace
+
+std::unique_ptr<PositionalScheme> recall_scheme(KernelForm form, bool residual) {
+  if (form == KernelForm::linear) return std::make_unique<LinearKernel>(residual);
+  if (residual) return cdape();
+  return std::make_unique<WithoutResidual>(cdape());
+}
+
+void set_recall_kernels(const Module& module, const std::string& path) {
+  const std::string prefix = path.empty() ? "" : path + ".";
+  const double half = 1 / 1.01;
+  set(module, prefix + "hidden.weight", Tensor::of({1, -1, 0, -1, 1, 0}, {2, 1, 1, 3}));
+  set(module, prefix + "hidden.bias", Tensor::zeros({2}));
+  set(module, prefix + "output.weight", Tensor::of({0, half, 0, 0, -half, 0}, {1, 2, 1, 3}, DType::f64));
+  set(module, prefix + "output.bias", Tensor::zeros({1}));
+}
+
+double recall_sharpness(index_t length) { return std::log(static_cast<double>(length)) + 4; }
+
+RecallOutcome recall_by_construction(const Batch& batch, index_t vocabulary, KernelForm form, bool residual, const Executor& executor) {
+  const NoGrad no_grad;
+  const auto scheme = recall_scheme(form, residual);
+  const Stages stages = Stages::of({scheme.get()});
+  AttendInputs inputs{Tensor(), one_hot(batch, vocabulary, recall_sharpness(batch.positions)), one_hot(batch, vocabulary, 1),
+                      one_hot(batch, vocabulary, 1), Sequence::run(batch.positions)};
+  inputs.scale = 1;                                      // beta is in the queries
+  const Tensor mixed = executor.attend(inputs, stages);  // [b 1 t v]: the mass on each token
+  RecallOutcome outcome;
+  outcome.errors.add(batch, most_probable(mixed));
+  for (index_t row = 0; row < batch.sequences; ++row) {
+    const index_t last = batch.positions - 1;
+    const std::int64_t answer = batch.graded[static_cast<std::size_t>(row * batch.positions + last)];
+    outcome.least_mass = std::min(outcome.least_mass, mixed.at({row, 0, last, answer}));
+  }
+  return outcome;
+}
+
+struct RecallModel::Parts {
+  index_t vocabulary;
+  Embedding embedding;
+  Attention attention;
+};
+
+RecallModel::~RecallModel() = default;
+
+RecallModel::RecallModel(index_t vocabulary, index_t length, const std::string& executor)
+    : parts_(new Parts{vocabulary, Embedding(vocabulary, 2 * vocabulary),
+                       Attention({.dim = 2 * vocabulary, .heads = 1, .length = length, .executor = executor, .bias = false},
+                                 parse_schemes("cdape(none, width=2, kernel=3)"))}) {
+  child("embedding", parts_->embedding);
+  child("attention", parts_->attention);
+  const index_t v = vocabulary, wide = 2 * v;
+  const double beta = recall_sharpness(length) * std::sqrt(static_cast<double>(wide));  // attention divides by sqrt(d)
+  set(*this, "embedding.weight", diagonal(v, wide, 1));
+  set(*this, "attention.query.weight", diagonal(wide, wide, beta));
+  set(*this, "attention.key.weight", diagonal(wide, wide, 1));
+  set(*this, "attention.value.weight", diagonal(wide, wide, 1, v, 0));  // coordinate t to v + t
+  set(*this, "attention.output.weight", diagonal(wide, wide, 1));
+  set_recall_kernels(*this, "attention.position");
+}
+
+Tensor RecallModel::operator()(const Tensor& tokens) const {
+  const Tensor x = parts_->embedding(tokens);                                     // [b t 2v]
+  const Tensor stream = x + parts_->attention(x, Sequence::run(tokens.size(1)));  // x_N stays in the first half
+  return slice(stream, -1, parts_->vocabulary, 2 * parts_->vocabulary);           // [b t v]
+}
+
+}  // namespace whence::tasks

@@ -1,0 +1,181 @@
+// The loss, the tests and the comparison.
+#include "examples/tasks/task_training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+
+#include "autograd/mode.h"
+#include "autograd/ops.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/text.h"
+#include "tensor/error.h"
+
+namespace whence::tasks {
+namespace {
+
+// FNV-1a over the numbers' bytes.
+class Fingerprint {
+ public:
+  void add(std::int64_t number) {
+    for (int byte = 0; byte < 8; ++byte) { hash_ = (hash_ ^ (static_cast<std::uint64_t>(number) >> (8 * byte) & 0xFF)) * 0x100000001B3ull; }
+  }
+  void add(const Batch& batch) {
+    for (const Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
+      for (const std::int64_t token : *tokens) add(token);
+    }
+  }
+  std::string text() const {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string text;
+    for (int shift = 60; shift >= 0; shift -= 4) text += digits[hash_ >> shift & 15];
+    return text;
+  }
+
+ private:
+  std::uint64_t hash_ = 0xCBF29CE484222325ull;
+};
+
+// Validation looks like the first test set but shares no sequence with it: the same generator under another seed.
+constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
+
+// "cope", "dape(alibi)", "cope + rope": schemes without options, and without what only moves positions.
+std::string family(const SchemeSpec& spec) {
+  const SchemeSpec* base = spec.base();
+  if (!base) return spec.info().name;
+  if (spec.info().name == "dape" || spec.info().name == "cdape") return concat(spec.info().name, "(", family(*base), ")");
+  return family(*base);
+}
+
+std::string family(const std::string& schemes) {
+  std::string text;
+  for (const SchemeSpec& spec : parse_schemes(schemes)) text += (text.empty() ? "" : " + ") + family(spec);
+  return text;
+}
+
+Validation validate(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
+  const NoGrad no_grad;
+  Errors errors;
+  double sum = 0;
+  std::int64_t counted = 0;
+  for (std::int64_t first = 0; first < sizes.validation_sequences; first += sizes.batch) {
+    const Batch batch = task.test_batch(0, seed ^ validation_seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
+    const Tensor logits = model(batch.input_tensor());
+    const std::int64_t targets = batch.counted();
+    sum += cross_entropy(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
+    counted += targets;
+    errors.add(batch, task.answers(logits));
+  }
+  return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
+          {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
+}
+
+}  // namespace
+
+ModelChoice choice_of(const TransformerOptions& model) {
+  return {model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
+}
+
+TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {
+  TransformerOptions options = model;
+  options.scheme = choice.scheme, options.executor = choice.executor, options.activation = activation_of(choice.activation);
+  options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
+  if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
+  options.dropout = choice.dropout;
+  for (double* also : {&options.pattern_dropout, &options.hidden_dropout}) {
+    if (*also > 0) *also = choice.dropout;
+  }
+  return options;
+}
+
+LossSum loss_sum(const Transformer& model, const Batch& batch, const Pass& pass) {
+  const std::int64_t counted = batch.counted();
+  const Tensor mean = cross_entropy(model(batch.input_tensor(), pass), batch.target_tensor(), no_target);
+  return {mean * static_cast<double>(counted), counted, batch.sequences * batch.positions};
+}
+
+TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
+  TrainingJob job{.label = model.scheme(), .model = &model};
+  job.loss = [&model, &task, batch = sizes.batch, seed = training.seed](std::int64_t part) {
+    const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
+    return loss_sum(model, task.training_batch(seed, part, batch), pass);
+  };
+  job.validate = [&model, &task, sizes, seed = training.seed] { return validate(model, task, sizes, seed); };
+  job.description = description(choice_of(model.options()), task, sizes, training);
+  return job;
+}
+
+std::vector<std::pair<std::string, std::string>> description(const ModelChoice& choice, const Task& task, const RunSizes& sizes,
+                                                             const TrainingOptions& training) {
+  std::vector<std::pair<std::string, std::string>> facts = task.description();
+  facts.insert(facts.end(), {{"scheme", canonical_text(parse_schemes(choice.scheme))},
+                             {"dim", std::to_string(choice.dim)},
+                             {"layers", std::to_string(choice.layers)},
+                             {"heads", std::to_string(choice.heads)},
+                             {"activation", choice.activation},
+                             {"executor", choice.executor},
+                             {"dropout", number_text(choice.dropout)},
+                             {"batch", std::to_string(sizes.batch)}});
+  if (training.validate_every > 0) facts.emplace_back("validation-sequences", std::to_string(sizes.validation_sequences));
+  for (auto& fact : whence::description(training)) facts.push_back(std::move(fact));
+  facts.emplace_back("data", data_fingerprint(task, training.seed));
+  return facts;
+}
+
+std::string data_fingerprint(const Task& task, std::uint64_t seed) {
+  Fingerprint fingerprint;
+  for (std::int64_t step = 1; step <= 4; ++step) fingerprint.add(task.training_batch(seed, step, 8));
+  const std::size_t sets = task.test_sets().size(), stride = std::max<std::size_t>(1, sets / 8);
+  for (std::size_t set = 0; set < sets; set += stride) fingerprint.add(task.test_batch(set, seed, 0, 4));
+  return fingerprint.text();
+}
+
+std::vector<SetScore> test_task(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet) {
+  const NoGrad no_grad;
+  const std::vector<TestSet> sets = task.test_sets();
+  const std::vector<Guess> guesses = task.guesses();
+  std::vector<SetScore> scores;
+  Progress progress("test", static_cast<std::int64_t>(sets.size()) * sizes.test_sequences, 0, ProgressStyle::for_standard_error(quiet),
+                    std::cerr);
+  std::int64_t done = 0;
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    SetScore score{.set = sets[set], .model = {}, .guesses = {}};
+    for (const Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
+    for (std::int64_t first = 0; first < sizes.test_sequences; first += sizes.batch) {
+      if (interrupt_requested()) throw Interrupted("testing: stopped before the results were complete; --resume tests again");
+      const std::int64_t count = std::min(sizes.batch, sizes.test_sequences - first);
+      const Batch batch = task.test_batch(set, seed, first, count);
+      score.model.add(batch, task.answers(model(batch.input_tensor())));
+      for (std::size_t k = 0; k < guesses.size(); ++k) score.guesses[k].second.add(batch, guesses[k].predict(batch));
+      progress.update(done += count, batch.sequences * batch.positions, {});
+    }
+    scores.push_back(std::move(score));
+  }
+  progress.finish();
+  return scores;
+}
+
+double headline(const Task& task, const Errors& errors) {
+  return task.metric().starts_with("sequence") ? errors.sequence_percent() : errors.token_percent();
+}
+
+double best_guess(const Task& task, const SetScore& score) {
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [name, errors] : score.guesses) best = std::fmin(best, headline(task, errors));
+  return best;
+}
+
+std::string figure_for(const std::vector<PaperFigure>& figures, const std::string& scheme) {
+  const std::string wanted = family(scheme);
+  for (const PaperFigure& figure : figures) {
+    if (figure.scheme != wanted) continue;
+    return std::isnan(figure.deviation) ? number_text(figure.mean)
+                                        : concat(number_text(figure.mean), " (", number_text(figure.deviation), ")");
+  }
+  return "-";
+}
+
+}  // namespace whence::tasks

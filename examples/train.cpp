@@ -1,0 +1,297 @@
+// train: trains a transformer with any positional scheme on one of the papers' tasks, and tests it beside guesses and the paper's figures.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "examples/common/command_line.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/common/run_record.h"
+#include "examples/tasks/task_training.h"
+#include "nn/files.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+using tasks::Batch;
+using tasks::SetScore;
+using tasks::Task;
+
+// Options that say where, not what: they are no part of what a run repeats.
+const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "dump", "dump-set"};
+
+struct Settings {
+  tasks::ModelChoice model;
+  tasks::RunSizes sizes;
+  TrainingOptions training;
+  std::string out, from, dump_set = "training";
+  std::int64_t dump = 0;
+  int threads = whence::threads();
+};
+
+// One parsed command line and the task that it asks for.
+class Run {
+ public:
+  Run(const std::string& name, const std::vector<std::string>& arguments)
+      : name_(name), line_("train " + name, tasks::find_task(name).title + " (" + tasks::find_task(name).paper + ")", WHENCE_VERSION) {
+    make_ = tasks::find_task(name).declare(line_);
+    take_defaults(*make_());  // before anything is parsed: the task with its own defaults says those of the rest
+    declare_options();
+    std::vector<const char*> argv{name_.c_str()};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    page_ = line_.parse(static_cast<int>(argv.size()), argv.data());
+    if (page_) return;
+    task_ = make_();
+    fill_in();
+  }
+
+  const std::optional<std::string>& page() const { return page_; }  // --help, --version
+  const Task& task() const { return *task_; }
+  const Settings& settings() const { return settings_; }
+
+  RunRecord record() const {
+    RunRecord record{"train", WHENCE_VERSION, name_, line_.values(), {}, tasks::data_fingerprint(*task_, settings_.training.seed), {}};
+    for (const auto& [name, value] : record.options) {
+      if (line_.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
+    }
+    std::erase_if(record.options, [](const auto& option) { return not_repeated.contains(option.first); });
+    return record;
+  }
+
+ private:
+  void take_defaults(const Task& task) {
+    const tasks::Recipe recipe = task.recipe();
+    settings_.model = tasks::choice_of(task.model());
+    settings_.sizes = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
+    auto& training = settings_.training;
+    training.steps = recipe.steps, training.learning_rate = recipe.learning_rate, training.warm_up = recipe.warm_up;
+    training.decay = recipe.decay, training.weight_decay = recipe.weight_decay;
+    settings_.out = "runs/" + name_;
+  }
+
+  void declare_options() {
+    using Count = Range<std::int64_t>;
+    auto& model = settings_.model;
+    auto& sizes = settings_.sizes;
+    line_.heading("Model")
+        .text("scheme", &model.scheme, {"positional scheme, e.g. \"cope(p_max=64) + rope\"; flip_flop --list-schemes lists them"})
+        .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
+        .integer("layers", &model.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
+        .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
+        .choice("activation", &model.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
+        .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
+        .choice("executor", &model.executor, {"auto", "reference", "strips"}, {"how attention is computed"});
+    line_.heading("Data")
+        .integer("batch", &sizes.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
+        .integer("test-sequences", &sizes.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
+        .integer("validation-sequences", &sizes.validation_sequences, Count{1, 10000000}, {"in each validation", "sequences"})
+        .integer("dump", &settings_.dump, Count{0, 1000000000}, {"print this many sequences as JSON lines, and end"})
+        .text("dump-set", &settings_.dump_set, {"which: training, or the name of a test set"});
+    declare(line_, settings_.training, true);
+    line_.text("out", &settings_.out, {"folder for checkpoints, logs and results"})
+        .text("from", &settings_.from, {"repeat the run of this run.json; other options on the command line come before its own"});
+    line_.heading("Machine").integer("threads", &settings_.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+    line_.example(concat("train ", name_, " --out runs/a"), "the paper's model and sizes, where they are known; hours on a laptop");
+    line_.example("train --from runs/a/run.json --out runs/b", "the same run again");
+    line_.example(concat("train ", name_, " --dump 3"), "three training sequences");
+  }
+
+  // The options of a task change the defaults of its model.
+  void fill_in() {
+    const tasks::ModelChoice own = tasks::choice_of(task_->model());
+    auto& model = settings_.model;
+    if (!line_.given("scheme")) model.scheme = own.scheme;
+    model.scheme = canonical_text(parse_schemes(model.scheme));
+    if (model.dim % model.heads) line_.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
+    auto& training = settings_.training;
+    if (line_.given("warm-up") && training.warm_up > training.steps) line_.refuse("warm-up", "at most --steps", "shorten it");
+    training.warm_up = std::min(training.warm_up, training.steps);  // the default, for a very short run
+    line_.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
+    line_.refuse_unless("dump-set", settings_.dump > 0, "--dump");
+    check(training);
+    training.folder = settings_.out;
+  }
+
+  std::string name_;
+  CommandLine line_;
+  std::function<std::unique_ptr<Task>()> make_;  // owns the values of the task's options
+  Settings settings_;
+  std::optional<std::string> page_;
+  std::unique_ptr<Task> task_;
+};
+
+// Sequence by sequence: what the model reads, what it is trained on, what is graded, and all of it for people.
+void dump(const Task& task, const Settings& settings) {
+  const std::vector<tasks::TestSet> sets = task.test_sets();
+  std::size_t set = 0;
+  while (set < sets.size() && sets[set].name != settings.dump_set) ++set;
+  if (set == sets.size() && settings.dump_set != "training") {
+    throw InputError(
+        concat("--dump-set: ", settings.dump_set, " given; training or the name of a test set required; the first is ", sets[0].name));
+  }
+  std::int64_t written = 0;
+  for (std::int64_t step = 1; written < settings.dump; ++step) {
+    const Batch batch = set == sets.size() ? task.training_batch(settings.training.seed, step, settings.sizes.batch)
+                                           : task.test_batch(set, settings.training.seed, written, settings.sizes.batch);
+    for (index_t row = 0; row < batch.sequences && written < settings.dump; ++row, ++written) {
+      const auto part = [&](const tasks::Tokens& all) {
+        return tasks::Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
+      };
+      nlohmann::ordered_json line{{"sequence", written}, {"tokens", part(batch.inputs)}};
+      line["targets"] = part(batch.targets), line["graded"] = part(batch.graded);
+      std::string text;
+      for (const std::int64_t token : part(batch.inputs)) text += task.text(token);
+      line["text"] = text;
+      std::cout << line.dump() << '\n';
+    }
+  }
+}
+
+// At most a dozen rows on the screen, and their average; all of them in the files.
+void write_results(const Task& task, const Settings& settings, const TrainingResult& trained, const std::vector<SetScore>& scores) {
+  const std::string guess_title = concat("best guess, ", task.metric()), paper_title = concat("paper, ", task.metric());
+  Table all({"test set", "token error %", "sequence error %", "tokens", guess_title, paper_title}), shown = all;
+  JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
+  double sums[3] = {0, 0, 0};
+  for (std::size_t set = 0; set < scores.size(); ++set) {
+    const SetScore& score = scores[set];
+    const double errors[3] = {score.model.token_percent(), score.model.sequence_percent(), tasks::best_guess(task, score)};
+    for (int k = 0; k < 3; ++k) sums[k] += errors[k] / static_cast<double>(scores.size());
+    all.row({score.set.name, fixed(errors[0], 3), fixed(errors[1], 2), std::to_string(score.model.tokens), fixed(errors[2], 2),
+             tasks::figure_for(task.paper_figures(set), settings.model.scheme)});
+    if (set * 12 % scores.size() < 12) shown.row(all.rows().back());
+    LogRecord record{{"scheme", settings.model.scheme},  {"seed", std::to_string(settings.training.seed)},
+                     {"steps", trained.steps},           {"test_set", score.set.name},
+                     {"token_error_percent", errors[0]}, {"sequence_error_percent", errors[1]},
+                     {"tokens", score.model.tokens},     {"sequences", score.model.sequences}};
+    for (const auto& [name, wrong] : score.guesses) record.emplace_back("guess: " + name, tasks::headline(task, wrong));
+    log.append(record);
+  }
+  if (scores.size() > 1) {
+    shown.row({concat("average of ", scores.size()), fixed(sums[0], 3), fixed(sums[1], 2), "-", fixed(sums[2], 2),
+               tasks::figure_for(task.paper_averages(), settings.model.scheme)});
+  }
+  write_file((settings.training.folder / "results.csv").string(), all.csv());
+  std::cout << shown.text();
+}
+
+int train_and_test(const Run& run) {
+  const Settings& settings = run.settings();
+  const Task& task = run.task();
+  set_threads(settings.threads);
+  install_interrupt_handler();
+  Transformer model(tasks::with(task.model(), settings.model));
+  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  for (const std::string& note : task.notes(settings.training.seed)) std::cout << "note: " << note << std::endl;
+  TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
+  RunRecord record = run.record();
+  record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}};
+  job.record = text_of(record);
+  const TrainingResult trained = train(job, settings.training);
+  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
+            << rate_text(trained.tokens_per_second) << " tokens/s";
+  if (trained.best_step > 0) std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
+  std::cout << '\n';
+  write_results(task, settings, trained, tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
+  std::cout << "written: " << settings.out << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, run.json, checkpoints/}\n";
+  return 0;
+}
+
+// The run of a record, with what is typed in place of its own options. Options that were left at their defaults then, and have others now,
+// are written out.
+std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::string>& typed) {
+  std::vector<std::string> names = record.given;
+  const auto run_with = [&] {
+    std::vector<std::string> arguments = arguments_of(record, names, typed);
+    const bool as_it_was = std::ranges::all_of(typed, [](const std::string& text) {
+      return !text.starts_with("--") || not_repeated.contains(text.substr(2, text.find('=') - 2));
+    });
+    arguments.insert(arguments.end(), typed.begin(), typed.end());
+    return std::pair(std::make_unique<Run>(record.subject, arguments), as_it_was);
+  };
+  auto [run, as_it_was] = run_with();
+  if (run->page() || !as_it_was) return std::move(run);
+  for (const auto& [name, value] : run->record().options) {
+    const auto then = std::ranges::find(record.options, name, &std::pair<std::string, std::string>::first);
+    if (then != record.options.end() && then->second != value) names.push_back(name);
+  }
+  if (names.size() > record.given.size()) run = run_with().first;
+  const std::string now = run->record().data;
+  if (now != record.data) {
+    throw InputError(concat("--from: the data have fingerprint ", now, ", those of the recorded run ", record.data,
+                            "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION));
+  }
+  return std::move(run);
+}
+
+std::string list_of_tasks() {
+  Table table({"task", "what it is", "paper"});
+  for (const tasks::TaskInfo& info : tasks::registered_tasks()) table.row({info.name, info.title, info.paper});
+  return table.text();
+}
+
+// Without a task: --list, --help, --from.
+int run_without_task(const std::vector<std::string>& arguments) {
+  std::string from;
+  bool list = false;
+  std::vector<std::string> name;
+  CommandLine line("train", "Trains a transformer on a task of the papers. TASK --help shows the task's options.", WHENCE_VERSION);
+  line.names("TASK", &name, "what to train on; --list lists them");
+  line.flag("list", &list, {"print every task, and end"});
+  line.text("from", &from, {"repeat the run of this run.json"});
+  line.example("train selective_copy --help", "the options of a task");
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  if (const auto page = line.parse(static_cast<int>(argv.size()), argv.data())) {
+    std::cout << *page;
+    return 0;
+  }
+  if (!list) throw InputError("no task given; the name of one required as the first word; train --list lists them");
+  std::cout << list_of_tasks();
+  return 0;
+}
+
+std::optional<std::string> value_of(const std::vector<std::string>& arguments, const std::string& option) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with(option + "=")) return arguments[i].substr(option.size() + 1);
+    if (arguments[i] == option && i + 1 < arguments.size()) return arguments[i + 1];
+  }
+  return std::nullopt;
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool named = !arguments.empty() && !arguments[0].starts_with("-");
+  const auto from = value_of(arguments, "--from");
+  if (!named && !from) return run_without_task(arguments);
+  const std::string name = named ? arguments[0] : std::string();
+  if (named) arguments.erase(arguments.begin());
+  std::unique_ptr<Run> run;
+  if (from) {
+    const RunRecord record = read_run_record(*from);
+    if (named && name != record.subject) {
+      throw InputError(concat("--from: ", *from, " is a run of ", record.subject, ", ", name, " given; the same task required"));
+    }
+    run = repeat(record, arguments);
+  } else {
+    run = std::make_unique<Run>(name, arguments);
+  }
+  if (run->page()) {
+    std::cout << *run->page();
+    return 0;
+  }
+  if (run->settings().dump > 0) {
+    dump(run->task(), run->settings());
+    return 0;
+  }
+  return train_and_test(*run);
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

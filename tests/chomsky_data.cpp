@@ -1,0 +1,378 @@
+// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses, options, the model.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "autograd/ops.h"
+#include "examples/tasks/chomsky.h"
+#include "tensor/error.h"
+
+using namespace whence;
+using namespace whence::tasks;
+
+namespace {
+
+Tokens drawn(const std::string& name, index_t length, std::uint64_t number, Reading reading = Reading::source) {
+  Draw draw(Stream(11, name, number));
+  return chomsky_problem(name).draw(draw, length, reading);
+}
+
+// How often f(string) took each value.
+template <class Function>
+auto counted(const std::string& name, index_t length, int strings, Reading reading, const Function& f) {
+  std::map<decltype(f(Tokens{})), int> counts;
+  for (int number = 0; number < strings; ++number) ++counts[f(drawn(name, length, static_cast<std::uint64_t>(number), reading))];
+  return counts;
+}
+
+std::set<Tokens> support(const std::string& name, index_t length, Reading reading = Reading::source) {
+  std::set<Tokens> strings;
+  for (const auto& [string, count] : counted(name, length, 2000, reading, [](const Tokens& each) { return each; })) strings.insert(string);
+  return strings;
+}
+
+// All strings of `length` symbols below `kinds`.
+std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
+  std::set<Tokens> strings{{}};
+  for (index_t i = 0; i < length; ++i) {
+    std::set<Tokens> longer;
+    for (Tokens string : strings) {
+      string.push_back(0);
+      for (; string.back() < kinds; ++string.back()) longer.insert(string);
+    }
+    strings = longer;
+  }
+  return strings;
+}
+
+// Every value with the same probability: each count within five standard deviations.
+template <class Counts>
+void check_uniform(const Counts& counts, std::size_t values) {
+  CHECK(counts.size() == values);
+  double total = 0;
+  for (const auto& [value, count] : counts) total += count;
+  const double p = 1 / static_cast<double>(values);
+  for (const auto& [value, count] : counts) CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
+}
+
+void check_share(int count, int total, double p) { CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p))); }
+
+// Percent of answers that a guess gets right on a test set.
+double accuracy(const ChomskyTask& task, const std::string& guess, std::size_t set, index_t sequences) {
+  for (const Guess& each : task.guesses()) {
+    if (each.name != guess) continue;
+    Errors errors;
+    const Batch batch = task.test_batch(set, 3, 0, sequences);
+    errors.add(batch, each.predict(batch));
+    return 100 - errors.token_percent();
+  }
+  FAIL("no such guess");
+  return 0;
+}
+
+Batch joined(Batch first, const Batch& second) {
+  REQUIRE(first.positions == second.positions);
+  first.sequences += second.sequences;
+  const auto append = [](Tokens& all, const Tokens& more) { all.insert(all.end(), more.begin(), more.end()); };
+  append(first.inputs, second.inputs), append(first.targets, second.targets), append(first.graded, second.graded);
+  return first;
+}
+
+bool equal(const Batch& a, const Batch& b) {
+  return a.sequences == b.sequences && a.positions == b.positions && a.inputs == b.inputs && a.targets == b.targets && a.graded == b.graded;
+}
+
+}  // namespace
+
+TEST_CASE("chomsky: strings of one, two and three symbols are exactly the defined ones") {
+  for (const char* name : {"even_pairs", "parity_check", "reverse_string", "duplicate_string", "odds_first"}) {
+    for (const index_t length : {1, 2, 3}) CHECK(support(name, length) == all_strings(length, 2));
+  }
+  CHECK(support("cycle_navigation", 3) == all_strings(3, 3));
+  CHECK(support("bucket_sort", 3) == all_strings(3, 5));
+  CHECK(support("modular_arithmetic", 1) == all_strings(1, 5));
+  CHECK(support("modular_arithmetic", 2) == all_strings(1, 5));  // made odd
+  CHECK(support("modular_arithmetic", 3).size() == 75);
+  CHECK(support("modular_arithmetic", 4, Reading::paper).size() == 50);  // without *
+  CHECK(support("stack_manipulation", 1) == all_strings(1, 2));
+  CHECK(support("stack_manipulation", 2) == std::set<Tokens>{{0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}});
+  CHECK(support("stack_manipulation", 3).size() == 2 * 9 + 4 * 3);
+  CHECK(support("modular_arithmetic_brackets", 2) == std::set<Tokens>{{6, 0}, {6, 1}, {6, 2}, {6, 3}, {6, 4}});
+  CHECK(support("modular_arithmetic_brackets", 3) == std::set<Tokens>{{8, 0, 9}, {8, 1, 9}, {8, 2, 9}, {8, 3, 9}, {8, 4, 9}});
+  CHECK(support("modular_arithmetic_brackets", 5).size() == 75);
+  CHECK(support("solve_equation", 1) == std::set<Tokens>{{0}});
+  CHECK(support("solve_equation", 2) == std::set<Tokens>{{0, 0}});
+  CHECK(support("solve_equation", 3) == std::set<Tokens>{{9, 10, 0}, {9, 10, 1}, {9, 10, 2}, {9, 10, 3}, {9, 10, 4}});
+  CHECK(support("missing_duplicate", 1) == std::set<Tokens>{{1}});
+  CHECK(support("missing_duplicate", 2) == std::set<Tokens>{{2, 0}, {2, 1}, {0, 2}, {1, 2}});
+  CHECK(support("missing_duplicate", 3) == std::set<Tokens>{{2, 0, 3}, {2, 1, 3}, {0, 2, 3}, {1, 2, 3}});
+  for (const char* name : {"binary_addition", "binary_multiplication"}) {
+    CHECK(support(name, 1) == std::set<Tokens>{{0}});
+    CHECK(support(name, 2) == std::set<Tokens>{{0, 0}, {1, 0}, {0, 1}});
+    CHECK(support(name, 3) == std::set<Tokens>{{1, 2, 1}});
+    CHECK(support(name, 4).size() == 6);
+  }
+  CHECK(support("binary_addition", 2, Reading::paper) == std::set<Tokens>{{0, 0}, {0, 1}, {1, 0}});
+  CHECK(support("compute_sqrt", 1) == std::set<Tokens>{{1}});
+  CHECK(support("compute_sqrt", 2) == std::set<Tokens>{{0, 1}, {1, 0}, {1, 1}});
+}
+
+TEST_CASE("chomsky: answers of one, two and three symbols") {
+  const auto answers = [](const std::string& name, index_t length) {
+    const ChomskyProblem& problem = chomsky_problem(name);
+    std::set<Tokens> all;
+    for (const Tokens& string : support(name, length)) all.insert(problem.answer(string, Reading::source));
+    return all;
+  };
+  CHECK(answers("even_pairs", 1) == std::set<Tokens>{{0}});
+  CHECK(answers("stack_manipulation", 1) == std::set<Tokens>{{0, 2}, {1, 2}});
+  CHECK(answers("solve_equation", 1) == std::set<Tokens>{{0}});
+  CHECK(answers("missing_duplicate", 1) == std::set<Tokens>{{1}});
+  CHECK(answers("binary_addition", 1) == std::set<Tokens>{{0, 2}});
+  CHECK(answers("binary_addition", 2) == std::set<Tokens>{{0, 2, 0}, {1, 2, 0}, {0, 1, 2}});
+  CHECK(answers("binary_addition", 3) == std::set<Tokens>{{0, 1, 2, 0}});
+  CHECK(answers("binary_multiplication", 1) == std::set<Tokens>{{2}});
+  CHECK(answers("binary_multiplication", 2) == std::set<Tokens>{{0, 2}});
+  CHECK(answers("binary_multiplication", 3) == std::set<Tokens>{{1, 2, 0}});
+  CHECK(answers("compute_sqrt", 3) == std::set<Tokens>{{0, 1}, {1, 0}});
+}
+
+TEST_CASE("chomsky: what is drawn uniformly is uniform") {
+  const auto whole = [](const Tokens& string) { return string; };
+  check_uniform(counted("even_pairs", 5, 8000, Reading::source, whole), 32);
+  check_uniform(counted("reverse_string", 5, 8000, Reading::source, whole), 32);
+  check_uniform(counted("cycle_navigation", 3, 8000, Reading::source, whole), 27);
+  check_uniform(counted("bucket_sort", 2, 8000, Reading::source, whole), 25);
+  check_uniform(counted("modular_arithmetic", 3, 15000, Reading::source, whole), 75);
+  check_uniform(counted("modular_arithmetic", 3, 15000, Reading::paper, whole), 50);
+  check_uniform(counted("modular_arithmetic_brackets", 5, 15000, Reading::source, whole), 75);
+  check_uniform(counted("compute_sqrt", 4, 8000, Reading::source, whole), 15);
+  check_uniform(counted("missing_duplicate", 4, 8000, Reading::source, whole), 16);
+  // The stack's length on 1 ... l - 1; what is done is pop, push 0 or push 1.
+  const auto stack = [](const Tokens& string) {
+    return std::count_if(string.begin(), string.end(), [](auto symbol) { return symbol < 2; });
+  };
+  check_uniform(counted("stack_manipulation", 12, 8000, Reading::source, stack), 11);
+  check_uniform(counted("stack_manipulation", 12, 8000, Reading::source, [](const Tokens& string) { return string.back(); }), 3);
+  // The separator at 1 ... l - 2; given its place each positive number.
+  const auto separator = [](const Tokens& string) { return std::find(string.begin(), string.end(), 2) - string.begin(); };
+  check_uniform(counted("binary_addition", 12, 8000, Reading::paper, separator), 10);
+  check_uniform(counted("binary_multiplication", 40, 8000, Reading::source, separator), 38);
+  const auto pairs = counted("binary_addition", 6, 8000, Reading::source, whole);
+  int two_and_three = 0;
+  for (const auto& [string, count] : pairs) two_and_three += string[2] == 2 ? count : 0;
+  CHECK(pairs.size() == 15 + 21 + 21 + 15);
+  check_share(two_and_three, 8000, 0.25);
+  check_share(pairs.at({1, 0, 2, 0, 1, 1}), 8000, 1.0 / 84);  // 1/4 for the place, 1/3 and 1/7 for the numbers
+}
+
+TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
+  // (L op R) of 12 symbols: L has 1 ... 8, evenly. It ends where brackets are balanced again and a digit or bracket was read.
+  const auto first_part = [](const Tokens& string) {
+    std::size_t at = 1;
+    for (int depth = 0;; ++at) {
+      depth += string[at] == 8 ? 1 : string[at] == 9 ? -1 : 0;
+      if (depth == 0 && string[at] != 6) return at;
+    }
+  };
+  check_uniform(counted("modular_arithmetic_brackets", 12, 8000, Reading::source, first_part), 8);
+  // The operator is evenly one of three, of two in equations.
+  const auto operation = [](const Tokens& string) { return string[2]; };
+  check_uniform(counted("modular_arithmetic_brackets", 5, 8000, Reading::source, operation), 3);
+  check_uniform(counted("solve_equation", 7, 8000, Reading::source, operation), 2);
+  // (d op d): places 0 and 1 lead to the first digit, 2 and 3 to the second, 4 around the end to the first.
+  const auto x_place = counted("solve_equation", 7, 8000, Reading::source,
+                               [](const Tokens& string) { return std::find(string.begin(), string.end(), 9) - string.begin(); });
+  CHECK(x_place.size() == 2);
+  check_share(x_place.at(1), 8000, 0.6);
+}
+
+TEST_CASE("chomsky: every length up to 500 has strings, and symbols in range") {
+  for (const ChomskyProblem& problem : chomsky_problems()) {
+    CAPTURE(problem.name);
+    std::set<std::int64_t> seen;
+    std::size_t shorter = 0;
+    for (index_t length = 1; length <= 500; length += length < 50 ? 1 : 45) {
+      const Tokens string = drawn(problem.name, length, 1), given = problem.answer(string, Reading::source);
+      CHECK(string.size() + given.size() >= shorter);  // so that the longest string makes the longest sequence
+      shorter = string.size() + given.size();
+      seen.insert(string.begin(), string.end());
+    }
+    CHECK(*seen.begin() == 0);
+    CHECK(*seen.rbegin() < static_cast<std::int64_t>(problem.symbols.size()));
+    const bool has_spare = problem.name == "modular_arithmetic" || problem.name == "modular_arithmetic_brackets";
+    CHECK(seen.size() == problem.symbols.size() - (has_spare ? 1 : 0));
+  }
+}
+
+TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
+  const auto share_of_zero = [](const std::string& name, index_t length, int strings) {
+    int zeros = 0;
+    for (int number = 0; number < strings; ++number)
+      zeros += chomsky_problem(name).answer(drawn(name, length, static_cast<std::uint64_t>(number)), Reading::source)[0] == 0;
+    return static_cast<double>(zeros) / strings;
+  };
+  // Products make 0 frequent behind brackets: a constant guess scores what nearly every scheme of the papers scores there.
+  for (const index_t length : {100, 200, 300}) {
+    CHECK(share_of_zero("modular_arithmetic_brackets", length, 4000) == doctest::Approx(0.31).epsilon(0.08));
+  }
+  CHECK(share_of_zero("solve_equation", 200, 4000) == doctest::Approx(0.2).epsilon(0.12));
+  CHECK(share_of_zero("even_pairs", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
+  CHECK(share_of_zero("missing_duplicate", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
+
+  const ChomskyTask brackets(chomsky_problem("modular_arithmetic_brackets"), {.test_from = 100, .test_to = 300, .test_every = 100});
+  for (const std::size_t set : {0u, 1u, 2u}) {
+    CHECK(accuracy(brackets, "majority", set, 2000) == doctest::Approx(31).epsilon(0.11));
+    CHECK(accuracy(brackets, "random", set, 2000) == doctest::Approx(20).epsilon(0.16));
+  }
+  const ChomskyTask reverse(chomsky_problem("reverse_string"));
+  CHECK(accuracy(reverse, "majority", 59, 200) == doctest::Approx(50).epsilon(0.04));
+  CHECK(accuracy(reverse, "random", 59, 200) == doctest::Approx(50).epsilon(0.04));
+}
+
+TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
+  for (const ChomskyProblem& problem : chomsky_problems()) {
+    CAPTURE(problem.name);
+    const ChomskyTask task(problem, {.test_from = 10, .test_to = 20, .test_every = 5});
+    for (std::size_t set = 0; set < 3; ++set) {
+      const Batch batch = task.test_batch(set, 1, 0, 40);
+      REQUIRE(batch.sequences == 40);
+      REQUIRE(batch.inputs.size() == static_cast<std::size_t>(40 * batch.positions));
+      const auto placeholder = static_cast<std::int64_t>(problem.symbols.size());
+      for (std::size_t row = 0; row < 40; ++row) {
+        const auto width = static_cast<std::ptrdiff_t>(batch.positions);
+        const auto begin = [&](const Tokens& tokens) { return tokens.begin() + static_cast<std::ptrdiff_t>(row) * width; };
+        const auto first = std::find(begin(batch.inputs), begin(batch.inputs) + width, placeholder) - begin(batch.inputs);
+        const Tokens string(begin(batch.inputs), begin(batch.inputs) + first);
+        Tokens given(begin(batch.targets) + first, begin(batch.targets) + width);
+        CHECK(given == problem.answer(string, task.reading()));
+        CHECK(std::count(begin(batch.inputs), begin(batch.inputs) + width, placeholder) == static_cast<std::ptrdiff_t>(given.size()));
+        CHECK(std::count(begin(batch.targets), begin(batch.targets) + width, no_target) == first);
+        // Graded: up to the first 2 of the three that have an end.
+        const bool ends = problem.name == "stack_manipulation" || problem.name.starts_with("binary");
+        const auto end = ends ? std::find(given.begin(), given.end(), 2) + 1 : given.end();
+        std::fill(end, given.end(), no_target);
+        given.insert(given.begin(), static_cast<std::size_t>(first), no_target);
+        CHECK(Tokens(begin(batch.graded), begin(batch.graded) + width) == given);
+      }
+      Errors errors;
+      errors.add(batch, batch.targets);
+      CHECK(errors.token_percent() == 0);
+      CHECK(errors.sequences == 40);
+    }
+  }
+}
+
+TEST_CASE("chomsky: batches are functions of seed and step, and how they are cut changes nothing") {
+  for (const ChomskyProblem& problem : chomsky_problems()) {
+    CAPTURE(problem.name);
+    const ChomskyTask task(problem, {.test_from = 30, .test_to = 45, .test_every = 15});
+    const Batch whole = task.test_batch(1, 2, 0, 9);
+    CHECK(equal(whole, joined(task.test_batch(1, 2, 0, 4), task.test_batch(1, 2, 4, 5))));
+    CHECK_FALSE(equal(whole, task.test_batch(1, 3, 0, 9)));
+    CHECK_FALSE(equal(whole, task.test_batch(1, 2, 9, 9)));
+    std::int64_t step = 1;
+    while (task.training_batch(2, step, 1).positions < task.test_batch(0, 2, 0, 1).positions) ++step;
+    const Batch eight = task.training_batch(2, step, 8);
+    CHECK(equal(eight, task.training_batch(2, step, 8)));
+    CHECK_FALSE(equal(eight, task.training_batch(2, step + 1, 8)));
+    CHECK_FALSE(equal(eight, task.training_batch(4, step, 8)));
+    Batch five = eight;
+    five.sequences = 5;
+    for (Tokens* tokens : {&five.inputs, &five.targets, &five.graded}) tokens->resize(static_cast<std::size_t>(5 * five.positions));
+    CHECK(equal(five, task.training_batch(2, step, 5)));
+    for (const Guess& guess : task.guesses()) {
+      Tokens cut = guess.predict(task.test_batch(1, 2, 0, 4));
+      const Tokens rest = guess.predict(task.test_batch(1, 2, 4, 5));
+      cut.insert(cut.end(), rest.begin(), rest.end());
+      CHECK(guess.predict(whole) == cut);
+    }
+  }
+}
+
+TEST_CASE("chomsky: training lengths are uniform, and no test string of training length comes from the training stream") {
+  const ChomskyTask task(chomsky_problem("reverse_string"), {.test_from = 40, .test_to = 40});
+  std::map<index_t, int> lengths;
+  std::set<Tokens> trained;
+  for (std::int64_t step = 1; step <= 8000; ++step) {
+    const Batch batch = task.training_batch(0, step, 2);
+    ++lengths[batch.positions / 2];
+    if (batch.positions != 80) continue;
+    for (std::ptrdiff_t row = 0; row < 2; ++row)
+      trained.insert(Tokens(batch.inputs.begin() + row * 80, batch.inputs.begin() + row * 80 + 40));
+  }
+  CHECK(lengths.begin()->first == 1);
+  CHECK(lengths.rbegin()->first == 40);
+  check_uniform(lengths, 40);
+  CHECK(trained.size() > 300);
+  const Batch test = task.test_batch(0, 0, 0, 500);
+  for (std::ptrdiff_t row = 0; row < 500; ++row) {
+    CHECK_FALSE(trained.contains(Tokens(test.inputs.begin() + row * 80, test.inputs.begin() + row * 80 + 40)));
+  }
+}
+
+TEST_CASE("chomsky: options, sets, score and the papers' figures") {
+  const auto standard = make_task("reverse_string");
+  CHECK(standard->test_sets().size() == 460);
+  CHECK(standard->test_sets().front().name == "length 41");
+  CHECK(standard->test_sets().back().name == "length 500");
+  CHECK(standard->recipe().test_sequences == 512);
+  const auto small =
+      make_task("odds_first", {"--reading", "source", "--train-to", "7", "--test-from", "8", "--test-to", "20", "--test-every", "5"});
+  REQUIRE(small->test_sets().size() == 3);
+  CHECK(small->test_sets()[2].name == "length 18");
+  CHECK(small->test_batch(2, 0, 0, 1).positions == 36);
+  CHECK_THROWS_AS((void)small->test_batch(3, 0, 0, 1), Error);
+  for (std::int64_t step = 1; step < 50; ++step) CHECK(small->training_batch(0, step, 1).positions <= 14);
+  using Description = std::vector<std::pair<std::string, std::string>>;
+  CHECK(small->description() == Description{{"task", "odds_first"}, {"train-to", "7"}, {"reading", "source"}});
+  CHECK(standard->description() == Description{{"task", "reverse_string"}, {"train-to", "40"}});
+  CHECK_THROWS_AS((void)make_task("reverse_string", {"--reading", "paper"}), InputError);  // one definition only
+  CHECK_THROWS_AS((void)make_task("odds_first", {"--test-from", "50", "--test-to", "49"}), InputError);
+  CHECK_THROWS_AS(ChomskyTask(chomsky_problem("odds_first"), {.reading = "book"}), InputError);
+  CHECK_THROWS_AS((void)chomsky_problem("parity"), InputError);
+  CHECK_THROWS_AS((void)standard->training_batch(0, 1, 0), InputError);
+
+  const Errors by_length[] = {{.tokens = 10, .wrong_tokens = 5}, {.tokens = 1000, .wrong_tokens = 0}};
+  CHECK(chomsky_score(by_length) == 75);
+  CHECK(std::isnan(chomsky_score({})));
+  for (const ChomskyProblem& problem : chomsky_problems()) {
+    CHECK(chomsky_paper_scores(problem.name).size() == (problem.name == "binary_multiplication" ? 0 : 13));
+    CHECK(find_task(problem.name).title == problem.title);
+    CHECK(make_task(problem.name)->paper_averages().size() == chomsky_paper_scores(problem.name).size());
+    CHECK(make_task(problem.name, {"--test-from", "42"})->paper_averages().empty());
+  }
+  CHECK(chomsky_problems().size() == 15);
+  const PaperFigure first = make_task("even_pairs", {"--test-every", "50"})->paper_averages().front();
+  CHECK(first.scheme == "absolute");
+  CHECK(first.mean == 49.96);
+  CHECK(make_task("odds_first", {"--reading", "source"})->paper_averages().empty());
+  CHECK(make_task("odds_first", {"--reading", "paper"})->paper_averages().size() == 13);
+}
+
+TEST_CASE("chomsky: the model reads every string and answers at every placeholder") {
+  for (const ChomskyProblem& problem : chomsky_problems()) {
+    CAPTURE(problem.name);
+    const ChomskyTask task(problem, {.train_to = 9, .test_from = 9, .test_to = 10});
+    TransformerOptions options = task.model();
+    CHECK_FALSE(options.causal);
+    CHECK(options.layers == 5);
+    CHECK(options.dim == 256);
+    CHECK(options.length == task.test_batch(0, 0, 0, 1).positions);
+    CHECK(task.text(options.vocabulary - 1) == ".");
+    CHECK_THROWS_AS((void)task.text(options.vocabulary), Error);
+    options.dim = 16, options.layers = 1, options.heads = 2;
+    Transformer model(options);
+    model.initialise(0);
+    const Batch batch = task.test_batch(1, 0, 0, 3);
+    const Tensor logits = model(batch.input_tensor());
+    CHECK(logits.shape() == Shape{3, batch.positions, problem.outputs});
+    Errors errors;
+    errors.add(batch, task.answers(logits));
+    CHECK(errors.sequences == 3);
+    CHECK(errors.tokens > 0);
+  }
+}

@@ -1,0 +1,54 @@
+// Running the programs as a user does: started with their output in files, killed, waited for.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace whence::test {
+
+struct Outcome {
+  int code;  // exit code, or 128 + signal
+  std::string out, err;
+};
+
+inline std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// A program that runs; its output goes to LOG.out and LOG.err.
+class RunningProgram {
+ public:
+  RunningProgram(const std::string& program, const std::vector<std::string>& arguments, std::string log) : log_(std::move(log)) {
+    child_ = fork();
+    if (child_ != 0) return;
+    dup2(open((log_ + ".out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 1);
+    dup2(open((log_ + ".err").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 2);
+    const std::string path = std::string(WHENCE_PROGRAM_DIR) + "/" + program;
+    std::vector<char*> argv{const_cast<char*>(path.c_str())};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv(path.c_str(), argv.data());
+    _exit(127);
+  }
+  void signal(int number) const { ::kill(child_, number); }
+  Outcome finish() const {
+    int status = 0;
+    waitpid(child_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log_ + ".out"), text_of(log_ + ".err")};
+  }
+
+ private:
+  std::string log_;
+  pid_t child_;
+};
+
+}  // namespace whence::test

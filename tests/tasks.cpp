@@ -1,0 +1,374 @@
+// The tasks' common parts, and selective copy and counting: supports, marginals, and every label by another way than the generator's.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "examples/tasks/flip_flop.h"
+#include "examples/tasks/task.h"
+#include "tensor/error.h"
+
+using namespace whence;
+using namespace whence::tasks;
+
+namespace {
+
+Tokens row_of(const Tokens& all, const Batch& batch, index_t row) {
+  return {all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions};
+}
+
+std::string text_of(const Task& task, const Tokens& tokens) {
+  std::string text;
+  for (const std::int64_t token : tokens) text += task.text(token);
+  return text;
+}
+
+// What the row's targets spell, and where they stand.
+std::string wanted(const Task& task, const Tokens& targets) {
+  std::string text;
+  for (const std::int64_t token : targets) text += token == no_target ? "." : task.text(token);
+  return text;
+}
+
+// Rows of two batches are the same up to what the longer one is filled up with.
+void check_same_rows(const Batch& a, index_t row_of_a, const Batch& b, index_t row_of_b) {
+  const auto same = [&](const Tokens& left, const Tokens& right, std::int64_t filler) {
+    Tokens x = row_of(left, a, row_of_a), y = row_of(right, b, row_of_b);
+    const std::size_t longest = std::max(x.size(), y.size());
+    x.resize(longest, filler), y.resize(longest, filler);
+    CHECK(x == y);
+  };
+  same(a.inputs, b.inputs, 0);
+  same(a.targets, b.targets, no_target);
+  same(a.graded, b.graded, no_target);
+}
+
+struct Small {
+  std::string name;
+  std::vector<std::string> options;
+};
+const std::vector<Small> small_tasks{{"flip_flop", {"--length", "20"}},
+                                     {"flip_flop", {"--length", "20", "--targets", "all"}},
+                                     {"selective_copy", {"--tokens", "5", "--blanks", "6"}},
+                                     {"selective_copy", {"--tokens", "5", "--blanks", "6", "--format", "separator"}},
+                                     {"selective_copy", {"--tokens", "5", "--blanks", "6", "--format", "markers"}},
+                                     {"counting", {"--operations", "40", "--variables", "3"}},
+                                     {"counting", {"--operations", "40", "--block", "20", "--training-set", "10"}}};
+
+}  // namespace
+
+TEST_CASE("tasks: sequences depend on the seed, the set and their number, not on how they are cut") {
+  for (const Small& small : small_tasks) {
+    CAPTURE(small.name);
+    const auto task = make_task(small.name, small.options);
+    const Batch whole = task->training_batch(3, 1, 6), second = task->training_batch(3, 2, 3);
+    for (index_t row = 0; row < 3; ++row) check_same_rows(whole, 3 + row, second, row);
+    CHECK(task->training_batch(4, 1, 6).inputs != whole.inputs);
+    std::set<Tokens> seen;
+    for (std::size_t set = 0; set < task->test_sets().size(); ++set) {
+      const Batch all = task->test_batch(set, 3, 0, 5), late = task->test_batch(set, 3, 2, 3);
+      for (index_t row = 0; row < 3; ++row) check_same_rows(all, 2 + row, late, row);
+      CHECK(all.inputs != whole.inputs);
+      CHECK(seen.insert(all.inputs).second);
+    }
+  }
+}
+
+TEST_CASE("tasks: batches are well formed, and what is graded is among the targets") {
+  for (const Small& small : small_tasks) {
+    CAPTURE(small.name);
+    const auto task = make_task(small.name, small.options);
+    const TransformerOptions model = task->model();
+    for (std::size_t set = 0; set <= task->test_sets().size(); ++set) {
+      const Batch batch = set < task->test_sets().size() ? task->test_batch(set, 1, 0, 40) : task->training_batch(1, 1, 40);
+      const auto size = static_cast<std::size_t>(batch.sequences * batch.positions);
+      REQUIRE((batch.inputs.size() == size && batch.targets.size() == size && batch.graded.size() == size));
+      CHECK(batch.positions <= model.length);
+      std::int64_t counted = 0;
+      for (std::size_t i = 0; i < size; ++i) {
+        CHECK((batch.inputs[i] >= 0 && batch.inputs[i] < model.vocabulary));
+        CHECK((batch.targets[i] == no_target || (batch.targets[i] >= 0 && batch.targets[i] < model.vocabulary)));
+        CHECK((batch.graded[i] == no_target || batch.graded[i] == batch.targets[i]));
+        counted += batch.targets[i] != no_target;
+      }
+      CHECK(batch.counted() == counted);
+      CHECK(batch.input_tensor().shape() == Shape{batch.sequences, batch.positions});
+      CHECK(batch.target_tensor().at({batch.sequences - 1, 0}) ==
+            static_cast<double>(row_of(batch.targets, batch, batch.sequences - 1)[0]));
+      for (const Guess& guess : task->guesses()) CHECK(guess.predict(batch).size() == size);
+    }
+  }
+}
+
+TEST_CASE("tasks: names, options and figures") {
+  std::set<std::string> names;
+  for (const TaskInfo& info : registered_tasks()) {
+    names.insert(info.name);
+    CHECK_FALSE(info.title.empty());
+    CHECK_FALSE(info.paper.empty());
+  }
+  for (const char* name : {"flip_flop", "selective_copy", "counting"}) CHECK(names.contains(name));
+  CHECK_THROWS_WITH_AS((void)find_task("countin"), doctest::Contains("did you mean 'counting'?"), InputError);
+  CHECK_THROWS_WITH_AS((void)find_task("zzzzzzzz"), doctest::Contains("see train --list"), InputError);
+  CHECK_THROWS_AS((void)make_task("counting", {"--block", "2"}), InputError);
+  CHECK_THROWS_AS((void)make_task("flip_flop", {"--length", "15"}), InputError);
+  CHECK(make_task("selective_copy")->paper_figures(2).at(2).mean == 0.004);
+  CHECK(make_task("selective_copy", {"--tokens", "8"})->paper_figures(2).empty());
+  CHECK(make_task("counting", {"--variables", "3"})->paper_figures(0).at(0).mean == 67.6);
+  CHECK(make_task("counting", {"--variables", "3"})->paper_figures(1).empty());
+  CHECK(make_task("flip_flop")->paper_figures(1).at(2).mean == 4.9);
+}
+
+TEST_CASE("tasks: errors per token and per sequence, over batches, where something is graded") {
+  const Batch batch{
+      .sequences = 3, .positions = 2, .inputs = {0, 0, 0, 0, 0, 0}, .targets = {1, 2, 3, 4, 5, 6}, .graded = {1, 2, -1, 4, -1, -1}};
+  Errors errors;
+  CHECK(std::isnan(errors.token_percent()));
+  errors.add(batch, {1, 2, 9, 4, 9, 9});
+  CHECK(errors.tokens == 3);
+  CHECK(errors.sequences == 2);  // the third has nothing to grade
+  CHECK(errors.token_percent() == 0.0);
+  errors.add(batch, {0, 0, 3, 4, 5, 6});
+  CHECK(errors.wrong_tokens == 2);
+  CHECK(errors.wrong_sequences == 1);
+  CHECK(errors.sequence_percent() == 25.0);
+  CHECK_THROWS_AS(errors.add(batch, {1, 2, 3}), Error);
+}
+
+TEST_CASE("tasks: the most probable token of each row") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor logits = Tensor::of({9, 1, 2, /**/ 0, 5, 5, /**/ 0, nan, 1, /**/ 3, -1, -2}, {2, 2, 3});
+  CHECK(most_probable(logits) == Tokens{0, 1, -1, 0});
+  CHECK(most_probable(logits, 1) == Tokens{2, 1, -1, 1});
+  CHECK_THROWS_AS((void)most_probable(logits, 3), Error);
+}
+
+TEST_CASE("tasks: flip_flop is the flip-flop of flip_flop.h, with the same guesses and the same count of errors") {
+  const auto task = make_task("flip_flop", {"--length", "40", "--targets", "all"});
+  const Batch batch = task->training_batch(5, 3, 4);
+  const FlipFlopBatch expected = flip_flop_batch(training_set, 40, 5, 8, 4, Targets::all);
+  CHECK(batch.inputs == expected.inputs);
+  CHECK(batch.targets == expected.targets);
+  const Batch dense = task->test_batch(2, 5, 0, 30);
+  const FlipFlopBatch old = flip_flop_batch(dense_set, 40, 5, 0, 30, Targets::clean);
+  for (std::size_t k = 0; k < task->guesses().size(); ++k) {
+    Errors errors;
+    ReadErrors reads;
+    errors.add(dense, task->guesses()[k].predict(dense));
+    reads.add(old, predict(baselines[k], old));
+    CHECK(errors.wrong_tokens == reads.wrong_reads);
+    CHECK(errors.wrong_sequences == reads.wrong_sequences);
+    CHECK(errors.tokens == reads.reads);
+  }
+  const Tensor logits = Tensor::of({9, 1, 2, 3, 4}, {1, 1, 5});
+  CHECK(task->answers(logits) == Tokens{write_token});
+  CHECK(make_task("flip_flop", {"--answers", "bits"})->answers(logits) == Tokens{one_token});
+}
+
+TEST_CASE("tasks: selective copy in its three formats, the answer read off the text") {
+  for (const std::string format : {"plain", "separator", "markers"}) {
+    const auto task = make_task("selective_copy", {"--tokens", "7", "--blanks", "9", "--format", format});
+    const std::int64_t blanks[] = {9, 4, 18};  // dense and sparse: half, and twice
+    for (std::size_t set = 0; set < 3; ++set) {
+      const Batch batch = task->test_batch(set, 2, 0, 200);
+      for (index_t row = 0; row < batch.sequences; ++row) {
+        const std::string text = text_of(*task, row_of(batch.inputs, batch, row));
+        const std::string context = text.substr(0, 7 + static_cast<std::size_t>(blanks[set]));
+        CHECK(std::count(context.begin(), context.end(), '_') == blanks[set]);
+        std::string answer = context;
+        std::erase(answer, '_');
+        const std::string rest = text.substr(context.size()), targets = wanted(*task, row_of(batch.targets, batch, row));
+        CHECK(targets.substr(targets.size() - 7) == answer);
+        CHECK(targets.substr(0, targets.size() - 7) == std::string(targets.size() - 7, '.'));
+        if (format == "plain") CHECK(rest == answer.substr(0, 6));
+        if (format == "separator") CHECK(rest == "|" + answer.substr(0, 6));
+        if (format == "markers") CHECK(rest == "???????");
+      }
+    }
+  }
+}
+
+TEST_CASE("tasks: selective copy: symbols are uniform, and so are the places of blanks and the pairs of places") {
+  const auto task = make_task("selective_copy", {"--tokens", "3", "--blanks", "4"});
+  constexpr int count = 7000;
+  const Batch batch = task->training_batch(1, 1, count);
+  std::map<char, int> symbols;
+  std::map<std::string, int> patterns;
+  for (index_t row = 0; row < count; ++row) {
+    std::string context = text_of(*task, row_of(batch.inputs, batch, row)).substr(0, 7);
+    for (char& c : context) {
+      if (c != '_') ++symbols[c], c = 'x';
+    }
+    ++patterns[context];
+  }
+  CHECK(symbols.size() == 15);
+  CHECK(symbols.begin()->first == 'a');
+  CHECK(symbols.rbegin()->first == 'o');
+  for (const auto& [symbol, seen] : symbols) CHECK(std::abs(seen - count * 3 / 15.0) < 5 * std::sqrt(count * 3 / 15.0));
+  CHECK(patterns.size() == 35);  // 7 choose 3, each as likely as the others: chi^2 of 34 degrees of freedom is below 80 but once in 10^5
+  double chi = 0;
+  for (const auto& [pattern, seen] : patterns) chi += (seen - 200.0) * (seen - 200.0) / 200.0;
+  CHECK(chi < 80);
+}
+
+TEST_CASE("tasks: selective copy at the paper's size") {
+  const auto task = make_task("selective_copy");
+  const TransformerOptions model = task->model();
+  CHECK(model.vocabulary == 16);
+  CHECK((model.dim == 64 && model.layers == 2 && model.heads == 2));
+  CHECK(task->training_batch(0, 1, 1).positions == 256 + 256 + 255);
+  CHECK(task->test_batch(1, 0, 0, 1).positions == 128 + 256 + 255);
+  CHECK(task->test_batch(2, 0, 0, 1).positions == 512 + 256 + 255);
+  CHECK(task->metric() == "sequence error %");
+  // The best constant guess is right once in 15 tokens, and practically never in 256 of them.
+  Errors errors;
+  const Batch batch = task->test_batch(0, 0, 0, 40);
+  errors.add(batch, task->guesses()[0].predict(batch));
+  CHECK(std::abs(errors.token_percent() - 100 * 14 / 15.0) < 2);
+  CHECK(errors.sequence_percent() == 100.0);
+}
+
+namespace {
+
+// Runs the program's text: the value of the variable asked for, or nothing where the text does not say.
+std::optional<int> interpret(const std::string& text) {
+  std::istringstream words(text);
+  std::map<std::string, int> values;
+  std::string word, next;
+  while (words >> word) {
+    if (word == "pass;") continue;
+    words >> next;
+    if (word == "print") return values.contains(next) ? std::optional(values.at(next)) : std::nullopt;
+    if (next == "=") {
+      words >> values[word] >> next;
+      REQUIRE(next == ";");
+    } else {
+      REQUIRE(next == "++;");
+      if (values.contains(word)) ++values.at(word);
+    }
+  }
+  FAIL("no question in ", text);
+  return {};
+}
+
+std::string without_padding(const std::string& text) { return text.substr(0, text.find("<pad>")); }
+
+int target_of(const Task& task, const Tokens& targets) {
+  int value = -1;
+  for (const std::int64_t token : targets) {
+    if (token == no_target) continue;
+    REQUIRE(value == -1);
+    value = std::stoi(task.text(token));
+  }
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("tasks: counting: every answer by running the program's text, the question last, padding behind it") {
+  for (const char* variables : {"1", "3", "5"}) {
+    const auto task = make_task("counting", {"--variables", variables, "--block", "0"});
+    CHECK(task->model().vocabulary == 18 + std::stoi(variables));
+    for (std::size_t set = 0; set < 3; ++set) {
+      const Batch batch = task->test_batch(set, 2, 0, 60);
+      for (index_t row = 0; row < batch.sequences; ++row) {
+        const std::string text = without_padding(text_of(*task, row_of(batch.inputs, batch, row)));
+        const Tokens targets = row_of(batch.targets, batch, row);
+        const auto expected = interpret(text);
+        REQUIRE(expected);
+        CHECK(*expected == target_of(*task, targets));
+        CHECK(*expected <= 10);
+        CHECK(text.substr(text.size() - 8, 6) == "print ");
+        const auto last = static_cast<std::size_t>(std::count(text.begin(), text.end(), ' ')) - 1;
+        CHECK(targets[last] != no_target);
+      }
+    }
+  }
+}
+
+TEST_CASE("tasks: counting: lengths, weights of the operations, and the share that the block cuts") {
+  struct Row {
+    std::size_t set;
+    double weight, cut_low, cut_high;
+  };
+  const auto task = make_task("counting", {"--block", "0"});
+  double mean = 0;
+  for (const Row& expected : {Row{0, 50, 12, 17}, Row{1, 100, 8, 12}, Row{2, 10, 31, 39}}) {
+    constexpr int count = 1500;
+    double tokens = 0, cut = 0, passes = 0, sets = 0, operations = 0;
+    int shortest = 1 << 30, longest = 0;
+    for (index_t first = 0; first < count; first += 100) {
+      const Batch batch = task->test_batch(expected.set, 9, first, 100);
+      for (index_t row = 0; row < 100; ++row) {
+        const Tokens inputs = row_of(batch.inputs, batch, row);
+        const auto seen = [&inputs](std::int64_t token) { return static_cast<int>(std::count(inputs.begin(), inputs.end(), token)); };
+        const int length = static_cast<int>(inputs.size()) - seen(0) + 1;  // the answer is no input
+        const int steps = seen(2) + seen(3) + seen(5);
+        tokens += length, cut += length > 512, operations += steps;
+        // Behind the first set, whatever increments are drawn again: a pass is `weight` times as likely as a set.
+        const auto behind = std::find(inputs.begin(), inputs.end(), 3) + 1;
+        passes += static_cast<double>(std::count(behind, inputs.end(), 2));
+        sets += static_cast<double>(std::count(behind, inputs.end(), 3));
+        shortest = std::min(shortest, steps), longest = std::max(longest, steps);
+      }
+    }
+    CHECK(shortest >= 3);
+    CHECK(shortest < 20);
+    CHECK(longest <= 512);
+    CHECK(longest > 500);
+    // A program of n operations sets something, and is kept, with probability 1 - (w / (w + 1))^n.
+    double weight_of_all = 0, weighted = 0;
+    for (int n = 3; n <= 512; ++n) {
+      const double kept = 1 - std::pow(expected.weight / (expected.weight + 1), n);
+      weight_of_all += kept, weighted += kept * n;
+    }
+    CHECK(std::abs(operations / count - weighted / weight_of_all) < 5 * 147 / std::sqrt(count));
+    CHECK(std::abs(passes / sets - expected.weight) < 5 * expected.weight / std::sqrt(sets));
+    CHECK(100 * cut / count > expected.cut_low);
+    CHECK(100 * cut / count < expected.cut_high);
+    if (expected.set == 0) mean = tokens / count;
+  }
+  CHECK(std::abs(mean - 322) < 5 * 200 / std::sqrt(1500.0));
+}
+
+TEST_CASE("tasks: counting: the block keeps the last tokens, the answer stays the whole program's") {
+  const auto cut = make_task("counting"), whole = make_task("counting", {"--block", "0"});
+  const Batch a = cut->test_batch(2, 4, 0, 200), b = whole->test_batch(2, 4, 0, 200);
+  CHECK(a.positions == 511);
+  int shortened = 0;
+  Errors always_ten;
+  for (index_t row = 0; row < 200; ++row) {
+    const std::string kept = without_padding(text_of(*cut, row_of(a.inputs, a, row))),
+                      all = without_padding(text_of(*whole, row_of(b.inputs, b, row)));
+    CHECK(all.ends_with(kept));
+    shortened += kept != all;
+    CHECK(target_of(*cut, row_of(a.targets, a, row)) == target_of(*whole, row_of(b.targets, b, row)));
+  }
+  CHECK(shortened > 50);
+  const Batch usual = cut->test_batch(0, 4, 0, 1000);
+  always_ten.add(usual, cut->guesses()[0].predict(usual));
+  CHECK(std::abs(always_ten.token_percent() - 78) < 5);
+  const std::vector<std::string> notes = cut->notes(4);
+  REQUIRE(notes.size() == 3);
+  CHECK(notes[0].find("the block of 512 tokens cuts 1") != std::string::npos);
+  CHECK(whole->notes(4).empty());
+}
+
+TEST_CASE("tasks: counting: a training set of fixed size is gone through once per epoch, in another order each time") {
+  const auto task = make_task("counting", {"--operations", "30", "--training-set", "50"});
+  const auto rows = [&](std::int64_t first_step) {
+    std::multiset<std::string> texts;
+    for (std::int64_t step = first_step; step < first_step + 5; ++step) {
+      const Batch batch = task->training_batch(1, step, 10);
+      for (index_t row = 0; row < 10; ++row) texts.insert(without_padding(text_of(*task, row_of(batch.inputs, batch, row))));
+    }
+    return texts;
+  };
+  const auto first = rows(1), second = rows(6);
+  CHECK(first == second);
+  CHECK(first.size() == 50);
+  CHECK(task->training_batch(1, 1, 10).inputs != task->training_batch(1, 6, 10).inputs);
+}

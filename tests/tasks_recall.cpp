@@ -1,0 +1,118 @@
+// Associative recall: the generator, and the paper's construction, which must be right on every sequence.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "autograd/mode.h"
+#include "examples/tasks/recall_construction.h"
+#include "tensor/error.h"
+
+using namespace whence;
+using namespace whence::tasks;
+
+namespace {
+
+Batch random_batch(index_t length, index_t vocabulary, const std::string& trigger, index_t sequences) {
+  const auto task = make_task("associative_recall",
+                              {"--length", std::to_string(length), "--vocabulary", std::to_string(vocabulary), "--trigger", trigger});
+  return task->training_batch(6, 1, sequences);
+}
+
+}  // namespace
+
+TEST_CASE("associative recall: the last token was seen once before, the target is what followed it") {
+  for (const std::string trigger : {"anywhere", "first"}) {
+    const Batch batch = random_batch(12, 20, trigger, 3000);
+    std::vector<int> places(12), answers(20);
+    for (index_t row = 0; row < batch.sequences; ++row) {
+      const auto begin = batch.inputs.begin() + row * 12;
+      const std::set<std::int64_t> different(begin, begin + 11);
+      CHECK(different.size() == 11);
+      const auto seen = std::find(begin, begin + 11, begin[11]) - begin;
+      REQUIRE(seen < 10);  // something stands behind it that is not the trigger itself
+      CHECK(batch.targets[static_cast<std::size_t>(row * 12 + 11)] == begin[seen + 1]);
+      for (index_t i = 0; i < 11; ++i) CHECK(batch.targets[static_cast<std::size_t>(row * 12 + i)] == no_target);
+      ++places[static_cast<std::size_t>(seen)], ++answers[static_cast<std::size_t>(begin[seen + 1])];
+    }
+    if (trigger == "first") CHECK(places[0] == 3000);
+    for (std::size_t place = 0; place < 10 && trigger == "anywhere"; ++place) CHECK(std::abs(places[place] - 300) < 5 * std::sqrt(300));
+    for (const int seen : answers) CHECK(std::abs(seen - 150) < 5 * std::sqrt(150));
+  }
+}
+
+TEST_CASE("associative recall: longer test sets where the vocabulary suffices, and guesses") {
+  CHECK(make_task("associative_recall", {"--length", "16", "--vocabulary", "32"})->test_sets().size() == 2);
+  const auto task = make_task("associative_recall", {"--length", "16", "--trigger", "first"});
+  CHECK(task->test_sets().size() == 3);
+  CHECK(task->test_batch(2, 0, 0, 2).positions == 64);
+  CHECK_THROWS_AS((void)make_task("associative_recall", {"--length", "16", "--vocabulary", "14"}), InputError);
+  const Batch batch = task->test_batch(1, 0, 0, 50);
+  Errors second, before;
+  second.add(batch, task->guesses()[0].predict(batch));
+  before.add(batch, task->guesses()[1].predict(batch));
+  CHECK(second.token_percent() == 0.0);  // with the trigger always first, the second token is the answer
+  CHECK(before.token_percent() == 100.0);
+}
+
+TEST_CASE("associative recall: by construction, 100 % in both forms, with and without the residual, in both executors") {
+  for (const index_t length : {4, 33, 128, 512}) {
+    const index_t vocabulary = length + 1;
+    for (const std::string trigger : {"first", "anywhere"}) {
+      const Batch batch = random_batch(length, vocabulary, trigger, length > 100 ? 4 : 40);
+      for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+        for (const bool residual : {true, false}) {
+          for (const KernelForm form : {KernelForm::linear, KernelForm::module}) {
+            CAPTURE(length);
+            CAPTURE(executor->name());
+            CAPTURE(residual);
+            const RecallOutcome outcome = recall_by_construction(batch, vocabulary, form, residual, *executor);
+            CHECK(outcome.errors.tokens == batch.sequences);
+            CHECK(outcome.errors.wrong_tokens == 0);
+            // e^b / (e^b + N - 1) with the residual, e^b / (e^b + 2 e^-b + N - 3) without
+            const double b = recall_sharpness(length), n = static_cast<double>(length);
+            const double mass = residual ? std::exp(b) / (std::exp(b) + n - 1) : std::exp(b) / (std::exp(b) + 2 * std::exp(-b) + n - 3);
+            CHECK(outcome.least_mass == doctest::Approx(mass).epsilon(1e-4));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("associative recall: a kernel that looks the other way is wrong, so that the test above can be") {
+  const Batch batch = random_batch(24, 40, "anywhere", 20);
+  const auto scheme = recall_scheme(KernelForm::module, true);
+  // The construction is in the weights alone: with these of a fresh cdape the same head knows nothing.
+  const auto fresh = parse_schemes("cdape(none, width=2, kernel=3)")[0].make({.dim = 1, .heads = 1});
+  fresh->initialise(1);
+  CHECK(scheme->parameters().size() == fresh->parameters().size());
+  for (std::size_t k = 0; k < 4; ++k) CHECK(scheme->parameters()[k].path == fresh->parameters()[k].path);
+  CHECK(scheme->parameters()[0].tensor.to_vector() == std::vector<double>{1, -1, 0, -1, 1, 0});
+  RecallModel model(40, 24, "reference");
+  Errors right, wrong;
+  const NoGrad no_grad;
+  right.add(batch, most_probable(model(batch.input_tensor())));
+  CHECK(right.wrong_tokens == 0);
+  for (const Module::Parameter& parameter : model.parameters()) {
+    if (parameter.path != "attention.position.hidden.weight") continue;
+    const double mirrored[] = {0, -1, 1, 0, 1, -1};
+    for (int i = 0; i < 6; ++i) parameter.tensor.data<float>()[i] = static_cast<float>(mirrored[i]);
+  }
+  wrong.add(batch, most_probable(model(batch.input_tensor())));
+  CHECK(wrong.token_percent() == 100.0);
+}
+
+TEST_CASE("associative recall: a whole model with the construction as its weights, up to 512 tokens") {
+  const NoGrad no_grad;
+  for (const index_t length : {16, 128, 512}) {
+    for (const std::string executor : {"reference", "strips"}) {
+      RecallModel model(length, length, executor);
+      const Batch batch = random_batch(length, length, "anywhere", length > 200 ? 2 : 16);
+      Errors errors;
+      errors.add(batch, most_probable(model(batch.input_tensor())));
+      CHECK(errors.tokens == batch.sequences);
+      CHECK(errors.wrong_tokens == 0);
+    }
+  }
+}

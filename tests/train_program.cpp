@@ -1,0 +1,209 @@
+// The train program as a user meets it: lists, dumps, results, refusals; killed and resumed, or repeated from its record, to the same
+// bytes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "examples/tasks/task.h"
+#include "tests/program_run.h"
+#include "tests/scratch.h"
+
+using namespace whence::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+Outcome train(const Scratch& scratch, const std::vector<std::string>& arguments) {
+  return RunningProgram("train", arguments, scratch / "log").finish();
+}
+
+using Arguments = std::vector<std::string>;
+Arguments operator+(Arguments left, const Arguments& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+const Arguments tiny_task{"selective_copy", "--tokens", "4", "--blanks", "4"};
+const Arguments tiny_model{"--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet"};
+
+bool has_checkpoint(const std::string& out) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(fs::path(out) / "checkpoints", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.find("tmp") == std::string::npos) return true;
+  }
+  return false;
+}
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("train: lists every task, explains each, and says in one line what is wrong") {
+  const Scratch scratch("train-usage");
+  const Outcome list = train(scratch, {"--list"});
+  CHECK(list.code == 0);
+  for (const whence::tasks::TaskInfo& info : whence::tasks::registered_tasks()) {
+    CHECK_MESSAGE(list.out.find(info.name) != std::string::npos, info.name);
+    const Outcome help = train(scratch, {info.name, "--help"});
+    CHECK(help.code == 0);
+    CHECK_MESSAGE(help.out.find("--scheme TEXT") != std::string::npos, info.name);
+  }
+  struct Case {
+    Arguments arguments;
+    std::string message;
+  };
+  for (const Case& bad :
+       std::vector<Case>{{{}, "train: no task given; "},
+                         {{"selctive_copy"},
+                          "train: task 'selctive_copy': no task of that name; one of those that --list prints required; did you mean "
+                          "'selective_copy'?\n"},
+                         {{"counting", "--variabels", "3"},
+                          "train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
+                         {{"counting", "--block", "2"}, "train: --block: 2 given; 0, or 3 and more required; "},
+                         {{"selective_copy", "--heads", "3"}, "train: --heads: 3 given; a divisor of --dim required; "},
+                         {{"selective_copy", "--patience", "3"}, "train: --patience: given; it has no effect without --validate-every; "},
+                         {{"selective_copy", "--dump-set", "dense"}, "train: --dump-set: dense given; it has no effect without --dump; "},
+                         {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "train: --dump-set: dence given; "},
+                         {{"--from", "nowhere.json"}, "train: nowhere.json: "},
+                         {{"flip_flop", "--length", "15"}, "train: flip-flop: length 15 given; "}}) {
+    const Outcome outcome = train(scratch, bad.arguments);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("train: --dump prints the task's own sequences, the same each time, for every task") {
+  const Scratch scratch("train-dump");
+  const auto dumped = [&](const Arguments& more) { return train(scratch, tiny_task + more); };
+  const Outcome ten = dumped({"--dump", "10", "--batch", "3"});
+  CHECK(ten.code == 0);
+  CHECK(dumped({"--dump", "10", "--batch", "4"}).out == ten.out);
+  CHECK(dumped({"--dump", "10", "--seed", "1"}).out != ten.out);
+  CHECK(dumped({"--dump", "10", "--dump-set", "dense"}).out != ten.out);
+  const auto lines = json_lines(ten.out);
+  REQUIRE(lines.size() == 10);
+  const auto task = whence::tasks::make_task("selective_copy", {"--tokens", "4", "--blanks", "4"});
+  const whence::tasks::Batch batch = task->training_batch(0, 1, 10);
+  whence::tasks::Tokens inputs, targets;
+  for (const auto& line : lines) {
+    for (const auto& token : line.at("tokens")) inputs.push_back(token);
+    for (const auto& token : line.at("targets")) targets.push_back(token);
+    CHECK(line.at("text").get<std::string>().size() == 11);
+    CHECK(line.at("graded") == line.at("targets"));
+  }
+  CHECK(inputs == batch.inputs);
+  CHECK(targets == batch.targets);
+  for (const whence::tasks::TaskInfo& info : whence::tasks::registered_tasks()) {
+    CHECK_MESSAGE(json_lines(train(scratch, {info.name, "--dump", "2"}).out).size() == 2, info.name);
+  }
+}
+
+TEST_CASE("train: prints every test set beside guesses, and writes results, logs and its record") {
+  const Scratch scratch("train-results");
+  const std::string out = scratch / "run";
+  const Outcome outcome = train(scratch, tiny_task + tiny_model +
+                                             Arguments{"--steps", "6", "--validate-every", "3", "--validation-sequences", "8",
+                                                       "--keep-best", "--tensorboard", "--log-every", "2", "--out", out});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  for (const char* text : {"model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
+    CHECK_MESSAGE(outcome.out.find(text) != std::string::npos, text);
+  }
+  const auto results = json_lines(text_of(out + "/results.jsonl"));
+  REQUIRE(results.size() == 3);
+  CHECK(results[2].at("test_set") == "sparse");
+  CHECK(results[2].at("sequences") == 8);
+  CHECK(results[2].contains("guess: the last symbol seen"));
+  CHECK(std::ranges::count(text_of(out + "/results.csv"), '\n') == 4);
+  int losses = 0, validations = 0;
+  for (const auto& line : json_lines(text_of(out + "/metrics.jsonl"))) {
+    losses += line.contains("loss");
+    validations += line.contains("validation_token_error_percent");
+  }
+  CHECK(losses == 3);
+  CHECK(validations == 2);
+  const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
+  CHECK(record.at("subject") == "selective_copy");
+  CHECK(record.at("options").at("tokens") == "4");
+  CHECK(record.at("options").at("sparse-blanks") == "8");
+  CHECK(record.at("data").get<std::string>().size() == 16);
+  for (const char* file : {"weights.safetensors", "best.safetensors", "checkpoints"}) CHECK_MESSAGE(fs::exists(fs::path(out) / file), file);
+}
+
+TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; other data are refused") {
+  const Scratch scratch("train-from");
+  const std::string first = scratch / "first", again = scratch / "again", other = scratch / "other";
+  const Arguments sizes{"--steps", "5", "--dropout", "0.1", "--seed", "3"};
+  REQUIRE(train(scratch, tiny_task + tiny_model + sizes + Arguments{"--out", first}).code == 0);
+  const Outcome repeated = train(scratch, {"--from", first + "/run.json", "--out", again, "--quiet"});
+  REQUIRE_MESSAGE(repeated.code == 0, repeated.err);
+  CHECK(text_of(again + "/weights.safetensors") == text_of(first + "/weights.safetensors"));
+  CHECK(text_of(again + "/results.csv") == text_of(first + "/results.csv"));
+  CHECK(text_of(again + "/run.json") == text_of(first + "/run.json"));
+  REQUIRE(train(scratch, {"selective_copy", "--from", first + "/run.json", "--seed", "4", "--out", other, "--quiet"}).code == 0);
+  CHECK(text_of(other + "/weights.safetensors") != text_of(first + "/weights.safetensors"));
+  CHECK(train(scratch, {"counting", "--from", first + "/run.json"}).code == 2);
+  auto record = nlohmann::json::parse(text_of(first + "/run.json"));
+  record["data"] = "0000000000000000";
+  std::ofstream(scratch / "changed.json") << record;
+  const Outcome changed = train(scratch, {"--from", scratch / "changed.json", "--out", scratch / "changed"});
+  CHECK(changed.code == 2);
+  CHECK_MESSAGE(changed.err.find("the same data required") != std::string::npos, changed.err);
+}
+
+TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
+  const Scratch scratch("train-killed");
+  const Arguments sizes{"--steps",          "240", "--accumulate",           "3",  "--dropout",   "0.1",  "--save-every", "7",
+                        "--validate-every", "10",  "--validation-sequences", "16", "--keep-best", "--lr", "1e-3"};
+  const std::string whole = scratch / "whole";
+  REQUIRE(train(scratch, tiny_task + tiny_model + sizes + Arguments{"--threads", "1", "--out", whole}).code == 0);
+  int killed = 0;
+  for (const char* threads : {"1", "2"}) {
+    const std::string out = scratch / "killed";
+    Arguments arguments = tiny_task + tiny_model + sizes + Arguments{"--threads", threads, "--out", out};
+    bool done = false;
+    for (int attempt = 0; attempt < 4 && !done; ++attempt) {
+      const RunningProgram program("train", arguments, scratch / "killed-log");
+      if (attempt < 3) {
+        for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5 + 40 * attempt));
+        program.signal(SIGKILL);
+      }
+      const Outcome outcome = program.finish();
+      killed += outcome.code == 128 + SIGKILL;
+      done = outcome.code == 0;
+      if (!done) CHECK_MESSAGE(outcome.code == 128 + SIGKILL, outcome.err);
+      if (attempt == 0) arguments.emplace_back("--resume");
+    }
+    REQUIRE(done);
+    CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+    fs::remove_all(out);
+  }
+  CHECK(killed >= 2);
+}
+
+TEST_CASE("train: a run is not resumed with another task, other data or other options") {
+  const Scratch scratch("train-other");
+  const std::string out = scratch / "run";
+  REQUIRE(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--save-every", "2", "--out", out}).code == 0);
+  const auto refusal = [&](Arguments task, const Arguments& more) {
+    const Outcome outcome = train(scratch, task + tiny_model + Arguments{"--steps", "3", "--out", out} + more);
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  CHECK(refusal(tiny_task, {}).find("holds a run") != std::string::npos);
+  CHECK(refusal(tiny_task, {"--resume", "--accumulate", "2"}).find("--accumulate was 1, is 2") != std::string::npos);
+  CHECK(refusal(tiny_task, {"--resume", "--sparse-blanks", "5"}).find("--data was ") != std::string::npos);
+  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("--task was selective_copy, is counting") != std::string::npos);
+  CHECK(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--out", out, "--resume"}).code == 0);
+}
