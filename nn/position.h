@@ -53,7 +53,7 @@ struct AttendContext : Sequence {
   Tensor x;                  // [b j c], the layer's input; undefined where attention is run on bare queries, keys and values
   Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]; query and key rotated if a scheme rotates
   Tensor unrotated_query;    // [b h i d]
-  Tensor content_scores;     // [b h i j], scale q.k: the bare product, before biases. SPEC: S
+  Tensor content_scores;     // [b h i j], scale q.k: the papers' S, before biases
   Tensor bias;               // [1|b h i j], the sum of stage 3; undefined when no scheme gives one
   double scale = 1;          // 1 / sqrt(d)
 

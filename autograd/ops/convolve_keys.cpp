@@ -1,4 +1,4 @@
-// Convolve every row of scores along its keys, heads being channels.         (DAPE V2, Zheng et al. 2024, arXiv:2410.04798; SPEC: 3.18)
+// Convolve every row of scores along its keys, heads being channels.         (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
 //   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y[b,o,i,j] = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left], zeros outside
 //   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]      a convolution again: taps turned round, left' = k - 1 - left
 //   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]      dbias[o] = sum_{b,i,j} dy[b,o,i,j]

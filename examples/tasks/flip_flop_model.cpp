@@ -1,4 +1,4 @@
-// Training and testing on flip-flop (SPEC 4.1).
+// Training and testing on flip-flop.
 #include "examples/tasks/flip_flop_model.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Flip-flop among the other tasks: the generator, the metric and the guesses of flip_flop.h behind the interface of task.h.  (SPEC 4.1)
+// Flip-flop among the other tasks: the generator, the metric and the guesses of flip_flop.h behind the interface of task.h.
 #include "examples/tasks/flip_flop.h"
 #include "examples/tasks/task.h"
 #include "tensor/error.h"

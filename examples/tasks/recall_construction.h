@@ -1,5 +1,5 @@
 // The weights with which one attention head solves associative recall exactly, and no positional encoding (Zheng et al. 2024,
-// arXiv:2410.04798, appendix A; SPEC 4.9). With one-hot tokens x, W_K = W_V = I and W_Q = beta I, the last row's logits are
+// arXiv:2410.04798, appendix A). With one-hot tokens x, W_K = W_V = I and W_Q = beta I, the last row's logits are
 //   without the residual   beta (x_N.x_{j-1} - x_N.x_j):  +beta behind the earlier trigger, -beta at it and at the last token
 //   with it                beta x_N.x_{j-1}:              +beta behind the earlier trigger
 // and 0 elsewhere: the softmax looks behind the trigger, and the value there is the answer.

@@ -2,7 +2,7 @@
 //   plain      a__bc_ abc            read out at the token before each answer
 //   separator  a__bc_|abc            the same behind a mark
 //   markers    a__bc_???             as S4 and Mamba have it: as many marks as answers, read out at the marks
-// Tokens are uniform on the symbols, the places of the blanks a uniformly random subset.                                        (SPEC 4.2)
+// Tokens are uniform on the symbols, the places of the blanks a uniformly random subset.
 #include <algorithm>
 
 #include "examples/tasks/task.h"

@@ -1,4 +1,4 @@
-// The columns of the conformance matrix (SPEC 6). Each is a function of a scheme; figures are the largest disagreement in f64.
+// The columns of the conformance matrix. Each is a function of a scheme; figures are the largest disagreement in f64.
 #include <cmath>
 #include <limits>
 

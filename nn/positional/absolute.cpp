@@ -1,4 +1,4 @@
-// Learned absolute positions: one vector per position, added to the token embedding.   h_t = E[x_t] + P[t]    (SPEC 3.2)
+// Learned absolute positions: one vector per position, added to the token embedding.   h_t = E[x_t] + P[t]
 #include "autograd/ops.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

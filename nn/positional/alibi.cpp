@@ -1,4 +1,4 @@
-// Attention with linear biases: each head subtracts its slope times the distance.   A_ij = S_ij - m_h (i - j)                    (SPEC 3.8)
+// Attention with linear biases: each head subtracts its slope times the distance.   A_ij = S_ij - m_h (i - j)
 //   Not causal: -m_h (|i-j| - 0.5 [j < i]); the half tells left from right (Ruoss et al. 2023).
 #include "autograd/ops.h"
 #include "autograd/probe.h"

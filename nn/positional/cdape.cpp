@@ -1,13 +1,13 @@
 // CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.   Zheng et al. 2024,
-// arXiv:2410.04798                                                                                                            (SPEC 3.18)
+// arXiv:2410.04798
 //   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2);   X = tril(S) over a base without a bias
 //   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside;  left = k/2, or k - 1 where pad=left
-// The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further than i (SPEC C2). How
-// many such columns there are depends on where the run ends: its last k/2 rows change when it goes on. Three ways out: `remask`, which
-// blanks them, `pad=left`, which never looks there, and, in decoding, the columns that a longer run would have: X is 0 there, and h is
-// leaky_relu(b1 + what of X the kernel reaches) (SPEC C3). Columns of padding are 0 in X and in h, like the border of an unpadded run.
-// tril=no is the authors' leakage experiment: row i then sees keys up to i + k - 1.
-// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0; tril stops what it blanks.
+// The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further than i (nn/README.md,
+// C2). How many such columns there are depends on where the run ends: its last k/2 rows change when it goes on. Three ways out: `remask`,
+// which blanks them, `pad=left`, which never looks there, and, in decoding, the columns that a longer run would have: X is 0 there, and h
+// is leaky_relu(b1 + what of X the kernel reaches) (nn/README.md, C3). Columns of padding are 0 in X and in h, like the border of an
+// unpadded run. tril=no is the authors' leakage experiment: row i then sees keys up to i + k - 1. Where gradients die: b2 moves whole rows,
+// which softmax ignores; leaky_relu passes a hundredth below 0; tril stops what it blanks.
 #include <algorithm>
 
 #include "autograd/ops.h"

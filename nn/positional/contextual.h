@@ -1,4 +1,4 @@
-// What CoPE and its variants share: gates that count, and the positions that they add up to.          (Golovneva et al. 2024; SPEC 3.16)
+// What CoPE and its variants share: gates that count, and the positions that they add up to.          (Golovneva et al. 2024)
 //   g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked       gates; kappa: the key, the value, or a key of its own       (Eq. 3)
 //   p_ij = sum_{l=j..i} g_il                                    positions: how many open gates from j up to i, i included   (Eq. 4)
 // Backward: dg_il = sum_{j<=l} dp_ij, a running sum over keys; it ends in the sigmoid, whose derivative is 0 where gates saturate.
@@ -41,8 +41,8 @@ struct PositionQuery {
   // Throws InputError where nothing rotates and yet the rotated query is asked for.
   void check_company(const char* scheme, const Stages& stages) const;
 
-  bool scaled;   // q.e divided by sqrt(d), as the authors' repository does (SPEC A2)
-  bool rotated;  // from the rotated query, where another scheme rotates (SPEC A13)
+  bool scaled;   // q.e divided by sqrt(d), as the authors' repository does (nn/README.md, A2)
+  bool rotated;  // from the rotated query, where another scheme rotates (nn/README.md, A13)
 };
 
 }  // namespace whence

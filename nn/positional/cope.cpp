@@ -1,8 +1,8 @@
-// Contextual Position Encoding: positions count what the query finds worth counting.   Golovneva et al. 2024, arXiv:2405.18719 (SPEC 3.16)
+// Contextual Position Encoding: positions count what the query finds worth counting.   Golovneva et al. 2024, arXiv:2405.18719
 //   p_ij   = min(sum_{l=j..i} g_il, p_max)                     gates and positions: nn/positional/contextual.h              (Eq. 3, 4)
 //   z_i[n] = q_i.e[n]                                          one number per whole position                                (Eq. 7)
 //   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                                                (Listing 1)
-// Equations 5 and 8 print the two weights the other way round; Listing 1, which the authors ran, is what stands here (SPEC A1).
+// Equations 5 and 8 print the two weights the other way round; Listing 1, which the authors ran, is what stands here (nn/README.md, A1).
 // Where gradients die: e is zero at first, so that the gates have none before e has moved; at p_max, where the clamp is; at whole
 // positions, where floor and ceiling are one row; in saturated gates.
 #include <cmath>

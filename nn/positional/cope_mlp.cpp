@@ -1,5 +1,5 @@
 // CoPE_MLP: contextual positions read by a small network in place of a table.   Golovneva et al. 2024, arXiv:2405.18719, appendix C
-//   e(p) = W2 relu(w1 p + b1) + b2 in R^d,   A_ij = S_ij + q_i.e(p_ij)                     output=vector (SPEC 3.16.6, reading R1)
+//   e(p) = W2 relu(w1 p + b1) + b2 in R^d,   A_ij = S_ij + q_i.e(p_ij)                     output=vector (our reading of a name)
 //          = S_ij + u_i.relu(w1 p_ij + b1) + q_i.b2,   u_i = W2' q_i                       what is computed: no e(p_ij) in R^d for any pair
 //   A_ij = S_ij + W2[h].relu(w1 p_ij + b1) + b2[h]                                         output=head: a bias per head (reading R2)
 // The paper names the variant and its N hidden numbers alone. No clamp: p may be as large as the run is long. One network serves all heads.

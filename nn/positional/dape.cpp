@@ -1,5 +1,5 @@
 // DAPE (first called CAPE): a small network adapts a base scheme's bias to the scores of all heads.   Zheng et al. 2024, arXiv:2405.14722
-//   f(X) = W2 leaky_relu(W1 X + b1) + b2 over the heads of one pair (i, j), slope 0.01                                        (SPEC 3.17)
+//   f(X) = W2 leaky_relu(W1 X + b1) + b2 over the heads of one pair (i, j), slope 0.01
 //   concat_residual  A = S + B + f(S, B)  (Eq. 3, the listing)        concat     A = S + f(S, B)  (Eq. 2)
 //   add_residual     A = S + B + f(S + B)                             f_of_bias  A = S + B + f(B)
 //   over a base without a bias (none, rope): A = S + f(S)

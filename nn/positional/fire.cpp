@@ -1,4 +1,4 @@
-// FIRE: a small network of the distance relative to where the query stands.                Li et al. 2024, arXiv:2310.04418 (SPEC 3.11)
+// FIRE: a small network of the distance relative to where the query stands.                Li et al. 2024, arXiv:2310.04418
 //   psi(y) = ln(|c y| + 1),   Lambda = |lambda L0|
 //   x_ij   = psi(i - j) / (psi(max(i, Lambda)) + 1e-6)       i: the query's position, from 0
 //   b_ij   = W2 f(W1 x_ij + b1) + b2                         one number per head

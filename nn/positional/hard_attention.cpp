@@ -1,5 +1,4 @@
 // Hard attention: each query takes the value of one key.   Golovneva et al. 2024, arXiv:2405.18719, an ablation of its Table 7
-// (SPEC 3.16.10)
 //   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals; 0 elsewhere, and in rows without any key
 // A choice has no gradient. Backward takes that of P = softmax(A) instead (straight through): right for no function, on purpose. The paper
 // has it beside absolute positions, and finds that it does not learn.

@@ -1,4 +1,4 @@
-// Kernelised relative positions: each head learns how its bias falls with the distance.   Chi et al. 2022, arXiv:2205.09921 (SPEC 3.9)
+// Kernelised relative positions: each head learns how its bias falls with the distance.   Chi et al. 2022, arXiv:2205.09921
 //   log:    b_ij = -r1 ln(1 + r2 n)        power:  b_ij = -r1 n^r2,  r2 <= 2          n = |i - j|
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0

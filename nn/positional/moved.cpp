@@ -1,10 +1,9 @@
 // Schemes at other positions: the same scheme, told that its tokens stand elsewhere.
 //   shifted(S, by=n)        p -> p + n
-//   interpolated(S, factor) p -> p / factor: position interpolation (Chen et al. 2023, arXiv:2306.15595)                       (SPEC 3.13)
+//   interpolated(S, factor) p -> p / factor: position interpolation (Chen et al. 2023, arXiv:2306.15595)
 //   randomised(S, length)   p -> the p-th smallest of T numbers drawn from 0 ... length - 1 without replacement, anew in every pass
 //                           (Ruoss et al. 2023, arXiv:2305.16843); where S reads nothing but distances (ALiBi, Transformer-XL) the
 //                           distances 1 ... T - 1 are drawn instead, so that a row and a column of distances remain one sequence
-//                           (SPEC 3.15)
 // A draw is a function of (seed, step, path): training resumes with it, layers with a scheme each have a draw each.
 #include <algorithm>
 #include <numeric>

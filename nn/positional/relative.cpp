@@ -1,4 +1,4 @@
-// Relative positions on the key side, as the baselines of CoPE have them.              Golovneva et al. 2024, arXiv:2405.18719 (SPEC 3.5)
+// Relative positions on the key side, as the baselines of CoPE have them.              Golovneva et al. 2024, arXiv:2405.18719
 //   A_ij = q_i.(k_j + r[i - j]) / sqrt(d)               (Eq. 1)
 // Distances without a row add nothing, or, capped, read the last row, which then gathers the gradient of all of them.
 // One table serves all heads and, as in the authors' code, all layers.

@@ -1,4 +1,4 @@
-// Rotary position embedding: pairs of query and key dims turn with the position, so that q.k depends on the distance alone.   (SPEC 3.12)
+// Rotary position embedding: pairs of query and key dims turn with the position, so that q.k depends on the distance alone.
 //   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   the pair m is rotated by t theta_m;   values stay
 //   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1).   d' = width <= d dims rotate, the rest stay.
 #include "nn/positional/rotation.h"

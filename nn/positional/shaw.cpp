@@ -1,4 +1,4 @@
-// Relative representations of Shaw et al.: keys and values get a vector for the clipped distance.              arXiv:1803.02155 (SPEC 3.4)
+// Relative representations of Shaw et al.: keys and values get a vector for the clipped distance.              arXiv:1803.02155
 //   c_ij = clip(j - i, -K, K) + K                       2K + 1 rows; a causal mask leaves 0 ... K
 //   A_ij = q_i.(k_j + a^K[c_ij]) / sqrt(d)
 //   o_i  = sum_j P_ij (v_j + a^V[c_ij])

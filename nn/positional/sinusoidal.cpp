@@ -1,4 +1,4 @@
-// Sinusoidal absolute positions.   w_m = base^(-2m/c), m = 0 ... c/2 - 1                                    (SPEC 3.3)
+// Sinusoidal absolute positions.   w_m = base^(-2m/c), m = 0 ... c/2 - 1
 //   interleaved (Vaswani et al.):  PE[t, 2m] = sin(t w_m),  PE[t, 2m+1] = cos(t w_m)
 //   concat (Transformer-XL, NeoX): PE[t, m]  = sin(t w_m),  PE[t, c/2 + m] = cos(t w_m)
 #include <cmath>

@@ -1,4 +1,4 @@
-// T5's bias: one number per head and bucket of distances.                        Raffel et al. 2020, arXiv:1910.10683 (SPEC 3.7)
+// T5's bias: one number per head and bucket of distances.                        Raffel et al. 2020, arXiv:1910.10683
 //   A_ij = S_ij + c tau[bucket(i - j), h],   c = 1, or sqrt(d) as in GPT-NeoX
 //   bucket(n) = n                                                            n < E = N/2
 //             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise; all from D on share the last bucket

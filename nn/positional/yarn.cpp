@@ -1,4 +1,4 @@
-// YaRN: rotary positions stretched for longer runs, fast pairs as they were trained.    Peng et al. 2023, arXiv:2309.00071 (SPEC 3.14)
+// YaRN: rotary positions stretched for longer runs, fast pairs as they were trained.    Peng et al. 2023, arXiv:2309.00071
 //   cd(r)    = d ln(L / (2 pi r)) / (2 ln base)             the pair that turns r times within the original length L
 //   lo, hi   = max(floor cd(beta_fast), 0), min(ceil cd(beta_slow), d - 1)
 //   keep_m   = 1 - clip((m - lo) / (hi - lo), 0, 1)         1: as trained, 0: interpolated
