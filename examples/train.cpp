@@ -10,6 +10,7 @@
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/common/run_record.h"
+#include "examples/language/train_language.h"
 #include "examples/tasks/task_training.h"
 #include "nn/files.h"
 #include "tensor/parallel.h"
@@ -231,6 +232,7 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
 std::string list_of_tasks() {
   Table table({"task", "what it is", "paper"});
   for (const tasks::TaskInfo& info : tasks::registered_tasks()) table.row({info.name, info.title, info.paper});
+  table.row({"lm", "language modelling on text files, scored beyond the training length", "DAPE, DAPE V2: Zheng et al. 2024"});
   return table.text();
 }
 
@@ -270,6 +272,7 @@ int run(int argc, char** argv) {
   if (!named && !from) return run_without_task(arguments);
   const std::string name = named ? arguments[0] : std::string();
   if (named) arguments.erase(arguments.begin());
+  if (name == "lm" || (!named && read_run_record(*from).subject == "lm")) return language::train_language(arguments);
   std::unique_ptr<Run> run;
   if (from) {
     const RunRecord record = read_run_record(*from);

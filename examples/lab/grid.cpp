@@ -17,6 +17,7 @@
 #include "examples/common/files.h"
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
+#include "nn/checkpoint.h"
 #include "nn/files.h"
 #include "tensor/error.h"
 
@@ -71,7 +72,7 @@ class Child {
          {std::string("--threads"), std::to_string(options.threads), std::string("--out"), cell.folder.string()}) {
       arguments.push_back(more);
     }
-    if (fs::exists(cell.folder / "checkpoints") && !fs::is_empty(cell.folder / "checkpoints")) arguments.push_back("--resume");
+    if (find_latest((cell.folder / "checkpoints").string())) arguments.push_back("--resume");
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);

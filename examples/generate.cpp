@@ -1,0 +1,104 @@
+// generate: text from a trained language model, token by token, as it is drawn.
+#include <iostream>
+
+#include "examples/common/command_line.h"
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/language/sampling.h"
+#include "examples/language/saved_model.h"
+#include "examples/language/unicode.h"
+#include "nn/scheme.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+using namespace whence::language;
+
+struct Options {
+  std::string run, prompt = "\n", executor;
+  GenerationOptions generation;
+  bool greedy = false, quiet = false;
+  int threads = whence::threads();
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  using Count = Range<std::int64_t>;
+  line.heading("Model")
+      .text("run", &options.run, {"folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors"})
+      .choice("executor", &options.executor, {"auto", "reference", "strips"}, {"how attention is computed; otherwise as in training"});
+  line.heading("Text")
+      .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
+      .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
+      .integer(
+          "context", &options.generation.context, Count{0, 1000000000},
+          {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the training length where the "
+           "scheme knows no longer one",
+           "tokens"});
+  line.heading("Drawing")
+      .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000}, {"below 1: safer, above: wilder; 0: greedy"})
+      .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000}, {"only so many of the most probable tokens; 0: all"})
+      .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
+              {"only the fewest most probable tokens that come to this probability"})
+      .flag("greedy", &options.greedy, {"always the most probable token"})
+      .integer("seed", &options.generation.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"the same seed draws the same text"});
+  line.heading("Machine")
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"the text does not depend on it"})
+      .flag("quiet", &options.quiet, {"nothing but the text"});
+  line.example("generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
+}
+
+// A scheme that knows positions up to the training length sees no more than these.
+bool extrapolates(const TransformerOptions& model) {
+  for (const SchemeSpec& spec : parse_schemes(model.scheme)) {
+    if (!spec.make({model.dim, model.heads, model.length})->claims().extrapolates) return false;
+  }
+  return true;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("generate", "Draws text from a trained language model.", WHENCE_VERSION);
+  declare_options(line, options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  auto& sampling = options.generation.sampling;
+  if (options.run.empty()) line.refuse("run", "the folder of a run", "train lm writes one");
+  for (const char* name : {"temperature", "top-k", "top-p", "seed"})
+    line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
+  for (const char* name : {"top-k", "top-p", "seed"}) line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
+  if (options.greedy) sampling.temperature = 0;
+  set_threads(options.threads);
+  install_interrupt_handler();
+
+  const SavedModel saved = load_language_model(options.run, options.executor);
+  const TokenIds prompt = saved.tokeniser->encode(options.prompt);
+  options.generation.stop = saved.tokeniser->end_of_text();
+  if (options.generation.context == 0 && !extrapolates(saved.model->options())) options.generation.context = saved.model->options().length;
+
+  Utf8Stream characters;
+  const auto show = [](const std::string& text) { std::cout << text << std::flush; };
+  show(characters.push(options.prompt));
+  const double started = steady_seconds();
+  const TokenIds made = generate(*saved.model, prompt, options.generation, [&](TokenId token) {
+    show(characters.push(saved.tokeniser->token(token)));
+    return !interrupt_requested() && std::cout.good();
+  });
+  show(characters.finish() + '\n');
+  if (!options.quiet) {
+    const double seconds = steady_seconds() - started;
+    std::cerr << saved.model->scheme() << ": " << made.size() << " tokens in " << fixed(seconds, 2) << " s, "
+              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s\n";
+  }
+  if (interrupt_requested()) throw Interrupted("stopped before all tokens were drawn");
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

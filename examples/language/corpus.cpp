@@ -1,0 +1,235 @@
+// From files to tokens.
+#include "examples/language/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "examples/common/results.h"
+#include "examples/common/text.h"
+#include "examples/language/documents.h"
+#include "examples/language/mapped_file.h"
+#include "examples/language/sha256.h"
+#include "examples/language/token_cache.h"
+
+namespace whence::language {
+namespace {
+
+using Files = std::vector<std::unique_ptr<MappedFile>>;
+
+const char* name_of(Part part) { return part == Part::training ? "training" : "validation"; }
+
+Files open_all(const std::vector<std::string>& paths) {
+  Files files;
+  for (const std::string& path : paths) {
+    files.push_back(std::make_unique<MappedFile>(path));
+    if (files.back()->bytes().empty()) throw InputError(concat(path, ": an empty file given; some text required; leave it out"));
+  }
+  return files;
+}
+
+// Where `at` lies among the files.
+std::string place_of(const Files& files, const char* at) {
+  for (const auto& file : files) {
+    const std::string_view bytes = file->bytes();
+    if (at < bytes.data() || at >= bytes.data() + bytes.size()) continue;
+    return file->place_of(static_cast<std::size_t>(at - bytes.data()));
+  }
+  return "text";
+}
+
+struct Documents {
+  std::vector<std::string_view> of[2];
+};
+
+void cut(const Files& files, std::int64_t blank_lines, std::vector<std::string_view>& documents) {
+  for (const auto& file : files) {
+    for (const std::string_view each : documents_of(file->bytes(), blank_lines)) documents.push_back(each);
+  }
+}
+
+Documents split(const Files& files, const Files& validation_files, const CorpusOptions& options) {
+  Documents documents;
+  std::vector<std::string_view> all;
+  cut(files, options.blank_lines, all);
+  cut(validation_files, options.blank_lines, documents.of[1]);
+  if (!validation_files.empty() || options.validation_share == 0) {
+    documents.of[0] = std::move(all);
+    return documents;
+  }
+  if (all.size() < 2) {
+    throw InputError(concat(files[0]->path(), ": one document given",
+                            options.blank_lines > 0 ? concat(" (nowhere ", options.blank_lines, " blank lines between text)") : "",
+                            "; 2 or more required, some being set aside for validation; give --validation-data, another --blank-lines, or "
+                            "--validation 0"));
+  }
+  const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
+  for (std::size_t i = 0; i < all.size(); ++i) documents.of[validates[i] ? 1 : 0].push_back(all[i]);
+  return documents;
+}
+
+std::string hash_of(const Files& files, const Files& validation_files) {
+  std::string list;
+  for (const auto& file : files) list += sha256(file->bytes()) + '\n';
+  if (!validation_files.empty()) list += "validation\n";
+  for (const auto& file : validation_files) list += sha256(file->bytes()) + '\n';
+  return sha256(list);
+}
+
+void encode_document(std::string_view document, const Tokeniser& tokeniser, const Files& files, TokenWriter& writer, PartSize& size) {
+  ++size.documents;
+  size.bytes += static_cast<std::int64_t>(document.size());
+  TokenIds ids;
+  while (!document.empty()) {
+    ids.clear();
+    try {
+      document.remove_prefix(tokeniser.encode_part(document, ids));
+    } catch (const UnfitText& unfit) { throw InputError(concat(place_of(files, document.data() + unfit.byte), ": ", unfit.reason)); }
+    size.tokens += static_cast<std::int64_t>(ids.size());
+    size.unknown += tokeniser.unknown() < 0 ? 0 : std::count(ids.begin(), ids.end(), tokeniser.unknown());
+    writer.add(ids);
+  }
+}
+
+// Training first, as the cache has it.
+void encode_all(const Documents& documents, const Tokeniser& tokeniser, const Files& files, const Files& validation_files, bool separate,
+                TokenWriter& writer, PartSize (&sizes)[2]) {
+  for (std::size_t part = 0; part < 2; ++part) {
+    for (const std::string_view document : documents.of[part]) {
+      encode_document(document, tokeniser, part == 1 && !validation_files.empty() ? validation_files : files, writer, sizes[part]);
+      if (!separate) continue;
+      writer.add(TokenIds{tokeniser.end_of_text()});
+      ++sizes[part].tokens;
+    }
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> description_of(const CorpusOptions& options, const std::string& data,
+                                                                const Tokeniser& tokeniser) {
+  return {{"data", data},
+          {"tokeniser", tokeniser.hash()},
+          {"blank-lines", std::to_string(options.blank_lines)},
+          {"validation", options.validation_files.empty() ? number_text(options.validation_share) : "a file"},
+          {"split-seed", std::to_string(options.split_seed)},
+          {"separate", options.separate ? "true" : "false"}};
+}
+
+void check(const CorpusOptions& options, const Tokeniser& tokeniser) {
+  if (options.files.empty()) throw InputError("--data: no file given; one or more required");
+  if (!(options.validation_share >= 0 && options.validation_share < 1)) {
+    throw InputError(concat("--validation: ", options.validation_share, " given; at least 0 and below 1 required"));
+  }
+  if (options.separate && tokeniser.end_of_text() < 0) {
+    throw InputError("--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
+  }
+}
+
+}  // namespace
+
+struct Corpus::Contents {
+  std::string memory;
+  std::unique_ptr<MappedFile> cache;
+};
+
+void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
+  line.heading("Text")
+      .text("data", &words.data, {"text or source files to train on, one or more"})
+      .text("validation-data", &words.validation_data, {"a file for validation; otherwise some documents of --data are set aside"})
+      .integer("blank-lines", &corpus.blank_lines, Range<std::int64_t>{0, 1000},
+               {"so many in a row begin a new document; 0: only a new file does", "lines"})
+      .number("validation", &corpus.validation_share, Range<double>{0, 1, false, true}, {"share of the text set aside, in whole documents"})
+      .integer("split-seed", &corpus.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"draws which documents these are"})
+      .flag("separate", &corpus.separate, {"the tokeniser's <|endoftext|> behind each document"})
+      .names("FILE", &words.more, "more files, behind --data FILE");
+}
+
+void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words) {
+  const bool own_validation = !words.validation_data.empty();
+  line.refuse_unless("validation", !own_validation, "setting documents of --data aside; --validation-data is all of the validation text");
+  line.refuse_unless("split-seed", !own_validation && corpus.validation_share > 0, "documents of --data set aside for validation");
+  corpus.files.clear();
+  if (!words.data.empty()) corpus.files.push_back(words.data);
+  corpus.files.insert(corpus.files.end(), words.more.begin(), words.more.end());
+  if (corpus.files.empty()) line.refuse("data", "a text file", "any text or source code will do");
+  corpus.validation_files.clear();
+  if (own_validation) corpus.validation_files.push_back(words.validation_data);
+}
+
+Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache)
+    : contents_(std::make_unique<Contents>()), vocabulary_(tokeniser.vocabulary()) {
+  check(options, tokeniser);
+  const Files files = open_all(options.files), validation_files = open_all(options.validation_files);
+  hash_ = hash_of(files, validation_files);
+  description_ = description_of(options, hash_, tokeniser);
+  std::string facts;
+  for (const auto& [name, value] : description_) facts += name + '=' + value + '\n';
+  const std::string key = sha256(facts);
+  const auto use = [this](const CachedTokens& found) {
+    std::copy(std::begin(found.runs), std::end(found.runs), runs_);
+    std::copy(std::begin(found.sizes), std::end(found.sizes), sizes_);
+  };
+  CachedTokens found;
+  const auto map_cache = [&] {
+    contents_->cache = std::make_unique<MappedFile>(cache.string());
+    return read_cache(*contents_->cache, key, found);
+  };
+  std::error_code ignored;
+  from_cache_ = !cache.empty() && std::filesystem::exists(cache, ignored) && map_cache();
+  if (from_cache_) {
+    use(found);
+    return;
+  }
+
+  TokenWriter writer(cache.string(), vocabulary_ <= 65536 ? 2 : 4);
+  encode_all(split(files, validation_files, options), tokeniser, files, validation_files, options.separate, writer, sizes_);
+  writer.finish(key, sizes_);
+  contents_->memory = writer.take_memory();
+  if (cache.empty()) {
+    use(runs_in(contents_->memory.data(), writer.bytes_per_token(), sizes_));
+  } else if (map_cache()) {
+    use(found);
+  } else {
+    throw Error(concat(cache.string(), ": token cache: changed right after it was written; a file of its own required"));
+  }
+}
+
+Corpus::~Corpus() = default;
+
+double Corpus::bytes_per_token(Part part) const {
+  return static_cast<double>(size(part).bytes) / static_cast<double>(std::max<std::int64_t>(1, size(part).tokens));
+}
+
+std::string Corpus::summary() const {
+  std::string text;
+  for (const Part part : {Part::training, Part::validation}) {
+    const PartSize& each = size(part);
+    text += concat(name_of(part), ": ", each.documents, " documents, ", each.bytes, " bytes, ", each.tokens, " tokens (",
+                   fixed(bytes_per_token(part), 2), " bytes each", each.unknown > 0 ? concat(", ", each.unknown, " unknown") : "", ")\n");
+  }
+  return text;
+}
+
+void Corpus::require_window(Part part, index_t length) const {
+  const index_t has = tokens(part).size();
+  if (has > length) return;
+  throw InputError(concat(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
+                          " required for a window of ", length, " and the token after it; give more text or choose shorter windows"));
+}
+
+TokenIds Corpus::slice(Part part, index_t first, index_t count) const {
+  const TokenRun& run = tokens(part);
+  if (first < 0 || count < 0 || first > run.size() - count) {
+    throw Error(concat("corpus: tokens ", first, " to ", first + count, " asked for; the ", name_of(part), " text has ", run.size()));
+  }
+  TokenIds ids;
+  ids.reserve(static_cast<std::size_t>(count));
+  for (index_t i = first; i < first + count; ++i) {
+    const TokenId id = run[i];
+    if (id < 0 || id >= vocabulary_) {
+      throw InputError(concat("token cache: token ", id, " found; 0 to ", vocabulary_ - 1, " required; the file is damaged: remove it"));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace whence::language

@@ -1,0 +1,99 @@
+// Text files as two runs of tokens, for training and for validation, that windows are taken from.
+//
+//   files -> documents (documents.h) -> some drawn for validation -> tokens, document after document in the order of the files
+//
+// Files are mapped, never read whole; tokens are kept in memory, or written once to a cache file and mapped from there, so that text and
+// tokens may be larger than memory. The cache is made anew when files, tokeniser or options are others than it was made from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/common/command_line.h"
+#include "examples/language/tokeniser.h"
+#include "tensor/tensor.h"
+
+namespace whence::language {
+
+struct CorpusOptions {
+  std::vector<std::string> files = {};
+  std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
+  std::int64_t blank_lines = 3;                    // so many begin a new document inside a file; 0: a file is one document
+  double validation_share = 0.1;                   // of the text, in whole documents; 0: no validation
+  std::uint64_t split_seed = 0;  // which documents are drawn; not the seed of training, so that runs are compared on one text
+  bool separate = false;         // the tokeniser's <|endoftext|> behind each document
+};
+
+// The options on a command line: --data FILE [FILE...], --validation-data, --blank-lines, --validation, --split-seed, --separate.
+struct CorpusWords {
+  std::string data, validation_data;
+  std::vector<std::string> more;  // files behind the one of --data
+};
+void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words);
+// After parsing: puts the files into `corpus`, and refuses options that would do nothing.
+void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words);
+
+enum class Part : unsigned char { training, validation };
+
+// One part's tokens, wherever they lie.
+class TokenRun {
+ public:
+  TokenRun() = default;
+  TokenRun(const void* tokens, int bytes_per_token, index_t count) : tokens_(tokens), width_(bytes_per_token), count_(count) {}
+  index_t size() const { return count_; }
+  // REQUIRES: 0 <= i < size().
+  TokenId operator[](index_t i) const {
+    if (width_ == 2) return static_cast<const std::uint16_t*>(tokens_)[i];
+    return static_cast<TokenId>(static_cast<const std::uint32_t*>(tokens_)[i]);
+  }
+
+ private:
+  const void* tokens_ = nullptr;
+  int width_ = 2;
+  index_t count_ = 0;
+};
+
+struct PartSize {
+  std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
+};
+
+class Corpus {
+ public:
+  // `cache`: a file for the tokens; empty: they are kept in memory. Throws InputError "FILE: ..." for a file that is empty, cannot be read
+  // or is not what the tokeniser takes, and when no document would be left for training or for validation.
+  Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache = {});
+  ~Corpus();
+  Corpus(const Corpus&) = delete;
+  Corpus& operator=(const Corpus&) = delete;
+
+  const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }
+  const PartSize& size(Part part) const { return sizes_[static_cast<std::size_t>(part)]; }
+  index_t vocabulary() const { return vocabulary_; }
+  double bytes_per_token(Part part) const;
+  const std::string& hash() const { return hash_; }  // SHA-256 over that of each file: the data of a run
+  bool from_cache() const { return from_cache_; }
+  // What a resumed run must share, as names and texts: data hash, tokeniser hash, rule and share of documents.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> description() const { return description_; }
+  [[nodiscard]] std::string summary() const;  // a line or two for people
+
+  // InputError unless the part holds a window of `length` tokens and the one after them.
+  void require_window(Part part, index_t length) const;
+  // `count` tokens from `first` on. InputError when one is outside the vocabulary (a damaged cache).
+  [[nodiscard]] TokenIds slice(Part part, index_t first, index_t count) const;
+
+ private:
+  struct Contents;
+  std::unique_ptr<Contents> contents_;  // what the runs lie in
+  TokenRun runs_[2];
+  PartSize sizes_[2];
+  index_t vocabulary_;
+  std::string hash_;
+  bool from_cache_ = false;
+  std::vector<std::pair<std::string, std::string>> description_;
+};
+
+}  // namespace whence::language

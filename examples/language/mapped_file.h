@@ -1,0 +1,28 @@
+// A file as bytes in memory that the system reads when they are looked at and may drop again: as large as the disk allows.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace whence::language {
+
+class MappedFile {
+ public:
+  // InputError when it cannot be read or is no regular file. The file must not shrink while this lives.
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string_view bytes() const { return {data_, size_}; }
+  [[nodiscard]] std::string place_of(std::size_t byte) const;  // "FILE: line 3, byte 57", the byte counted from 0
+
+ private:
+  std::string path_;
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace whence::language

@@ -1,0 +1,26 @@
+// SHA-256 (FIPS 180-4): the name of a text or a tokeniser, the same that `sha256sum` prints.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace whence::language {
+
+class Sha256 {
+ public:
+  void add(std::string_view bytes);
+  [[nodiscard]] std::string hexadecimal() const;  // of all that was added so far
+
+ private:
+  void block(const char* bytes);
+
+  std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::string rest_;  // less than a block
+  std::uint64_t size_ = 0;
+};
+
+[[nodiscard]] std::string sha256(std::string_view bytes);
+
+}  // namespace whence::language

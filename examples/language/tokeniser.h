@@ -1,0 +1,71 @@
+// Text as numbers and back: what every tokeniser does, the four kinds there are, and their one file.
+//   bytes       256 tokens; any file, any byte
+//   characters  the code points of the training text, the rest unknown; text that is not UTF-8 is refused with its place
+//   words       the most frequent pieces of GPT-2's pattern ("pieces.h": a word with the blank before it), the rest unknown
+//   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
+// Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text, byte for byte, unless
+// something was unknown, which decodes as U+FFFD. Special tokens of a vocabulary such as <|endoftext|> are never read out of text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/shape.h"
+
+namespace whence::language {
+
+using TokenId = std::int32_t;
+using TokenIds = std::vector<TokenId>;
+
+// Text that a tokeniser cannot take; whoever knows the file says where that is.
+class UnfitText : public InputError {
+ public:
+  UnfitText(std::size_t at_byte, const std::string& why, std::size_t of_text = 0)
+      : InputError(concat("byte ", at_byte, ": ", why)), byte(at_byte), text(of_text), reason(why) {}
+  std::size_t byte, text;  // of several texts: which
+  std::string reason;
+};
+
+class Tokeniser {
+ public:
+  virtual ~Tokeniser() = default;
+
+  [[nodiscard]] virtual std::string kind() const = 0;
+  [[nodiscard]] virtual index_t vocabulary() const = 0;
+  // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte, cut where the rest is
+  // encoded as if nothing had been cut. So a text larger than memory is encoded part by part. REQUIRES: text reaches to its end.
+  virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const = 0;
+  // The bytes of a token. REQUIRES: 0 <= id < vocabulary().
+  [[nodiscard]] virtual std::string_view token(TokenId id) const = 0;
+  // The token that stands for what is not in the vocabulary, and the one between documents; -1: there is none.
+  [[nodiscard]] virtual TokenId unknown() const { return -1; }
+  [[nodiscard]] virtual TokenId end_of_text() const { return -1; }
+  [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
+
+  [[nodiscard]] TokenIds encode(std::string_view text) const;            // UnfitText where text is not what the kind takes
+  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;  // InputError when an id is outside the vocabulary
+  [[nodiscard]] std::string hash() const;                                // SHA-256 of json()
+  void save(const std::string& path) const;
+};
+
+using TokeniserPointer = std::unique_ptr<const Tokeniser>;
+
+// InputError "FILE: tokeniser: what is wrong; what is required".
+[[nodiscard]] TokeniserPointer load_tokeniser(const std::string& path);
+[[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
+
+[[nodiscard]] TokeniserPointer byte_tokeniser();
+// From texts; `vocabulary` tokens at most, "unknown" included; 0: for characters all that occur. The same texts give the same tokeniser.
+// Ties go to the smaller code point and to the word whose bytes come first.
+[[nodiscard]] TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary);
+[[nodiscard]] TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary);
+
+// InputError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
+void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary);
+
+}  // namespace whence::language

@@ -1,0 +1,202 @@
+// Options, the run, and what it leaves: weights, tokeniser, logs, perplexities by length.
+#include "examples/language/train_language.h"
+
+#include <algorithm>
+#include <iostream>
+#include <set>
+
+#include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_record.h"
+#include "examples/common/text.h"
+#include "examples/language/length_evaluation.h"
+#include "examples/language/saved_model.h"
+#include "nn/files.h"
+#include "nn/models.h"
+#include "tensor/parallel.h"
+
+namespace whence::language {
+namespace {
+
+// Options that say where, not what: they are no part of what a run repeats.
+const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads"};
+
+struct Settings {
+  CorpusOptions corpus;
+  CorpusWords words;
+  TransformerOptions model{.dim = 256, .layers = 4, .heads = 4, .scheme = "rope"};
+  TrainingOptions training{.steps = 2000, .learning_rate = 1e-3, .warm_up = 100, .decay = "cosine"};
+  std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from;
+  std::int64_t length = 128, batch = 16, evaluate_to = 16, last = 256, evaluation_windows = 20, validation_windows = 64;
+  int threads = whence::threads();
+};
+
+void declare_options(CommandLine& line, Settings& settings) {
+  using Count = Range<std::int64_t>;
+  std::vector<std::string> names;
+  for (const NamedModel& model : named_models()) {
+    if (model.options.causal) names.push_back(model.name);
+  }
+  line.heading("Text");
+  declare(line, settings.corpus, settings.words);
+  line.text("tokeniser", &settings.tokeniser, {"bytes, or a file that `tokenize` wrote"});
+  auto& model = settings.model;
+  line.heading("Model")
+      .choice("model", &settings.named, names, {"one of `models`, in place of the sizes below; vocabulary and length are the text's"})
+      .text("scheme", &settings.scheme, {"positional scheme, e.g. \"cdape(kerple, kernel=3)\""})
+      .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
+      .integer("layers", &model.layers, Count{1, 128}, {"blocks"})
+      .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
+      .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
+      .choice("executor", &model.executor, {"auto", "reference", "strips"}, {"how attention is computed"});
+  line.heading("Windows")
+      .integer("length", &settings.length, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
+      .integer("batch", &settings.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})
+      .integer("validation-windows", &settings.validation_windows, Count{1, 1 << 20}, {"in each validation", "windows"});
+  line.heading("Evaluation")
+      .integer("evaluate-to", &settings.evaluate_to, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
+      .integer("last", &settings.last, Count{1, 1 << 20}, {"of each window count", "tokens"})
+      .integer("evaluation-windows", &settings.evaluation_windows, Count{1, 1 << 20}, {"at each length", "windows"});
+  declare(line, settings.training, true);
+  line.text("out", &settings.out, {"folder for checkpoints, logs and results"})
+      .text("from", &settings.from, {"repeat the run of this run.json"});
+  line.heading("Machine").integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+  line.example("train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen", "bytes, windows of 128");
+  line.example("train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8", "with a tokeniser of `tokenize`");
+}
+
+TransformerOptions model_of(const Settings& settings, const CommandLine& line, index_t vocabulary) {
+  for (const char* size : {"dim", "layers", "heads"})
+    line.refuse_unless(size, settings.named.empty(), "no --model, which has its own sizes");
+  TransformerOptions model = settings.named.empty() ? settings.model : named_model(settings.named);
+  if (settings.named.empty() || line.given("scheme")) model.scheme = settings.scheme;
+  model.scheme = canonical_text(parse_schemes(model.scheme));
+  model.vocabulary = vocabulary, model.length = settings.length, model.executor = settings.model.executor;
+  if (line.given("dropout")) {
+    model.dropout = settings.model.dropout;
+    for (double* also : {&model.pattern_dropout, &model.hidden_dropout}) *also = *also > 0 ? settings.model.dropout : 0;
+  }
+  return model;
+}
+
+std::vector<std::pair<std::string, std::string>> description(const Settings& settings, const Corpus& corpus, const Facts& facts) {
+  std::vector<std::pair<std::string, std::string>> all = corpus.description();
+  all.insert(all.end(), facts.begin(), facts.end());
+  all.insert(all.end(), {{"length", std::to_string(settings.length)}, {"batch", std::to_string(settings.batch)}});
+  if (settings.training.validate_every > 0) all.emplace_back("validation-windows", std::to_string(settings.validation_windows));
+  for (auto& fact : whence::description(settings.training)) all.push_back(std::move(fact));
+  return all;
+}
+
+RunRecord record_of(const Settings& settings, const CommandLine& line, const Corpus& corpus, const Facts& facts) {
+  RunRecord record{"train", WHENCE_VERSION, "lm", line.values(), {}, corpus.hash(), facts};
+  for (const auto& [name, value] : record.options) {
+    if (line.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
+  }
+  std::erase_if(record.options, [](const auto& option) { return not_repeated.contains(option.first); });
+  for (const std::string& file : settings.words.more) record.facts.emplace_back("file", file);
+  return record;
+}
+
+// The lengths worth a pass: 1, 2, 4, ... as long as the validation text has room for them.
+std::vector<index_t> multiples_of(const Settings& settings, const Corpus& corpus) {
+  std::vector<index_t> multiples;
+  for (index_t multiple = 1; multiple <= settings.evaluate_to; multiple *= 2) {
+    if (multiple > 1 && multiple * settings.length + 1 > corpus.size(Part::validation).tokens) break;
+    multiples.push_back(multiple);
+  }
+  return multiples;
+}
+
+void evaluate(const Transformer& model, const Corpus& corpus, const Settings& settings) {
+  const LanguageScore own = score(model, corpus, Part::validation, {settings.length, settings.batch}, settings.validation_windows);
+  std::cout << "validation: " << fixed(own.loss, 4) << " nats per token, perplexity " << fixed(own.perplexity, 3) << ", "
+            << fixed(own.bits_per_byte, 4) << " bits per byte, " << own.tokens << " tokens\n";
+  const std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, corpus,
+                                                                              {.train_length = settings.length,
+                                                                               .multiples = multiples_of(settings, corpus),
+                                                                               .last = settings.last,
+                                                                               .windows = settings.evaluation_windows,
+                                                                               .quiet = settings.training.quiet})}};
+  std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
+  write_length_files(scores, (settings.training.folder / "lengths").string());
+  JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
+  log.append(
+      {{"scheme", model.scheme()}, {"validation_loss", own.loss}, {"perplexity", own.perplexity}, {"bits_per_byte", own.bits_per_byte}});
+  for (const LengthScore& at : scores[0].scores) {
+    log.append({{"scheme", model.scheme()},
+                {"length", std::int64_t{at.length}},
+                {"perplexity", at.perplexity},
+                {"windows", std::int64_t{at.windows}}});
+  }
+}
+
+int run(CommandLine& line, Settings& settings) {
+  take(line, settings.corpus, settings.words);
+  check(settings.training);
+  if (line.given("warm-up") && settings.training.warm_up > settings.training.steps) line.refuse("warm-up", "at most --steps", "shorten it");
+  settings.training.warm_up = std::min(settings.training.warm_up, settings.training.steps);
+  line.refuse_unless("validation-windows", settings.training.validate_every > 0 || settings.corpus.validation_share > 0, "validation text");
+  settings.training.folder = settings.out;
+  set_threads(settings.threads);
+  install_interrupt_handler();
+
+  const TokeniserPointer tokeniser = settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
+  const Corpus corpus(settings.corpus, *tokeniser);
+  corpus.require_window(Part::training, settings.length);
+  corpus.require_window(Part::validation, settings.length);
+  std::cout << corpus.summary() << std::endl;
+  Transformer model(model_of(settings, line, tokeniser->vocabulary()));
+  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+
+  const Facts facts = language_facts(model.options(), *tokeniser);
+  const WindowOptions windows{settings.length, settings.batch};
+  TrainingJob job{.label = model.scheme(), .model = &model};
+  job.loss = [&](std::int64_t part) { return lm_loss(model, corpus, windows, settings.training.seed, part); };
+  job.validate = [&] {
+    const LanguageScore found = score(model, corpus, Part::validation, windows, settings.validation_windows);
+    return Validation{found.loss, {{"perplexity", found.perplexity}, {"bits_per_byte", found.bits_per_byte}}};
+  };
+  job.description = description(settings, corpus, facts);
+  job.record = text_of(record_of(settings, line, corpus, facts));
+  const TrainingResult trained = train(job, settings.training);
+  tokeniser->save((settings.training.folder / tokeniser_file).string());
+  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
+            << rate_text(trained.tokens_per_second) << " tokens/s\n";
+  evaluate(model, corpus, settings);
+  std::cout << "written: " << settings.out
+            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, results.jsonl, lengths*.csv, lengths*.svg}\n";
+  return 0;
+}
+
+}  // namespace
+
+int train_language(const std::vector<std::string>& arguments) {
+  Settings settings;
+  CommandLine line("train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
+  declare_options(line, settings);
+  std::vector<const char*> argv{"train lm"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  if (const auto page = line.parse(static_cast<int>(argv.size()), argv.data())) {
+    std::cout << *page;
+    return 0;
+  }
+  if (settings.from.empty()) return run(line, settings);
+  const RunRecord record = read_run_record(settings.from);
+  if (record.subject != "lm") throw InputError(concat("--from: ", settings.from, " is a run of ", record.subject, "; one of lm required"));
+  std::vector<std::string> typed, repeated = arguments_of(record, record.given, arguments);
+  for (std::size_t k = 0; k < arguments.size(); ++k) {  // without --from itself
+    if (arguments[k] == "--from")
+      ++k;
+    else if (!arguments[k].starts_with("--from="))
+      typed.push_back(arguments[k]);
+  }
+  for (const auto& [name, value] : record.facts) {
+    if (name == "file") repeated.push_back(value);
+  }
+  repeated.insert(repeated.end(), typed.begin(), typed.end());
+  return train_language(repeated);
+}
+
+}  // namespace whence::language

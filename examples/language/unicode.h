@@ -1,0 +1,38 @@
+// UTF-8 read strictly, what a code point is (letter, number, white space), and bytes of a stream put out in whole characters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace whence::language {
+
+struct CodePoint {
+  std::uint32_t value = 0;  // of an invalid byte: the byte itself
+  std::size_t bytes = 1;    // that it takes in the text
+  bool valid = true;        // false: not UTF-8 (overlong forms, surrogates and what lies above U+10FFFF included)
+};
+
+// The code point at the front. REQUIRES: text is not empty.
+[[nodiscard]] CodePoint first_code_point(std::string_view text);
+[[nodiscard]] bool is_utf8(std::string_view text);
+void append_utf8(std::string& text, std::uint32_t code_point);
+inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+FFFD
+
+[[nodiscard]] bool is_letter(const CodePoint& code);       // \p{L}; invalid bytes are neither of the three
+[[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
+[[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
+
+// Bytes in, whole characters out. A sequence that could still become valid is kept back; what cannot becomes U+FFFD, one for each longest
+// run that began like a character, as browsers do.
+class Utf8Stream {
+ public:
+  [[nodiscard]] std::string push(std::string_view bytes);
+  [[nodiscard]] std::string finish();  // an unfinished character at the end, as U+FFFD
+
+ private:
+  std::string kept_;
+};
+
+}  // namespace whence::language

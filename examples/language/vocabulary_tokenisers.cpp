@@ -1,0 +1,174 @@
+// Bytes, characters and words: tokenisers that look up what the text is cut into.
+#include "examples/language/vocabulary_tokenisers.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "examples/language/pieces.h"
+#include "examples/language/unicode.h"
+
+namespace whence::language {
+namespace {
+
+constexpr std::size_t part_bytes = std::size_t{1} << 20;
+constexpr const char* not_utf8 = "not UTF-8; characters require UTF-8; convert the text, or choose bytes or bpe";
+
+nlohmann::ordered_json file_of(const Tokeniser& tokeniser) {
+  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", tokeniser.kind()}, {"vocabulary", tokeniser.vocabulary()}};
+}
+
+class Bytes final : public Tokeniser {
+ public:
+  Bytes() {
+    for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(i);
+  }
+  std::string kind() const override { return "bytes"; }
+  index_t vocabulary() const override { return 256; }
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    const std::string_view part = text.substr(0, part_bytes);
+    for (const char c : part) ids.push_back(static_cast<unsigned char>(c));
+    return part.size();
+  }
+  std::string_view token(TokenId id) const override { return {&bytes_[static_cast<std::size_t>(id)], 1}; }
+  std::string json() const override { return file_of(*this).dump(1) + '\n'; }
+
+ private:
+  std::array<char, 256> bytes_;
+};
+
+// A list of texts, of which token 0 stands for all others.
+class Listed : public Tokeniser {
+ public:
+  explicit Listed(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+    tokens_.insert(tokens_.begin(), std::string(replacement_character));
+    for (std::size_t i = 1; i < tokens_.size(); ++i) ids_.emplace(tokens_[i], static_cast<TokenId>(i));
+  }
+  index_t vocabulary() const override { return static_cast<index_t>(tokens_.size()); }
+  std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
+  TokenId unknown() const override { return 0; }
+  std::string json() const override {
+    auto file = file_of(*this);
+    file[kind()] = std::vector<std::string>(tokens_.begin() + 1, tokens_.end());
+    return file.dump(1) + '\n';
+  }
+
+ protected:
+  TokenId id_of(std::string_view token) const {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? 0 : found->second;
+  }
+
+ private:
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, TokenId> ids_;  // into tokens_, which never changes
+};
+
+class Characters final : public Listed {
+ public:
+  using Listed::Listed;
+  std::string kind() const override { return "characters"; }
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    std::size_t done = 0;
+    while (done < text.size() && done < part_bytes) {
+      const CodePoint code = first_code_point(text.substr(done));
+      if (!code.valid) throw UnfitText(done, not_utf8);
+      ids.push_back(id_of(text.substr(done, code.bytes)));
+      done += code.bytes;
+    }
+    return done;
+  }
+};
+
+class Words final : public Listed {
+ public:
+  using Listed::Listed;
+  std::string kind() const override { return "words"; }
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    std::size_t done = 0;
+    while (done < text.size() && done < part_bytes) {
+      const std::size_t length = first_piece(text.substr(done));
+      ids.push_back(id_of(text.substr(done, length)));
+      done += length;
+    }
+    return done;
+  }
+};
+
+void check_list(const std::vector<std::string>& tokens, bool single, const std::string& place) {
+  std::unordered_map<std::string_view, std::size_t> seen;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string where = concat(place, ": tokeniser: entry ", i);
+    if (tokens[i].empty()) throw InputError(concat(where, " is empty; some text required"));
+    if (single && first_code_point(tokens[i]).bytes != tokens[i].size())
+      throw InputError(concat(where, " is no single character; one required"));
+    if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh) {
+      throw InputError(concat(where, " is entry ", old->second, " again; each once required"));
+    }
+  }
+}
+
+using Count = std::pair<std::string, std::int64_t>;
+
+// The most frequent of them, ties by bytes; for UTF-8 the order of bytes is the order of code points.
+std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t limit) {
+  std::vector<Count> sorted(counts.begin(), counts.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Count& a, const Count& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < std::min(limit, sorted.size()); ++i) kept.push_back(sorted[i].first);
+  return kept;
+}
+
+// Without "unknown".
+std::size_t room(const char* kind, index_t vocabulary) {
+  if (vocabulary < 2) throw InputError(concat(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\""));
+  return static_cast<std::size_t>(vocabulary - 1);
+}
+
+}  // namespace
+
+TokeniserPointer byte_tokeniser() { return std::make_unique<Bytes>(); }
+
+TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place) {
+  check_list(characters, true, place);
+  return std::make_unique<Characters>(std::move(characters));
+}
+
+TokeniserPointer words_from(std::vector<std::string> words, const std::string& place) {
+  check_list(words, false, place);
+  return std::make_unique<Words>(std::move(words));
+}
+
+TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary) {
+  const std::size_t limit = vocabulary == 0 ? std::string::npos : room("characters", vocabulary);
+  std::unordered_map<std::string, std::int64_t> counts;
+  for (std::size_t t = 0; t < texts.size(); ++t) {
+    const std::string_view text = texts[t];
+    for (std::size_t done = 0; done < text.size();) {
+      const CodePoint code = first_code_point(text.substr(done));
+      if (!code.valid) throw UnfitText(done, not_utf8, t);
+      ++counts[std::string(text.substr(done, code.bytes))];
+      done += code.bytes;
+    }
+  }
+  std::vector<std::string> kept = most_frequent(counts, limit);
+  std::sort(kept.begin(), kept.end());
+  return std::make_unique<Characters>(std::move(kept));
+}
+
+TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary) {
+  const std::size_t limit = room("words", vocabulary);
+  std::unordered_map<std::string, std::int64_t> counts;
+  for (const std::string_view text : texts) {
+    for (std::size_t done = 0; done < text.size();) {
+      const std::string_view piece = text.substr(done, first_piece(text.substr(done)));
+      done += piece.size();
+      if (is_utf8(piece)) ++counts[std::string(piece)];  // others cannot stand in a file of UTF-8
+    }
+  }
+  return std::make_unique<Words>(most_frequent(counts, limit));
+}
+
+}  // namespace whence::language

@@ -1,0 +1,188 @@
+// tokenize: trains a tokeniser on text, or takes GPT-2's files, shows how text is cut, and counts what becomes of it.
+#include <algorithm>
+#include <iostream>
+#include <set>
+
+#include "examples/common/command_line.h"
+#include "examples/common/files.h"
+#include "examples/common/progress.h"
+#include "examples/common/results.h"
+#include "examples/common/run_main.h"
+#include "examples/common/text.h"
+#include "examples/language/bpe.h"
+#include "examples/language/mapped_file.h"
+#include "examples/language/unicode.h"
+
+namespace whence {
+namespace {
+
+using namespace whence::language;
+
+struct Options {
+  std::string kind = "bpe", data, out, tokeniser, vocab, merges, export_folder, text;
+  std::vector<std::string> more;
+  std::int64_t vocabulary = 1024, show = 240;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  line.heading("Which tokeniser")
+      .choice("kind", &options.kind, {"bytes", "characters", "words", "bpe"}, {"what to train on --data"})
+      .integer("vocabulary", &options.vocabulary, Range<std::int64_t>{2, 1000000},
+               {"at most; without it, characters are as many as occur", "tokens", "bpe needs 257 or more"})
+      .text("tokeniser", &options.tokeniser, {"a file that --out wrote, instead of training"})
+      .text("vocab", &options.vocab, {"GPT-2's vocab.json, with --merges, instead of training"})
+      .text("merges", &options.merges, {"GPT-2's merges.txt"});
+  line.heading("Text")
+      .text("data", &options.data, {"files to train on and to count, one or more"})
+      .names("FILE", &options.more, "more files, behind --data FILE")
+      .text("text", &options.text, {"show how this is cut, instead of the beginning of --data"})
+      .integer("show", &options.show, Range<std::int64_t>{0, 1000000}, {"of the data shown cut into tokens", "bytes"});
+  line.heading("Output")
+      .text("out", &options.out, {"file for the tokeniser (JSON)"})
+      .text("export", &options.export_folder, {"folder for vocab.json and merges.txt as other programs read them"});
+  line.example("tokenize --kind bpe --vocabulary 1024 --data austen.txt --out bpe.json", "seconds for megabytes");
+  line.example("tokenize --tokeniser bpe.json --text \"Emma Woodhouse, handsome\"", "how text is cut");
+  line.example("tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");
+}
+
+void check(const CommandLine& line, const Options& options) {
+  const bool loads = !options.tokeniser.empty(), imports = !options.vocab.empty() || !options.merges.empty();
+  const auto refuse_both = [&line](const char* name, const std::string& other) {
+    if (line.given(name)) line.refuse(name, concat("no ", other, " beside it"), "leave one of the two out");
+  };
+  if (imports) refuse_both("tokeniser", "--vocab and --merges");
+  if (!options.text.empty()) refuse_both("show", "--text");
+  for (const char* name : {"kind", "vocabulary"}) line.refuse_unless(name, !loads && !imports, "a tokeniser to train");
+  line.refuse_unless("vocabulary", options.kind != "bytes", "a kind other than bytes, which are always 256");
+  if (imports && options.vocab.empty()) line.refuse("vocab", "vocab.json beside --merges", "both belong to one model");
+  if (imports && options.merges.empty()) line.refuse("merges", "merges.txt beside --vocab", "both belong to one model");
+  if (!loads && !imports && options.data.empty() && options.kind != "bytes") line.refuse("data", "a text file", "or choose --tokeniser");
+  if (options.data.empty() && !options.more.empty()) line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
+  const bool is_bpe = loads || imports || options.kind == "bpe";
+  line.refuse_unless("export", is_bpe, "bpe: the files know no other");
+}
+
+using Files = std::vector<std::unique_ptr<MappedFile>>;
+
+Files open_files(const Options& options) {
+  Files files;
+  if (options.data.empty()) return files;
+  files.push_back(std::make_unique<MappedFile>(options.data));
+  for (const std::string& path : options.more) files.push_back(std::make_unique<MappedFile>(path));
+  for (const auto& file : files) {
+    if (file->bytes().empty()) throw InputError(concat(file->path(), ": an empty file given; some text required; leave it out"));
+  }
+  return files;
+}
+
+TokeniserPointer train(const CommandLine& line, const Options& options, const Files& files) {
+  std::vector<std::string_view> texts;
+  for (const auto& file : files) texts.push_back(file->bytes());
+  try {
+    if (options.kind == "bytes") return byte_tokeniser();
+    if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
+    if (options.kind == "words") return train_words(texts, options.vocabulary);
+    return train_bpe(texts, options.vocabulary);
+  } catch (const UnfitText& unfit) { throw InputError(concat(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason)); }
+}
+
+// A token as people can read it: control characters escaped, bytes that are no character as \xNN.
+std::string readable(std::string_view token) {
+  std::string text;
+  while (!token.empty()) {
+    const CodePoint code = first_code_point(token);
+    const auto byte = static_cast<unsigned char>(token[0]);
+    constexpr std::string_view digits = "0123456789abcdef";
+    text += code.valid ? one_line(token.substr(0, code.bytes)) : std::string{'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    token.remove_prefix(code.bytes);
+  }
+  return text;
+}
+
+void show_cut(const Tokeniser& tokeniser, std::string_view text) {
+  const TokenIds ids = tokeniser.encode(text);
+  std::string cut, numbers;
+  for (const TokenId id : ids) {
+    cut += '|' + readable(tokeniser.token(id));
+    numbers += concat(numbers.empty() ? "" : " ", id);
+  }
+  std::cout << "cut: " << cut << "|\n"
+            << "ids: " << numbers << '\n';
+}
+
+// What becomes of a file: tokens, their share, and whether it comes back.
+void count(const Tokeniser& tokeniser, const MappedFile& file, Table& table) {
+  const double started = steady_seconds();
+  std::int64_t tokens = 0, unknown = 0;
+  std::set<TokenId> used;
+  bool exact = true;
+  std::string_view rest = file.bytes();
+  TokenIds ids;
+  while (!rest.empty()) {
+    ids.clear();
+    try {
+      const std::size_t taken = tokeniser.encode_part(rest, ids);
+      exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
+      rest.remove_prefix(taken);
+    } catch (const UnfitText& unfit) {
+      throw InputError(concat(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason));
+    }
+    tokens += static_cast<std::int64_t>(ids.size());
+    unknown += std::count(ids.begin(), ids.end(), tokeniser.unknown());
+    used.insert(ids.begin(), ids.end());
+  }
+  const auto bytes = static_cast<double>(file.bytes().size());
+  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens), fixed(bytes / static_cast<double>(tokens), 3),
+             std::to_string(used.size()), fixed(100 * static_cast<double>(unknown) / static_cast<double>(tokens), 2),
+             exact ? "exact" : "not exact", fixed(steady_seconds() - started, 2)});
+}
+
+std::string_view beginning(const MappedFile& file, std::int64_t bytes) {
+  std::string_view text = file.bytes().substr(0, static_cast<std::size_t>(bytes));
+  // Not inside a character.
+  while (text.size() < file.bytes().size() && !text.empty() && (static_cast<unsigned char>(file.bytes()[text.size()]) & 0xC0) == 0x80) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("tokenize", "Trains tokenisers on text, shows how they cut it, and counts.", WHENCE_VERSION);
+  declare_options(line, options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  check(line, options);
+  const Files files = open_files(options);
+  const double started = steady_seconds();
+  const TokeniserPointer tokeniser = !options.tokeniser.empty() ? load_tokeniser(options.tokeniser)
+                                     : !options.vocab.empty()   ? read_gpt2_files(options.vocab, options.merges)
+                                                                : train(line, options, files);
+  std::cout << "tokeniser: " << tokeniser->kind() << ", " << tokeniser->vocabulary() << " tokens, sha256 "
+            << tokeniser->hash().substr(0, 16) << "..., made in " << fixed(steady_seconds() - started, 2) << " s\n";
+  Table table({"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
+  for (const auto& file : files) count(*tokeniser, *file, table);  // first, as it says where text does not fit
+  if (!options.text.empty()) {
+    show_cut(*tokeniser, options.text);
+  } else if (!files.empty() && options.show > 0) {
+    show_cut(*tokeniser, beginning(*files[0], options.show));
+  }
+  if (!files.empty()) std::cout << '\n' << table.text();
+  if (!options.out.empty()) {
+    tokeniser->save(options.out);
+    std::cout << "written: " << options.out << '\n';
+  }
+  if (!options.export_folder.empty()) {
+    ensure_output_folder(options.export_folder);
+    write_gpt2_files(*tokeniser, options.export_folder);
+    std::cout << "written: " << options.export_folder << "/{vocab.json, merges.txt}\n";
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace whence
+
+int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

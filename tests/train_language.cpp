@@ -1,0 +1,140 @@
+// `train lm` as a user runs it: killed and resumed, repeated, refused with bad text; and text drawn from what it leaves.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "examples/common/files.h"
+#include "nn/checkpoint.h"
+#include "nn/files.h"
+#include "tensor/random.h"
+#include "tests/program_run.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// Sentences of a small grammar, in documents: enough to learn something from in seconds.
+void write_text(const std::string& path, int documents) {
+  const Stream stream(1, "tests.text");
+  const char* words[] = {"the cat ", "a dog ", "sat ", "ran ", "on the mat", "to the sea", "and then "};
+  std::string text;
+  std::uint64_t drawn = 0;
+  for (int document = 0; document < documents; ++document) {
+    for (int sentence = 0; sentence < 8; ++sentence) {
+      for (int word = 0; word < 6; ++word) text += words[stream.below(drawn++, 7)];
+      text += ".\n";
+    }
+    text += "\n\n\n";
+  }
+  write_file(path, text);
+}
+
+std::vector<std::string> command(const std::string& out, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{"lm",
+                                     "--data",
+                                     "text.txt",
+                                     "--dim",
+                                     "16",
+                                     "--layers",
+                                     "1",
+                                     "--heads",
+                                     "2",
+                                     "--length",
+                                     "16",
+                                     "--batch",
+                                     "4",
+                                     "--steps",
+                                     "40",
+                                     "--quiet",
+                                     "--warm-up",
+                                     "5",
+                                     "--save-every",
+                                     "5",
+                                     "--dropout",
+                                     "0.1",
+                                     "--accumulate",
+                                     "2",
+                                     "--evaluate-to",
+                                     "4",
+                                     "--evaluation-windows",
+                                     "3",
+                                     "--out",
+                                     out};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+Outcome run(const std::vector<std::string>& arguments) { return RunningProgram("train", arguments, "train_lm").finish(); }
+
+std::string refusal(const std::vector<std::string>& more) {
+  std::filesystem::remove_all("refused");
+  const Outcome outcome = run(command("refused", more));
+  CHECK(outcome.code == 2);
+  CHECK_FALSE(std::filesystem::exists("refused/metrics.jsonl"));  // before any step
+  return outcome.err;
+}
+
+}  // namespace
+
+TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the same weights; generate reads them") {
+  for (const char* folder : {"whole", "cut", "again"}) std::filesystem::remove_all(folder);
+  write_text("text.txt", 60);
+  const Outcome whole = run(command("whole"));
+  REQUIRE_MESSAGE(whole.code == 0, whole.err);
+  for (const char* name : {"tokeniser.json", "lengths.csv", "lengths_delta.csv", "lengths.svg", "results.jsonl"}) {
+    CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("whole") / name), name);
+  }
+  CHECK(whole.out.find("Delta-P") != std::string::npos);
+  const std::string weights = read_file("whole/weights.safetensors");
+
+  const RunningProgram killed("train", command("cut"), "killed");
+  for (int wait = 0; wait < 400 && !std::filesystem::exists("cut/metrics.jsonl"); ++wait) usleep(5000);
+  usleep(30000);
+  killed.signal(SIGKILL);
+  (void)killed.finish();
+  const bool saved = find_latest("cut/checkpoints").has_value();
+  const Outcome resumed = run(command("cut", saved ? std::vector<std::string>{"--resume", "--threads", "1"} : std::vector<std::string>{}));
+  REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
+  CHECK(read_file("cut/weights.safetensors") == weights);
+
+  const Outcome again = run({"--from", "whole/run.json", "--out", "again", "--quiet"});
+  REQUIRE_MESSAGE(again.code == 0, again.err);
+  CHECK(read_file("again/weights.safetensors") == weights);
+
+  const std::vector<std::string> draw{"--run", "whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
+  const Outcome text = RunningProgram("generate", draw, "generate").finish(), same = RunningProgram("generate", draw, "generate").finish();
+  CHECK_MESSAGE(text.code == 0, text.err);
+  CHECK(text.out.size() > 8);
+  CHECK(text.out == same.out);
+}
+
+TEST_CASE("train lm: bad text, bad tokenisers and other data are refused before any step") {
+  write_text("text.txt", 60);
+  write_file("empty.txt", "");
+  write_file("short.txt", "abc\n\n\n\ndef");
+  write_file("broken.json", "{");
+  CHECK(refusal({"--data", "missing.txt"}).find("--data") != std::string::npos);  // given twice
+  const auto with_data = [](const std::string& file) {
+    std::vector<std::string> arguments = command("refused");
+    arguments[2] = file;
+    std::filesystem::remove_all("refused");
+    const Outcome outcome = run(arguments);
+    CHECK(outcome.code == 2);
+    CHECK_FALSE(std::filesystem::exists("refused/metrics.jsonl"));
+    return outcome.err;
+  };
+  CHECK(with_data("missing.txt").find("missing.txt") != std::string::npos);
+  CHECK(with_data("empty.txt").find("empty.txt") != std::string::npos);
+  CHECK(with_data("short.txt").find("required") != std::string::npos);
+  CHECK(refusal({"--tokeniser", "broken.json"}).find("broken.json: tokeniser") != std::string::npos);
+  CHECK(refusal({"--model", "gpt2-124m"}).find("--dim") != std::string::npos);
+  CHECK(refusal({"--scheme", "cop"}).find("did you mean 'cope'") != std::string::npos);
+
+  std::filesystem::remove_all("data");
+  REQUIRE(run(command("data")).code == 0);
+  write_text("text.txt", 61);  // the text is another one now
+  const Outcome other = run(command("data", {"--resume"}));
+  CHECK(other.code == 2);
+  CHECK(other.err.find("another run") != std::string::npos);
+}
