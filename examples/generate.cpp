@@ -80,6 +80,7 @@ int run(int argc, char** argv) {
   options.generation.stop = saved.tokeniser->end_of_text();
   if (options.generation.context == 0 && !extrapolates(saved.model->options())) options.generation.context = saved.model->options().length;
 
+  // A token may be part of a character; a terminal is given whole ones.
   Utf8Stream characters;
   const auto show = [](const std::string& text) { std::cout << text << std::flush; };
   show(characters.push(options.prompt));

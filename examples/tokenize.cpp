@@ -45,6 +45,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");
 }
 
+// A tokeniser has one source: training, a file of ours, or GPT-2's two files. Options of the others would do nothing.
 void check(const CommandLine& line, const Options& options) {
   const bool loads = !options.tokeniser.empty(), imports = !options.vocab.empty() || !options.merges.empty();
   const auto refuse_both = [&line](const char* name, const std::string& other) {
@@ -99,6 +100,7 @@ std::string readable(std::string_view token) {
   return text;
 }
 
+// "|It|'s| 1|2|" and the numbers below.
 void show_cut(const Tokeniser& tokeniser, std::string_view text) {
   const TokenIds ids = tokeniser.encode(text);
   std::string cut, numbers;

@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Two tokens as one number, to look a merge up by.
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
 }
@@ -51,7 +52,7 @@ class Chain {
       Link& right = links_[left.after];
       left.token = merges_.at(key).result;
       left.after = right.after;
-      right.after = right.before = none;
+      right.after = right.before = none;  // it is out of the chain; what was considered for it is skipped above
       right.token = -1;
       if (left.after != none) links_[left.after].before = at, consider(at);
       if (left.before != none) consider(left.before);
@@ -80,6 +81,7 @@ class Chain {
   std::priority_queue<Possible, std::vector<Possible>, std::greater<>> possible_;
 };
 
+// Tokens are spelled in the files and kept as bytes here; both are needed, as a file is written as it was read.
 class Bpe final : public Tokeniser {
  public:
   Bpe(const std::map<std::string, std::int64_t>& vocabulary, std::vector<std::string> merges, const std::string& place)

@@ -18,6 +18,7 @@ using Files = std::vector<std::unique_ptr<MappedFile>>;
 
 const char* name_of(Part part) { return part == Part::training ? "training" : "validation"; }
 
+// All of them at once: a bad one among many is found before anything is encoded.
 Files open_all(const std::vector<std::string>& paths) {
   Files files;
   for (const std::string& path : paths) {
@@ -37,6 +38,7 @@ std::string place_of(const Files& files, const char* at) {
   return "text";
 }
 
+// Of each part, in the order of the files.
 struct Documents {
   std::vector<std::string_view> of[2];
 };
@@ -67,6 +69,7 @@ Documents split(const Files& files, const Files& validation_files, const CorpusO
   return documents;
 }
 
+// Of the hashes, not of the bytes run together: text moved from one file to the next is other data.
 std::string hash_of(const Files& files, const Files& validation_files) {
   std::string list;
   for (const auto& file : files) list += sha256(file->bytes()) + '\n';
@@ -75,6 +78,7 @@ std::string hash_of(const Files& files, const Files& validation_files) {
   return sha256(list);
 }
 
+// Part by part, so that a document may be larger than memory. The tokeniser sees where the document ends, never what follows it.
 void encode_document(std::string_view document, const Tokeniser& tokeniser, const Files& files, TokenWriter& writer, PartSize& size) {
   ++size.documents;
   size.bytes += static_cast<std::int64_t>(document.size());
@@ -162,7 +166,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   description_ = description_of(options, hash_, tokeniser);
   std::string facts;
   for (const auto& [name, value] : description_) facts += name + '=' + value + '\n';
-  const std::string key = sha256(facts);
+  const std::string key = sha256(facts);  // of a cache; other data or options have another
   const auto use = [this](const CachedTokens& found) {
     std::copy(std::begin(found.runs), std::end(found.runs), runs_);
     std::copy(std::begin(found.sizes), std::end(found.sizes), sizes_);

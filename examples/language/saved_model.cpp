@@ -31,6 +31,7 @@ void visit_fields(Options& options, Visitor&& visitor) {
   visitor("hidden_dropout", options.hidden_dropout);
 }
 
+// One fact for each field, as text that reads back as the same value.
 struct ToFacts {
   Facts& facts;
 
@@ -45,6 +46,7 @@ struct ToFacts {
   }
 };
 
+// Reads each field from its fact, and knows in the end which facts nobody read.
 class FromFacts {
  public:
   FromFacts(const Facts& facts, const std::string& place) : facts_(facts), place_(place) {}

@@ -56,6 +56,7 @@ void TokenWriter::add(std::span<const TokenId> ids) {
   memory_ += packed;
 }
 
+// The header comes last, over the blanks that were left for it: a file without one is never taken for whole.
 void TokenWriter::finish(const std::string& key, const PartSize (&sizes)[2]) {
   if (!file_) return;
   const nlohmann::json facts{{"key", key}, {"bytes_per_token", width_}, {"training", to_json(sizes[0])}, {"validation", to_json(sizes[1])}};

@@ -21,7 +21,7 @@ nlohmann::ordered_json file_of(const Tokeniser& tokeniser) {
 
 class Bytes final : public Tokeniser {
  public:
-  Bytes() {
+  Bytes() {  // token i is byte i; token() gives views into this table
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(i);
   }
   std::string kind() const override { return "bytes"; }
@@ -81,6 +81,7 @@ class Characters final : public Listed {
   }
 };
 
+// A text is cut into pieces by rule, so that what is unknown is one word and not the rest of the text.
 class Words final : public Listed {
  public:
   using Listed::Listed;
@@ -96,6 +97,7 @@ class Words final : public Listed {
   }
 };
 
+// What a list from a file must hold before it is believed.
 void check_list(const std::vector<std::string>& tokens, bool single, const std::string& place) {
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
