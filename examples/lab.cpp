@@ -1,5 +1,5 @@
-// lab: trains a grid of schemes and seeds on one task and says what came out: means and spreads beside the paper's figures and guesses that
-// need no model, whether two schemes differ, and learning curves, as a table, CSV, SVG and one page.
+// lab: trains a grid of schemes and seeds on one task or several and says what came out: means and spreads beside the paper's figures and
+// guesses that need no model, whether two schemes differ, and learning curves, as a table, CSV, SVG and one page.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -9,7 +9,6 @@
 #include "examples/common/command_line.h"
 #include "examples/common/files.h"
 #include "examples/common/interrupt.h"
-#include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/lab/grid.h"
@@ -17,6 +16,7 @@
 #include "examples/lab/statistics.h"
 #include "examples/report/plot.h"
 #include "examples/report/report.h"
+#include "examples/tasks/chomsky.h"
 #include "examples/tasks/task_training.h"
 #include "nn/files.h"
 #include "tensor/error.h"
@@ -26,7 +26,7 @@ namespace whence {
 namespace {
 
 struct Options {
-  std::vector<std::string> task;
+  std::vector<std::string> tasks;
   std::string schemes = "cope,rope,absolute", preset = "mini", set, out;
   int seeds = 3, jobs = threads();
   bool quiet = false;
@@ -117,9 +117,9 @@ class Outcome {
     }
     return average;
   }
-  // Test sets worth a row: all of them, or their average alone where they are many.
+  // Test sets worth a row: all of them, or their average alone where they are many, such as lengths.
   std::vector<std::size_t> rows() const {
-    if (sets_.size() > 12) return {sets_.size()};
+    if (sets_.size() > 4) return {sets_.size()};
     std::vector<std::size_t> all(sets_.size());
     for (std::size_t k = 0; k < all.size(); ++k) all[k] = k;
     return all;
@@ -142,37 +142,34 @@ std::string mean_and_deviation(const Summary& found) {
   return std::isnan(found.deviation) ? fixed(found.mean, 2) : concat(fixed(found.mean, 2), " (", fixed(found.deviation, 2), ")");
 }
 
-Table score_table(const Outcome& outcome) {
-  Table table({"test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %"});
+void add_scores(Table& table, const std::string& task, const Outcome& outcome) {
   for (const std::size_t set : outcome.rows()) {
     for (const std::string& scheme : outcome.schemes()) {
       const std::vector<double> values = outcome.values(scheme, set);
       const auto [least, most] = std::minmax_element(values.begin(), values.end());
-      table.row({outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2), fixed(*most, 2), concat(values.size()),
-                 outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1)});
+      table.row({task, outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2), fixed(*most, 2),
+                 concat(values.size()), outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1)});
     }
   }
-  return table;
 }
 
-Table difference_table(const Outcome& outcome) {
-  Table table({"test set", "schemes", "difference of means", "p (Welch)"});
+void add_differences(Table& table, const std::string& task, const Outcome& outcome) {
   const auto& schemes = outcome.schemes();
   for (const std::size_t set : outcome.rows()) {
     for (std::size_t a = 0; a < schemes.size(); ++a) {
       for (std::size_t b = a + 1; b < schemes.size(); ++b) {
         const std::vector<double> x = outcome.values(schemes[a], set), y = outcome.values(schemes[b], set);
         const double p = welch_p_value(x, y);
-        table.row({outcome.name(set), schemes[a] + ", " + schemes[b], fixed(summary(x).mean - summary(y).mean, 2),
+        table.row({task, outcome.name(set), schemes[a] + ", " + schemes[b], fixed(summary(x).mean - summary(y).mean, 2),
                    std::isnan(p) ? "-" : fixed(p, 4)});
       }
     }
   }
-  return table;
 }
 
-report::Plot curves_of(const std::vector<GridCell>& cells) {
-  report::Plot plot{.title = "Training loss", .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
+report::Plot curves_of(const std::string& task, const std::vector<GridCell>& cells) {
+  report::Plot plot{
+      .title = concat("Training loss, ", task), .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
   for (const GridCell& cell : cells) {
     if (cell.seed != 0) continue;
     report::Curve curve{.name = cell.scheme, .x = {}, .y = {}};
@@ -185,28 +182,49 @@ report::Plot curves_of(const std::vector<GridCell>& cells) {
   return plot;
 }
 
-void write_page(const std::filesystem::path& folder, const std::string& title, const std::string& introduction, const Table& scores,
-                const Table& differences, const report::Plot& plot) {
+// What a laboratory has to show, task by task.
+struct Findings {
+  std::string introduction;
+  Table scores{{"task", "test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %"}};
+  Table differences{{"task", "test set", "schemes", "difference of means", "p (Welch)"}};
+  std::vector<std::pair<std::string, report::Plot>> plots;  // by task
+};
+
+void write_files(const std::filesystem::path& folder, const std::string& title, const Findings& found) {
   report::Page page;
   page.title = title;
-  page.introduction = introduction;
+  page.introduction = found.introduction;
   page.tables.push_back(
-      {"What came out", "The paper's figures are for its own sizes. Guesses need no model.", scores.header(), scores.rows()});
+      {"What came out", "The paper's figures are for its own sizes. Guesses need no model.", found.scores.header(), found.scores.rows()});
   page.tables.push_back({"Do schemes differ?", "Welch's t-test over seeds, two-sided; few seeds can show large differences only.",
-                         differences.header(), differences.rows()});
-  page.plots.push_back(plot);
+                         found.differences.header(), found.differences.rows()});
+  for (const auto& [task, plot] : found.plots) {
+    page.plots.push_back(plot);
+    write_file((folder / concat("curves_", task, ".svg")).string(), report::svg(plot));
+  }
   page.footnotes = {concat("Made by whence ", WHENCE_VERSION, ".")};
   report::write(page, (folder / "report.html").string());
-  write_file((folder / "curves.svg").string(), report::svg(plot));
+  write_file((folder / "scores.csv").string(), found.scores.csv());
+  write_file((folder / "differences.csv").string(), found.differences.csv());
 }
 
-GridOptions grid_options(CommandLine& line, const Options& options) {
-  if (options.task.size() != 1) {
-    throw InputError(concat(options.task.size(), " tasks given; the name of one required as the first word; train --list lists them"));
+// "chomsky" names all fifteen tasks of the hierarchy.
+std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (name != "chomsky") {
+      found.push_back(tasks::find_task(name).name);
+      continue;
+    }
+    for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
   }
-  const std::string name = tasks::find_task(options.task[0]).name;
+  if (found.empty()) throw InputError("no task given; the name of one required as the first word; train --list lists them");
+  return found;
+}
+
+GridOptions grid_options(CommandLine& line, const Options& options, const std::string& name, const std::filesystem::path& folder) {
   GridOptions grid{
-      .task = name, .schemes = split_schemes(options.schemes), .seeds = options.seeds, .train_options = {}, .folder = {}, .train = {}};
+      .task = name, .schemes = split_schemes(options.schemes), .seeds = options.seeds, .train_options = {}, .folder = folder, .train = {}};
   for (std::size_t k = 0; k < grid.schemes.size(); ++k) {
     if (std::count(grid.schemes.begin(), grid.schemes.end(), grid.schemes[k]) > 1) {
       line.refuse("schemes", concat(grid.schemes[k], " once"), "each scheme is one row");
@@ -218,16 +236,30 @@ GridOptions grid_options(CommandLine& line, const Options& options) {
   const int cells = static_cast<int>(grid.schemes.size()) * options.seeds;
   grid.jobs = std::min(options.jobs, cells);
   grid.threads = std::max(1, threads() / grid.jobs);
-  grid.folder = options.out.empty() ? "runs/lab_" + name : options.out;
   grid.train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train";
   grid.quiet = options.quiet;
   return grid;
 }
 
+void add_findings(Findings& found, const GridOptions& grid, const std::vector<GridCell>& cells) {
+  const auto task = tasks::make_task(grid.task);  // with its own defaults: those that the paper's figures are for
+  const Outcome outcome(*task, grid.schemes, cells);
+  add_scores(found.scores, grid.task, outcome);
+  add_differences(found.differences, grid.task, outcome);
+  found.plots.emplace_back(grid.task, curves_of(grid.task, cells));
+  double training = 0;
+  for (const GridCell& cell : cells) training += cell.seconds;
+  std::string arguments;
+  for (const std::string& argument : grid.train_options) arguments += " " + argument;
+  found.introduction +=
+      concat(found.introduction.empty() ? "" : "\n", grid.task, ", ", task->metric(), ", lower is better. Every run: train ", grid.task,
+             arguments, ". ", cells.size(), " runs, ", fixed(training, 0), " s of training in all.");
+}
+
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("lab", "Trains a grid of schemes and seeds on a task, and says what differs.", WHENCE_VERSION);
-  line.names("TASK", &options.task, "train --list lists them")
+  line.names("TASK...", &options.tasks, "train --list lists them; chomsky: all fifteen of the hierarchy")
       .heading("Grid")
       .text("schemes", &options.schemes, {"positional schemes, separated by commas"})
       .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
@@ -243,26 +275,16 @@ int run(int argc, char** argv) {
     std::cout << *page;
     return 0;
   }
-  const GridOptions grid = grid_options(line, options);
+  const std::vector<std::string> names = tasks_of(options.tasks);
+  const std::filesystem::path folder = options.out.empty() ? concat("runs/lab_", options.tasks[0]) : options.out;
+  std::vector<GridOptions> grids;  // all of them are read before anything runs
+  for (const std::string& name : names) grids.push_back(grid_options(line, options, name, names.size() > 1 ? folder / name : folder));
   install_interrupt_handler();
-  const double begin = steady_seconds();
-  const std::vector<GridCell> cells = run_grid(grid);
-
-  const auto task = tasks::make_task(grid.task);  // with its own defaults: those that the paper's figures are for
-  const Outcome outcome(*task, grid.schemes, cells);
-  const Table scores = score_table(outcome), differences = difference_table(outcome);
-  double training = 0;
-  for (const GridCell& cell : cells) training += cell.seconds;
-  std::string arguments;
-  for (const std::string& argument : grid.train_options) arguments += " " + argument;
-  const std::string introduction =
-      concat(grid.task, ", ", task->metric(), ", lower is better. Every run: train ", grid.task, arguments, ". ", cells.size(), " runs, ",
-             fixed(training, 0), " s of training in all, ", fixed(steady_seconds() - begin, 0), " s here.");
-  std::cout << introduction << '\n' << scores.text() << '\n' << differences.text();
-  write_file((grid.folder / "scores.csv").string(), scores.csv());
-  write_file((grid.folder / "differences.csv").string(), differences.csv());
-  write_page(grid.folder, concat("whence: ", grid.task), introduction, scores, differences, curves_of(cells));
-  std::cout << "written: " << grid.folder.string() << "/{report.html, curves.svg, scores.csv, differences.csv, one folder per run}\n";
+  Findings found;
+  for (const GridOptions& grid : grids) add_findings(found, grid, run_grid(grid));
+  std::cout << found.introduction << '\n' << found.scores.text() << '\n' << found.differences.text();
+  write_files(folder, concat("whence: ", options.tasks[0]), found);
+  std::cout << "written: " << folder.string() << "/{report.html, curves_*.svg, scores.csv, differences.csv, one folder per run}\n";
   return 0;
 }
 
