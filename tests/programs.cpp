@@ -1,28 +1,20 @@
 // The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed to the same bytes.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/program_run.h"
+
+using namespace whence::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string text_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 fs::path fresh_folder(const std::string& name) {
   const fs::path folder = fs::temp_directory_path() / ("whence-" + std::to_string(getpid()) + "-" + name);
@@ -30,36 +22,8 @@ fs::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-// Starts a program with stdout and stderr in files.
-pid_t start(const std::string& program, const std::vector<std::string>& arguments, const fs::path& log) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  const int out = open((log.string() + ".out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
-  const int err = open((log.string() + ".err").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
-  dup2(out, 1);
-  dup2(err, 2);
-  const std::string path = std::string(WHENCE_PROGRAM_DIR) + "/" + program;
-  std::vector<char*> argv{const_cast<char*>(path.c_str())};
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execv(path.c_str(), argv.data());
-  _exit(127);
-}
-
-struct Outcome {
-  int code;  // exit code, or 128 + signal
-  std::string out, err;
-};
-
-Outcome finish(pid_t child, const fs::path& log) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log.string() + ".out"), text_of(log.string() + ".err")};
-}
-
 Outcome run(const std::string& program, const std::vector<std::string>& arguments) {
-  const fs::path log = fresh_folder("log");
-  return finish(start(program, arguments, log), log);
+  return RunningProgram(program, arguments, fresh_folder("log")).finish();
 }
 
 std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
@@ -158,13 +122,13 @@ TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run 
     std::vector<std::string> more{"--threads", std::to_string(threads)};
     bool done = false;
     for (int attempt = 0; attempt < 6 && !done; ++attempt) {
-      const pid_t child = start("flip_flop", with(out, more), log);
+      const RunningProgram child("flip_flop", with(out, more), log);
       if (attempt < 5) {  // killed at five different moments, the first after something was saved
         wait_for_checkpoint(out);
         std::this_thread::sleep_for(std::chrono::milliseconds(attempt == 0 ? 1 : 30 + 11 * attempt));
-        kill(child, SIGKILL);
+        child.signal(SIGKILL);
       }
-      const Outcome outcome = finish(child, log);
+      const Outcome outcome = child.finish();
       killed += outcome.code == 128 + SIGKILL;
       done = outcome.code == 0;
       if (!done) CHECK_MESSAGE(outcome.code == 128 + SIGKILL, outcome.err);
@@ -182,10 +146,10 @@ TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run 
 TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there; other options are refused") {
   const fs::path out = fresh_folder("interrupted"), log = fresh_folder("interrupted-log");
   const std::vector<std::string> sizes{"--scheme", "rope", "--steps", "100000", "--save-every", "5"};
-  const pid_t child = start("flip_flop", tiny(out, sizes), log);
+  const RunningProgram child("flip_flop", tiny(out, sizes), log);
   wait_for_checkpoint(out);
-  kill(child, SIGINT);
-  const Outcome stopped = finish(child, log);
+  child.signal(SIGINT);
+  const Outcome stopped = child.finish();
   CHECK(stopped.code == 130);
   CHECK_MESSAGE(stopped.err.find("saved; go on with --resume") != std::string::npos, stopped.err);
 

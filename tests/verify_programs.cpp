@@ -1,21 +1,18 @@
 // gradcheck and probe as a user meets them: what they print and write, their exit codes, and every bad input refused in one line.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "autograd/ops.h"
 #include "examples/verify/gradient_check.h"
 #include "nn/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tests/program_run.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -23,32 +20,8 @@ using namespace whence::test;
 
 namespace {
 
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-struct Outcome {
-  int code;  // exit code, or -1 when a signal ended it
-  std::string out, err;
-};
-
 Outcome run(const Scratch& scratch, const std::string& program, const std::vector<std::string>& arguments) {
-  const std::string out = scratch / "stdout", err = scratch / "stderr", path = std::string(WHENCE_PROGRAM_DIR) + "/" + program;
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(open(out.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 1);
-    dup2(open(err.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 2);
-    std::vector<char*> argv{const_cast<char*>(path.c_str())};
-    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    execv(path.c_str(), argv.data());
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+  return RunningProgram(program, arguments, scratch / "log").finish();
 }
 
 using Tensors = std::map<std::string, Tensor>;
