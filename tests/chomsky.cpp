@@ -160,7 +160,8 @@ TEST_CASE("chomsky: the pairs of task_examples.json") {
       {"binary_addition", "binary_addition"}, {"binary_multiplication", "binary_multiplication"},
       {"compute_sqrt", "compute_sqrt"},       {"bucket_sort", "bucket_sort"}};
   int checked = 0;
-  for (const auto& [key, problem] : names) {
+  for (const auto& name : names) {
+    const std::string &key = name.first, &problem = name.second;
     CAPTURE(key);
     for (const auto& example : file.at(key)) {
       const auto& output = example.at("o");
