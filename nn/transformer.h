@@ -37,8 +37,8 @@ struct TransformerOptions {
   std::string scheme = "none";  // the grammar of nn/scheme.h
   std::string executor = "auto";
   bool causal = true;            // false: an encoder, every token sees every other
-  bool bias = true;              // in MLPs, and in attention's projections unless the next says otherwise
-  bool attention_bias = true;    //
+  bool bias = true;              // of MLPs, and of attention's projections too unless the next says otherwise
+  bool attention_bias = true;    // see above
   bool tied = true;              // logits from the embedding's own table, as in GPT-2; false: a table of their own
   bool scale_embedding = false;  // by sqrt(dim)
   double dropout = 0;            // of embedding, attention's output and MLP's output, in training

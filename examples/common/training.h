@@ -62,7 +62,7 @@ struct TrainingResult {
 // The loss of one part of a step, summed and not averaged: a part with more targets then weighs more, as in one large batch.
 struct LossSum {
   Tensor sum;                // scalar, over `counted` targets
-  std::int64_t counted = 0;  //
+  std::int64_t counted = 0;  // targets with a loss
   std::int64_t tokens = 0;   // seen, for the rate of progress
 };
 
