@@ -108,14 +108,15 @@ std::vector<Entry> everything(const Options& options) {
   return all;
 }
 
-// Nothing when the schemes refuse their options or their company, be it as late as in the first pass. What was promised has to run.
-std::optional<GradientChecks> check_one(const Entry& entry, const Options& options, Progress& progress) {
+// Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to run, and any other
+// error is a failure.
+std::optional<GradientChecks> check_one(const Entry& entry, const Options& options) {
   const std::string& name = entry.what.op ? entry.what.op->name : entry.what.scheme;
   try {
     return check(entry.what, options.check);
   } catch (const Error& error) {
-    if (entry.promised) return GradientChecks{name, {}, {}, error.what()};
-    if (!dynamic_cast<const InputError*>(&error)) progress.note(concat("refused in its first pass: ", name, ": ", error.what()));
+    const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
+    if (entry.promised || !refused) return GradientChecks{name, {}, {}, error.what()};
     return {};
   }
 }
@@ -146,7 +147,7 @@ int check_all(const Options& options) {
   Totals totals;
   std::int64_t done = 0;
   for (const Entry& entry : all) {
-    const std::optional<GradientChecks> checks = check_one(entry, options, progress);
+    const std::optional<GradientChecks> checks = check_one(entry, options);
     if (checks) {
       totals.add(*checks, entry.what.op);
       table.row(row_of(*checks, options));

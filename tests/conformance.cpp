@@ -40,15 +40,14 @@ class Flawed final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     const DType dtype = at.content_scores.dtype();
     const Tensor slope = flaw_ == Flaw::forgets_gradient ? slope_ * 0.5 + slope_.detach() * 0.5 : slope_;
-    Tensor bias = cast(at.distance(), dtype) * slope * -1.0;
-    const auto constant = [&](double value) { return bias + value; };
+    const Tensor bias = cast(at.distance(), dtype) * slope * -1.0;
     switch (flaw_) {
       case Flaw::sees_future: return bias + sum(at.content_scores, {-1}, true) * bias;
       case Flaw::counts_columns: return bias * static_cast<double>(at.key.size(2));
       case Flaw::mixes_batch: return bias * sum(at.query);
       case Flaw::reads_rows: return bias * static_cast<double>(at.query.size(2));
       case Flaw::claims_shift: return bias * cast(reshape(at.positions.query, {1, 1, -1, 1}) + 1.0, dtype);
-      case Flaw::draws: return bias * constant(static_cast<double>(++calls_)) * 1e-3;
+      case Flaw::draws: return bias * (1 + 1e-3 * ++calls_);
       default: return bias;
     }
   }

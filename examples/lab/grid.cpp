@@ -163,7 +163,7 @@ class Laboratory {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       if (interrupt_requested()) stop();
       collect();
-      show();
+      if (++looks_ % 10 == 0) show();  // it reads whole logs
     }
     progress_.finish();
     return std::move(cells_);
@@ -222,6 +222,7 @@ class Laboratory {
   std::vector<GridCell> cells_;
   std::vector<GridCell*> done_;
   std::vector<Child> running_;
+  int looks_ = 0;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "examples/verify/scheme_run.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -13,29 +14,10 @@ namespace {
 
 constexpr index_t dim = 8, heads = 2, trained_length = 16, vocabulary = 64;
 
-Claims weakest(const Claims& a, const Claims& b) {
-  return {.causal_only = a.causal_only || b.causal_only,
-          .shift_invariant = a.shift_invariant && b.shift_invariant,
-          .extrapolates = a.extrapolates && b.extrapolates,
-          .row_local = a.row_local && b.row_local,
-          .prefix_consistent = a.prefix_consistent && b.prefix_consistent,
-          .sees_no_future = a.sees_no_future && b.sees_no_future,
-          .uses_positions = a.uses_positions || b.uses_positions,
-          .exact_gradient = a.exact_gradient && b.exact_gradient,
-          .drawn = a.drawn};
-}
-
 }  // namespace
 
-ConformanceSubject::ConformanceSubject(std::string text, std::uint64_t seed) : text_(std::move(text)), seed_(seed) {
-  bool first = true;
-  for (const SchemeSpec& spec : parse_schemes(text_)) {
-    const Claims claims = spec.make({dim, heads, trained_length})->claims();
-    claims_ = first ? claims : weakest(claims_, claims);
-    first = false;
-  }
-  (void)model(1);  // the schemes of the sum see each other: some refuse the company
-}
+ConformanceSubject::ConformanceSubject(std::string text, std::uint64_t seed)
+    : text_(std::move(text)), claims_(SchemeRun(text_, {dim, heads, trained_length}).claims()), seed_(seed) {}
 
 std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool causal, DType dtype) const {
   auto model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = vocabulary,

@@ -3,6 +3,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/probe.h"
+#include "nn/positional/distances.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -32,8 +33,8 @@ Contextual::Contextual(const SchemeArguments& arguments) : gates_(gates_of(argum
 }
 
 Tensor Contextual::positions(const AttendContext& at) const {
-  const Tensor g = probe("gates", at.keep(sigmoid(gate_scores(at))));                // Eq. 3
-  return reverse_cumulative_sum(size_of(g.dtype()) == 2 ? cast(g, DType::f32) : g);  // Eq. 4
+  const Tensor g = probe("gates", at.keep(sigmoid(gate_scores(at))));  // Eq. 3
+  return reverse_cumulative_sum(cast(g, precise(g.dtype())));          // Eq. 4
 }
 
 // What the gates' sigmoid reads: q.kappa / sqrt(d). Keys are those of the scores, rotated where a scheme rotates; the rest is not.
