@@ -9,6 +9,7 @@
 #include "examples/common/command_line.h"
 #include "examples/common/files.h"
 #include "examples/common/interrupt.h"
+#include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/lab/grid.h"
@@ -128,6 +129,14 @@ class Outcome {
   std::string paper(const std::string& scheme, std::size_t set) const {
     return tasks::figure_for(set < sets_.size() ? task_.paper_figures(set) : task_.paper_averages(), scheme);
   }
+  // Of training, the mean over seeds.
+  double seconds(const std::string& scheme) const {
+    std::vector<double> found;
+    for (const GridCell& cell : cells_) {
+      if (cell.scheme == scheme) found.push_back(cell.seconds);
+    }
+    return summary(found).mean;
+  }
   const std::vector<std::string>& schemes() const { return schemes_; }
 
  private:
@@ -148,7 +157,7 @@ void add_scores(Table& table, const std::string& task, const Outcome& outcome) {
       const std::vector<double> values = outcome.values(scheme, set);
       const auto [least, most] = std::minmax_element(values.begin(), values.end());
       table.row({task, outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2), fixed(*most, 2),
-                 concat(values.size()), outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1)});
+                 concat(values.size()), outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1), fixed(outcome.seconds(scheme), 1)});
     }
   }
 }
@@ -185,7 +194,7 @@ report::Plot curves_of(const std::string& task, const std::vector<GridCell>& cel
 // What a laboratory has to show, task by task.
 struct Findings {
   std::string introduction;
-  Table scores{{"task", "test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %"}};
+  Table scores{{"task", "test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %", "train s"}};
   Table differences{{"task", "test set", "schemes", "difference of means", "p (Welch)"}};
   std::vector<std::pair<std::string, report::Plot>> plots;  // by task
 };
@@ -223,8 +232,7 @@ std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
 }
 
 GridOptions grid_options(CommandLine& line, const Options& options, const std::string& name, const std::filesystem::path& folder) {
-  GridOptions grid{
-      .task = name, .schemes = split_schemes(options.schemes), .seeds = options.seeds, .train_options = {}, .folder = folder, .train = {}};
+  GridOptions grid{.task = name, .schemes = split_schemes(options.schemes), .seeds = options.seeds, .train_options = {}, .folder = folder};
   for (std::size_t k = 0; k < grid.schemes.size(); ++k) {
     if (std::count(grid.schemes.begin(), grid.schemes.end(), grid.schemes[k]) > 1) {
       line.refuse("schemes", concat(grid.schemes[k], " once"), "each scheme is one row");
@@ -233,12 +241,17 @@ GridOptions grid_options(CommandLine& line, const Options& options, const std::s
   const std::vector<std::string> typed = options_of(line, options.set);
   grid.train_options = with_typed(preset_options(options.preset, name), typed);
   grid.steps = steps_in(grid.train_options, tasks::make_task(name)->recipe().steps);
-  const int cells = static_cast<int>(grid.schemes.size()) * options.seeds;
-  grid.jobs = std::min(options.jobs, cells);
-  grid.threads = std::max(1, threads() / grid.jobs);
-  grid.train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train";
-  grid.quiet = options.quiet;
   return grid;
+}
+
+Machine machine_for(const std::vector<GridOptions>& grids, const Options& options) {
+  int runs = 0;
+  for (const GridOptions& grid : grids) runs += static_cast<int>(grid.schemes.size()) * grid.seeds;
+  const int jobs = std::min(options.jobs, runs);
+  return {.jobs = jobs,
+          .threads = std::max(1, threads() / jobs),
+          .train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train",
+          .quiet = options.quiet};
 }
 
 void add_findings(Findings& found, const GridOptions& grid, const std::vector<GridCell>& cells) {
@@ -280,8 +293,11 @@ int run(int argc, char** argv) {
   std::vector<GridOptions> grids;  // all of them are read before anything runs
   for (const std::string& name : names) grids.push_back(grid_options(line, options, name, names.size() > 1 ? folder / name : folder));
   install_interrupt_handler();
+  const double started = steady_seconds();
+  const auto cells = run_grids(grids, machine_for(grids, options));
   Findings found;
-  for (const GridOptions& grid : grids) add_findings(found, grid, run_grid(grid));
+  for (std::size_t k = 0; k < grids.size(); ++k) add_findings(found, grids[k], cells[k]);
+  found.introduction += concat("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs, " runs at a time.");
   std::cout << found.introduction << '\n' << found.scores.text() << '\n' << found.differences.text();
   write_files(folder, concat("whence: ", options.tasks[0]), found);
   std::cout << "written: " << folder.string() << "/{report.html, curves_*.svg, scores.csv, differences.csv, one folder per run}\n";

@@ -198,7 +198,7 @@ int train_and_test(const Run& run) {
   if (trained.best_step > 0) std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
   std::cout << '\n';
   write_results(task, settings, trained, tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
-  std::cout << "written: " << settings.out << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, run.json, checkpoints/}\n";
+  std::cout << "written: " << settings.out << "/{weights.safetensors, metrics.jsonl, metrics.csv, results.jsonl, results.csv, run.json, checkpoints/}\n";
   return 0;
 }
 

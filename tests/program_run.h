@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -43,7 +44,9 @@ class RunningProgram {
   Outcome finish() const {
     int status = 0;
     waitpid(child_, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log_ + ".out"), text_of(log_ + ".err")};
+    const Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log_ + ".out"), text_of(log_ + ".err")};
+    for (const char* kind : {".out", ".err"}) std::filesystem::remove(log_ + kind);
+    return outcome;
   }
 
  private:

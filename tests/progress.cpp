@@ -206,6 +206,22 @@ TEST_CASE("JSON lines: order kept, nan as null, broken UTF-8 replaced") {
   CHECK(json_page({{"a", std::string("b")}}) == "{\n  \"a\": \"b\"\n}\n");
 }
 
+TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
+  const Folder folder;
+  const fs::path log = folder.path / "log.jsonl";
+  {
+    JsonLog fresh(log, JsonLog::Mode::fresh);
+    fresh.append({{"step", std::int64_t{1}}, {"loss", 0.25}});
+    fresh.append({{"step", std::int64_t{2}},
+                  {"validation", std::numeric_limits<double>::quiet_NaN()},
+                  {"note", std::string("a, \"b\"")},
+                  {"good", true}});
+  }
+  CHECK(jsonl_as_csv(log) == "step,loss,validation,note,good\n1,0.25,,,\n2,,,\"a, \"\"b\"\"\",true\n");
+  put(log, "");
+  CHECK(jsonl_as_csv(log) == "\n");
+}
+
 TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   const Folder folder;
   const fs::path log = folder.path / "log.jsonl";

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The flip-flop decoder of training_step.cpp in PyTorch, in its best form here: eager, fused AdamW, scaled_dot_product_attention wherever the
-scheme allows it (not CoPE, whose bias depends on the scores). Prints one JSON line."""
+"""The model of training_step.cpp in PyTorch, in its best form here: fused AdamW, scaled_dot_product_attention wherever the scheme allows it
+(not CoPE, whose bias depends on the scores), autocast for 16 bits, torch.compile if asked. Prints one JSON line."""
 import argparse
 import json
 import math
@@ -13,6 +13,10 @@ import torch.nn.functional as F
 
 options = argparse.ArgumentParser()
 options.add_argument("--scheme", default="cope", choices=["cope", "rope", "absolute", "none"])
+options.add_argument("--model", default="", choices=["", "gpt2-124m"], help="random tokens of its vocabulary; its own sizes")
+options.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+options.add_argument("--precision", default="f32", choices=["f32", "f16", "bf16"])
+options.add_argument("--compile", action="store_true", help="torch.compile of the model")
 for name, default in [("length", 512), ("dim", 256), ("layers", 4), ("heads", 4), ("batch", 16), ("steps", 10), ("warm-up", 3), ("threads", 2)]:
     options.add_argument("--" + name, type=int, default=default)
 options.add_argument("--p-max", type=int, default=64)
@@ -20,6 +24,11 @@ options.add_argument("--materialise", action="store_true", help="never use scale
 o = options.parse_args()
 torch.set_num_threads(o.threads)
 torch.manual_seed(0)
+torch.set_default_device(o.device)
+vocabulary = 5
+if o.model:
+    o.dim, o.layers, o.heads, o.scheme, vocabulary = 768, 12, 12, "absolute", 50257
+storage = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[o.precision]
 head_dim = o.dim // o.heads
 
 
@@ -70,7 +79,7 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding = nn.Embedding(5, o.dim)
+        self.embedding = nn.Embedding(vocabulary, o.dim)
         self.blocks = nn.ModuleList([Block() for _ in range(o.layers)])
         self.norm = nn.LayerNorm(o.dim)
         if o.scheme == "absolute":
@@ -89,26 +98,45 @@ class Decoder(nn.Module):
         return self.norm(x) @ self.embedding.weight.t()
 
 
+def synchronise():
+    if o.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def batch():
+    tokens = torch.randint(0, vocabulary, (o.batch, o.length - 1))
+    if o.model:
+        return tokens, torch.randint(0, vocabulary, tokens.shape)
+    return tokens, torch.where(tokens == 1, torch.randint(3, 5, tokens.shape), -1)
+
+
 model = Decoder()
 for parameter in model.parameters():
     if parameter.dim() > 1:
         nn.init.normal_(parameter, 0, 0.02)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+scaler = torch.amp.GradScaler(o.device, enabled=o.precision == "f16")
+forward = torch.compile(model) if o.compile else model
 seconds = []
 for step in range(o.warm_up + o.steps):
-    tokens = torch.randint(0, 5, (o.batch, o.length - 1))
-    targets = torch.where(tokens == 1, torch.randint(3, 5, tokens.shape), -1)
+    tokens, targets = batch()
+    synchronise()
     start = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=-1)
-    loss.backward()
+    with torch.autocast(o.device, dtype=storage, enabled=o.precision != "f32"):
+        loss = F.cross_entropy(forward(tokens).flatten(0, 1).float(), targets.flatten(), ignore_index=-1)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    scaler.step(optimizer)
+    scaler.update()
     loss.item()
+    synchronise()
     if step >= o.warm_up:
         seconds.append(time.perf_counter() - start)
 seconds.sort()
 median = seconds[len(seconds) // 2]
-print(json.dumps({"engine": "PyTorch " + torch.__version__, "scheme": o.scheme, "threads": torch.get_num_threads(), "median_ms": median * 1e3,
-                  "best_ms": seconds[0] * 1e3, "tokens_per_second": o.batch * (o.length - 1) / median,
-                  "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+peak = torch.cuda.max_memory_allocated() / 2**20 if o.device == "cuda" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"engine": "PyTorch " + torch.__version__, "form": "compiled" if o.compile else "eager", "scheme": o.scheme, "device": o.device,
+                  "precision": o.precision, "threads": torch.get_num_threads(), "median_ms": median * 1e3, "best_ms": seconds[0] * 1e3,
+                  "tokens_per_second": o.batch * (o.length - 1) / median, "peak_mib": peak}))

@@ -3,9 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <system_error>
 
+#include "examples/common/results.h"
 #include "nn/files.h"
 #include "tensor/error.h"
 
@@ -59,6 +62,30 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
   }
   if (kept.size() != before.size()) write_file(path.string(), kept);
   return kept_lines;
+}
+
+std::string jsonl_as_csv(const fs::path& path) {
+  using nlohmann::ordered_json;
+  std::vector<ordered_json> lines;
+  std::vector<std::string> columns;
+  std::istringstream text(read_file(path));
+  for (std::string line; std::getline(text, line);) {
+    lines.push_back(ordered_json::parse(line));
+    for (const auto& [name, value] : lines.back().items()) {
+      if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
+    }
+  }
+  Table table(columns);
+  for (const ordered_json& line : lines) {
+    std::vector<std::string> cells;
+    for (const std::string& column : columns) {
+      const auto found = line.find(column);
+      const bool there = found != line.end() && !found->is_null();
+      cells.push_back(!there ? "" : found->is_string() ? found->get<std::string>() : found->dump());
+    }
+    table.row(cells);
+  }
+  return table.csv();
 }
 
 }  // namespace whence

@@ -18,4 +18,7 @@ void ensure_output_folder(const std::filesystem::path& folder);
 // The lines kept are kept byte for byte. A log that is not there is no error. Returns the number of lines kept.
 std::int64_t truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
 
+// A JSONL log as CSV (RFC 4180): a column for every field that any line has, in order of appearance; empty where a line lacks it.
+[[nodiscard]] std::string jsonl_as_csv(const std::filesystem::path& path);
+
 }  // namespace whence

@@ -54,6 +54,8 @@ void RunFolder::log(const LogRecord& record) {
   tensorboard_->flush();
 }
 
+void RunFolder::write_csv_of_log() const { write("metrics.csv", checkpoints_ ? jsonl_as_csv(folder_ / "metrics.jsonl") : ""); }
+
 void RunFolder::write(const std::string& name, const std::string& text) const {
   if (checkpoints_) write_file((folder_ / name).string(), text);
 }

@@ -27,6 +27,7 @@ class RunFolder {
   // A checkpoint, unless this step has one. `facts` go with it.
   void save(std::int64_t step, const Adam& optimizer, const Facts& facts);
   void log(const LogRecord& record);  // its numbers also as scalars for TensorBoard, if wanted
+  void write_csv_of_log() const;               // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
   void save_weights(const std::string& name) const;
   void load_weights(const std::string& name) const;

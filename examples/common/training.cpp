@@ -189,6 +189,7 @@ class Trainer {
     result_.stopped_early = result_.steps < options_.steps;
     if (options_.keep_best) best_.put_back();
     folder_.save_weights("weights.safetensors");
+    folder_.write_csv_of_log();
     result_.tokens_per_second = static_cast<double>(tokens_) / std::max(result_.seconds, 1e-9);
   }
 

@@ -64,12 +64,12 @@ bool finished(const GridOptions& options, const GridCell& cell) {
 
 class Child {
  public:
-  Child(const GridOptions& options, GridCell& cell) : cell_(&cell) {
+  Child(const GridOptions& grid, const Machine& machine, GridCell& cell) : grid_(&grid), cell_(&cell) {
     ensure_output_folder(cell.folder);
-    std::vector<std::string> arguments = arguments_of(options, cell);
-    arguments.insert(arguments.begin(), options.train.string());
+    std::vector<std::string> arguments = arguments_of(grid, cell);
+    arguments.insert(arguments.begin(), machine.train.string());
     for (const std::string& more :
-         {std::string("--threads"), std::to_string(options.threads), std::string("--out"), cell.folder.string()}) {
+         {std::string("--threads"), std::to_string(machine.threads), std::string("--out"), cell.folder.string()}) {
       arguments.push_back(more);
     }
     if (find_latest((cell.folder / "checkpoints").string())) arguments.push_back("--resume");
@@ -82,9 +82,10 @@ class Child {
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     const int failure = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (failure) throw Error(concat("lab: ", options.train.string(), " could not be started: ", std::generic_category().message(failure)));
+    if (failure) throw Error(concat("lab: ", machine.train.string(), " could not be started: ", std::generic_category().message(failure)));
   }
 
+  const GridOptions& grid() const { return *grid_; }
   GridCell& cell() const { return *cell_; }
   std::string log() const { return (cell_->folder / "train.log").string(); }
   void interrupt() const { kill(process_, SIGINT); }
@@ -96,6 +97,7 @@ class Child {
   }
 
  private:
+  const GridOptions* grid_;
   GridCell* cell_;
   pid_t process_ = 0;
 };
@@ -136,28 +138,47 @@ std::string end_of(const std::string& log) {
   return last;
 }
 
+std::int64_t all_steps(const std::vector<GridOptions>& grids) {
+  std::int64_t steps = 0;
+  for (const GridOptions& grid : grids) steps += grid.steps * grid.seeds * static_cast<std::int64_t>(grid.schemes.size());
+  return steps;
+}
+
 class Laboratory {
  public:
-  explicit Laboratory(const GridOptions& options)
-      : options_(options),
-        progress_("lab " + options.task, options.steps * options.seeds * static_cast<std::int64_t>(options.schemes.size()), 0,
-                  ProgressStyle::for_standard_error(options.quiet), std::cerr) {
-    for (int seed = 0; seed < options.seeds; ++seed) {
-      for (const std::string& scheme : options.schemes) {
-        cells_.push_back(
-            {.scheme = scheme, .seed = seed, .folder = options.folder / concat(folder_name(scheme), ".", seed), .curve = {}, .scores = {}});
+  Laboratory(const std::vector<GridOptions>& grids, const Machine& machine)
+      : grids_(grids),
+        machine_(machine),
+        progress_(grids.size() == 1 ? "lab " + grids[0].task : concat("lab, ", grids.size(), " tasks"), all_steps(grids), 0,
+                  ProgressStyle::for_standard_error(machine.quiet), std::cerr) {
+    for (const GridOptions& grid : grids) {
+      cells_.emplace_back();
+      for (int seed = 0; seed < grid.seeds; ++seed) {
+        for (const std::string& scheme : grid.schemes) {
+          cells_.back().push_back(
+              {.scheme = scheme, .seed = seed, .folder = grid.folder / concat(folder_name(scheme), ".", seed), .curve = {}, .scores = {}});
+        }
       }
+      runs_ += cells_.back().size();
     }
   }
 
-  std::vector<GridCell> run() {
-    std::vector<GridCell*> waiting;
-    for (GridCell& cell : cells_) (finished(options_, cell) ? done_ : waiting).push_back(&cell);
-    for (GridCell* cell : done_) read_results(*cell);
+  std::vector<std::vector<GridCell>> run() {
+    std::vector<std::pair<const GridOptions*, GridCell*>> waiting;
+    for (std::size_t k = 0; k < grids_.size(); ++k) {
+      for (GridCell& cell : cells_[k]) {
+        if (!finished(grids_[k], cell)) {
+          waiting.emplace_back(&grids_[k], &cell);
+          continue;
+        }
+        read_results(cell);
+        take_as_done(grids_[k]);
+      }
+    }
     std::reverse(waiting.begin(), waiting.end());
     while (!waiting.empty() || !running_.empty()) {
-      while (!waiting.empty() && static_cast<int>(running_.size()) < options_.jobs) {
-        running_.emplace_back(options_, *waiting.back());
+      while (!waiting.empty() && static_cast<int>(running_.size()) < machine_.jobs) {
+        running_.emplace_back(*waiting.back().first, machine_, *waiting.back().second);
         waiting.pop_back();
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -170,6 +191,8 @@ class Laboratory {
   }
 
  private:
+  void take_as_done(const GridOptions& grid) { ++done_, steps_done_ += grid.steps; }
+
   // Children that have ended.
   void collect() {
     for (auto child = running_.begin(); child != running_.end();) {
@@ -179,6 +202,7 @@ class Laboratory {
         continue;
       }
       GridCell& cell = child->cell();
+      const GridOptions& grid = child->grid();
       const std::string log = child->log();
       child = running_.erase(child);
       if (code != 0) {
@@ -186,13 +210,13 @@ class Laboratory {
         for (Child& other : running_) (void)other.poll(true);
         running_.clear();
         progress_.finish();
-        throw Error(concat("lab: ", cell.scheme, " with seed ", cell.seed, " ended with exit code ", code, ": ", end_of(log),
-                           "; all of it: ", log));
+        throw Error(concat("lab: ", grid.task, " with ", cell.scheme, " and seed ", cell.seed, " ended with exit code ", code, ": ",
+                           end_of(log), "; all of it: ", log));
       }
-      write_file(mark_of(cell).string(), json{{"arguments", arguments_of(options_, cell)}}.dump() + "\n");
+      write_file(mark_of(cell).string(), json{{"arguments", arguments_of(grid, cell)}}.dump() + "\n");
       read_results(cell);
-      done_.push_back(&cell);
-      progress_.note(concat(cell.scheme, ", seed ", cell.seed, ": done, ", done_.size(), " of ", cells_.size()));
+      take_as_done(grid);
+      progress_.note(concat(grid.task, ", ", cell.scheme, ", seed ", cell.seed, ": done, ", done_, " of ", runs_));
     }
   }
 
@@ -200,12 +224,11 @@ class Laboratory {
     for (const Child& child : running_) child.interrupt();
     for (Child& child : running_) (void)child.poll(true);
     progress_.finish();
-    throw Interrupted(
-        concat("lab: stopped with ", done_.size(), " of ", cells_.size(), " runs done, the others saved; the same command goes on"));
+    throw Interrupted(concat("lab: stopped with ", done_, " of ", runs_, " runs done, the others saved; the same command goes on"));
   }
 
   void show() {
-    std::int64_t steps = static_cast<std::int64_t>(done_.size()) * options_.steps;
+    std::int64_t steps = steps_done_;
     std::vector<std::pair<std::string, double>> figures;
     for (const Child& child : running_) {
       read_results(child.cell());
@@ -217,19 +240,21 @@ class Laboratory {
     progress_.update(steps, 0, figures);
   }
 
-  const GridOptions& options_;
+  const std::vector<GridOptions>& grids_;
+  const Machine& machine_;
   Progress progress_;
-  std::vector<GridCell> cells_;
-  std::vector<GridCell*> done_;
+  std::vector<std::vector<GridCell>> cells_;  // by grid
   std::vector<Child> running_;
+  std::size_t runs_ = 0, done_ = 0;
+  std::int64_t steps_done_ = 0;
   int looks_ = 0;
 };
 
 }  // namespace
 
-std::vector<GridCell> run_grid(const GridOptions& options) {
-  ensure_output_folder(options.folder);
-  return Laboratory(options).run();
+std::vector<std::vector<GridCell>> run_grids(const std::vector<GridOptions>& grids, const Machine& machine) {
+  for (const GridOptions& grid : grids) ensure_output_folder(grid.folder);
+  return Laboratory(grids, machine).run();
 }
 
 }  // namespace whence

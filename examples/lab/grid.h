@@ -1,4 +1,4 @@
-// The grid of a laboratory: one run of `train` for each scheme and seed, each a process of its own in a folder of its own.
+// The grids of a laboratory: one run of `train` for each task, scheme and seed, each a process of its own in a folder of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,19 @@
 
 namespace whence {
 
+// One task's runs.
 struct GridOptions {
   std::string task;
   std::vector<std::string> schemes;        // canonical
   int seeds = 3;                           // 0, 1, ...
   std::vector<std::string> train_options;  // handed to every run of train
   std::int64_t steps = 0;                  // of each run, for the progress; part of train_options
-  int jobs = 1;                            // runs at the same time
-  int threads = 1;                         // of each
   std::filesystem::path folder;
+};
+
+struct Machine {
+  int jobs = 1;                 // runs at the same time
+  int threads = 1;              // of each
   std::filesystem::path train;  // the program
   bool quiet = false;
 };
@@ -38,9 +42,9 @@ struct GridCell {
   std::vector<std::pair<std::string, Score>> scores;  // by test set
 };
 
-// Trains what is missing, in the order of seeds and then schemes, and reads all results. A folder that holds part of the same grid is gone
-// on with; one that holds another is refused (InputError). When asked to stop, the runs save and this throws Interrupted; a run that fails
-// makes an Error that names its log.
-[[nodiscard]] std::vector<GridCell> run_grid(const GridOptions& options);
+// Trains what is missing, in the order of tasks, seeds and then schemes, and reads all results, grid by grid. A folder that holds part of
+// the same grid is gone on with; one that holds another is refused (InputError). When asked to stop, the runs save and this throws
+// Interrupted; a run that fails makes an Error that names its log.
+[[nodiscard]] std::vector<std::vector<GridCell>> run_grids(const std::vector<GridOptions>& grids, const Machine& machine);
 
 }  // namespace whence

@@ -48,7 +48,7 @@ double welch_p_value(const std::vector<double>& a, const std::vector<double>& b)
   const Summary x = summary(a), y = summary(b);
   if (x.count < 2 || y.count < 2) return std::numeric_limits<double>::quiet_NaN();
   const double of_x = x.deviation * x.deviation / x.count, of_y = y.deviation * y.deviation / y.count, both = of_x + of_y;
-  if (both == 0) return x.mean == y.mean ? 1 : 0;
+  if (both == 0) return std::numeric_limits<double>::quiet_NaN();  // no spread to weigh the difference by
   const double t = (x.mean - y.mean) / std::sqrt(both);
   const double freedom = both * both / (of_x * of_x / (x.count - 1) + of_y * of_y / (y.count - 1));
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));  // P(|T| >= |t|)

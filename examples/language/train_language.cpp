@@ -166,7 +166,7 @@ int run(CommandLine& line, Settings& settings) {
             << rate_text(trained.tokens_per_second) << " tokens/s\n";
   evaluate(model, corpus, settings);
   std::cout << "written: " << settings.out
-            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, results.jsonl, lengths*.csv, lengths*.svg}\n";
+            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, lengths*.csv, lengths*.svg}\n";
   return 0;
 }
 
