@@ -109,7 +109,9 @@ class Bpe final : public Tokeniser {
 
   ordered_json vocabulary_object() const {
     ordered_json object = ordered_json::object();
-    for (std::size_t id = 0; id < spellings_.size(); ++id) object[spellings_[id]] = id;
+    auto& entries = object.get_ref<ordered_json::object_t&>();  // a vector: object[key] would look through all of it, 50 000 times
+    entries.reserve(spellings_.size());
+    for (std::size_t id = 0; id < spellings_.size(); ++id) entries.push_back({spellings_[id], ordered_json(id)});
     return object;
   }
   const std::vector<std::string>& merge_lines() const { return merge_lines_; }
