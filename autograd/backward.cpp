@@ -19,13 +19,15 @@ struct Slot {
   Tensor gradient;
   int terms = 0;
 
-  void add(Tensor term) {
+  void add(Tensor term, DType sum_dtype) {
     if (++terms == 1)
       gradient = std::move(term);
-    else if (terms == 2 || recording())
+    else if (recording())
       gradient = whence::add(gradient, term);
+    else if (terms == 2)
+      gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(term, sum_dtype));
     else
-      raw::add_into(term, gradient);
+      raw::add_into(detail::in_dtype(term, sum_dtype), gradient);
   }
 };
 
@@ -88,7 +90,7 @@ class Pass {
 
   void arrive(Node* node, Tensor gradient) {
     const auto [entry, is_new] = slots_.try_emplace(node);
-    entry->second.add(std::move(gradient));
+    entry->second.add(std::move(gradient), node->is_leaf() ? detail::leaf_sum_dtype(node->dtype) : node->dtype);
     if (is_new) ready_.push(node);
   }
 
@@ -102,7 +104,7 @@ class Pass {
       any = any || needed_[k];
     }
     if (!any) return;  // only where grad() ends at an intermediate result
-    const CallSite place(node->site);
+    const CallSite place(node->site, node->name());
     {
       const detail::Exchange running(detail::backward_node, node);
       static_assert(sizeof(bool) == sizeof(char));
@@ -183,7 +185,7 @@ std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<
     Pass pass(&wanted, false);
     if (wanted.count(node_of(y))) pass.seed(node_of(y), start);
     pass.run([&](Node* node, const Tensor& dy) {
-      if (targets.count(node)) found[node] = dy;
+      if (targets.count(node)) found[node] = recording() ? dy : detail::in_dtype(dy, node->dtype);
       return node->is_leaf();
     });
   }

@@ -10,8 +10,9 @@ namespace whence {
 
 // Marks `leaf` as something to differentiate by. Error when it is not floating, or is the result of an op.
 Tensor requires_grad(const Tensor& leaf, Site at = Site::current());
-bool tracked(const Tensor& tensor);   // has history: a leaf, or computed from one
-Tensor gradient(const Tensor& leaf);  // what backward accumulated; undefined before, Error when not a leaf
+bool tracked(const Tensor& tensor);  // has history: a leaf, or computed from one
+// What backward accumulated; undefined before, Error when not a leaf. Of a 16-bit leaf: in f32 as soon as it is a sum of several terms.
+Tensor gradient(const Tensor& leaf);
 void clear_gradient(const Tensor& leaf);
 
 struct GradOptions {

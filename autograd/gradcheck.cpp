@@ -72,7 +72,7 @@ class Checker {
       if (!is_floating(y.dtype())) fail(op_, concat("f returned ", y.dtype(), "; a floating result required"));
       // never ones: under a plain sum a softmax backward of any scale passes, see tests/mutation.cpp
       v_ = detail::random_numbers(y.numel(), options_.seed, 0);
-      const Tensor v = raw::cast(Tensor::of(v_, y.shape(), DType::f64), y.dtype());
+      const Tensor v = raw::cast(raw::to_device(Tensor::of(v_, y.shape(), DType::f64), y.device()), y.dtype());
       const std::vector<Tensor> found =
           tracked(y) ? grad(y, v, inputs_.tensors(), {.allow_unused = true}) : std::vector<Tensor>(inputs_.count());
       std::vector<Numbers> gradients;
@@ -214,7 +214,7 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
   }
   std::vector<Named> named = with_respect_to;
   const Numbers cotangent = detail::random_numbers(y.numel(), options.seed, 1000);
-  named.push_back({"cotangent", Tensor::of(cotangent, y.shape(), DType::f64)});
+  named.push_back({"cotangent", raw::to_device(Tensor::of(cotangent, y.shape(), DType::f64), y.device())});
   // Recorded when gradcheck differentiates it; under duals and differences only its value is asked for.
   const auto first_derivative = [&]() -> Tensor {
     const bool outer = recording();
@@ -230,7 +230,8 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (!gradients[k].defined()) continue;
       // a number of its own per element, so that no two wrong second derivatives cancel
-      const Tensor c = Tensor::of(detail::random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
+      const Tensor drawn = Tensor::of(detail::random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
+      const Tensor c = raw::to_device(drawn, inputs[k].device());
       const Tensor term = sum(multiply(gradients[k], c));
       total = total.defined() ? add(total, term) : term;
     }

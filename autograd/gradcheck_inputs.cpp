@@ -32,7 +32,7 @@ Numbers random_numbers(index_t count, std::uint64_t seed, std::uint64_t index) {
 Numbers tangents_of(const Tensor& x) {
   Numbers result(static_cast<std::size_t>(x.numel()));
   if (x.dtype() != DType::dual) return result;
-  const Tensor flat = raw::contiguous(x);
+  const Tensor flat = raw::to_device(raw::contiguous(x), Device::cpu());
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = flat.data<Dual>()[i].tangent;
   return result;
 }
@@ -46,6 +46,7 @@ Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const 
   if (dtype == DType::dual && tangents) {
     for (std::size_t i = 0; i < values.size(); ++i) numbers.data<Dual>()[i].tangent = (*tangents)[i];
   }
+  numbers = raw::to_device(numbers, x.device());
   if (x.is_contiguous() || x.numel() == 0) return numbers;
   // An axis of stride 0 would tie elements together that are checked one by one: such inputs become contiguous.
   index_t span = 1;
@@ -53,7 +54,7 @@ Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const 
     if (x.size(axis) > 1 && x.strides()[axis] == 0) return numbers;
     span += (x.size(axis) - 1) * x.strides()[axis];
   }
-  const Tensor result = Tensor::empty({span}, dtype).view(x.shape(), x.strides());
+  const Tensor result = Tensor::empty({span}, dtype, x.device()).view(x.shape(), x.strides());
   raw::copy_into(numbers, result);
   return result;
 }

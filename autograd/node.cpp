@@ -28,14 +28,19 @@ void Node::dispose() {
   draining = false;
 }
 
+DType detail::leaf_sum_dtype(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
+
+Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
+
 void Leaf::accumulate(const Tensor& dx) {
+  const DType sum_dtype = detail::leaf_sum_dtype(dtype);
   if (!gradient.defined()) {
     gradient = dx;
     owned_ = false;
   } else if (owned_ && !recording() && !gradient.link()) {
-    raw::add_into(dx, gradient);
+    raw::add_into(detail::in_dtype(dx, sum_dtype), gradient);
   } else {
-    gradient = raw::add(gradient, dx);
+    gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype));
     owned_ = true;
   }
 }

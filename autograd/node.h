@@ -48,6 +48,11 @@ class Node : public GraphLink {
 
 inline Node* node_of(const Tensor& tensor) { return static_cast<Node*>(tensor.link()); }
 
+namespace detail {
+DType leaf_sum_dtype(DType dtype);  // what a leaf's gradients are added up in: f32 for 16 bits
+Tensor in_dtype(const Tensor& x, DType dtype);
+}  // namespace detail
+
 // A tensor that the user wants the gradient of: a parameter, or an input made with requires_grad().
 class Leaf final : public Node {
  public:
@@ -59,7 +64,7 @@ class Leaf final : public Node {
   void release_saved() override {}
 
   void accumulate(const Tensor& dx);
-  Tensor gradient;  // undefined until the first backward
+  Tensor gradient;  // undefined until the first backward; of a 16-bit leaf f32 as soon as it is a sum
 
  private:
   bool owned_ = false;  // gradient is a sum made here, which nobody else names: later terms may be added in place

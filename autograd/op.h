@@ -83,7 +83,7 @@ template <class Op, class... In>
 [[nodiscard]] Tensor apply(Op op, const Site& at, const In&... in) {
   static_assert((std::is_same_v<In, Tensor> && ...));
   constexpr std::size_t count = sizeof...(In);
-  const CallSite place(at);
+  const CallSite place(at, detail::label_of(op));
   if ((... || detail::is_dual(in)) && (... || detail::is_constant_beside_duals(in))) {
     return apply(std::move(op), at, detail::beside_duals(in)...);
   }

@@ -16,6 +16,8 @@ struct Stream;
 
 // ---- Functions of one number (ops/unary.cpp; formulas and derivatives in tensor/pointwise.h) ----
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {}, Site at = Site::current());
+// dy f'(x), where kept is x or y = f(x), as f keeps (tensor/pointwise.h): for backwards of ops that have f inside.
+[[nodiscard]] Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p = {}, Site at = Site::current());
 [[nodiscard]] Tensor affine(const Tensor& x, double scale, double shift, Site at = Site::current());  // scale x + shift
 [[nodiscard]] Tensor abs(const Tensor& x, Site at = Site::current());                                 // derivative at 0: 0
 [[nodiscard]] Tensor exp(const Tensor& x, Site at = Site::current());
@@ -81,6 +83,8 @@ struct Stream;
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double scale = 1, Site at = Site::current());
 // x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out].
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
+// gelu(linear(x, weight, bias)), the tanh form. On a GPU one kernel, which takes gelu before it rounds to 16 bit; else the same bits.
+[[nodiscard]] Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
 
 // Every row of x [b, c, i, j] convolved along the keys, heads being channels; zeros outside.  (DAPE V2, Zheng et al. 2024)
 //   y[b,o,i,j] = bias[o] + sum_c sum_t weight[o,c,0,t] x[b,c,i,j+t-left]     weight [o, c, 1, k], bias [o] or undefined
@@ -130,5 +134,7 @@ struct RowsOf {
 // logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not `ignored`; 0 when there
 // are none. Shapes must agree exactly: losses never broadcast.
 [[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
+// The sum in place of the mean. On a GPU nothing waits, so that it can be recorded (tensor/captured_work.h) for targets not known yet.
+[[nodiscard]] Tensor cross_entropy_sum(const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 
 }  // namespace whence

@@ -1,13 +1,16 @@
 // What cuda/ offers besides cuda_backend() of tensor/kernels.h.
 #pragma once
 
+#include <string>
+
+#include "cuda/emulator/settings.h"
 #include "tensor/kernels.h"
 
 namespace whence {
 
-// The kernels of the CUDA backend, whether or not a GPU is there; null in a build without CUDA. Their bodies are single-source and run
-// where their tensors are, so on a machine without a GPU they can be tested, and stepped through, with tensors of the CPU. Not the products
-// of f16, bf16, f32 and f64: cuBLAS needs a GPU.
-Kernels* cuda_bodies();
+// How the emulated GPU runs kernels, to be changed; null where cuda:0 is none or a real one.
+gpu::emulator::Settings* emulator_settings();
+// What its kernels did since the start, as a table (cuda/emulator/counters.h); empty elsewhere.
+std::string emulator_counts();
 
 }  // namespace whence

@@ -3,22 +3,22 @@
 
 #include <cublas_v2.h>
 
+#include "cuda/blas_state.h"
+#include "cuda/runtime.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
-void require(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail("matmul", concat(call, ": ", cublasGetStatusString(status)));
-}
-
 // One handle and one stream: cuBLAS then gives the same bits on every run. Never destroyed, because the driver may go first.
 cublasHandle_t handle() {
   static const cublasHandle_t handle = [] {
     cublasHandle_t created = nullptr;
-    require(cublasCreate(&created), "cublasCreate");
+    require_blas(cublasCreate(&created), "cublasCreate");
     // By default partial sums of 16-bit products may be rounded to 16 bit.
-    require(cublasSetMathMode(created, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION), "cublasSetMathMode");
+    require_blas(cublasSetMathMode(created, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION), "cublasSetMathMode");
+    require_blas(cublasSetStream(created, gpu::stream()), "cublasSetStream");  // before the workspace, which it resets
+    require_blas(cublasSetWorkspace(created, blas_workspace(), blas_workspace_bytes), "cublasSetWorkspace");
     return created;
   }();
   return handle;
@@ -36,6 +36,19 @@ cudaDataType_t cuda_type(DType dtype) {
 
 }  // namespace
 
+void require_blas(int status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail("matmul", concat(call, ": ", cublasGetStatusString(static_cast<cublasStatus_t>(status))));
+}
+
+void* blas_workspace() {
+  static void* const memory = [] {
+    void* taken = gpu::allocate(blas_workspace_bytes);
+    if (!taken) fail("matmul", concat("no room for cuBLAS; ", bytes_text(blas_workspace_bytes), " of GPU memory required; free some"));
+    return taken;
+  }();
+  return memory;
+}
+
 void multiply(const BlasProduct& p) {
   const cudaDataType_t type = cuda_type(p.dtype);
   const bool is_double = p.dtype == DType::f64;
@@ -46,7 +59,8 @@ void multiply(const BlasProduct& p) {
       handle(), p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, p.n, p.m, p.k, alpha_at, p.b.first, type,
       p.b.leading, p.b.step, p.a.first, type, p.a.leading, p.a.step, beta_at, p.out, type, p.n, p.m * p.n, p.batch,
       is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-  require(status, "cublasGemmStridedBatchedEx");
+  require_blas(status, "cublasGemmStridedBatchedEx");
+  gpu::launched({"a product of cuBLAS", 0, 0, 0});
 }
 
 }  // namespace whence

@@ -1,11 +1,17 @@
 // fill, copy and keep: what moves numbers without computing.
 #include "cuda/kernels.h"
+#include "cuda/launch_kernel.h"
+#include "cuda/packs.h"
 #include "cuda/strided_index.h"
-#include "tensor/convert.h"
+#include "cuda/transpose.h"
 #include "tensor/launch.h"
 
 namespace whence {
 namespace {
+
+using gpu::Global, gpu::Pack, gpu::Thread;
+
+constexpr int copy_threads = 256;
 
 template <class T>
 struct Fill {
@@ -15,59 +21,53 @@ struct Fill {
   WHENCE_HD void operator()(index_t i) const { out[index(i)[0]] = value; }
 };
 
-// Equal dtypes: U is a type as wide as an element.
-template <class U>
+template <class T>
+struct FillPacks {
+  static constexpr const char* name = "fill";
+  static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
+  Global<T> out;
+  index_t count;
+  T value;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t i = (t.block() * threads + t.index()) * pack;
+    if (i + pack <= count) {
+      Pack<T, pack> all;
+      for (int k = 0; k < pack; ++k) all.of[k] = value;
+      return gpu::store_pack<pack>(out, i, all);
+    }
+    for (index_t k = i; k < count; ++k) out[k] = value;
+  }
+};
+
+// Equal dtypes.
+template <class T>
 struct Move {
   StridedIndex<2> index;
-  const U* from;
-  U* to;
+  const T* from;
+  T* to;
   WHENCE_HD void operator()(index_t i) const {
     const auto at = index(i);
     to[at[1]] = from[at[0]];
   }
 };
 
-template <class W>
-WHENCE_HD W load_as(DType dtype, const void* from, index_t i) {
-  switch (dtype) {
-    case DType::f16: return convert<W>(static_cast<float>(static_cast<const Float16*>(from)[i]));
-    case DType::bf16: return convert<W>(static_cast<float>(static_cast<const BFloat16*>(from)[i]));
-    case DType::f32: return convert<W>(static_cast<const float*>(from)[i]);
-    case DType::f64: return convert<W>(static_cast<const double*>(from)[i]);
-    case DType::i32: return convert<W>(static_cast<const std::int32_t*>(from)[i]);
-    case DType::i64: return convert<W>(static_cast<const std::int64_t*>(from)[i]);
-    case DType::boolean: return convert<W>(static_cast<std::int32_t>(static_cast<const bool*>(from)[i]));
-    default: return convert<W>(static_cast<const Dual*>(from)[i]);
-  }
-}
-
-template <class W>
-WHENCE_HD void store_as(DType dtype, void* to, index_t i, W value) {
-  switch (dtype) {
-    case DType::f16: static_cast<Float16*>(to)[i] = convert<Float16>(value); break;
-    case DType::bf16: static_cast<BFloat16*>(to)[i] = convert<BFloat16>(value); break;
-    case DType::f32: static_cast<float*>(to)[i] = convert<float>(value); break;
-    case DType::f64: static_cast<double*>(to)[i] = convert<double>(value); break;
-    case DType::i32: static_cast<std::int32_t*>(to)[i] = convert<std::int32_t>(value); break;
-    case DType::i64: static_cast<std::int64_t*>(to)[i] = convert<std::int64_t>(value); break;
-    case DType::boolean: static_cast<bool*>(to)[i] = convert<bool>(value); break;
-    default: static_cast<Dual*>(to)[i] = convert<Dual>(value);
-  }
-}
-
-// Different dtypes, switched inside the kernel: one kernel per W instead of 56. W holds every value of both dtypes.
-template <class W>
-struct Convert {
-  StridedIndex<2> index;
-  const void* from;
-  void* to;
-  DType from_dtype, to_dtype;
-  WHENCE_HD void operator()(index_t i) const {
+// Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d].
+template <class T, int pack>
+struct MoveRows {
+  static constexpr const char* name = "copy, rows in packs";
+  static constexpr int threads = copy_threads;
+  StridedIndex<2> index;  // of packs
+  Global<const T> from;
+  Global<T> to;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t i = t.block() * threads + t.index();
+    if (i >= index.count()) return;
     const auto at = index(i);
-    store_as(to_dtype, to, at[1], load_as<W>(from_dtype, from, at[0]));
+    gpu::store_pack<pack>(to, at[1], gpu::load_pack<pack>(from, at[0]));
   }
 };
 
+// y = mask ? x : value
 template <class T>
 struct Keep {
   StridedIndex<2> index;
@@ -81,47 +81,91 @@ struct Keep {
   }
 };
 
-template <class U>
+template <class T>
+struct KeepRows {
+  static constexpr const char* name = "keep";
+  static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
+  StridedIndex<2> index;  // of packs
+  Global<const T> x;
+  Global<const bool> mask;
+  bool one_mask;  // along a row
+  T value;
+  Global<T> y;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t i = t.block() * threads + t.index();
+    if (i >= index.count()) return;
+    const auto at = index(i);
+    auto numbers = gpu::load_pack<pack>(x, at[0]);
+    if (one_mask) {
+      if (!mask[at[1]]) fill(numbers);
+    } else {
+      const auto kept = gpu::load_pack<pack>(mask, at[1]);
+      for (int k = 0; k < pack; ++k) numbers.of[k] = kept.of[k] ? numbers.of[k] : value;
+    }
+    gpu::store_pack<pack>(y, i * pack, numbers);
+  }
+  WHENCE_HD void fill(Pack<T, pack>& numbers) const {
+    for (int k = 0; k < pack; ++k) numbers.of[k] = value;
+  }
+};
+
+template <class T, int pack>
+bool move_rows(const StridedIndex<2>& index, const Tensor& from, const Tensor& to) {
+  const bool fit = index.has_packs(pack) && index.inner_step(0) == 1 && index.inner_step(1) == 1 && gpu::begins_with_pack(from, pack) &&
+                   gpu::begins_with_pack(to, pack);
+  if (!fit) return false;
+  const MoveRows<T, pack> kernel{index.in_packs(pack), gpu::global<const T>(from), gpu::global<T>(to)};
+  gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), copy_threads)});
+  return true;
+}
+
+// By the widest packs that fit; through a tile where the axes are turned; else one by one.
+template <class T>
 void move(const Tensor& from, const Tensor& to) {
-  const Move<U> body{
-      {to.shape(), {from.strides(), to.strides()}}, reinterpret_cast<const U*>(from.bytes()), reinterpret_cast<U*>(to.bytes())};
-  launch("copy", to.device(), to.numel(), body);
+  const StridedIndex<2> index(to.shape(), {from.strides(), to.strides()});
+  if constexpr (gpu::pack_size<T> > 1) {
+    if (move_rows<T, gpu::pack_size<T>>(index, from, to)) return;
+  }
+  if constexpr (gpu::pack_size<T> > 4) {
+    if (move_rows<T, gpu::pack_size<T> / 4>(index, from, to)) return;
+  }
+  if (gpu::transpose<T>(from, to)) return;
+  launch("copy", to.device(), to.numel(), Move<T>{index, from.data<T>(), to.data<T>()});
 }
-
-template <class W>
-void convert_all(const Tensor& from, const Tensor& to) {
-  const Convert<W> body{{to.shape(), {from.strides(), to.strides()}}, from.bytes(), to.bytes(), from.dtype(), to.dtype()};
-  launch("copy", to.device(), to.numel(), body);
-}
-
-constexpr bool fits_float(DType dtype) { return dtype <= DType::f32; }
 
 }  // namespace
 
 void CudaKernels::fill(const Tensor& out, double value) {
   visit(out.dtype(), [&]<class T>(Type<T>) {
-    launch("fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
+    constexpr int pack = gpu::pack_size<T>;
+    if (!out.is_contiguous() || !gpu::begins_with_pack(out, pack)) {
+      return launch("fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
+    }
+    gpu::launch_kernel(FillPacks<T>{gpu::global<T>(out), out.numel(), convert<T>(value)},
+                       {.blocks = gpu::blocks_for(out.numel(), copy_threads * pack)});
   });
 }
 
 void CudaKernels::copy(const Tensor& from, const Tensor& to) {
-  if (from.dtype() != to.dtype()) {
-    if (!is_floating(from.dtype())) return convert_all<std::int64_t>(from, to);
-    return fits_float(from.dtype()) && fits_float(to.dtype()) ? convert_all<float>(from, to) : convert_all<double>(from, to);
-  }
-  switch (size_of(to.dtype())) {
-    case 1: return move<std::uint8_t>(from, to);
-    case 2: return move<std::uint16_t>(from, to);
-    case 4: return move<std::uint32_t>(from, to);
-    case 8: return move<std::uint64_t>(from, to);
-    default: return move<Dual>(from, to);
-  }
+  if (to.numel() == 0) return;
+  if (from.dtype() != to.dtype()) return cast(from, to);
+  visit(to.dtype(), [&]<class T>(Type<T>) { move<T>(from, to); });
 }
 
 void CudaKernels::keep(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
   visit_floating("keep", x.dtype(), [&]<class T>(Type<T>) {
-    const Keep<T> body{{y.shape(), {x.strides(), mask.strides()}}, x.data<T>(), mask.data<bool>(), convert<T>(value), y.data<T>()};
-    launch("keep", y.device(), y.numel(), body);
+    const StridedIndex<2> index(y.shape(), {x.strides(), mask.strides()});
+    constexpr int pack = gpu::pack_size<T>;
+    if constexpr (pack > 1) {
+      const bool one_mask = index.inner_step(1) == 0;
+      if (index.has_packs(pack) && index.inner_step(0) == 1 && gpu::begins_with_pack(x, pack) && gpu::begins_with_pack(y, pack) &&
+          (one_mask || gpu::begins_with_pack(mask, pack))) {
+        const KeepRows<T> kernel{index.in_packs(pack), gpu::global<const T>(x), gpu::global<const bool>(mask), one_mask,
+                                 convert<T>(value),    gpu::global<T>(y)};
+        return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), copy_threads)});
+      }
+    }
+    launch("keep", y.device(), y.numel(), Keep<T>{index, x.data<T>(), mask.data<bool>(), convert<T>(value), y.data<T>()});
   });
 }
 

@@ -1,4 +1,4 @@
-// Matrix products: cuBLAS for 16 to 64 bit, plain loops for dual numbers.
+// Matrix products: cuBLAS for 16 to 64 bit, with what follows a product fused into it where cuBLASLt can; plain loops for dual numbers.
 #include <algorithm>
 #include <optional>
 
@@ -97,15 +97,37 @@ void multiply_duals(const Tensor& a, const Tensor& b, double alpha, bool adds, c
   launch("matmul", out.device(), out.numel(), body, a.size(-1));
 }
 
+// A product that is one matrix by one matrix, as a layer's is: with everything that follows it in one kernel. False: nothing was done.
+bool multiply_fused(Kernels& kernels, const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
+  const Tensor left = readable(kernels, a), right = readable(kernels, b);
+  const std::optional<Tensor> tall = tall_matrix(left, right);
+  if (!tall || !blas_matrix(*tall)) return false;
+  const Tensor one = right.view({right.size(-2), right.size(-1)}, {right.strides()[-2], right.strides()[-1]});
+  const BlasProduct product{out.dtype(),       tall->size(0), one.size(1), one.size(0), *blas_matrix(*tall),
+                            *blas_matrix(one), out.bytes(),   alpha,       0,           1};
+  return whence::multiply_fused(product, epilogue);
+}
+
+// out = bias in every row: what a product is added to.
+void fill_rows(Kernels& kernels, const Tensor& bias, const Tensor& out) {
+  Strides strides = Strides::filled(out.rank(), 0);
+  strides[-1] = bias.strides()[0];
+  kernels.copy(bias.view(out.shape(), strides), out);
+}
+
+bool has_blas(DType dtype) { return dtype != DType::dual; }
+
 }  // namespace
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;
   const bool empty_sum = a.size(-1) == 0;
+  if (bias && !empty_sum && has_blas(out.dtype()) && bias->is_contiguous() &&
+      multiply_fused(*this, a, b, alpha, {.bias = bias->bytes()}, out)) {
+    return;
+  }
   if (bias) {
-    Strides strides = Strides::filled(out.rank(), 0);
-    strides[-1] = bias->strides()[0];
-    copy(bias->view(out.shape(), strides), out);
+    fill_rows(*this, *bias, out);
   } else if (empty_sum) {
     fill(out, 0);
   }
@@ -118,6 +140,13 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
   const index_t n = right.size(-1);
   const Tensor one = right.view({right.size(-2), n}, {right.strides()[-2], right.strides()[-1]});
   multiply_batches(*tall, one, alpha, beta, out.view({tall->size(0), n}, {n, 1}));
+}
+
+void CudaKernels::matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
+  const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype()) && (!bias || bias->is_contiguous());
+  const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
+  if (fits && multiply_fused(*this, a, b, 1, epilogue, out)) return;
+  Kernels::matmul_gelu(a, b, bias, before, out);
 }
 
 }  // namespace whence

@@ -1,40 +1,76 @@
-// Blocks straight from the CUDA runtime.
+// Cached blocks of GPU memory, and graphs with the memory that belongs to them.
 #include "cuda/memory.h"
 
-#include <cuda_runtime_api.h>
-
-#include "tensor/error.h"
+#include "cuda/runtime.h"
 
 namespace whence {
 namespace {
 
-void copy(const void* from, void* to, std::size_t bytes, cudaMemcpyKind kind, const char* direction) {
-  if (bytes == 0) return;
-  const cudaError_t status = cudaMemcpy(to, from, bytes, kind);
-  if (status != cudaSuccess) {
-    fail("copy", concat(bytes, " bytes ", direction, " the GPU: ", cudaGetErrorString(status),
-                        "; kernels without an error before this are required; run with CUDA_LAUNCH_BLOCKING=1 to find the one"));
+class GpuBlocks final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override { return gpu::allocate(bytes); }
+  void give_back(void* block, std::size_t) noexcept override { gpu::deallocate(block); }
+  Room room() const override {
+    const gpu::MemoryRoom room = gpu::memory_room();
+    return {room.free, room.total};
   }
-}
+  const char* name() const override { return "GPU memory"; }
+  bool host_may_read() const override { return false; }
+};
+
+// Destroyed, it hands its memory to everyone.
+class RecordedGraph final : public RecordedWork {
+ public:
+  RecordedGraph(gpu::Graph* graph, Allocator& allocator, Allocator::Pool pool) : graph_(graph), allocator_(allocator), pool_(pool) {}
+  RecordedGraph(const RecordedGraph&) = delete;
+  RecordedGraph& operator=(const RecordedGraph&) = delete;
+  ~RecordedGraph() override {
+    gpu::destroy_graph(graph_);
+    allocator_.release_pool(pool_);
+  }
+  void replay() override {
+    if (gpu::capturing()) fail("replay", "asked for while other work is being recorded; replay afterwards");
+    gpu::launch_graph(*graph_);
+  }
+
+ private:
+  gpu::Graph* graph_;
+  Allocator& allocator_;
+  Allocator::Pool pool_;
+};
 
 }  // namespace
 
+CudaMemory::CudaMemory() : allocator_(*new GpuBlocks) {}
+
 void* CudaMemory::allocate(std::size_t bytes) {
-  void* block = nullptr;
-  const cudaError_t status = cudaMalloc(&block, bytes);
-  if (status == cudaSuccess) return block;
-  static_cast<void>(cudaGetLastError());  // running out of memory is no lasting error: the next launch must not report it again
-  std::size_t free_bytes = 0, total_bytes = 0;
-  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
-    fail("allocate", concat(bytes, " bytes asked: ", cudaGetErrorString(status)));
-  fail("allocate", concat("out of GPU memory: ", bytes, " bytes asked with ", free_bytes, " free of ", total_bytes, " (",
-                          cudaGetErrorString(status), "); use a smaller batch or length, or checkpoint()"));
+  void* const block = allocator_.allocate(bytes);
+  gpu::unset(block, bytes);
+  return block;
 }
+void CudaMemory::deallocate(void* block, std::size_t bytes) noexcept { allocator_.deallocate(block, bytes); }
+void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_to_cpu(from, to, bytes); }
+void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_from_cpu(from, to, bytes); }
 
-// The status is not read: at the end of a program the driver may be gone before the last tensor, and its memory with it.
-void CudaMemory::deallocate(void* block, std::size_t) noexcept { static_cast<void>(cudaFree(block)); }
+void CudaRuntime::synchronise() { gpu::synchronise(); }
 
-void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { copy(from, to, bytes, cudaMemcpyDeviceToHost, "from"); }
-void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { copy(from, to, bytes, cudaMemcpyHostToDevice, "to"); }
+std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& work) {
+  gpu::begin_capture();
+  const Allocator::Pool pool = allocator_.open_pool();
+  try {
+    work();
+  } catch (...) {
+    gpu::abandon_capture();
+    allocator_.release_pool(pool);
+    throw;
+  }
+  allocator_.close_pool();
+  try {
+    return std::make_unique<RecordedGraph>(gpu::end_capture(), allocator_, pool);
+  } catch (...) {
+    allocator_.release_pool(pool);
+    throw;
+  }
+}
 
 }  // namespace whence

@@ -4,6 +4,14 @@
 namespace whence {
 
 Backend cuda_backend() { return {}; }
-Kernels* cuda_bodies() { return nullptr; }
+
+const DeviceFacts& cuda_facts() {
+  static const DeviceFacts& facts =
+      *new DeviceFacts{.refusal = "this build has no CUDA", .advice = "configure with -DWHENCE_CUDA=ON", .name = {}};
+  return facts;
+}
+
+gpu::emulator::Settings* emulator_settings() { return nullptr; }
+std::string emulator_counts() { return {}; }
 
 }  // namespace whence

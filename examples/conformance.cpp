@@ -5,13 +5,16 @@
 
 #include "examples/common/command_line.h"
 #include "examples/common/files.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/report/report.h"
 #include "examples/verify/conformance.h"
+#include "examples/verify/device_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/files.h"
+#include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -22,7 +25,7 @@ using Mark = ConformanceCell::Mark;
 
 struct Options {
   std::vector<std::string> schemes;
-  std::string check, html, json;
+  std::string check, html, json, device = "cpu";
   std::uint64_t seed = 1;
   bool no_sums = false, list = false, quiet = false;
 };
@@ -35,13 +38,20 @@ CommandLine command_line(Options& options) {
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
       .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
       .integer("seed", &options.seed, {.low = 0}, {.help = "of parameters, directions and cotangents"})
-      .heading("Output")
+      .heading("Where");
+  declare_device(line, &options.device);
+  line.heading("Output")
       .text("html", &options.html, {.help = "write the matrix as a page to this file"})
       .text("json", &options.json, {.help = "write every figure and note to this file"})
       .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
       .example("conformance", "the whole matrix")
       .example("conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
   return line;
+}
+
+// On a GPU: what it computes against the CPU. Otherwise everything else.
+const std::vector<ConformanceCheck>& checks_of(const Options& options) {
+  return choose_device(options.device).device.is_cpu() ? conformance_checks() : device_checks();
 }
 
 std::vector<std::string> texts_of(const Options& options) {
@@ -65,7 +75,7 @@ std::string cell_text(const ConformanceCell& cell) {
 
 std::vector<std::string> header_of(const Options& options) {
   std::vector<std::string> header{"scheme"};
-  for (const ConformanceCheck& check : conformance_checks()) {
+  for (const ConformanceCheck& check : checks_of(options)) {
     if (options.check.empty() || options.check == check.name) header.push_back(check.name);
   }
   return header;
@@ -85,31 +95,32 @@ void write_json(const std::string& path, const std::vector<ConformanceRow>& rows
   write_file(path, all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void write_html(const std::string& path, const Table& table, const std::vector<ConformanceRow>& rows, const std::string& summary) {
+void write_html(const Options& options, const Table& table, const std::vector<ConformanceRow>& rows, const std::string& summary) {
   report::Page page;
   page.title = "whence: conformance of positional schemes";
   page.introduction = summary;
   page.tables.push_back({"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
   report::Table meaning{"The checks", "", {"check", "what must hold"}, {}};
-  for (const ConformanceCheck& check : conformance_checks()) meaning.rows.push_back({check.name, check.meaning});
+  for (const ConformanceCheck& check : checks_of(options)) meaning.rows.push_back({check.name, check.meaning});
   page.tables.push_back(std::move(meaning));
   report::Table refused{"Refused", "Texts that the schemes refuse, and why.", {"scheme", "reason"}, {}};
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) refused.rows.push_back({row.scheme, row.refusal});
   }
   if (!refused.rows.empty()) page.tables.push_back(std::move(refused));
-  report::write(page, path);
+  report::write(page, options.html);
 }
 
 void list_everything(const Options& options) {
-  for (const ConformanceCheck& check : conformance_checks()) std::cout << check.name << ": " << check.meaning << '\n';
+  for (const ConformanceCheck& check : checks_of(options)) std::cout << check.name << ": " << check.meaning << '\n';
   std::cout << '\n';
   for (const std::string& text : texts_of(options)) std::cout << text << '\n';
 }
 
-void require_known_check(const CommandLine& line, const std::string& name) {
+void require_known_check(const CommandLine& line, const Options& options) {
+  const std::string& name = options.check;
   std::vector<std::string> names;
-  for (const ConformanceCheck& check : conformance_checks()) names.push_back(check.name);
+  for (const ConformanceCheck& check : checks_of(options)) names.push_back(check.name);
   if (name.empty() || std::count(names.begin(), names.end(), name)) return;
   const auto nearest = nearest_name(name, names);
   line.refuse("check", concat("the name of a check required", nearest ? concat("; did you mean '", *nearest, "'?") : ""),
@@ -120,7 +131,8 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
   std::vector<ConformanceRow> rows;
   Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0, ProgressStyle::for_standard_error(options.quiet), std::cerr);
   for (const std::string& text : texts) {
-    rows.push_back(conform(text, options.seed, options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}));
+    rows.push_back(
+        conform(text, options.seed, options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, checks_of(options)));
     progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
   }
   progress.finish();
@@ -135,7 +147,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
-  require_known_check(line, options.check);
+  require_known_check(line, options);
   if (options.list) {
     list_everything(options);
     return 0;
@@ -174,7 +186,7 @@ int run(int argc, char** argv) {
              " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
   std::cout << summary << '\n';
   if (!options.json.empty()) write_json(options.json, rows, header);
-  if (!options.html.empty()) write_html(options.html, table, rows, summary);
+  if (!options.html.empty()) write_html(options, table, rows, summary);
   return failures == 0 ? 0 : 1;
 }
 

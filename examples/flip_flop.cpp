@@ -4,12 +4,12 @@
 #include "autograd/inspect.h"
 #include "examples/common/command_line.h"
 #include "examples/common/interrupt.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/files.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -18,7 +18,7 @@ struct Options {
   tasks::FlipFlopModelOptions model;
   TrainingOptions training;
   std::string out = "runs/flip_flop";
-  int threads = whence::threads();
+  MachineOptions machine;
   bool list_schemes = false, describe = false;
   std::string graph;
 };
@@ -42,7 +42,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("test-strings", &model.test_strings, Count{1, 10000000}, {"in each of the three test sets", "strings"});
   declare(line, options.training);
   line.text("out", &options.out, {"folder for checkpoints, logs and results"});
-  line.heading("Machine").integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+  declare(line, options.machine);
   line.heading("Looking inside")
       .flag("list-schemes", &options.list_schemes, {"print every scheme with its options, and end"})
       .flag("describe", &options.describe, {"print the parameters and what one training step keeps for backward, by op and line, and end"})
@@ -66,6 +66,7 @@ void write_results(const Options& options, const TrainingResult& trained, const 
                      {"error_percent", score.model.error_percent()},
                      {"sequence_error_percent", score.model.sequence_error_percent()},
                      {"reads", score.model.reads}};
+    if (trained.loss_scale > 0) record.push_back({"skipped_steps", trained.skipped});
     for (const auto& [name, errors] : score.baselines) record.push_back({"guess: " + name, errors.error_percent()});
     log.append(record);
   }
@@ -113,19 +114,22 @@ int run(int argc, char** argv) {
   if (line.given("warm-up") && options.training.warm_up > options.training.steps) line.refuse("warm-up", "at most --steps", "shorten it");
   options.training.warm_up = std::min(options.training.warm_up, options.training.steps);  // the default, for a very short run
   options.model.scheme = canonical_text(parse_schemes(options.model.scheme));
+  line.refuse_unless("loss-scale-growth", options.machine.precision == "f16", "--precision f16");
   options.training.folder = options.out;
-  set_threads(options.threads);
+  const Placement placement = placement_of(options.machine);
+  options.training.device = placement.device, options.training.precision = placement.precision;
   install_interrupt_handler();
 
   Transformer model(tasks::transformer_options(options.model));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  std::cout << placement.text << std::endl;
   if (options.describe || !options.graph.empty()) {
     look_inside(model, options);
     return 0;
   }
   const TrainingResult trained = tasks::train_flip_flop(model, options.model, options.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
-            << rate_text(trained.tokens_per_second) << " tokens/s\n";
+            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
   write_results(options, trained, tasks::test_flip_flop(model, options.model, options.training.seed, options.training.quiet));
   std::cout << "written: " << options.out << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, checkpoints/}\n";
   return 0;

@@ -3,6 +3,7 @@
 
 #include "examples/common/command_line.h"
 #include "examples/common/interrupt.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
@@ -10,7 +11,6 @@
 #include "examples/language/saved_model.h"
 #include "examples/language/unicode.h"
 #include "nn/scheme.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -21,7 +21,7 @@ struct Options {
   std::string run, prompt = "\n", executor;
   GenerationOptions generation;
   bool greedy = false, quiet = false;
-  int threads = whence::threads();
+  MachineOptions machine;
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -44,9 +44,8 @@ void declare_options(CommandLine& line, Options& options) {
               {"only the fewest most probable tokens that come to this probability"})
       .flag("greedy", &options.greedy, {"always the most probable token"})
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"the same seed draws the same text"});
-  line.heading("Machine")
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"the text does not depend on it"})
-      .flag("quiet", &options.quiet, {"nothing but the text"});
+  declare(line, options.machine);
+  line.flag("quiet", &options.quiet, {"nothing but the text"});
   line.example("generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
@@ -72,10 +71,11 @@ int run(int argc, char** argv) {
     line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"}) line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
   if (options.greedy) sampling.temperature = 0;
-  set_threads(options.threads);
+  const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 
   const SavedModel saved = load_language_model(options.run, options.executor);
+  place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
   if (options.generation.context == 0 && !extrapolates(saved.model->options())) options.generation.context = saved.model->options().length;
@@ -93,7 +93,7 @@ int run(int argc, char** argv) {
   if (!options.quiet) {
     const double seconds = steady_seconds() - started;
     std::cerr << saved.model->scheme() << ": " << made.size() << " tokens in " << fixed(seconds, 2) << " s, "
-              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s\n";
+              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s; " << placement.text << '\n';
   }
   if (interrupt_requested()) throw Interrupted("stopped before all tokens were drawn");
   return 0;

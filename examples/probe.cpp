@@ -4,15 +4,17 @@
 #include <optional>
 
 #include "examples/common/command_line.h"
+#include "examples/common/machine.h"
 #include "examples/common/run_main.h"
 #include "examples/verify/probe_run.h"
+#include "tensor/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
 struct Options {
-  std::string scheme, in, out, executor = "auto", dtype, describe;
+  std::string scheme, in, out, executor = "auto", dtype, describe, device = "auto";
   bool bidirectional = false;
   double scale = 1;
   std::uint64_t init = 0;
@@ -31,6 +33,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
       .number("scale", &options.scale, Range<double>{}, {"of q.k; without this option 1/sqrt(d)"})
       .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
+  declare_device(line, &options.device);
   line.heading("What a file must hold")
       .text("describe", &options.describe, {"print the tensors, parameters, claims and probes of this scheme as JSON, and end"})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
@@ -50,7 +53,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     line.refuse_unless(name, !describes, "a run; --describe only prints");
     if (!describes && !line.given(name)) throw InputError(concat("--", name, ": nothing given; some text required; see probe --help"));
   }
-  for (const char* name : {"executor", "dtype", "bidirectional", "scale", "init"}) {
+  for (const char* name : {"executor", "dtype", "bidirectional", "scale", "init", "device"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
   }
   if (describes) return;
@@ -112,6 +115,8 @@ int run_file(const CommandLine& line, const Options& options) {
   const std::optional<std::uint64_t> init = line.given("init") ? std::optional(options.init) : std::nullopt;
   ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
   refuse_for(input, line, options);
+  const DeviceChoice choice = choose_device(options.device);
+  input.to(choice.device);
   (void)ExecutorChoice(options.executor, input.scheme->stages());  // refuses what cannot run
   const Executor& executor = options.executor == "strips" ? strips_executor() : reference_executor();
   input.setting.causal = !options.bidirectional;
@@ -119,6 +124,7 @@ int run_file(const CommandLine& line, const Options& options) {
   const SafetensorsFile result = run_on(input, executor, options);
   write_safetensors(options.out, result);
   report(input, executor, options, result);
+  if (line.given("device")) std::cout << choice.sentence << '\n';
   return 0;
 }
 

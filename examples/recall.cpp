@@ -4,10 +4,10 @@
 
 #include "autograd/mode.h"
 #include "examples/common/command_line.h"
+#include "examples/common/machine.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/tasks/recall_construction.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -16,7 +16,7 @@ struct Options {
   std::int64_t length = 512, sequences = 100;
   std::string trigger = "anywhere";
   std::uint64_t seed = 0;
-  int threads = whence::threads();
+  MachineOptions machine;
 };
 
 std::vector<index_t> lengths_up_to(index_t longest) {
@@ -29,12 +29,13 @@ std::vector<index_t> lengths_up_to(index_t longest) {
 constexpr index_t at_once = 16;  // sequences, so that memory does not grow with their number
 
 // All sequences of one length through one head.
-tasks::RecallOutcome outcome_of(const Options& options, const tasks::Task& task, tasks::KernelForm form, bool residual,
-                                const Executor& executor) {
+tasks::RecallOutcome outcome_of(const Options& options, const Placement& placement, const tasks::Task& task, tasks::KernelForm form,
+                                bool residual, const Executor& executor) {
   tasks::RecallOutcome total;
   for (index_t first = 0; first < options.sequences; first += at_once) {
     const tasks::Batch batch = task.test_batch(0, options.seed, first, std::min<index_t>(at_once, options.sequences - first));
-    const tasks::RecallOutcome part = tasks::recall_by_construction(batch, options.length, form, residual, executor);
+    const tasks::RecallOutcome part =
+        tasks::recall_by_construction(batch, options.length, form, residual, {executor, placement.device, placement.precision});
     total.errors.tokens += part.errors.tokens, total.errors.wrong_tokens += part.errors.wrong_tokens;
     total.least_mass = std::min(total.least_mass, part.least_mass);
   }
@@ -42,7 +43,7 @@ tasks::RecallOutcome outcome_of(const Options& options, const tasks::Task& task,
 }
 
 // A line for each length, form and executor.
-Table by_construction(const Options& options) {
+Table by_construction(const Options& options, const Placement& placement) {
   Table table({"length", "convolution", "scores kept", "executor", "right %", "least mass on the answer"});
   for (const index_t length : lengths_up_to(options.length)) {
     const auto task = tasks::make_task("associative_recall", {"--length", std::to_string(length), "--vocabulary",
@@ -50,7 +51,7 @@ Table by_construction(const Options& options) {
     for (const tasks::KernelForm form : {tasks::KernelForm::linear, tasks::KernelForm::module}) {
       for (const bool residual : {true, false}) {
         for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
-          const tasks::RecallOutcome outcome = outcome_of(options, *task, form, residual, *executor);
+          const tasks::RecallOutcome outcome = outcome_of(options, placement, *task, form, residual, *executor);
           table.row({std::to_string(length), form == tasks::KernelForm::linear ? "linear (1, -1)" : "cdape(none, width=2, kernel=3)",
                      residual ? "yes" : "no", executor->name(), fixed(100 - outcome.errors.token_percent(), 1),
                      fixed(outcome.least_mass, 4)});
@@ -69,16 +70,16 @@ int run(int argc, char** argv) {
   line.integer("length", &options.length, Range<std::int64_t>{8, 4096}, {"of the longest sequences; shorter ones are tried too", "tokens"})
       .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
       .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
-      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"})
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+      .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});
+  declare(line, options.machine);
   line.example("train associative_recall", "the same task learned from data");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
   }
-  set_threads(options.threads);
+  const Placement placement = placement_of(options.machine);
   const NoGrad no_grad;
-  std::cout << by_construction(options).text();
+  std::cout << placement.text << '\n' << by_construction(options, placement).text();
   return 0;
 }
 

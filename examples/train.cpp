@@ -6,6 +6,7 @@
 
 #include "examples/common/command_line.h"
 #include "examples/common/interrupt.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
@@ -13,7 +14,6 @@
 #include "examples/language/train_language.h"
 #include "examples/tasks/task_training.h"
 #include "nn/files.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -23,7 +23,7 @@ using tasks::SetScore;
 using tasks::Task;
 
 // Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "dump", "dump-set"};
+const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "dump", "dump-set"};
 
 struct Settings {
   tasks::ModelChoice model;
@@ -31,7 +31,7 @@ struct Settings {
   TrainingOptions training;
   std::string out, from, dump_set = "training";
   std::int64_t dump = 0;
-  int threads = whence::threads();
+  MachineOptions machine;
 };
 
 // One parsed command line and the task that it asks for.
@@ -95,7 +95,7 @@ class Run {
     declare(line_, settings_.training, true);
     line_.text("out", &settings_.out, {"folder for checkpoints, logs and results"})
         .text("from", &settings_.from, {"repeat the run of this run.json; other options on the command line come before its own"});
-    line_.heading("Machine").integer("threads", &settings_.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+    declare(line_, settings_.machine);
     line_.example(concat("train ", name_, " --out runs/a"), "the paper's model and sizes, where they are known; hours on a laptop");
     line_.example("train --from runs/a/run.json --out runs/b", "the same run again");
     line_.example(concat("train ", name_, " --dump 3"), "three training sequences");
@@ -113,6 +113,8 @@ class Run {
     training.warm_up = std::min(training.warm_up, training.steps);  // the default, for a very short run
     line_.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
     line_.refuse_unless("dump-set", settings_.dump > 0, "--dump");
+    line_.refuse_unless("loss-scale-growth", settings_.machine.precision == "f16", "--precision f16");
+    training.precision = storage_dtype_of(settings_.machine.precision);
     check(training);
     training.folder = settings_.out;
   }
@@ -169,6 +171,7 @@ void write_results(const Task& task, const Settings& settings, const TrainingRes
                      {"steps", trained.steps},           {"test_set", score.set.name},
                      {"token_error_percent", errors[0]}, {"sequence_error_percent", errors[1]},
                      {"tokens", score.model.tokens},     {"sequences", score.model.sequences}};
+    if (trained.loss_scale > 0) record.emplace_back("skipped_steps", trained.skipped);
     for (const auto& [name, wrong] : score.guesses) record.emplace_back("guess: " + name, tasks::headline(task, wrong));
     log.append(record);
   }
@@ -181,12 +184,14 @@ void write_results(const Task& task, const Settings& settings, const TrainingRes
 }
 
 int train_and_test(const Run& run) {
-  const Settings& settings = run.settings();
+  Settings settings = run.settings();
   const Task& task = run.task();
-  set_threads(settings.threads);
+  const Placement placement = placement_of(settings.machine);
+  settings.training.device = placement.device;
   install_interrupt_handler();
   Transformer model(tasks::with(task.model(), settings.model));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  std::cout << placement.text << std::endl;
   for (const std::string& note : task.notes(settings.training.seed)) std::cout << "note: " << note << std::endl;
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   RunRecord record = run.record();
@@ -196,9 +201,10 @@ int train_and_test(const Run& run) {
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s";
   if (trained.best_step > 0) std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
-  std::cout << '\n';
+  std::cout << skipped_text(trained) << '\n';
   write_results(task, settings, trained, tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
-  std::cout << "written: " << settings.out << "/{weights.safetensors, metrics.jsonl, metrics.csv, results.jsonl, results.csv, run.json, checkpoints/}\n";
+  std::cout << "written: " << settings.out
+            << "/{weights.safetensors, metrics.jsonl, metrics.csv, results.jsonl, results.csv, run.json, checkpoints/}\n";
   return 0;
 }
 

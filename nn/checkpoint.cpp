@@ -68,9 +68,9 @@ void remove_checkpoint(const fs::path& folder) {
 
 // ---- What is saved
 
-NamedTensors weights_of(const Module& module) {
+NamedTensors named(const std::vector<Module::Parameter>& parameters) {
   NamedTensors weights;
-  for (const Module::Parameter& parameter : module.parameters()) weights.emplace_back(parameter.path, parameter.tensor);
+  for (const Module::Parameter& parameter : parameters) weights.emplace_back(parameter.path, parameter.tensor);
   return weights;
 }
 
@@ -96,7 +96,8 @@ void require_finite(const NamedTensors& tensors) {
 }
 
 void write_state(const fs::path& path, const TrainingState& state) {
-  const Json json = {{"format", format_version}, {"step", state.step}, {"seed", state.seed}, {"facts", state.facts}};
+  Json json = {{"format", format_version}, {"step", state.step}, {"seed", state.seed}, {"facts", state.facts}};
+  if (state.skipped > 0) json["skipped"] = state.skipped;
   std::string text;
   try {
     text = json.dump(2) + "\n";
@@ -104,9 +105,9 @@ void write_state(const fs::path& path, const TrainingState& state) {
   write_file(path.string(), {std::as_bytes(std::span(text))});
 }
 
-void write_folder(const fs::path& folder, const Module& module, const Adam& optimizer, const TrainingState& state) {
+void write_folder(const fs::path& folder, const NamedTensors& weights, const Adam& optimizer, const TrainingState& state) {
   const std::vector<std::pair<std::string, std::string>> metadata{{"whence.step", std::to_string(state.step)}};
-  write_safetensors((folder / "weights.safetensors").string(), {weights_of(module), metadata});
+  write_safetensors((folder / "weights.safetensors").string(), {weights, metadata});
   write_safetensors((folder / "optimizer.safetensors").string(), {moments_of(optimizer), metadata});
   write_state(folder / "state.json", state);
   sync_folder(folder.string());
@@ -205,17 +206,18 @@ void CheckpointFolder::remove_old(const std::string& newest) const {
   }
 }
 
-std::string CheckpointFolder::save(const Module& module, const Adam& optimizer, const TrainingState& state) const {
-  if (state.step != optimizer.steps()) {
-    fail("checkpoint", concat("step ", state.step, " given, and the optimiser has taken ", optimizer.steps(), "; the same required"));
+std::string CheckpointFolder::save(const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const {
+  if (state.updates() != optimizer.steps()) {
+    fail("checkpoint", concat("step ", state.step, " given", state.skipped ? concat(", ", state.skipped, " of them skipped,") : "",
+                              " and the optimiser has taken ", optimizer.steps(), "; the same required"));
   }
-  require_finite(weights_of(module));
+  require_finite(named(weights));
   require_finite(moments_of(optimizer));
   const fs::path folder = fs::path(root_) / folder_name(state.step), temporary = temporary_name(folder);
   try {
     fs::remove_all(temporary);
     fs::create_directory(temporary);
-    write_folder(temporary, module, optimizer, state);
+    write_folder(temporary, named(weights), optimizer, state);
     // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
     const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0) {
@@ -255,7 +257,8 @@ TrainingState read_training_state(const std::string& folder) {
   if (!counts || !json.contains("facts") || !json["facts"].is_object()) {
     throw InputError(concat(path, ": checkpoint: lacks format, step, seed or facts; whole numbers and an object required"));
   }
-  TrainingState state{json["step"].get<index_t>(), json["seed"].get<std::uint64_t>(), {}};
+  TrainingState state{.step = json["step"].get<index_t>(), .seed = json["seed"].get<std::uint64_t>()};
+  if (is_count("skipped")) state.skipped = std::min(json["skipped"].get<index_t>(), state.step);
   for (const auto& [key, value] : json["facts"].items()) {
     if (!value.is_string()) throw InputError(concat(path, ": checkpoint: fact '", key, "' is ", value.type_name(), "; text required"));
     state.facts[key] = value.get<std::string>();
@@ -263,26 +266,26 @@ TrainingState read_training_state(const std::string& folder) {
   return state;
 }
 
-TrainingState load_checkpoint(const std::string& folder, const Module& module, Adam* optimizer) {
+TrainingState load_checkpoint(const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer) {
   TrainingState state = read_training_state(folder);
   Comparison comparison;
-  comparison.match("weights.safetensors", read_part(folder, "weights.safetensors", state, comparison), weights_of(module));
+  comparison.match("weights.safetensors", read_part(folder, "weights.safetensors", state, comparison), named(weights));
   if (optimizer)
     comparison.match("optimizer.safetensors", read_part(folder, "optimizer.safetensors", state, comparison), moments_of(*optimizer));
   comparison.require_none(folder);
   comparison.apply();
-  if (optimizer) optimizer->set_steps(state.step);
+  if (optimizer) optimizer->set_steps(state.updates());
   return state;
 }
 
-void save_weights(const std::string& path, const Module& module) {
-  require_finite(weights_of(module));
-  write_safetensors(path, {weights_of(module), {}});
+void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights) {
+  require_finite(named(weights));
+  write_safetensors(path, {named(weights), {}});
 }
 
-void load_weights(const std::string& path, const Module& module) {
+void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights) {
   Comparison comparison;
-  comparison.match("the file", read_safetensors(path).tensors, weights_of(module));
+  comparison.match("the file", read_safetensors(path).tensors, named(weights));
   comparison.require_none(path);
   comparison.apply();
 }

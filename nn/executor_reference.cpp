@@ -29,7 +29,7 @@ Tensor pattern_of(const Tensor& logits, const AttendContext& at, const Stages& s
 
 AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) {
   AttendContext at;
-  static_cast<Sequence&>(at) = inputs.sequence;
+  static_cast<Sequence&>(at) = inputs.sequence.on(inputs.query.device());
   at.x = inputs.x;
   at.query = at.unrotated_query = probe("q", inputs.query);
   at.key = probe("k", inputs.key);

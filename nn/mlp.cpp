@@ -22,11 +22,11 @@ const char* to_string(Activation activation) {
   }
 }
 
-static Tensor activate(Activation activation, const Tensor& x, Site at) {
+static Tensor activate(Activation activation, const Linear& in, const Tensor& x, Site at) {
   switch (activation) {
-    case Activation::gelu: return gelu(x, at);
-    case Activation::gelu_erf: return gelu_erf(x, at);
-    default: return relu(x, at);
+    case Activation::gelu: return linear_gelu(x, in.weight(), in.bias(), at);
+    case Activation::gelu_erf: return gelu_erf(in(x, at), at);
+    default: return relu(in(x, at), at);
   }
 }
 
@@ -46,7 +46,7 @@ MLP::MLP(const MLPOptions& options)
 
 Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site at) const {
   const Scope scope(path());
-  const Tensor hidden = gate_ ? silu((*gate_)(x, at), at) * in_(x, at) : activate(activation_, in_(x, at), at);
+  const Tensor hidden = gate_ ? silu((*gate_)(x, at), at) * in_(x, at) : activate(activation_, in_, x, at);
   return out_(dropout_(probe("hidden", hidden, at), pass), at);
 }
 

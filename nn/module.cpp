@@ -49,14 +49,21 @@ void Module::Parameter::put_inside_bounds() const {
   raw::copy_into(raw::unary(Unary::clamp, tensor.detach(), {bounds.low, bounds.high}), tensor);
 }
 
+// The handle names `value` from now on; a gradient that was there has the old dtype or device.
+static void give(const Tensor& parameter, const Tensor& value) {
+  parameter.replace(value);
+  if (!tracked(parameter)) return;
+  clear_gradient(parameter);
+  node_of(parameter)->dtype = value.dtype();
+}
+
 void Module::to(DType dtype) {
   if (!is_floating(dtype)) fail("module", concat("dtype ", dtype, " given for the parameters of '", path_, "'; a floating dtype required"));
-  for (const Parameter& parameter : parameters()) {
-    parameter.tensor.replace(raw::cast(parameter.tensor.detach(), dtype));
-    if (!tracked(parameter.tensor)) continue;
-    clear_gradient(parameter.tensor);  // it has the old dtype
-    node_of(parameter.tensor)->dtype = dtype;
-  }
+  for (const Parameter& parameter : parameters()) give(parameter.tensor, raw::cast(parameter.tensor.detach(), dtype));
+}
+
+void Module::to(Device device) {
+  for (const Parameter& parameter : parameters()) give(parameter.tensor, raw::to_device(parameter.tensor.detach(), device));
 }
 
 int Module::freeze_matching(const std::string& path_pattern) {

@@ -44,6 +44,8 @@ class Module {
   void initialise(std::uint64_t seed);
   // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Error when `dtype` is not floating.
   void to(DType dtype);
+  // Moves all parameters in place, likewise.
+  void to(Device device);
   // Parameters whose path matches ('*' is any run of characters) need no gradient from now on. Error when none does.
   void freeze(const std::string& path_pattern);
 

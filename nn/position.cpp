@@ -33,7 +33,7 @@ Tensor checked_present(const Tensor& present) {
   if (present.rank() != 2 || present.dtype() != DType::boolean) {
     fail("sequence", concat("present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required"));
   }
-  return raw::contiguous(present);
+  return raw::contiguous(raw::to_device(present, Device::cpu()));
 }
 
 // [t], or [b t] f64: 0 at the first token that is present, below 0 before it; behind the last one all stand where that stands, so that the
@@ -132,18 +132,34 @@ Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, 
           .keys_behind = std::numeric_limits<index_t>::max()};  // a row is that of a run which goes on, however long
 }
 
+Sequence Sequence::on(Device device) const {
+  Sequence moved = *this;
+  if (mask.defined()) moved.mask = raw::to_device(mask, device);
+  if (present.defined()) moved.present = raw::to_device(present, device);
+  return moved;
+}
+
 Tensor AttendContext::keep(const Tensor& t, double otherwise, Site at) const {
   return mask.defined() ? whence::keep(t, mask, otherwise, at) : t;
 }
 
-Tensor AttendContext::distance() const {
+Tensor AttendContext::here(const Tensor& constant) const { return query.defined() ? raw::to_device(constant, query.device()) : constant; }
+
+Tensor AttendContext::distance_on_cpu() const {
   const NoGrad data_only;
   const Tensor steps = by_pair(positions.query, false) - by_pair(positions.key, true);
   return positions.distances.defined() ? counted(steps, positions.distances) : steps;
 }
 
+// Two rows of positions travel to a device, not their differences.
+Tensor AttendContext::distance() const {
+  if (positions.distances.defined()) return here(distance_on_cpu());
+  const NoGrad data_only;
+  return here(by_pair(positions.query, false)) - here(by_pair(positions.key, true));
+}
+
 DistinctDistances distinct_distances(const AttendContext& at) {
-  const Tensor distance = raw::contiguous(at.distance()), index = Tensor::empty(distance.shape(), DType::i64);
+  const Tensor distance = raw::contiguous(at.distance_on_cpu()), index = Tensor::empty(distance.shape(), DType::i64);
   double* d = distance.data<double>();
   // A causal mask hides what is negative: no rows for it.
   for (index_t n = 0; at.causal && n < distance.numel(); ++n) d[n] = std::max(d[n], 0.0);

@@ -20,7 +20,8 @@
 
 namespace whence {
 
-// Where queries and keys stand: data, so that shifted, drawn or stretched positions are other numbers, not other code.
+// Where queries and keys stand: data, so that shifted, drawn or stretched positions are other numbers, not other code. Positions live on
+// the CPU, whatever device the model is on: they are few, and schemes read them.
 struct Positions {
   Tensor query;                            // [i] or [b i], f64
   Tensor key;                              // [j] or [b j], f64
@@ -43,6 +44,8 @@ struct Sequence {
   static Sequence run(index_t length, bool causal = true);
   // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first token that is present.
   static Sequence padded(const Tensor& present, bool causal = true);
+  // The same with mask and present on `device`, where the scores are.
+  Sequence on(Device device) const;
   // Of a causal sequence that is decoded: `rows` queries after the first `first_row` of its tokens. `present` [b first_row + rows] or
   // undefined; `capacity` is the length that the run may reach.
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
@@ -58,13 +61,18 @@ struct AttendContext : Sequence {
   double scale = 1;          // 1 / sqrt(d)
 
   [[nodiscard]] Tensor keep(const Tensor& t, double otherwise = 0, Site at = Site::current()) const;  // t where the mask is true
-  [[nodiscard]] Tensor distance() const;  // [1|b 1 i j] f64: position of query i minus position of key j, as positions.distances count
+  // [1|b 1 i j] f64: position of query i minus position of key j, as positions.distances count. On the CPU, to be read, or beside the
+  // scores.
+  [[nodiscard]] Tensor distance_on_cpu() const;
+  [[nodiscard]] Tensor distance() const;
+  // A constant that a scheme has worked out, on the device of the scores. No gradient passes from one device to another.
+  [[nodiscard]] Tensor here(const Tensor& constant) const;
 };
 
 // The distances of a context without repetition: what a table or a network has to be read at.
 struct DistinctDistances {
   Tensor values;  // [n] f64, ascending
-  Tensor index;   // [1|b 1 i j] i64: which of them belongs to query i and key j; where masked, any
+  Tensor index;   // [1|b 1 i j] i64, both on the CPU: which of them belongs to query i and key j; where masked, any
 };
 DistinctDistances distinct_distances(const AttendContext& at);
 
@@ -80,6 +88,7 @@ struct Claims {
   bool sees_no_future = true;      // row i depends on tokens up to i alone, under a causal mask
   bool whole_positions = false;    // has a row of a table for each position or distance: stretched ones are refused
   bool uses_positions = true;      // reads `positions`: moving them one against another changes something
+  bool drawn_each_step = false;    // its positions are drawn anew at each step
   bool exact_gradient = true;      // false: backward is not the derivative of forward, on purpose (hard attention)
   Drawn drawn = Drawn::positions;  // what `randomised` draws anew: positions, or distances where nothing else is read
 };

@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -149,9 +150,10 @@ Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
 
 Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
   const Scope scope(path());
+  sequence = sequence.on(device());  // once, not in every layer
   sequence.positions.seed = pass.seed;
   sequence.positions.step = pass.step;
-  Tensor x = embedding_(tokens);
+  Tensor x = embedding_(raw::to_device(tokens, device()));
   if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
   for (const auto& stage : stages_.embeds) {
     const Scope inside(*stage.path);

@@ -66,13 +66,14 @@ class Transformer final : public Module {
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
   explicit Transformer(const TransformerOptions& options);
 
-  // tokens [b t] (index) -> logits [b t v]. In a causal model position t sees tokens 0 ... t.
+  // tokens [b t] (index; on the CPU or beside the model) -> logits [b t v]. In a causal model position t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
   // The same where some tokens are padding, stand elsewhere, or continue what the caches hold (one per layer, see nn/decoding.h).
   [[nodiscard]] Tensor operator()(const Tensor& tokens, Sequence sequence, const Pass& pass,
                                   std::vector<AttentionCache>* caches = nullptr) const;
 
   const TransformerOptions& options() const { return options_; }
+  Device device() const { return embedding_.weight().device(); }
   std::string scheme() const { return canonical_text(specs_); }
   std::string explain() const;  // which executor runs attention, and why
 

@@ -1,16 +1,11 @@
-// Size classes, free lists and huge pages.
+// Size classes, free lists and pools.
 #include "tensor/allocator.h"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <mutex>
-#include <vector>
-
-#include "tensor/error.h"
+#include <unordered_map>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define WHENCE_ASAN 1
@@ -26,30 +21,21 @@
 namespace whence {
 namespace {
 
-constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr int class_count = 256;
+constexpr std::size_t class_count = 256;
+constexpr std::size_t remembered = std::size_t{64} << 10;  // smaller blocks are not worth a line in a list of the largest
+constexpr Allocator::Pool no_pool = 0;
 
 // 1 KiB and below: one class per 64 bytes. Above: four per doubling.
-int class_of(std::size_t block) {
-  if (block <= 1024) return static_cast<int>(block / 64);
-  const int log2 = static_cast<int>(std::bit_width(block)) - 1;
-  return 16 + (log2 - 10) * 4 + static_cast<int>((block >> (log2 - 2)) & 3);
+std::size_t class_of(std::size_t block) {
+  if (block <= 1024) return block / 64;
+  const auto log2 = static_cast<std::size_t>(std::bit_width(block)) - 1;
+  return 16 + (log2 - 10) * 4 + ((block >> (log2 - 2)) & 3);
 }
 
-void* map_block(std::size_t block) {
-  if (block < huge_page) return std::aligned_alloc(64, block);
-  void* mapped = mmap(nullptr, block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  madvise(mapped, block, MADV_HUGEPAGE);
-  return mapped;
-}
-
-void unmap_block(void* memory, std::size_t block) {
-  if (block < huge_page) {
-    std::free(memory);
-  } else {
-    munmap(memory, block);
-  }
+std::size_t size_of_class(std::size_t c) {
+  if (c <= 16) return c * 64;
+  const std::size_t log2 = (c - 16) / 4 + 10, quarter = (c - 16) % 4;
+  return (4 + quarter) << (log2 - 2);
 }
 
 // Under AddressSanitizer cached blocks and the slack behind a request are poisoned, so that reuse hides no error.
@@ -64,37 +50,118 @@ void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes)
 #endif
 }
 
+// "1.5 GiB by softmax (attention.cpp:33)"
+std::string to_string(const LiveBlock& block) {
+  std::string text = bytes_text(block.bytes);
+  if (block.op) text += concat(" by ", block.op);
+  if (block.site.line() != 0)
+    text += block.op ? concat(" (", whence::to_string(block.site), ')') : concat(" at ", whence::to_string(block.site));
+  return text;
+}
+
+using Cache = std::array<std::vector<void*>, class_count>;
+
+struct PoolBlocks {
+  Cache own;   // what the pool took from the device and no one uses now
+  Cache held;  // blocks from outside that were freed while it was open
+};
+
 }  // namespace
 
 struct Allocator::State {
+  explicit State(BlockSource& its_source) : source(its_source), checked(its_source.host_may_read()) {}
+
+  BlockSource& source;
+  const bool checked;
   mutable std::mutex mutex;
-  std::array<std::vector<void*>, class_count> cached;
+  Cache cached;
   MemoryStatistics statistics;
+  std::unordered_map<void*, LiveBlock> large;  // in use
+
+  std::unordered_map<void*, Pool> owners;  // of blocks that a pool took from the device, in use or not
+  std::unordered_map<Pool, PoolBlocks> pools;
+  Pool open = no_pool, newest = no_pool;
 
   void release_all() {
-    for (int c = 0; c < class_count; ++c) {
-      for (void* memory : cached[static_cast<std::size_t>(c)]) {
-        const std::size_t block = size_of_class(c);
-        unpoison(memory, block);
-        unmap_block(memory, block);
+    for (std::size_t c = 0; c < class_count; ++c) {
+      if (cached[c].empty()) continue;  // of the last classes no size can be told: no machine has them
+      const std::size_t block = size_of_class(c);
+      for (void* memory : cached[c]) {
+        if (checked) unpoison(memory, block);
+        source.give_back(memory, block);
         statistics.reserved -= block;
       }
-      cached[static_cast<std::size_t>(c)].clear();
+      cached[c].clear();
     }
   }
 
-  static std::size_t size_of_class(int c) {
-    if (c <= 16) return static_cast<std::size_t>(c) * 64;
-    const int log2 = (c - 16) / 4 + 10, quarter = (c - 16) % 4;
-    return (std::size_t{4} + static_cast<std::size_t>(quarter)) << (log2 - 2);
+  static void* pop(std::vector<void*>& blocks) {
+    if (blocks.empty()) return nullptr;
+    void* memory = blocks.back();
+    blocks.pop_back();
+    return memory;
+  }
+
+  // A block of this size that no one uses: cached, or fresh. Null when there is none.
+  void* find(std::size_t block) {
+    const std::size_t c = class_of(block);
+    if (void* memory = pop(open == no_pool ? cached[c] : pools[open].own[c])) return memory;
+    void* memory = source.take(block);
+    // While a graph is being recorded the device must not be waited for, which giving blocks back does.
+    if (!memory && open == no_pool) {
+      release_all();
+      memory = source.take(block);
+    }
+    if (!memory) return nullptr;
+    statistics.reserved += block;
+    if (open != no_pool) owners[memory] = open;
+    return memory;
+  }
+
+  // Where a freed block waits for its next use.
+  Cache& home_of(void* memory) {
+    if (const auto owner = owners.find(memory); owner != owners.end()) return pools[owner->second].own;
+    return open != no_pool ? pools[open].held : cached;
+  }
+
+  void make_common(Cache& cache) {
+    for (std::size_t c = 0; c < class_count; ++c) cached[c].insert(cached[c].end(), cache[c].begin(), cache[c].end());
+  }
+
+  std::vector<LiveBlock> largest(std::size_t count) const {
+    std::vector<LiveBlock> blocks;
+    for (const auto& entry : large) blocks.push_back(entry.second);
+    const auto first = [](const LiveBlock& a, const LiveBlock& b) {
+      return a.bytes != b.bytes ? a.bytes > b.bytes : a.site.line() < b.site.line();
+    };
+    std::sort(blocks.begin(), blocks.end(), first);
+    blocks.resize(std::min(blocks.size(), count));
+    return blocks;
+  }
+
+  [[noreturn]] void refuse(std::size_t bytes) const {
+    const BlockSource::Room room = source.room();
+    const std::size_t block = block_size(bytes);
+    std::string text = concat("out of ", source.name(), ": ", bytes_text(bytes), " asked");
+    if (room.capacity > 0) text += concat(" with ", bytes_text(room.free), " free of ", bytes_text(room.capacity));
+    text += concat("; tensors hold ", bytes_text(statistics.live), " (peak ", bytes_text(statistics.peak), ')');
+    const auto holders = largest(5);
+    for (std::size_t k = 0; k < holders.size(); ++k) text += concat(k == 0 ? ", the largest: " : ", ", to_string(holders[k]));
+    if (room.capacity > 0 && block > room.free) {
+      text += concat("; ", bytes_text(block - room.free), " less in use required");
+    } else {
+      text += concat("; ", bytes_text(block), " in one piece required");
+    }
+    const OutOfMemory::Numbers numbers{bytes, room.free, statistics.live, room.capacity};
+    throw OutOfMemory(error_at_call_site("allocate", text + "; use a smaller batch or length, or checkpoint()"), numbers);
   }
 };
 
-Allocator::Allocator() : state_(new State) {}
+Allocator::Allocator(BlockSource& source) : state_(new State(source)) {}
 
-Allocator& Allocator::cpu() {
-  static Allocator* const allocator = new Allocator;
-  return *allocator;
+Allocator::~Allocator() {
+  release_cached();
+  delete state_;
 }
 
 std::size_t Allocator::block_size(std::size_t bytes) {
@@ -109,27 +176,18 @@ void* Allocator::allocate(std::size_t bytes) {
   const std::size_t block = block_size(bytes);
   State& state = *state_;
   const std::scoped_lock lock(state.mutex);
-  auto& cached = state.cached[static_cast<std::size_t>(class_of(block))];
-  void* memory = nullptr;
-  if (!cached.empty()) {
-    memory = cached.back();
-    cached.pop_back();
-  } else {
-    memory = map_block(block);
-    if (!memory) {
-      state.release_all();
-      memory = map_block(block);
-    }
-    if (!memory) {
-      fail("allocate", concat("out of memory: ", bytes, " bytes asked with ", state.statistics.live, " live (peak ", state.statistics.peak,
-                              "); use a smaller batch or length, or checkpoint()"));
-    }
-    state.statistics.reserved += block;
+  void* memory = state.find(block);
+  if (!memory) state.refuse(bytes);
+  if (bytes >= remembered) {
+    const Site* site = CallSite::current();
+    state.large[memory] = {bytes, CallSite::op(), site ? *site : Site()};
   }
   state.statistics.live += block;
   state.statistics.peak = std::max(state.statistics.peak, state.statistics.live);
-  unpoison(memory, block);
-  poison(static_cast<char*>(memory) + (bytes + 7) / 8 * 8, block - (bytes + 7) / 8 * 8);
+  if (state.checked) {
+    unpoison(memory, block);
+    poison(static_cast<char*>(memory) + (bytes + 7) / 8 * 8, block - (bytes + 7) / 8 * 8);
+  }
   return memory;
 }
 
@@ -138,14 +196,41 @@ void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
   State& state = *state_;
   const std::scoped_lock lock(state.mutex);
   state.statistics.live -= size;
-  poison(block, size);
-  state.cached[static_cast<std::size_t>(class_of(size))].push_back(block);
+  if (bytes >= remembered) state.large.erase(block);
+  if (state.checked) poison(block, size);
+  state.home_of(block)[class_of(size)].push_back(block);
+}
+
+Allocator::Pool Allocator::open_pool() {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->open != no_pool) fail("open_pool", "a pool is open already; one at a time required; close it first");
+  state_->open = ++state_->newest;
+  return state_->open;
+}
+
+void Allocator::close_pool() noexcept {
+  const std::scoped_lock lock(state_->mutex);
+  state_->open = no_pool;
+}
+
+void Allocator::release_pool(Pool pool) noexcept {
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  if (state.open == pool) state.open = no_pool;
+  std::erase_if(state.owners, [&](const auto& entry) { return entry.second == pool; });
+  if (const auto blocks = state.pools.find(pool); blocks != state.pools.end()) {
+    state.make_common(blocks->second.own);
+    state.make_common(blocks->second.held);
+    state.pools.erase(blocks);
+  }
 }
 
 MemoryStatistics Allocator::statistics() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->statistics;
 }
+
+BlockSource::Room Allocator::room() const { return state_->source.room(); }
 
 void Allocator::reset_peak() {
   const std::scoped_lock lock(state_->mutex);
@@ -154,7 +239,12 @@ void Allocator::reset_peak() {
 
 void Allocator::release_cached() {
   const std::scoped_lock lock(state_->mutex);
-  state_->release_all();
+  if (state_->open == no_pool) state_->release_all();
+}
+
+std::vector<LiveBlock> Allocator::largest(std::size_t count) const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->largest(count);
 }
 
 }  // namespace whence

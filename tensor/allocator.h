@@ -1,37 +1,77 @@
-// The caching allocator of the CPU: blocks are kept by size class and used again, because fresh pages cost up to ten times the
-// work done on them. Large blocks are mapped with huge pages. Thread-safe.
+// The caching allocator of every device: blocks are kept by size class and used again, because fresh pages cost up to ten times the work
+// done on them, and a GPU waits for everything before it hands out or takes back a block. One place for size classes and statistics; where
+// blocks come from is a BlockSource. Thread-safe.
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tensor/error.h"
 
 namespace whence {
 
 struct MemoryStatistics {
   std::size_t live = 0;      // bytes in use now
   std::size_t peak = 0;      // the largest `live` since the start or reset_peak()
-  std::size_t reserved = 0;  // bytes held from the system, in use or cached
+  std::size_t reserved = 0;  // bytes held from the device, in use or cached
+};
+
+// What a device offers of memory.
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+  virtual void* take(std::size_t bytes) = 0;  // null when there is no more
+  virtual void give_back(void* block, std::size_t bytes) noexcept = 0;
+  struct Room {
+    std::size_t free = 0, capacity = 0;  // 0, 0: not known
+  };
+  virtual Room room() const = 0;
+  virtual const char* name() const = 0;    // "GPU memory"
+  virtual bool host_may_read() const = 0;  // of memory that AddressSanitizer knows
+};
+
+// A block in use and the op that asked for it; ops name themselves by CallSite.
+struct LiveBlock {
+  std::size_t bytes = 0;     // asked for
+  const char* op = nullptr;  // null: memory that no op asked for
+  Site site;                 // line 0: not known
 };
 
 class Allocator {
  public:
+  explicit Allocator(BlockSource& source);  // REQUIRES: `source` outlives every block
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+  ~Allocator();  // gives cached blocks back
   static Allocator& cpu();
 
-  // At least `bytes` bytes, aligned to 64. Throws Error with asked, live, peak and reserved bytes when the system has no more.
+  // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it is asked again;
+  // then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
   void* allocate(std::size_t bytes);
   // REQUIRES: `block` came from allocate(bytes).
   void deallocate(void* block, std::size_t bytes) noexcept;
 
   MemoryStatistics statistics() const;
+  BlockSource::Room room() const;  // of the device
   void reset_peak();
-  void release_cached();  // gives every cached block back to the system
+  void release_cached();                                    // gives every cached block back to the device, except those of pools
+  std::vector<LiveBlock> largest(std::size_t count) const;  // the largest blocks in use; those under 64 KiB are not told apart
+
+  // A pool is memory whose addresses something else has written down: a recorded graph. While one is open, every block comes from the
+  // device or from what the pool itself got back, never from the common cache, and blocks from outside that are freed meanwhile are held,
+  // because the graph may read them. Closed, its blocks stay out of everyone's reach until it is released. One is open at a time.
+  using Pool = std::size_t;
+  Pool open_pool();
+  void close_pool() noexcept;
+  void release_pool(Pool pool) noexcept;  // its blocks become common ones; those still in use do when they are freed
 
   // The size that a request is rounded up to: multiples of 64 to 1 KiB, then four steps per doubling.
   static std::size_t block_size(std::size_t bytes);
 
  private:
-  Allocator();
   struct State;
-  State* state_;  // never destroyed: tensors in static storage may be freed after any destructor here
+  State* state_;
 };
 
 }  // namespace whence

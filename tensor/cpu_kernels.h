@@ -34,15 +34,36 @@ class CpuKernels final : public Kernels {
                   const Tensor& rstd) override;
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
                            const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
+  // cpu_rms_norm.cpp
+  void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
+                         const Tensor& dweight) override;
+  // cpu_cross_entropy.cpp
+  void cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
+  void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& dy,
+                              double share, const Tensor& dx) override;
   // cpu_scan.cpp
   void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) override;
   // cpu_scatter.cpp
   void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) override;
+  // index_check.cpp, cpu_lookup.cpp, cpu_lerp.cpp
+  Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
+  void gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
+  void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
+  void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
+  void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
+                        const Tensor& dposition) override;
+  // cpu_convolve.cpp
+  void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
+                     const Tensor& y) override;
+  void convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) override;
   // cpu_random.cpp
   void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;
   void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) override;
   // cpu_adam.cpp
-  void adam(const AdamStep& step, const Tensor& gradient, const Tensor& weight, const Tensor& first, const Tensor& second) override;
+  void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) override;
+  void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) override;
+  void clip_scale(const Tensor& total, const Tensor& controls) override;
 };
 
 }  // namespace whence

@@ -1,6 +1,8 @@
 // The text of errors.
 #include "tensor/error.h"
 
+#include <iomanip>
+
 namespace whence {
 
 std::string to_string(const Site& site) {
@@ -9,9 +11,22 @@ std::string to_string(const Site& site) {
   return concat(slash == std::string_view::npos ? path : path.substr(slash + 1), ':', site.line());
 }
 
-void fail(std::string_view op, const std::string& message) {
-  const Site* site = CallSite::current();
-  throw Error(site ? concat(to_string(*site), ": ", op, ": ", message) : concat(op, ": ", message));
+std::string bytes_text(std::size_t bytes) {
+  constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return concat(bytes, " bytes");
+  double size = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  for (; size >= 1024 && unit < 3; ++unit) size /= 1024;
+  std::ostringstream text;
+  text << std::setprecision(size >= 1000 ? 4 : 3) << size << ' ' << units[unit];
+  return text.str();
 }
+
+std::string error_at_call_site(std::string_view op, const std::string& message) {
+  const Site* site = CallSite::current();
+  return site ? concat(to_string(*site), ": ", op, ": ", message) : concat(op, ": ", message);
+}
+
+void fail(std::string_view op, const std::string& message) { throw Error(error_at_call_site(op, message)); }
 
 }  // namespace whence

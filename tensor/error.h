@@ -2,6 +2,7 @@
 //   "train.cpp:84: matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; transpose b?"
 #pragma once
 
+#include <cstddef>
 #include <source_location>
 #include <sstream>
 #include <stdexcept>
@@ -24,8 +25,23 @@ class InputError : public Error {
   using Error::Error;
 };
 
+// A device has no more memory, even after every cached block was given back. The engine is usable afterwards: free some tensors, or ask
+// for smaller ones.
+class OutOfMemory : public Error {
+ public:
+  // Bytes. `free` and `capacity` are the whole device's, or 0 where they are not known; `live` is what tensors hold.
+  struct Numbers {
+    std::size_t asked = 0, free = 0, live = 0, capacity = 0;
+  };
+  OutOfMemory(const std::string& text, Numbers its_numbers) : Error(text), numbers(its_numbers) {}
+  Numbers numbers;
+};
+
 // "train.cpp:84"
 std::string to_string(const Site& site);
+
+// "1.5 GiB", "640 KiB", "12 bytes"
+std::string bytes_text(std::size_t bytes);
 
 // The arguments, one after another, as text.
 template <class... Parts>
@@ -35,21 +51,27 @@ std::string concat(const Parts&... parts) {
   return out.str();
 }
 
-// Throws Error "place: op: message". The place is that of the innermost CallSite on this thread.
+// "place: op: message", the text of an Error. The place is that of the innermost CallSite on this thread.
+std::string error_at_call_site(std::string_view op, const std::string& message);
+// Throws Error with that text.
 [[noreturn]] void fail(std::string_view op, const std::string& message);
 
-// While alive, errors of this thread name `site`. One thread-local store; costs nothing else.
+// While alive, errors of this thread name `site`, and memory that it asks for is put down to `op` (text that outlives the program's
+// tensors; null: no op). Two thread-local stores; costs nothing else.
 class CallSite {
  public:
-  explicit CallSite(const Site& site) : previous_(current_) { current_ = &site; }
-  ~CallSite() { current_ = previous_; }
+  explicit CallSite(const Site& site, const char* op = nullptr) : previous_(current_), previous_op_(op_) { current_ = &site, op_ = op; }
+  ~CallSite() { current_ = previous_, op_ = previous_op_; }
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
   static const Site* current() { return current_; }
+  static const char* op() { return op_; }
 
  private:
   const Site* previous_;
+  const char* previous_op_;
   static inline thread_local const Site* current_ = nullptr;
+  static inline thread_local const char* op_ = nullptr;
 };
 
 }  // namespace whence

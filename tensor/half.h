@@ -1,10 +1,17 @@
 // f16 and bf16 as two bytes, bit-compatible with IEEE binary16 and with CUDA's types. Storage only: arithmetic happens in float.
+// A GPU converts in hardware: the same bits, but that a NaN loses its sign and payload (0x7FFF; f16 to float: 0x7FFFFFFF).
 #pragma once
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "tensor/device.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
 
 namespace whence {
 
@@ -14,6 +21,12 @@ struct BFloat16 {
 
   constexpr BFloat16() = default;
   WHENCE_HD constexpr BFloat16(float value) {
+#ifdef __CUDA_ARCH__
+    if (!std::is_constant_evaluated()) {
+      bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+      return;
+    }
+#endif
     const auto word = std::bit_cast<std::uint32_t>(value);
     const bool is_nan = (word & 0x7FFFFFFFu) > 0x7F800000u;
     bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40u : (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16);
@@ -27,11 +40,20 @@ struct Float16 {
 
   constexpr Float16() = default;
   WHENCE_HD constexpr Float16(float value) {
+#ifdef __CUDA_ARCH__
+    if (!std::is_constant_evaluated()) {
+      bits = __half_as_ushort(__float2half_rn(value));
+      return;
+    }
+#endif
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (word >> 16) & 0x8000u, magnitude = word & 0x7FFFFFFFu;
     bits = static_cast<std::uint16_t>(sign | from_magnitude(magnitude));
   }
   WHENCE_HD constexpr operator float() const {
+#ifdef __CUDA_ARCH__
+    if (!std::is_constant_evaluated()) return __half2float(__ushort_as_half(bits));
+#endif
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1Fu, mantissa = bits & 0x3FFu;
     if (exponent == 0x1Fu) return std::bit_cast<float>(sign | 0x7F800000u | mantissa << 13);
     if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in float

@@ -1,21 +1,12 @@
 // Which device has which kernels and which memory; the number of threads.
 #include "tensor/kernels.h"
 
-#include <cstring>
-
-#include "tensor/allocator.h"
+#include "tensor/cpu_memory.h"
+#include "tensor/device_runtime.h"
 #include "tensor/parallel.h"
 
 namespace whence {
 namespace {
-
-class CpuMemory final : public DeviceMemory {
- public:
-  void* allocate(std::size_t bytes) override { return Allocator::cpu().allocate(bytes); }
-  void deallocate(void* block, std::size_t bytes) noexcept override { Allocator::cpu().deallocate(block, bytes); }
-  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-  void copy_from_cpu(const void* from, void* to, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-};
 
 [[noreturn]] void no_device(Device device) {
   fail("device", concat(to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu"));
@@ -33,11 +24,31 @@ int thread_count = 0;
 
 }  // namespace
 
+void Kernels::matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
+  matmul(a, b, bias, 1, before);
+  unary(Unary::gelu, {}, before, out);
+}
+
 Kernels& kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }
 
 DeviceMemory& memory_of(Device device) {
   static CpuMemory cpu;
   return device.is_cpu() ? static_cast<DeviceMemory&>(cpu) : *backend_of(device).memory;
+}
+
+DeviceRuntime& runtime_of(Device device) {
+  if (device.is_cpu()) fail("runtime_of", "cpu given; a GPU is required; the CPU records nothing and has nothing to wait for");
+  return *backend_of(device).runtime;
+}
+
+IndexLauncher& launcher_of(const char* op, Device device) {
+  const Backend backend = cuda_backend();
+  if (!backend.launcher) fail(op, concat("device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON"));
+  return *backend.launcher;
+}
+
+void synchronise(Device device) {
+  if (!device.is_cpu()) runtime_of(device).synchronise();
 }
 
 int threads() {

@@ -1,8 +1,12 @@
 // One loop, two machines: body(i) for every i in [0, count), by threads on the CPU or by a grid on a GPU. An op whose result is "for each
-// index, compute" is a struct with operator()(index_t) const, written once; compiled by nvcc it runs on both.
+// index, compute" is a struct with operator()(index_t) const, written once; compiled by nvcc it runs on both. Compiled for the host alone
+// it runs on the CPU and on the emulated GPU (cuda/emulator/).
 #pragma once
 
+#include <type_traits>
+
 #include "tensor/error.h"
+#include "tensor/kernels.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -27,15 +31,17 @@ void launch(const char* op, Device device, index_t count, const Body& body, inde
     });
     return;
   }
-#ifdef __CUDACC__
   if (count == 0) return;
+  IndexLauncher& launcher = launcher_of(op, device);
+#ifdef __CUDACC__
   constexpr int block = 256;
-  const index_t blocks = (count + block - 1) / block;
-  device_code::for_each_index<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), block>>>(count, body);
-  const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) fail(op, concat("launch of ", count, " indices on ", to_string(device), ": ", cudaGetErrorString(status)));
+  const index_t needed = (count + block - 1) / block, blocks = needed < 65536 ? needed : 65536;
+  device_code::for_each_index<<<static_cast<unsigned>(blocks), block, 0, launcher.stream()>>>(count, body);
+  launcher.launched(op, blocks, block);
 #else
-  fail(op, concat("device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON"));
+  static_assert(std::is_trivially_copyable_v<Body>, "a body travels to the device as bytes");
+  const auto call = [](const void* of, index_t i) { (*static_cast<const Body*>(of))(i); };
+  launcher.run(op, count, {&body, sizeof(Body), call});
 #endif
 }
 

@@ -16,6 +16,24 @@ using std::abs, std::ceil, std::cos, std::erf, std::floor, std::isfinite, std::l
 using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p, whence::sin,
     whence::sqrt;
 
+// A number that is more than its value (the emulator's counted ones) is asked to apply the function to what it wraps.
+template <class N>
+concept WrappedNumber = requires { typename N::plain_number; };
+// clang-format off
+template <WrappedNumber N> N abs(N x) { return x.simple([](auto v) { return math::abs(v); }); }
+template <WrappedNumber N> N ceil(N x) { return x.simple([](auto v) { return math::ceil(v); }); }
+template <WrappedNumber N> N floor(N x) { return x.simple([](auto v) { return math::floor(v); }); }
+template <WrappedNumber N> bool isfinite(N x) { return x.simple([](auto v) { return math::isfinite(v); }); }
+template <WrappedNumber N> N cos(N x) { return x.special([](auto v) { return math::cos(v); }); }
+template <WrappedNumber N> N erf(N x) { return x.special([](auto v) { return math::erf(v); }); }
+template <WrappedNumber N> N log(N x) { return x.special([](auto v) { return math::log(v); }); }
+template <WrappedNumber N> N log1p(N x) { return x.special([](auto v) { return math::log1p(v); }); }
+template <WrappedNumber N> N sin(N x) { return x.special([](auto v) { return math::sin(v); }); }
+template <WrappedNumber N> N sqrt(N x) { return x.special([](auto v) { return math::sqrt(v); }); }
+template <WrappedNumber N> N exp(N x);
+template <WrappedNumber N> N tanh(N x);
+// clang-format on
+
 WHENCE_HD inline double exp(double x) { return std::exp(x); }
 WHENCE_HD inline double tanh(double x) { return std::tanh(x); }
 WHENCE_HD inline Dual exp(Dual x) { return whence::exp(x); }
@@ -72,5 +90,10 @@ WHENCE_HD inline float tanh(float x) {
   return std::copysign(size < 0.625f ? near : far, x);
 #endif
 }
+
+// clang-format off
+template <WrappedNumber N> N exp(N x) { return x.special([](auto v) { return math::exp(v); }); }
+template <WrappedNumber N> N tanh(N x) { return x.special([](auto v) { return math::tanh(v); }); }
+// clang-format on
 
 }  // namespace whence::math

@@ -48,7 +48,7 @@ class Printer {
   // Only what is shown is read, so a printed view may be larger than memory.
   void collect(int axis, index_t offset) {
     if (axis == max_rank || axis == x_.rank()) {
-      const Tensor element = x_.view({}, {}, offset);
+      const Tensor element = raw::to_device(x_.view({}, {}, offset), Device::cpu());
       std::string text = number_text(element.item(), x_.dtype());
       if (x_.dtype() == DType::dual) text += tangent_text(element.data<Dual>()->tangent);
       texts_.push_back(text);

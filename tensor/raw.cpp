@@ -46,6 +46,33 @@ void require_matrix(const char* argument, const Tensor& x) {
   if (x.rank() < 2) fail("matmul", concat(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
 }
 
+// Checks a product, and gives the batch that both operands are stretched to. Neither is copied: transposed and broadcast matrices are the
+// kernel's business.
+Shape checked_batch(const Tensor& a, const Tensor& b, const Tensor* bias) {
+  require_matrix("a", a);
+  require_matrix("b", b);
+  require_same_dtype("matmul", a, b);
+  require_same_device("matmul", a, b);
+  if (a.size(-1) != b.size(-2)) {
+    const bool turned = a.size(-1) == b.size(-1);
+    fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
+                          " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
+  }
+  const Shape batch = common_batch(a, b);
+  if (bias) {
+    require_shape("matmul", "bias", *bias, {b.size(-1)});
+    require_same_dtype("matmul", a, *bias);
+    require_same_device("matmul", a, *bias);
+  }
+  return batch;
+}
+
+Tensor product_of(const Tensor& a, const Tensor& b, Shape batch) {
+  batch.push_back(a.size(-2));
+  batch.push_back(b.size(-1));
+  return Tensor::empty(batch, a.dtype(), a.device());
+}
+
 void require_row(const char* op, const Tensor& x) {
   require_floating(op, "x", x);
   if (x.rank() == 0) fail(op, concat("x is ", x.shape(), "; one axis or more is required; use unsqueeze"));
@@ -189,27 +216,17 @@ Tensor argmax(const Tensor& x) {
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias) {
-  require_matrix("a", a);
-  require_matrix("b", b);
-  require_same_dtype("matmul", a, b);
-  require_same_device("matmul", a, b);
-  if (a.size(-1) != b.size(-2)) {
-    const bool turned = a.size(-1) == b.size(-1);
-    fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
-                          " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
-  }
-  // Neither operand is copied: transposed and broadcast matrices are the kernel's business.
-  const Shape batch = common_batch(a, b);
-  Shape shape = batch;
-  shape.push_back(a.size(-2));
-  shape.push_back(b.size(-1));
-  if (bias) {
-    require_shape("matmul", "bias", *bias, {b.size(-1)});
-    require_same_dtype("matmul", a, *bias);
-    require_same_device("matmul", a, *bias);
-  }
-  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
+  const Shape batch = checked_batch(a, b, bias);
+  const Tensor out = product_of(a, b, batch);
   kernels(a.device()).matmul(with_batch(a, batch), with_batch(b, batch), bias, alpha, out);
+  return out;
+}
+
+Tensor matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, Tensor* before) {
+  const Shape batch = checked_batch(a, b, bias);
+  *before = product_of(a, b, batch);
+  const Tensor out = like(*before);
+  kernels(a.device()).matmul_gelu(with_batch(a, batch), with_batch(b, batch), bias, *before, out);
   return out;
 }
 

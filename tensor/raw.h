@@ -39,6 +39,8 @@ void add_into(const Tensor& x, const Tensor& total);                           /
 [[nodiscard]] Tensor argmax(const Tensor& x);                      // along the last axis, first of equals, i64
 
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1, const Tensor* bias = nullptr);
+// gelu(a b + bias) in the tanh form; *before becomes a b + bias.
+[[nodiscard]] Tensor matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, Tensor* before);
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {});
 [[nodiscard]] Tensor softmax_backward(const Tensor& y, const Tensor& dy);
 [[nodiscard]] Tensor cumulative_sum(const Tensor& x, bool reverse);  // along the last axis

@@ -185,7 +185,10 @@ Tensor to_device(const Tensor& x, Device device) {
   if (!x.device().is_cpu() && !device.is_cpu()) return to_device(to_device(from, Device::cpu()), device);
   const Tensor result = Tensor::empty(x.shape(), x.dtype(), device);
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
-  if (bytes > 0 && device.is_cpu()) memory_of(x.device()).copy_to_cpu(from.bytes(), result.bytes(), bytes);
+  if (bytes > 0 && device.is_cpu()) {
+    memory_of(x.device()).copy_to_cpu(from.bytes(), result.bytes(), bytes);
+    kernels(x.device()).report_faults();
+  }
   if (bytes > 0 && !device.is_cpu()) memory_of(device).copy_from_cpu(from.bytes(), result.bytes(), bytes);
   return result;
 }

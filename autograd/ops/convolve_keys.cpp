@@ -5,35 +5,17 @@
 // The three sums are linear in each argument, and each one's derivatives are the other two: that is how second derivatives come.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
-#include "autograd/ops/convolve.h"
-#include "autograd/ops/index.h"
+#include "tensor/convolution.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-using detail::Convolution;
-
-// GPUs and duals take the plain bodies.
-bool plainly(const Tensor& x) { return !x.device().is_cpu() || x.dtype() == DType::dual; }
-
 // y of convolving `from` with the kernel, or with its adjoint.
-Tensor convolve(const char* op, const Convolution& at, const Tensor& from, const Tensor& weight, const Tensor& bias, bool adjoint) {
-  const Tensor x = raw::contiguous(from), w = raw::contiguous(weight), shift = bias.defined() ? raw::contiguous(bias) : bias;
-  const index_t size = at.output_blocks() * at.terms() * detail::outputs_at_once;
-  const Tensor packed = Tensor::empty({size}, detail::sum_dtype(x.dtype()), x.device());
-  const Tensor y = Tensor::empty({at.batch, at.outputs, at.rows, at.keys_out}, x.dtype(), x.device());
-  visit_floating(op, x.dtype(), [&]<class T>(Type<T>) {
-    using C = compute_t<T>;
-    launch(op, x.device(), size, detail::PackKernel<T>{w.data<T>(), packed.data<C>(), at.outputs, at.channels, at.taps, adjoint}, 16);
-    const T* added = shift.defined() ? shift.data<T>() : nullptr;
-    if (plainly(x)) {
-      launch(op, x.device(), at.batch * at.output_blocks() * at.rows * at.keys_out,
-             detail::ConvolvePlain<T>{at, x.data<T>(), added, packed.data<C>(), y.data<T>()}, 4 * at.terms());
-    } else if constexpr (!std::is_same_v<T, Dual>) {
-      detail::convolve_tiles<T>(at, x.data<T>(), packed.data<C>(), added, y.data<T>());
-    }
-  });
+Tensor convolve(const Convolution& at, const Tensor& from, const Tensor& weight, const Tensor& bias, bool adjoint) {
+  const Tensor y = Tensor::empty({at.batch, at.outputs, at.rows, at.keys_out}, from.dtype(), from.device());
+  const Tensor shift = bias.defined() ? raw::contiguous(bias) : bias;
+  kernels(from.device()).convolve_keys(at, raw::contiguous(from), raw::contiguous(weight), adjoint, shift, y);
   return y;
 }
 
@@ -53,7 +35,7 @@ struct Adjoint {
     saved.g = g;
     saved.weight = weight;
     const index_t k = weight.size(3), keys = g.size(3) - left - right + k - 1;
-    return convolve(name, {g.size(0), g.size(1), g.size(2), g.size(3), weight.size(1), keys, k, k - 1 - left}, g, weight, Tensor(), true);
+    return convolve({g.size(0), g.size(1), g.size(2), g.size(3), weight.size(1), keys, k, k - 1 - left}, g, weight, Tensor(), true);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
   static Samples<Adjoint> samples() {
@@ -72,34 +54,12 @@ struct KernelGradient {
   Tensor forward(Saved& saved, const Tensor& g, const Tensor& x) const {
     saved.g = g;
     saved.x = x;
-    const Tensor dy = raw::contiguous(g), from = raw::contiguous(x);
     const Convolution at{x.size(0), x.size(1), x.size(2), x.size(3), g.size(1), g.size(3), taps, left};
-    const DType wide = detail::sum_dtype(x.dtype());
-    Tensor total;
-    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
-      using C = compute_t<T>;
-      if (plainly(x)) {
-        const index_t rows = at.batch * at.rows, each = std::max<index_t>((rows + 63) / 64, 1), size = at.outputs * at.terms();
-        const Tensor partial = Tensor::empty({(rows + each - 1) / each, size}, wide, x.device());
-        launch(name, x.device(), partial.numel(), detail::KernelGradientPlain<T>{at, from.data<T>(), dy.data<T>(), partial.data<C>(), each},
-               each * at.keys_out);
-        total = raw::reduce(Reduction::sum, partial, {0}, false);
-      } else if constexpr (!std::is_same_v<T, Dual>) {
-        total = in_order(at, detail::kernel_gradient_tiles<T>(at, from.data<T>(), dy.data<T>()));
-      }
-    });
-    total = raw::reshape(total, {at.outputs, at.channels, 1, taps});
-    return wide == x.dtype() ? total : raw::cast(total, x.dtype());
+    const Tensor dweight = Tensor::empty({at.outputs, at.channels, 1, taps}, x.dtype(), x.device());
+    kernels(x.device()).convolve_keys_weight(at, raw::contiguous(x), raw::contiguous(g), dweight);
+    return dweight;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
-
-  // Blocks of 4 x 4 that were filled up -> [o, c t].
-  static Tensor in_order(const Convolution& at, const Tensor& partial) {
-    const index_t outputs = at.output_blocks(), terms = (at.terms() + 3) / 4;
-    const Tensor blocks = raw::reshape(raw::reduce(Reduction::sum, partial, {0}, false), {outputs, terms, 4, 4});
-    const Tensor filled_up = raw::reshape(raw::permute(blocks, {0, 2, 1, 3}), {outputs * 4, terms * 4});
-    return raw::contiguous(raw::slice(raw::slice(filled_up, 0, 0, at.outputs), 1, 0, at.terms()));
-  }
   static Samples<KernelGradient> samples() {
     return {{"width 3", {1, 1, 3}, {draw::normal({2, 3, 2, 5}), draw::normal({2, 2, 2, 5})}},
             {"left, cropped on the right", {3, -1, 2}, {draw::normal({1, 2, 3, 4}), draw::normal({1, 5, 3, 3})}}};
@@ -116,7 +76,7 @@ struct ConvolveKeys {
     check(x, weight, bias);
     saved.x = x;
     saved.weight = weight;
-    return convolve(name, forward_of(x, weight, left, right), x, weight, bias, false);
+    return convolve(forward_of(x, weight, left, right), x, weight, bias, false);
   }
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3> needs) const {
     const Tensor weight = saved.weight.get();

@@ -28,13 +28,13 @@ struct Drop {
   WHENCE_HD void operator()(index_t i) const {
     const index_t run = at.runs == 1 ? 0 : i / at.groups(), first = run * at.stride + at.offset;
     const index_t group = first / 4 + i - run * at.groups();
-    const index_t begin = group * 4 > first ? group * 4 : first, last = first + at.count;
-    const index_t end = group * 4 + 4 < last ? group * 4 + 4 : last;
-    if (begin >= end) return;
+    const index_t last = first + at.count, shift = run * at.count - first;  // from a number to its place in x
+    if (group * 4 >= last) return;
     const auto words = philox(stream.key, static_cast<std::uint64_t>(group), stream.step);
-    const index_t shift = run * at.count - first;  // from a number to its place in x
-    for (index_t n = begin; n < end; ++n) {
-      const bool stays = (words[static_cast<std::size_t>(n - group * 4)] >> 8) >= threshold;
+    for (index_t k = 0; k < 4; ++k) {
+      const index_t n = group * 4 + k;
+      if (n < first || n >= last) continue;
+      const bool stays = (words[static_cast<std::size_t>(k)] >> 8) >= threshold;
       y[n + shift] = stays ? static_cast<T>(compute_t<T>(x[n + shift]) * scale) : T(compute_t<T>(0));
     }
   }

@@ -7,97 +7,10 @@
 // read at its nearest end with derivative 0.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
-#include "tensor/launch.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
-
-constexpr index_t block = 128;  // positions that are worked on side by side, so that all but the reads of the table are vector code
-
-// Where the positions of a block lie: the row below and the share w of the row above; and what the table holds there.
-template <class T>
-struct Places {
-  using C = compute_t<T>;
-  std::int32_t below[block];
-  C share[block], low[block], high[block];
-
-  WHENCE_HD void find(const T* __restrict table, const T* __restrict position, index_t rows, index_t count) {
-    const C last = C(static_cast<double>(rows - 1));
-    for (index_t j = 0; j < count; ++j) {
-      const C given = C(position[j]), above_zero = given > C(0) ? given : C(0);  // NaN: row 0
-      const C inside = above_zero < last ? above_zero : last;
-      below[j] = static_cast<std::int32_t>(inside);
-      share[j] = inside - C(below[j]);
-    }
-    for (index_t j = 0; j < count; ++j) {
-      const std::int32_t n = below[j];
-      low[j] = C(table[n]);
-      high[j] = C(table[n + (share[j] > C(0) ? 1 : 0)]);  // the row above is the ceiling: the same row at an integer
-    }
-  }
-};
-
-WHENCE_HD inline index_t at_most_block(index_t left) { return left < block ? left : block; }
-
-template <class T>
-struct LerpForward {
-  const T *table, *position;
-  T* y;
-  index_t rows, width;
-  WHENCE_HD void operator()(index_t row) const {
-    using C = compute_t<T>;
-    Places<T> at;
-    for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
-      const index_t count = at_most_block((row + 1) * width - begin);
-      at.find(table + row * rows, position + begin, rows, count);
-      for (index_t j = 0; j < count; ++j) y[begin + j] = static_cast<T>((C(1) - at.share[j]) * at.low[j] + at.share[j] * at.high[j]);
-    }
-  }
-};
-
-template <class T>
-struct LerpBackward {
-  using C = compute_t<T>;
-  const T *table, *position, *dy;
-  T *dtable, *dposition;
-  C* sums;  // [rows of the table] per row; dtable itself unless T is 16 bit: one rounding at the end
-  index_t rows, width;
-
-  WHENCE_HD void operator()(index_t row) const {
-    C* sum = sums + row * rows;
-    for (index_t n = 0; n < rows; ++n) sum[n] = C(0);
-    Places<T> at;
-    for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
-      const index_t count = at_most_block((row + 1) * width - begin);
-      at.find(table + row * rows, position + begin, rows, count);
-      // y = (1-w) t[a] + w t[c]
-      const T* __restrict g = dy + begin;
-      T* __restrict dp = dposition + begin;
-      for (index_t j = 0; j < count; ++j) {
-        dp[j] = static_cast<T>((at.high[j] - at.low[j]) * C(g[j]));
-        at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // from here on: what goes to the row below, and to the row above
-        at.high[j] = at.share[j] * C(g[j]);
-      }
-      add_runs(at, count, sum);
-    }
-    if constexpr (!std::is_same_v<T, C>) {
-      for (index_t n = 0; n < rows; ++n) dtable[row * rows + n] = static_cast<T>(sum[n]);
-    }
-  }
-
-  // Neighbouring positions often lie between the same rows (CoPE's are sums of gates below 1): their shares stay in registers until the
-  // row changes.
-  WHENCE_HD void add_runs(const Places<T>& at, index_t count, C* sum) const {
-    for (index_t j = 0; j < count;) {
-      const std::int32_t n = at.below[j];
-      C low = at.low[j], high = at.high[j];
-      for (++j; j < count && at.below[j] == n; ++j) low += at.low[j], high += at.high[j];
-      sum[n] += low;
-      if (n + 1 < rows) sum[n + 1] += high;
-    }
-  }
-};
 
 struct LerpAt {
   static constexpr const char* name = "lerp_at";
@@ -112,23 +25,14 @@ struct LerpAt {
     saved.table = t;
     saved.position = p;
     const Tensor y = Tensor::empty(p.shape(), p.dtype(), p.device());
-    visit_floating(name, p.dtype(), [&]<class T>(Type<T>) {
-      const index_t rows = t.size(-1), width = p.size(-1);
-      launch(name, p.device(), t.numel() / rows, LerpForward<T>{t.data<T>(), p.data<T>(), y.data<T>(), rows, width}, 2 * width);
-    });
+    kernels(p.device()).lerp_at(t, p, y);
     return y;
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     const Tensor t = saved.table.get(), p = saved.position.get(), g = raw::contiguous(dy);
     const Tensor dt = Tensor::empty(t.shape(), t.dtype(), t.device()), dp = Tensor::empty(p.shape(), p.dtype(), p.device());
-    visit_floating(name, p.dtype(), [&]<class T>(Type<T>) {
-      const index_t rows = t.size(-1), width = p.size(-1);
-      const Tensor sums = std::is_same_v<T, compute_t<T>> ? dt : Tensor::empty(t.shape(), dtype_of<compute_t<T>>, t.device());
-      launch(name, p.device(), t.numel() / rows,
-             LerpBackward<T>{t.data<T>(), p.data<T>(), g.data<T>(), dt.data<T>(), dp.data<T>(), sums.data<compute_t<T>>(), rows, width},
-             rows + 4 * width);
-    });
+    kernels(p.device()).lerp_at_backward(t, p, g, dt, dp);
     return {dt, dp};
   }
 

@@ -1,5 +1,6 @@
 // The affine map of a layer.    y = x W' + b,  x:[... in]  W:[out in]  b:[out]  ->  y:[... out]
 //   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes of x folded into rows: three products, none batched)
+// And with GELU behind it.      y = gelu(h),  h = x W' + b       dh = gelu'(h) dy, then as above
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -13,6 +14,35 @@ Shape as_rows(const Shape& shape) {
   return {rows, shape[-1]};
 }
 
+void check(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  raw::require_floating(name, "x", x);
+  raw::require_same_dtype(name, x, weight);
+  raw::require_same_device(name, x, weight);
+  if (x.rank() == 0 || weight.rank() != 2 || x.size(-1) != weight.size(1)) {
+    fail(name, concat("x is ", x.shape(), ", weight is ", weight.shape(), "; x [... in] and weight [out,in] required"));
+  }
+  if (!bias.defined()) return;
+  raw::require_same_dtype(name, x, bias);
+  raw::require_same_device(name, x, bias);
+  raw::require_shape(name, "bias", bias, {weight.size(0)});
+}
+
+// y = x W' + b, row by row
+Grads<3> linear_backward(const SavedTensor& x, const SavedTensor& weight, const Tensor& dy, Needs<3> needs) {
+  const Tensor rows = reshape(dy, as_rows(dy.shape()));
+  Grads<3> grads;
+  if (needs[0]) {
+    const Tensor x_rows = matmul(rows, weight.get());
+    grads[0] = reshape(x_rows, x.peek().shape());
+  }
+  if (needs[1]) {
+    const Tensor inputs = x.get();
+    grads[1] = matmul(transpose(rows), reshape(inputs, as_rows(inputs.shape())));
+  }
+  if (needs[2]) grads[2] = sum(rows, {0});
+  return grads;
+}
+
 struct Linear {
   static constexpr const char* name = "linear";
   struct Saved {
@@ -20,7 +50,7 @@ struct Linear {
   };
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-    check(x, weight, bias);
+    check(name, x, weight, bias);
     saved.x = x;
     saved.weight = weight;
     Shape shape = x.shape();
@@ -31,32 +61,7 @@ struct Linear {
   }
 
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3> needs) const {
-    // y = x W' + b, row by row
-    const Tensor rows = reshape(dy, as_rows(dy.shape()));
-    Grads<3> grads;
-    if (needs[0]) {
-      const Tensor x_rows = matmul(rows, saved.weight.get());
-      grads[0] = reshape(x_rows, saved.x.peek().shape());
-    }
-    if (needs[1]) {
-      const Tensor x = saved.x.get();
-      grads[1] = matmul(transpose(rows), reshape(x, as_rows(x.shape())));
-    }
-    if (needs[2]) grads[2] = sum(rows, {0});
-    return grads;
-  }
-
-  static void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    raw::require_floating(name, "x", x);
-    raw::require_same_dtype(name, x, weight);
-    raw::require_same_device(name, x, weight);
-    if (x.rank() == 0 || weight.rank() != 2 || x.size(-1) != weight.size(1)) {
-      fail(name, concat("x is ", x.shape(), ", weight is ", weight.shape(), "; x [... in] and weight [out,in] required"));
-    }
-    if (!bias.defined()) return;
-    raw::require_same_dtype(name, x, bias);
-    raw::require_same_device(name, x, bias);
-    raw::require_shape(name, "bias", bias, {weight.size(0)});
+    return linear_backward(saved.x, saved.weight, dy, needs);
   }
 
   static Samples<Linear> samples() {
@@ -88,10 +93,55 @@ struct Linear {
   }
 };
 
+struct LinearGelu {
+  static constexpr const char* name = "linear_gelu";
+  struct Saved {
+    SavedTensor x, weight, bias, before;  // before: h
+  };
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    check(name, x, weight, bias);
+    Shape shape = x.shape();
+    shape[-1] = weight.size(0);
+    Tensor before;
+    const Tensor rows = raw::reshape(x, as_rows(x.shape()));
+    const Tensor y = raw::matmul_gelu(rows, raw::transpose(weight), bias.defined() ? &bias : nullptr, &before);
+    saved.x = x;
+    saved.weight = weight;
+    if (bias.defined()) saved.bias = bias;
+    saved.before = raw::reshape(before, shape);
+    return raw::reshape(y, shape);
+  }
+
+  Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3> needs) const {
+    // y = gelu(h); the saved h has no history, so a backward that is itself recorded computes it again from what has
+    const Tensor h =
+        recording() ? linear(saved.x.get(), saved.weight.get(), saved.bias.defined() ? saved.bias.get() : Tensor()) : saved.before.get();
+    return linear_backward(saved.x, saved.weight, unary_backward(Unary::gelu, h, dy), needs);
+  }
+
+  static Samples<LinearGelu> samples() {
+    return {{"rows", {}, {draw::normal({3, 4}), draw::normal({5, 4}), draw::normal({5})}},
+            {"leading axes, a width of 8", {}, {draw::normal({2, 3, 4}), draw::normal({8, 4}), draw::normal({8})}},
+            {"no bias", {}, {draw::normal({3, 4}), draw::normal({8, 4}), Tensor()}},
+            // Positive, so that y is not so small beside h that the rounding of h is all there is.
+            {"one row without an axis", {}, {draw::uniform({4}, 0.1, 1), draw::uniform({3, 4}, 0.1, 1), draw::normal({3})}},
+            {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"linear_gelu: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required", [] {
+               (void)linear_gelu(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {});
+             }}};
+  }
+};
+
 const Checked<Linear> checked;
+const Checked<LinearGelu> checked_gelu;
 
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) { return apply(Linear{}, at, x, weight, bias); }
+
+Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) { return apply(LinearGelu{}, at, x, weight, bias); }
 
 }  // namespace whence

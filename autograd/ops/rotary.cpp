@@ -23,32 +23,63 @@ struct SineTable {
   }
 };
 
+// How dims are paired, and where a row of x finds its row of angles.
+struct Pairing {
+  Shape rows;      // x's axes before the last
+  Strides stride;  // where their row of angles lies: 0 along axes that share it
+  index_t pairs, width, first_step, second_offset;
+
+  WHENCE_HD index_t angles_of(index_t row) const {
+    index_t angles = 0;
+    for (int axis = rows.rank() - 1; axis >= 0; --axis) {
+      if (stride[axis] != 0) angles += row % rows[axis] * stride[axis];
+      row /= rows[axis];
+    }
+    return angles;
+  }
+  // to = from turned by an angle, for pair k of a row
+  template <class T, class C>
+  WHENCE_HD void turn(const T* from, T* to, index_t k, C cosine, C sine) const {
+    const C first = from[k * first_step], second = from[k * first_step + second_offset];
+    to[k * first_step] = static_cast<T>(first * cosine - second * sine);
+    to[k * first_step + second_offset] = static_cast<T>(first * sine + second * cosine);
+  }
+};
+
 template <class T>
 struct RotateRow {
   const T* x;
   const compute_t<T>*cosine, *sine;
   T* y;
-  Shape rows;      // x's axes before the last
-  Strides stride;  // where their row of angles lies: 0 along axes that share it
-  index_t pairs, width, first_step, second_offset;
+  Pairing at;
   bool inverse;
   WHENCE_HD void operator()(index_t row) const {
-    using C = compute_t<T>;
-    // which row of the table: the position of this row of x, without the axes that share angles
-    index_t angles = 0;
-    for (index_t axis = rows.rank() - 1, rest = row; axis >= 0; --axis) {
-      angles += rest % rows[static_cast<int>(axis)] * stride[static_cast<int>(axis)];
-      rest /= rows[static_cast<int>(axis)];
+    const index_t angles = at.angles_of(row);
+    const T* from = x + row * at.width;
+    T* to = y + row * at.width;
+    for (index_t k = 0; k < at.pairs; ++k) at.turn(from, to, k, cosine[angles + k], inverse ? -sine[angles + k] : sine[angles + k]);
+    for (index_t k = 2 * at.pairs; k < at.width; ++k) to[k] = from[k];
+  }
+};
+
+// On a GPU: one pair, or one dim that stays, per thread.
+template <class T>
+struct RotatePair {
+  const T* x;
+  const compute_t<T>*cosine, *sine;
+  T* y;
+  Pairing at;
+  bool inverse;
+  WHENCE_HD void operator()(index_t unit) const {
+    const index_t units = at.width - at.pairs, row = unit / units, k = unit - row * units;
+    const T* from = x + row * at.width;
+    T* to = y + row * at.width;
+    if (k >= at.pairs) {
+      to[at.pairs + k] = from[at.pairs + k];
+      return;
     }
-    const T* from = x + row * width;
-    T* to = y + row * width;
-    for (index_t k = 0; k < pairs; ++k) {
-      const C c = cosine[angles + k], s = inverse ? -sine[angles + k] : sine[angles + k];
-      const C first = from[k * first_step], second = from[k * first_step + second_offset];
-      to[k * first_step] = static_cast<T>(first * c - second * s);
-      to[k * first_step + second_offset] = static_cast<T>(first * s + second * c);
-    }
-    for (index_t k = 2 * pairs; k < width; ++k) to[k] = from[k];
+    const index_t angle = at.angles_of(row) + k;
+    at.turn(from, to, k, cosine[angle], inverse ? -sine[angle] : sine[angle]);
   }
 };
 
@@ -70,12 +101,16 @@ struct Rotary {
     Shape per_row = rows;
     per_row.push_back(pairs);
     const Strides stride = raw::expand(cosine, per_row).strides();
+    const Pairing at{rows, stride, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       using C = compute_t<T>;
-      launch(name, x.device(), numel(rows),
-             RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), rows, stride, pairs, width, interleaved ? 2 : 1,
-                          interleaved ? 1 : pairs, inverse},
-             width);
+      if (x.device().is_cpu()) {
+        launch(name, x.device(), numel(rows), RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse},
+               width);
+      } else {
+        launch(name, x.device(), numel(rows) * (width - pairs),
+               RotatePair<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse});
+      }
     });
     return y;
   }

@@ -8,6 +8,7 @@
 namespace whence {
 namespace {
 
+// On the CPU a row is one run; on a GPU a thread for each number keeps the reads of neighbours together.
 template <class T>
 struct CopyRow {
   const T* table;
@@ -20,6 +21,18 @@ struct CopyRow {
   }
 };
 
+template <class T>
+struct CopyNumber {
+  const T* table;
+  const index_t* index;
+  T* y;
+  index_t width;
+  WHENCE_HD void operator()(index_t i) const {
+    const index_t row = i / width;
+    y[i] = table[index[row] * width + i - row * width];
+  }
+};
+
 // The adjoint, an op so that it has a gradient too: ddy = rows of ddtable.
 struct ScatterRows {
   static constexpr const char* name = "scatter_rows";
@@ -29,7 +42,7 @@ struct ScatterRows {
   };
   Tensor forward(Saved& saved, const Tensor& dy, const Tensor& index) const {
     saved.index = index;
-    // The kernel groups entries by row first, so each row is summed by one thread in order.
+    // The kernel groups entries by row first, so each row is summed in a fixed order.
     const index_t width = dy.size(-1), count = index.numel();
     const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}), sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
     kernels(dy.device()).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);
@@ -59,8 +72,12 @@ struct TakeRows {
     shape.push_back(table.size(1));
     const Tensor y = Tensor::empty(shape, table.dtype(), table.device());
     visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
-      launch(name, table.device(), index.numel(), CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), table.size(1)},
-             table.size(1));
+      const index_t width = table.size(1);
+      if (table.device().is_cpu()) {
+        launch(name, table.device(), index.numel(), CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width}, width);
+      } else {
+        launch(name, table.device(), y.numel(), CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width});
+      }
     });
     return y;
   }

@@ -100,6 +100,9 @@ const Checked<UnaryBackward> checked_backward;
 }  // namespace
 
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p, Site at) { return apply(UnaryOp{f, p}, at, x); }
+Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p, Site at) {
+  return apply(UnaryBackward{f, p}, at, kept, dy);
+}
 Tensor affine(const Tensor& x, double scale, double shift, Site at) { return unary(Unary::affine, x, {scale, shift}, at); }
 Tensor abs(const Tensor& x, Site at) { return unary(Unary::abs, x, {}, at); }
 Tensor exp(const Tensor& x, Site at) { return unary(Unary::exp, x, {}, at); }

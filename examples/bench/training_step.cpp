@@ -6,14 +6,16 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "examples/common/command_line.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
+#include "examples/common/training_step.h"
 #include "examples/tasks/flip_flop_model.h"
+#include "nn/loss.h"
 #include "nn/models.h"
-#include "nn/optim.h"
 #include "tensor/allocator.h"
-#include "tensor/parallel.h"
+#include "tensor/device_runtime.h"
 
 extern "C" char* openblas_get_config();
 extern "C" char* openblas_get_corename();
@@ -24,8 +26,9 @@ namespace {
 struct Options {
   tasks::FlipFlopModelOptions model;
   std::string name;  // of a model in nn/models.h; empty: the flip-flop decoder
-  int steps = 10, warm_up = 3, threads = whence::threads();
-  bool verbose = false;
+  int steps = 10, warm_up = 3;
+  MachineOptions machine;
+  bool verbose = false, cuda_graph = false;
 };
 
 // Seconds of one step, part by part.
@@ -34,28 +37,76 @@ struct StepTime {
   double total() const { return forward + backward + update; }
 };
 
-// Next-token loss on tokens of an even distribution.
-Tensor random_token_loss(const Transformer& model, const Options& options, int step) {
+// Tokens of an even distribution, and those that follow them.
+TrainingBatch random_tokens(const Transformer& model, const Options& options, int step) {
   const Stream stream(0, "training_step", static_cast<std::uint64_t>(step));
   const index_t count = options.model.batch * options.model.length;
   const Tensor tokens = Tensor::empty({options.model.batch, options.model.length}, DType::i64);
   for (index_t n = 0; n < count; ++n) {
     tokens.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(model.options().vocabulary));
   }
-  const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(step)};
-  return cross_entropy(model(slice(tokens, 1, 0, options.model.length - 1), pass), slice(tokens, 1, 1, options.model.length));
+  const index_t targets = options.model.batch * (options.model.length - 1);
+  return {
+      {contiguous(slice(tokens, 1, 0, options.model.length - 1)), contiguous(slice(tokens, 1, 1, options.model.length))}, targets, targets};
 }
 
-StepTime time_step(const Transformer& model, Adam& optimizer, const Options& options, int step) {
+Tensor random_token_loss(const Transformer& model, const TrainingBatch& batch, int step) {
+  const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(step)};
+  return token_loss(model(batch.tensors[0], pass), batch.tensors[1]);
+}
+
+// Each part waits for the device, so that its time is its own. f16: with a loss scale, and without a step where gradients overflow.
+StepTime time_step(const Transformer& model, MixedPrecision& precision, const Options& options, int step) {
   const double start = steady_seconds();
+  Adam& optimizer = precision.optimizer();
   optimizer.zero_gradients();
-  const Tensor loss =
-      options.name.empty() ? tasks::flip_flop_loss(model, options.model, 0, step + 1) : random_token_loss(model, options, step + 1);
+  const Tensor loss = options.name.empty() ? tasks::flip_flop_loss(model, options.model, 0, step + 1)
+                                           : random_token_loss(model, random_tokens(model, options, step + 1), step + 1);
+  synchronise(model.device());
   const double after_forward = steady_seconds();
-  backward(loss);
+  auto& loss_scale = precision.loss_scale();
+  const double scale = loss_scale ? loss_scale->value() : 1;
+  backward(loss, Tensor::full({}, scale, loss.dtype(), loss.device()));
+  synchronise(model.device());
   const double after_backward = steady_seconds();
-  optimizer.step(3e-4, clip_by_global_norm(model.parameters(), 1.0).scale);
+  const GradientNorm norm = try_clip_by_global_norm(model.parameters(), 1.0, scale);
+  if (loss_scale) loss_scale->update(norm.finite(), step + 1);
+  if (norm.finite()) optimizer.step(3e-4, norm);
+  synchronise(model.device());
   return {after_forward - start, after_backward - after_forward, steady_seconds() - after_backward};
+}
+
+// The same step recorded as one graph; its parts cannot be told apart.
+std::vector<double> recorded_seconds(Transformer& model, MixedPrecision& precision, const Options& options, Device device) {
+  TrainingJob job{.model = &model};
+  job.batch = [&](std::int64_t part) { return random_tokens(model, options, static_cast<int>(part)); };
+  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
+    return random_token_loss(model, batch, static_cast<int>(part)) * static_cast<double>(batch.counted);
+  };
+  job.not_recordable = not_recordable(model.options());
+  TrainingOptions training;
+  training.device = device, training.cuda_graph = true, training.precision = precision.storage();
+  TrainingStep step(job, training, precision);
+  std::vector<double> seconds;
+  for (int n = 1; n <= options.warm_up + options.steps; ++n) {
+    const double start = steady_seconds();
+    (void)step.take(n, 3e-4);
+    if (n > options.warm_up) seconds.push_back(steady_seconds() - start);
+  }
+  return seconds;
+}
+
+std::vector<double> measured_seconds(const Transformer& model, MixedPrecision& precision, const Options& options) {
+  std::vector<double> seconds;
+  for (int step = 0; step < options.warm_up + options.steps; ++step) {
+    const StepTime time = time_step(model, precision, options, step);
+    if (options.verbose) {
+      std::cerr << "forward " << fixed(time.forward * 1e3, 1) << "  backward " << fixed(time.backward * 1e3, 1) << "  update "
+                << fixed(time.update * 1e3, 1) << " ms\n";
+    }
+    if (step >= options.warm_up) seconds.push_back(time.total());
+  }
+  return seconds;
 }
 
 TransformerOptions model_options(const Options& options, bool scheme_given) {
@@ -81,31 +132,30 @@ int run(int argc, char** argv) {
       .integer("batch", &options.model.batch, Range<std::int64_t>{1, 65536}, {"per step", "strings"})
       .integer("steps", &options.steps, Range<int>{1, 100000}, {"timed steps"})
       .integer("warm-up", &options.warm_up, Range<int>{0, 1000}, {"steps before them"})
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the engine"})
+      .flag("cuda-graph", &options.cuda_graph, {"on a GPU, with --model: the step recorded once and replayed"})
       .flag("verbose", &options.verbose, {"each step's forward, backward and update"});
+  declare(line, options.machine);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
   }
   for (const char* size : {"dim", "layers", "heads"}) line.refuse_unless(size, options.name.empty(), "no --model, which has its own sizes");
-  set_threads(options.threads);
+  line.refuse_unless("cuda-graph", !options.name.empty(), "--model");
+  line.refuse_unless("verbose", !options.cuda_graph, "parts that can be told apart; a recorded step is one");
+  const Placement placement = placement_of(options.machine);
   Transformer model(model_options(options, line.given("scheme")));
   model.initialise(0);
-  Adam optimizer(model, {.weight_decay = 0.1});
-  std::vector<double> seconds;
-  for (int step = 0; step < options.warm_up + options.steps; ++step) {
-    const StepTime time = time_step(model, optimizer, options, step);
-    if (options.verbose) {
-      std::cerr << "forward " << fixed(time.forward * 1e3, 1) << "  backward " << fixed(time.backward * 1e3, 1) << "  update "
-                << fixed(time.update * 1e3, 1) << " ms\n";
-    }
-    if (step >= options.warm_up) seconds.push_back(time.total());
-  }
+  model.to(placement.device);
+  MixedPrecision precision(model, placement.precision, {.weight_decay = 0.1});
+  std::vector<double> seconds =
+      options.cuda_graph ? recorded_seconds(model, precision, options, placement.device) : measured_seconds(model, precision, options);
   std::sort(seconds.begin(), seconds.end());
   const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)), median = seconds[seconds.size() / 2];
   std::cout << json_line({{"engine", std::string("whence ") + WHENCE_VERSION},
                           {"scheme", model.scheme()},
                           {"parameters", model.parameter_count()},
+                          {"device", to_string(placement.device)},
+                          {"precision", options.machine.precision},
                           {"threads", std::int64_t{threads()}},
                           {"blas", std::string(openblas_get_config()) + " " + openblas_get_corename()},
                           {"median_ms", median * 1e3},

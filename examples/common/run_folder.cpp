@@ -7,11 +7,11 @@
 
 namespace whence {
 
-RunFolder::RunFolder(std::filesystem::path folder, Module& model, Facts description, std::uint64_t seed)
-    : folder_(std::move(folder)), model_(model), description_(std::move(description)), seed_(seed) {}
+RunFolder::RunFolder(std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed)
+    : folder_(std::move(folder)), weights_(std::move(weights)), description_(std::move(description)), seed_(seed) {}
 
-std::int64_t RunFolder::open(bool resume, bool tensorboard, Adam& optimizer, Facts& facts) {
-  if (folder_.empty()) return 0;
+TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
+  if (folder_.empty()) return {};
   ensure_output_folder(folder_);
   checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
   const auto latest = find_latest((folder_ / "checkpoints").string());
@@ -22,24 +22,23 @@ std::int64_t RunFolder::open(bool resume, bool tensorboard, Adam& optimizer, Fac
   if (resume && !latest) {
     throw InputError(concat("--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out"));
   }
-  std::int64_t step = 0;
+  TrainingState state;
   if (resume) {
     require_same_run(read_training_state(*latest), *latest);
-    const TrainingState state = load_checkpoint(*latest, model_, &optimizer);
-    step = state.step;
-    facts = state.facts;
-    truncate_jsonl_after(folder_ / "metrics.jsonl", step);
+    state = load_checkpoint(*latest, weights_, &optimizer);
+    truncate_jsonl_after(folder_ / "metrics.jsonl", state.step);
   }
   log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
-  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, step + 1);
-  return saved_ = step;
+  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, state.step + 1);
+  saved_ = state.step;
+  return state;
 }
 
-void RunFolder::save(std::int64_t step, const Adam& optimizer, const Facts& facts) {
+void RunFolder::save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts) {
   if (!checkpoints_ || step == saved_) return;
   Facts all = facts;
   for (const auto& [name, value] : description_) all[name] = value;
-  checkpoints_->save(model_, optimizer, {step, seed_, all});
+  checkpoints_->save(weights_, optimizer, {.step = step, .seed = seed_, .facts = all, .skipped = skipped});
   saved_ = step;
 }
 
@@ -61,18 +60,19 @@ void RunFolder::write(const std::string& name, const std::string& text) const {
 }
 
 void RunFolder::save_weights(const std::string& name) const {
-  if (checkpoints_) whence::save_weights((folder_ / name).string(), model_);
+  if (checkpoints_) whence::save_weights((folder_ / name).string(), weights_);
 }
 
 void RunFolder::load_weights(const std::string& name) const {
-  if (checkpoints_) whence::load_weights((folder_ / name).string(), model_);
+  if (checkpoints_) whence::load_weights((folder_ / name).string(), weights_);
 }
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
   std::string differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
+    const char* const unsaid = name == "precision" ? "f32" : "absent";  // of runs from before there was a choice
+    const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
     if (had != value) differences += concat(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
   }
   if (!differences.empty()) {

@@ -6,13 +6,12 @@
 #include <limits>
 #include <optional>
 
-#include "autograd/backward.h"
 #include "autograd/inspect.h"
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
 #include "examples/common/run_folder.h"
 #include "examples/common/text.h"
-#include "nn/optim.h"
+#include "examples/common/training_step.h"
 #include "nn/schedule.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -20,16 +19,10 @@
 namespace whence {
 namespace {
 
-[[noreturn]] void stop_at_bad_loss(double loss, std::int64_t step, const std::filesystem::path& folder) {
-  throw Error(concat("training: the loss is ", loss, " at step ", step,
-                     "; a finite loss required; lower --lr or --clip; --check-finite names the first op that went wrong",
-                     folder.empty() ? "" : "; the last checkpoint is from before it"));
-}
-
 // The best validation so far: its score, its weights, and how many worse ones came after it. Survives in a checkpoint's facts.
 class Best {
  public:
-  Best(const Module& model, bool keep_weights) : model_(model), keep_weights_(keep_weights) {}
+  Best(const MixedPrecision& model, bool keep_weights) : model_(model), keep_weights_(keep_weights) {}
 
   // Is it the best? Then its weights are copied, if they are wanted.
   bool offer(double score, std::int64_t step) {
@@ -43,11 +36,11 @@ class Best {
   void remember() {
     weights_.clear();
     if (!keep_weights_) return;
-    for (const Module::Parameter& parameter : model_.parameters()) weights_.push_back(raw::copy(parameter.tensor));
+    for (const Module::Parameter& parameter : model_.weights()) weights_.push_back(raw::copy(parameter.tensor));
   }
   void put_back() const {
-    const auto parameters = model_.parameters();
-    for (std::size_t k = 0; k < weights_.size(); ++k) raw::copy_into(weights_[k], parameters[k].tensor.detach());
+    for (std::size_t k = 0; k < weights_.size(); ++k) raw::copy_into(weights_[k], model_.weights()[k].tensor.detach());
+    model_.publish();
   }
 
   RunFolder::Facts facts() const {
@@ -65,7 +58,7 @@ class Best {
   std::int64_t worse_since() const { return worse_since_; }
 
  private:
-  const Module& model_;
+  const MixedPrecision& model_;
   bool keep_weights_;
   std::vector<Tensor> weights_;
   double score_ = 0;
@@ -82,10 +75,11 @@ class Trainer {
                    .warm_up = options.warm_up,
                    .decay = decay_of(options.decay),
                    .floor = options.final_rate}),
-        optimizer_(initialised(*job.model, options.seed), {.beta2 = options.beta2, .weight_decay = options.weight_decay}),
-        folder_(options.folder, *job.model, {job.description.begin(), job.description.end()}, options.seed),
-        parameters_(job.model->parameters()),
-        best_(*job.model, options.keep_best) {}
+        precision_(initialised(*job.model, options), options.precision, {.beta2 = options.beta2, .weight_decay = options.weight_decay},
+                   options.scaling),
+        step_(job, options, precision_),
+        folder_(options.folder, precision_.weights(), {job.description.begin(), job.description.end()}, options.seed),
+        best_(precision_, options.keep_best) {}
 
   TrainingResult run() {
     const std::int64_t first = open();
@@ -94,13 +88,13 @@ class Trainer {
     if (options_.check_finite) checking.emplace();
     for (std::int64_t step = first + 1; step <= options_.steps && !out_of_patience(); ++step) {
       const std::int64_t tokens_before = tokens_;
-      const double loss = take(step);
+      const double loss = take(step, progress);
       progress.update(step, tokens_ - tokens_before, {{"loss", loss}});
       if (step % options_.log_every == 0 || step == options_.steps) log(step);
       if (options_.validate_every > 0 && (step % options_.validate_every == 0 || step == options_.steps)) validate(step, progress);
-      if (step % options_.save_every == 0) folder_.save(step, optimizer_, best_.facts());
+      if (step % options_.save_every == 0) save(step);
       if (interrupt_requested() && step < options_.steps) {
-        folder_.save(step, optimizer_, best_.facts());
+        save(step);
         progress.finish();
         throw Interrupted(concat("training: stopped at step ", step, options_.folder.empty() ? "" : ", saved; go on with --resume"));
       }
@@ -111,61 +105,80 @@ class Trainer {
   }
 
  private:
-  static const Module& initialised(Module& model, std::uint64_t seed) {
-    model.initialise(seed);
+  static Module& initialised(Module& model, const TrainingOptions& options) {
+    const auto parameters = model.parameters();  // of 16 bits where an earlier training left them so
+    if (!parameters.empty() && size_of(parameters[0].tensor.dtype()) == 2) model.to(DType::f32);
+    model.initialise(options.seed);
+    model.to(options.device);
     return model;
   }
 
   bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
 
   std::int64_t open() {
-    RunFolder::Facts facts;
-    const std::int64_t first = folder_.open(options_.resume, options_.tensorboard, optimizer_, facts);
+    const TrainingState state = folder_.open(options_.resume, options_.tensorboard, precision_.optimizer());
+    precision_.publish();
+    restore_scale(state);
     if (!options_.resume && !job_.record.empty()) folder_.write("run.json", job_.record);
-    best_.restore(facts);
+    best_.restore(state.facts);
     if (options_.keep_best && best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
-      Best now(*job_.model, true);
+      Best now(precision_, true);
       now.remember();
       folder_.load_weights("best.safetensors");
       best_.remember();
       now.put_back();
     }
-    result_.steps = first;
-    return first;
+    result_.steps = state.step;
+    return state.step;
+  }
+
+  std::int64_t skipped() const { return precision_.loss_scale() ? precision_.loss_scale()->state().skipped : 0; }
+
+  void restore_scale(const TrainingState& state) {
+    if (!precision_.loss_scale() || !state.facts.contains("loss scale")) return;
+    LossScale::State then = precision_.loss_scale()->state();
+    then.value = parse_number<double>(state.facts.at("loss scale")).value_or(then.value);
+    then.good_steps = parse_number<std::int64_t>(state.facts.at("good steps")).value_or(0);
+    then.skipped = state.skipped;
+    precision_.loss_scale()->restore(then);
+  }
+
+  void save(std::int64_t step) {
+    RunFolder::Facts facts = best_.facts();
+    if (const auto& scale = precision_.loss_scale()) {
+      facts["loss scale"] = number_text(scale->value());
+      facts["good steps"] = std::to_string(scale->state().good_steps);
+    }
+    folder_.save(step, skipped(), precision_.optimizer(), facts);
   }
 
   // One step of the optimiser; the mean loss of its targets.
-  double take(std::int64_t step) {
+  double take(std::int64_t step, Progress& progress) {
     const double started = steady_seconds();
-    optimizer_.zero_gradients();
-    double sum = 0;
-    std::int64_t counted = 0;
-    for (std::int64_t part = (step - 1) * options_.accumulate + 1; part <= step * options_.accumulate; ++part) {
-      const LossSum loss = job_.loss(part);
-      const double value = loss.sum.item();
-      if (!std::isfinite(value)) stop_at_bad_loss(value, step, options_.folder);
-      backward(loss.sum);
-      sum += value, counted += loss.counted, tokens_ += loss.tokens;
+    const StepOutcome outcome = step_.take(step, schedule_(step));
+    if (outcome.skipped) {
+      progress.note(concat("step ", step, ": gradients beyond f16, step skipped; loss scale ", precision_.loss_scale()->value()));
     }
-    if (counted == 0) throw Error(concat("training: no target in step ", step, "; at least one required; use larger batches"));
-    // The gradients are those of the sum: dividing by all of the step's targets makes them those of the mean over one large batch.
-    const double targets = static_cast<double>(counted);
-    const GradientNorm norm = clip_by_global_norm(parameters_, options_.clip * targets);
-    optimizer_.step(schedule_(step), norm.scale / targets);
-    gradient_norm_ = norm.value / targets;
+    gradient_norm_ = outcome.gradient_norm;
+    tokens_ += outcome.tokens;
     result_.seconds += steady_seconds() - started;
     result_.steps = step;
-    loss_since_ += sum / targets, ++steps_since_;
-    return sum / targets;
+    loss_since_ += outcome.loss, ++steps_since_;
+    return outcome.loss;
   }
 
   void log(std::int64_t step) {
     result_.curve.push_back({step, loss_since_ / static_cast<double>(steps_since_)});
-    folder_.log({{"step", step},
-                 {"loss", result_.curve.back().loss},
-                 {"learning_rate", schedule_(step)},
-                 {"gradient_norm", gradient_norm_},
-                 {"seconds", result_.seconds}});
+    LogRecord record{{"step", step},
+                     {"loss", result_.curve.back().loss},
+                     {"learning_rate", schedule_(step)},
+                     {"gradient_norm", gradient_norm_},
+                     {"seconds", result_.seconds}};
+    if (precision_.loss_scale()) {
+      record.push_back({"loss_scale", precision_.loss_scale()->value()});
+      record.push_back({"skipped", skipped()});
+    }
+    folder_.log(record);
     loss_since_ = 0, steps_since_ = 0;
   }
 
@@ -184,7 +197,8 @@ class Trainer {
   }
 
   void finish() {
-    folder_.save(result_.steps, optimizer_, best_.facts());
+    save(result_.steps);
+    result_.skipped = skipped(), result_.loss_scale = precision_.loss_scale() ? precision_.loss_scale()->value() : 0;
     result_.best_step = best_.step(), result_.best_score = best_.score();
     result_.stopped_early = result_.steps < options_.steps;
     if (options_.keep_best) best_.put_back();
@@ -196,9 +210,9 @@ class Trainer {
   const TrainingJob& job_;
   const TrainingOptions& options_;
   Schedule schedule_;
-  Adam optimizer_;
+  MixedPrecision precision_;
+  TrainingStep step_;
   RunFolder folder_;
-  std::vector<Module::Parameter> parameters_;
   Best best_;
   TrainingResult result_;
   double loss_since_ = 0, gradient_norm_ = 0;
@@ -228,6 +242,8 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
       .number("beta2", &training.beta2, Range<double>{0, 1, false, true}, {"of AdamW: how long squares of gradients are remembered"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10}, {"decoupled weight decay of matrices and tables"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
+      .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
+               {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
       .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
   if (with_validation) declare_validation(options, training);
   options.heading("Output")
@@ -236,23 +252,27 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
       .flag("resume", &training.resume, {"go on from the latest checkpoint in --out, to the same bits as an undisturbed run"})
       .flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})
+      .flag("cuda-graph", &training.cuda_graph, {"on a GPU: record a step's launches once and replay them; without dropout"})
       .flag("check-finite", &training.check_finite, {"stop at the first op that makes a NaN or infinity, and name it (slow)"});
 }
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
-  return {{"steps", std::to_string(training.steps)},
-          {"accumulate", std::to_string(training.accumulate)},
-          {"lr", number_text(training.learning_rate)},
-          {"warm-up", std::to_string(training.warm_up)},
-          {"decay", training.decay},
-          {"final-lr", number_text(training.final_rate)},
-          {"beta2", number_text(training.beta2)},
-          {"weight-decay", number_text(training.weight_decay)},
-          {"clip", number_text(training.clip)},
-          {"seed", std::to_string(training.seed)},
-          {"validate-every", std::to_string(training.validate_every)},
-          {"keep-best", training.keep_best ? "true" : "false"},
-          {"patience", std::to_string(training.patience)}};
+  std::vector<std::pair<std::string, std::string>> facts{{"steps", std::to_string(training.steps)},
+                                                         {"accumulate", std::to_string(training.accumulate)},
+                                                         {"lr", number_text(training.learning_rate)},
+                                                         {"warm-up", std::to_string(training.warm_up)},
+                                                         {"decay", training.decay},
+                                                         {"final-lr", number_text(training.final_rate)},
+                                                         {"beta2", number_text(training.beta2)},
+                                                         {"weight-decay", number_text(training.weight_decay)},
+                                                         {"clip", number_text(training.clip)},
+                                                         {"seed", std::to_string(training.seed)},
+                                                         {"validate-every", std::to_string(training.validate_every)},
+                                                         {"keep-best", training.keep_best ? "true" : "false"},
+                                                         {"patience", std::to_string(training.patience)}};
+  facts.emplace_back("precision", to_string(training.precision));
+  if (training.precision == DType::f16) facts.emplace_back("loss-scale-growth", std::to_string(training.scaling.growth_steps));
+  return facts;
 }
 
 void check(const TrainingOptions& training) {
@@ -265,6 +285,12 @@ void check(const TrainingOptions& training) {
   if (training.final_rate > training.learning_rate) {
     refuse(concat("--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));
   }
+}
+
+std::string skipped_text(const TrainingResult& trained) {
+  if (trained.loss_scale == 0) return {};
+  return concat("; ", trained.skipped, trained.skipped == 1 ? " step" : " steps", " skipped, loss scale ", trained.loss_scale,
+                " at the end");
 }
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {

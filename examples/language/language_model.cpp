@@ -7,6 +7,7 @@
 
 #include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "nn/loss.h"
 #include "tensor/random.h"
 
 namespace whence::language {
@@ -33,13 +34,20 @@ std::vector<index_t> training_starts(const Corpus& corpus, const WindowOptions& 
   return starts;
 }
 
-LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
+TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
   corpus.require_window(Part::training, options.length);
   const Windows windows = windows_at(corpus, Part::training, training_starts(corpus, options, seed, part), options.length);
+  return {{windows.inputs, windows.targets}, windows.targets.numel(), windows.targets.numel()};
+}
+
+Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part) {
   const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-  const std::int64_t counted = windows.targets.numel();
-  const Tensor mean = cross_entropy(model(windows.inputs, pass), windows.targets);
-  return {mean * static_cast<double>(counted), counted, counted};
+  return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1]);
+}
+
+LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
+  const TrainingBatch batch = lm_batch(corpus, options, seed, part);
+  return {lm_loss_of(model, batch, seed, part), batch.counted, batch.tokens};
 }
 
 // -log softmax(z)_target = log sum_v e^{z_v - m} + m - z_target, in double whatever the model's dtype.

@@ -26,7 +26,10 @@ struct Windows {
 [[nodiscard]] std::vector<index_t> training_starts(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed,
                                                    std::int64_t part);
 
-// The loss of one part of a training step, a pure function of model, seed and part. REQUIRES: corpus.require_window(training, length).
+// One part of a training step in two halves, and as one: pure functions of model, seed and part.
+[[nodiscard]] TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
+[[nodiscard]] Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
+// REQUIRES: corpus.require_window(training, length).
 [[nodiscard]] LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed,
                               std::int64_t part);
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "examples/common/interrupt.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_record.h"
@@ -14,13 +15,12 @@
 #include "examples/language/saved_model.h"
 #include "nn/files.h"
 #include "nn/models.h"
-#include "tensor/parallel.h"
 
 namespace whence::language {
 namespace {
 
 // Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads"};
+const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "device", "cuda-graph"};
 
 struct Settings {
   CorpusOptions corpus;
@@ -29,7 +29,7 @@ struct Settings {
   TrainingOptions training{.steps = 2000, .learning_rate = 1e-3, .warm_up = 100, .decay = "cosine"};
   std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from;
   std::int64_t length = 128, batch = 16, evaluate_to = 16, last = 256, evaluation_windows = 20, validation_windows = 64;
-  int threads = whence::threads();
+  MachineOptions machine;
 };
 
 void declare_options(CommandLine& line, Settings& settings) {
@@ -61,7 +61,7 @@ void declare_options(CommandLine& line, Settings& settings) {
   declare(line, settings.training, true);
   line.text("out", &settings.out, {"folder for checkpoints, logs and results"})
       .text("from", &settings.from, {"repeat the run of this run.json"});
-  line.heading("Machine").integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"});
+  declare(line, settings.machine);
   line.example("train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen", "bytes, windows of 128");
   line.example("train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8", "with a tokeniser of `tokenize`");
 }
@@ -138,8 +138,10 @@ int run(CommandLine& line, Settings& settings) {
   if (line.given("warm-up") && settings.training.warm_up > settings.training.steps) line.refuse("warm-up", "at most --steps", "shorten it");
   settings.training.warm_up = std::min(settings.training.warm_up, settings.training.steps);
   line.refuse_unless("validation-windows", settings.training.validate_every > 0 || settings.corpus.validation_share > 0, "validation text");
+  line.refuse_unless("loss-scale-growth", settings.machine.precision == "f16", "--precision f16");
   settings.training.folder = settings.out;
-  set_threads(settings.threads);
+  const Placement placement = placement_of(settings.machine);
+  settings.training.device = placement.device, settings.training.precision = placement.precision;
   install_interrupt_handler();
 
   const TokeniserPointer tokeniser = settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
@@ -149,11 +151,15 @@ int run(CommandLine& line, Settings& settings) {
   std::cout << corpus.summary() << std::endl;
   Transformer model(model_of(settings, line, tokeniser->vocabulary()));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  std::cout << placement.text << std::endl;
 
   const Facts facts = language_facts(model.options(), *tokeniser);
   const WindowOptions windows{settings.length, settings.batch};
   TrainingJob job{.label = model.scheme(), .model = &model};
-  job.loss = [&](std::int64_t part) { return lm_loss(model, corpus, windows, settings.training.seed, part); };
+  job.batch = [&](std::int64_t part) { return lm_batch(corpus, windows, settings.training.seed, part); };
+  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) { return lm_loss_of(model, batch, settings.training.seed, part); };
+  job.not_recordable = not_recordable(model.options());
+  job.sequences = settings.batch;
   job.validate = [&] {
     const LanguageScore found = score(model, corpus, Part::validation, windows, settings.validation_windows);
     return Validation{found.loss, {{"perplexity", found.perplexity}, {"bits_per_byte", found.bits_per_byte}}};
@@ -163,7 +169,7 @@ int run(CommandLine& line, Settings& settings) {
   const TrainingResult trained = train(job, settings.training);
   tokeniser->save((settings.training.folder / tokeniser_file).string());
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
-            << rate_text(trained.tokens_per_second) << " tokens/s\n";
+            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
   evaluate(model, corpus, settings);
   std::cout << "written: " << settings.out
             << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, lengths*.csv, lengths*.svg}\n";

@@ -9,6 +9,7 @@
 #include "examples/common/interrupt.h"
 #include "examples/common/progress.h"
 #include "examples/common/text.h"
+#include "nn/loss.h"
 #include "tensor/raw.h"
 
 namespace whence::tasks {
@@ -52,23 +53,31 @@ static FlipFlopBatch training_batch(const FlipFlopModelOptions& options, std::ui
                          static_cast<int>(options.batch), targets);
 }
 
-static Tensor loss_of(const Transformer& model, const FlipFlopBatch& batch, std::uint64_t seed, std::int64_t part) {
+static Tensor loss_of(const Transformer& model, const Tensor& inputs, const Tensor& targets, std::uint64_t seed, std::int64_t part) {
   const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-  return cross_entropy(model(token_tensor(batch.inputs, batch.sequences), pass), token_tensor(batch.targets, batch.sequences));
+  return token_loss(model(inputs, pass), targets, ignored_target);
 }
 
 Tensor flip_flop_loss(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step) {
-  return loss_of(model, training_batch(options, seed, step), seed, step);
+  const FlipFlopBatch batch = training_batch(options, seed, step);
+  return loss_of(model, token_tensor(batch.inputs, batch.sequences), token_tensor(batch.targets, batch.sequences), seed, step);
 }
 
 TrainingResult train_flip_flop(Transformer& model, const FlipFlopModelOptions& options, const TrainingOptions& training) {
   TrainingJob job{.label = model.scheme(), .model = &model};
   job.description = description(options, training);
-  job.loss = [&](std::int64_t part) -> LossSum {
+  job.batch = [&](std::int64_t part) -> TrainingBatch {
     const FlipFlopBatch batch = training_batch(options, training.seed, part);
     const auto targets = static_cast<std::int64_t>(batch.targets.size()) - std::ranges::count(batch.targets, ignored_target);
-    return {loss_of(model, batch, training.seed, part) * static_cast<double>(targets), targets, batch.sequences * batch.positions};
+    return {{token_tensor(batch.inputs, batch.sequences), token_tensor(batch.targets, batch.sequences)},
+            targets,
+            batch.sequences * batch.positions};
   };
+  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
+    return loss_of(model, batch.tensors[0], batch.tensors[1], training.seed, part) * static_cast<double>(batch.counted);
+  };
+  job.not_recordable = not_recordable(model.options());
+  job.sequences = options.batch;
   return train(job, training);
 }
 
@@ -88,7 +97,8 @@ static FlipFlopScore test_on(const FlipFlopSet& set, const Transformer& model, c
     const int count = static_cast<int>(std::min(options.batch, options.test_strings - first));
     const FlipFlopBatch batch =
         flip_flop_batch(set, static_cast<int>(options.length), seed, static_cast<std::uint64_t>(first), count, Targets::clean);
-    const Tensor logits = raw::contiguous(model(token_tensor(batch.inputs, batch.sequences)));
+    const Tensor given = raw::cast(model(token_tensor(batch.inputs, batch.sequences)), DType::f32);
+    const Tensor logits = raw::contiguous(raw::to_device(given, Device::cpu()));
     const std::span<const float> numbers(logits.data<float>(), static_cast<std::size_t>(logits.numel()));
     score.model.add(batch, most_probable(numbers, options.answers == "bits" ? Answers::bits : Answers::vocabulary));
     for (std::size_t k = 0; k < score.baselines.size(); ++k) score.baselines[k].second.add(batch, predict(baselines[k], batch));

@@ -21,7 +21,7 @@ class LinearKernel final : public PositionalScheme, public MapsScores {
   Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
   Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
     const Tensor& s = at.content_scores;
-    const Tensor kernel = raw::cast(Tensor::of({1, -1}, {1, 1, 1, 2}, DType::f64), s.dtype());
+    const Tensor kernel = at.here(Tensor::of({1, -1}, {1, 1, 1, 2}, s.dtype()));
     const Tensor convolved = convolve_keys(at.keep(s), kernel, Tensor(), 1, 0);
     return residual_ ? a + convolved : convolved;
   }
@@ -95,14 +95,16 @@ void set_recall_kernels(const Module& module, const std::string& path) {
 
 double recall_sharpness(index_t length) { return std::log(static_cast<double>(length)) + 4; }
 
-RecallOutcome recall_by_construction(const Batch& batch, index_t vocabulary, KernelForm form, bool residual, const Executor& executor) {
+RecallOutcome recall_by_construction(const Batch& batch, index_t vocabulary, KernelForm form, bool residual, const RecallPlace& place) {
   const NoGrad no_grad;
   const auto scheme = recall_scheme(form, residual);
+  scheme->to(place.dtype);
+  scheme->to(place.device);
+  const auto placed = [&](double value) { return raw::to_device(raw::cast(one_hot(batch, vocabulary, value), place.dtype), place.device); };
   const Stages stages = Stages::of({scheme.get()});
-  AttendInputs inputs{Tensor(), one_hot(batch, vocabulary, recall_sharpness(batch.positions)), one_hot(batch, vocabulary, 1),
-                      one_hot(batch, vocabulary, 1), Sequence::run(batch.positions)};
-  inputs.scale = 1;                                      // beta is in the queries
-  const Tensor mixed = executor.attend(inputs, stages);  // [b 1 t v]: the mass on each token
+  AttendInputs inputs{Tensor(), placed(recall_sharpness(batch.positions)), placed(1), placed(1), Sequence::run(batch.positions)};
+  inputs.scale = 1;                                                                           // beta is in the queries
+  const Tensor mixed = raw::to_device(place.executor.attend(inputs, stages), Device::cpu());  // [b 1 t v]: the mass on each token
   RecallOutcome outcome;
   outcome.errors.add(batch, most_probable(mixed));
   for (index_t row = 0; row < batch.sequences; ++row) {

@@ -33,9 +33,16 @@ struct RecallOutcome {
   double least_mass = 1;  // that any sequence's last row puts on its answer
 };
 
-// The bare head on a batch of the task: one-hot queries, keys and values through `executor`, answers by the largest of the mixed values.
+// Where and in which numbers the head runs.
+struct RecallPlace {
+  RecallPlace(const Executor& by, Device on = {}, DType in = DType::f32) : executor(by), device(on), dtype(in) {}
+  const Executor& executor;
+  Device device;
+  DType dtype;
+};
+// The bare head on a batch of the task: one-hot queries, keys and values, answers by the largest of the mixed values.
 [[nodiscard]] RecallOutcome recall_by_construction(const Batch& batch, index_t vocabulary, KernelForm form, bool residual,
-                                                   const Executor& executor);
+                                                   const RecallPlace& place);
 
 // A whole model with the construction as its weights: embedding [I 0] into twice the vocabulary, attention with
 // cdape(none, width=2, kernel=3), a residual stream, and logits that read what attention wrote into the second half.

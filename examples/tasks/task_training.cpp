@@ -12,6 +12,7 @@
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/text.h"
+#include "nn/loss.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {
@@ -65,7 +66,7 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
     const Batch batch = task.test_batch(0, seed ^ validation_seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
     const Tensor logits = model(batch.input_tensor());
     const std::int64_t targets = batch.counted();
-    sum += cross_entropy(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
+    sum += token_loss(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
     counted += targets;
     errors.add(batch, task.answers(logits));
   }
@@ -93,16 +94,22 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
 
 LossSum loss_sum(const Transformer& model, const Batch& batch, const Pass& pass) {
   const std::int64_t counted = batch.counted();
-  const Tensor mean = cross_entropy(model(batch.input_tensor(), pass), batch.target_tensor(), no_target);
-  return {mean * static_cast<double>(counted), counted, batch.sequences * batch.positions};
+  const Tensor sum = token_loss_sum(model(batch.input_tensor(), pass), batch.target_tensor(), no_target);
+  return {sum, counted, batch.sequences * batch.positions};
 }
 
 TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
   TrainingJob job{.label = model.scheme(), .model = &model};
-  job.loss = [&model, &task, batch = sizes.batch, seed = training.seed](std::int64_t part) {
-    const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-    return loss_sum(model, task.training_batch(seed, part, batch), pass);
+  job.batch = [&task, sequences = sizes.batch, seed = training.seed](std::int64_t part) -> TrainingBatch {
+    const Batch batch = task.training_batch(seed, part, sequences);
+    return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
   };
+  job.loss_of = [&model, seed = training.seed](const TrainingBatch& batch, std::int64_t part) {
+    const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
+    return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1], no_target);
+  };
+  job.not_recordable = not_recordable(model.options());
+  job.sequences = sizes.batch;
   job.validate = [&model, &task, sizes, seed = training.seed] { return validate(model, task, sizes, seed); };
   job.description = description(choice_of(model.options()), task, sizes, training);
   return job;

@@ -44,7 +44,8 @@ int ConformanceRow::count(ConformanceCell::Mark mark) const {
   return static_cast<int>(std::count_if(cells.begin(), cells.end(), [&](const ConformanceCell& cell) { return cell.mark == mark; }));
 }
 
-ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only) {
+ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only,
+                       const std::vector<ConformanceCheck>& checks) {
   ConformanceRow row{.scheme = text, .refusal = {}, .cells = {}};
   std::unique_ptr<ConformanceSubject> subject;
   try {
@@ -54,7 +55,7 @@ ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::v
     row.refusal = error.what();
     return row;
   }
-  for (const ConformanceCheck& check : conformance_checks()) {
+  for (const ConformanceCheck& check : checks) {
     if (!only.empty() && !std::count(only.begin(), only.end(), check.name)) continue;
     try {
       row.cells.push_back(check.run(*subject));

@@ -53,6 +53,7 @@ struct ConformanceRow {
 };
 
 // All checks, or those whose name is listed, on one text. What a check throws is its failure.
-[[nodiscard]] ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only = {});
+[[nodiscard]] ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only = {},
+                                     const std::vector<ConformanceCheck>& checks = conformance_checks());
 
 }  // namespace whence

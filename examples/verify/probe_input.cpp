@@ -136,6 +136,13 @@ void read_parameters(const Reader& file, ProbeInput& input, DType numbers, DType
 
 }  // namespace
 
+void ProbeInput::to(Device device) {
+  scheme->root().to(device);
+  for (Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.x, &cotangent, &cotangent_logits}) {
+    if (tensor->defined()) *tensor = raw::to_device(*tensor, device);
+  }
+}
+
 std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t batch, index_t length) {
   const index_t heads = scheme.sizes().heads;
   const Shape by_head{batch, heads, length, scheme.sizes().head_dim()}, tokens{batch, length, scheme.sizes().dim};

@@ -29,6 +29,7 @@ struct ProbeInput {
   Tensor cotangent, cotangent_logits;  // undefined where the file has none
   std::vector<std::string> drawn;      // parameters that the file does not have
 
+  void to(Device device);  // numbers and parameters
   [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }
 };
 

@@ -44,7 +44,8 @@ Tensor contracted(const SchemeRun::Result& result, const ProbeInput& input) {
 
 // Of intermediates: what backward left at their probes. The logits' own cotangent joins behind their probe.
 void write_intermediates(const Capture& capture, const SchemeRun::Result& result, const ProbeInput& input, NamedTensors& out) {
-  const Sequence sequence = input.setting.sequence(input.operands.q.size(0), input.operands.q.size(2));
+  const Tensor& q = input.operands.q;
+  const Sequence sequence = input.setting.sequence(q.size(0), q.size(2)).on(q.device());
   for (const std::string& name : capture.names()) {
     if (has(out, "gradient." + name) || name == "q" || name == "k" || name == "v") continue;  // the inputs themselves
     if (name != "logits" && name != "pattern") out.emplace_back(name, capture[name].value());

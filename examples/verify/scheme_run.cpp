@@ -75,6 +75,7 @@ Claims SchemeRun::claims() const {
     all.prefix_consistent &= one.prefix_consistent;
     all.sees_no_future &= one.sees_no_future;
     all.uses_positions |= one.uses_positions;
+    all.drawn_each_step |= one.drawn_each_step;
     all.exact_gradient &= one.exact_gradient;
   }
   return all;
@@ -103,14 +104,14 @@ bool SchemeRun::reads_x() const {
 void SchemeRun::draw_parameters(std::uint64_t seed) const {
   for (const Module::Parameter& parameter : root().parameters()) {
     const Tensor around = Tensor::normal(parameter.tensor.shape(), middle(parameter.init), 0.5, Stream(seed, parameter.path), DType::f64);
-    raw::copy_into(raw::cast(around, parameter.tensor.dtype()), parameter.tensor);
+    raw::copy_into(raw::to_device(raw::cast(around, parameter.tensor.dtype()), parameter.tensor.device()), parameter.tensor);
     parameter.put_inside_bounds();
   }
 }
 
 SchemeRun::Result SchemeRun::run(const BareOperands& operands, const BareSetting& setting, const Executor& executor) const {
   const Tensor& one = attends() ? operands.q : operands.x;
-  const Sequence sequence = setting.sequence(one.size(0), one.size(attends() ? 2 : 1));
+  const Sequence sequence = setting.sequence(one.size(0), one.size(attends() ? 2 : 1)).on(one.device());
   Result result;
   Tensor x = operands.x;
   for (const auto& stage : stages_.embeds) {

@@ -22,7 +22,8 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
       }
     }
     // Padding on the left stands below 0; no other token sees it, so any row will do.
-    return x + take_rows(table_, raw::cast(clamp(positions.query, 0, static_cast<double>(rows)), DType::i64));  // dP[t] = sum_b dh[b,t]
+    const Tensor row = raw::cast(clamp(positions.query, 0, static_cast<double>(rows)), DType::i64);
+    return x + take_rows(table_, raw::to_device(row, x.device()));  // dP[t] = sum_b dh[b,t]
   }
 
  private:

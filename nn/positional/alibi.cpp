@@ -19,13 +19,13 @@ class Alibi final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     const Tensor distance = at.distance();  // i - j, [1|b 1 i j] f64
     const Tensor counted = at.causal ? distance : abs(distance) - is_left(distance) * 0.5;
-    return probe("bias", cast(slopes_ * counted * -1.0, at.content_scores.dtype()));
+    return probe("bias", cast(at.here(slopes_) * counted * -1.0, at.content_scores.dtype()));
   }
 
  private:
   // 1 where j < i, else 0.
   static Tensor is_left(const Tensor& distance) {
-    return affine(raw::binary("alibi", Binary::greater_equal, Tensor::scalar(0, DType::f64), distance), -1, 1);
+    return affine(raw::binary("alibi", Binary::greater_equal, Tensor::scalar(0, DType::f64, distance.device()), distance), -1, 1);
   }
 
   Tensor slopes_;  // [1 h 1 1] f64, not learned

@@ -117,7 +117,7 @@ class Cdape final : public Adaptive {
     for (index_t i = 0; i < rows; ++i) {
       for (index_t j = 0; j < keys; ++j) mask.data<bool>()[i * keys + j] = j <= at.first_row + i;
     }
-    return mask;
+    return at.here(mask);
   }
 
   CdapeOptions options_;

@@ -11,6 +11,7 @@
 #include "autograd/probe.h"
 #include "nn/positional/contextual.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -42,7 +43,7 @@ class CoPE final : public Contextual {
   static Tensor mirrored(const Tensor& p) {
     std::vector<double> ends = p.to_vector();
     for (double& each : ends) each = std::floor(each) + std::ceil(each);
-    return cast(Tensor::of(ends, p.shape(), DType::f64), p.dtype()) - p;
+    return raw::to_device(Tensor::of(ends, p.shape(), p.dtype()), p.device()) - p;
   }
 
   index_t p_max_;

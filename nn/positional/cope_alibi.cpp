@@ -32,7 +32,7 @@ class CopeAlibi final : public Contextual {
   // s:[b h i j]   ->   s - m p:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
     const Tensor p = probe("positions", positions(at));
-    const Tensor slopes = cast(reshape(slopes_, {1, -1, 1, 1}), p.dtype());
+    const Tensor slopes = cast(reshape(at.here(slopes_), {1, -1, 1, 1}), p.dtype());
     return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
   }
 

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "nn/position.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 
@@ -16,7 +17,7 @@ constexpr DType precise(DType dtype) { return dtype == DType::f16 || dtype == DT
 // f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance is not a number of whole steps.
 template <class F>
 [[nodiscard]] Tensor index_of_steps(const char* scheme, const AttendContext& at, const F& f) {
-  const Tensor distance = contiguous(at.distance()), index = Tensor::empty(distance.shape(), DType::i64);
+  const Tensor distance = contiguous(at.distance_on_cpu()), index = Tensor::empty(distance.shape(), DType::i64);
   const double* d = distance.data<double>();
   for (index_t n = 0; n < distance.numel(); ++n) {
     if (d[n] != std::floor(d[n])) {
@@ -26,12 +27,12 @@ template <class F>
     }
     index.data<index_t>()[n] = f(static_cast<index_t>(d[n]));
   }
-  return index;
+  return at.here(index);
 }
 
 // rows [n h], index [1|b 1 i j] -> [1|b h i j], a view
 [[nodiscard]] inline Tensor bias_from_rows(const Tensor& rows, const Tensor& index) {
-  return permute(take_rows(rows, select(index, 1, 0)), {0, 3, 1, 2});
+  return permute(take_rows(rows, raw::to_device(select(index, 1, 0), rows.device())), {0, 3, 1, 2});
 }
 
 }  // namespace whence

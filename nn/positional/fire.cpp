@@ -47,7 +47,7 @@ class Fire final : public PositionalScheme, public BiasesScores {
     const DType dtype = precise(distance_scale_.dtype());
     const Tensor threshold = abs(cast(threshold_scale_, dtype) * options_.init_length);  // Lambda
     // Where a causal mask hides the key the distance counts as 0. Padding on the left stands below 0, and so counts as row 0.
-    const Tensor steps = at.distance(), row = cast(rows_of(at), dtype);
+    const Tensor steps = at.distance(), row = cast(at.here(rows_of(at)), dtype);
     const Tensor distance = cast(at.causal ? clamp(steps, 0, std::numeric_limits<double>::infinity()) : steps, dtype);
     return psi(distance) / (psi(maximum(row, threshold)) + 1e-6);
   }

@@ -6,6 +6,7 @@
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -43,7 +44,7 @@ class LogKerple final : public Kerple {
  private:
   Tensor shape_of(const Tensor& n) const override {
     const Tensor rate = widened(rate_);
-    return log1p(cast(n, rate.dtype()) * rate);
+    return log1p(raw::to_device(raw::cast(n, rate.dtype()), rate.device()) * rate);
   }
 
   Tensor rate_;  // r2: [h]
@@ -63,7 +64,10 @@ class PowerKerple final : public Kerple {
       logarithm.push_back(distance > 0 ? std::log(distance) : 0);
       away.push_back(distance > 0 ? 1 : 0);
     }
-    return exp(Tensor::of(logarithm, n.shape(), exponent.dtype()) * exponent) * Tensor::of(away, n.shape(), exponent.dtype());
+    const auto beside = [&](const std::vector<double>& column) {
+      return raw::to_device(Tensor::of(column, n.shape(), exponent.dtype()), exponent.device());
+    };
+    return exp(beside(logarithm) * exponent) * beside(away);
   }
 
   Tensor exponent_;  // r2: [h]

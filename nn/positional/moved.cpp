@@ -91,6 +91,7 @@ class Randomised final : public Moved {
     Claims claims = base().claims();
     claims.shift_invariant = claims.shift_invariant && draws_distances_;
     claims.extrapolates = length_ > trained_length_;
+    claims.drawn_each_step = true;
     return claims;
   }
 

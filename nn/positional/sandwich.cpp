@@ -23,7 +23,7 @@ class Sandwich final : public PositionalScheme, public BiasesScores {
       const double fall = of_distance(n);
       for (index_t h = 0; h < heads_; ++h) rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
     }
-    const Tensor table = Tensor::of(rows, {distances.values.size(0), heads_}, at.content_scores.dtype());  // [n h]
+    const Tensor table = at.here(Tensor::of(rows, {distances.values.size(0), heads_}, at.content_scores.dtype()));  // [n h]
     return probe("bias", bias_from_rows(table, distances.index));
   }
 

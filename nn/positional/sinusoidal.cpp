@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -30,7 +31,8 @@ class Sinusoidal final : public PositionalScheme, public EmbedsTokens {
       }
     }
     const bool per_sequence = positions.query.rank() == 2;
-    return x + Tensor::of(table, per_sequence ? x.shape() : Shape{x.size(1), 2 * half}, x.dtype());
+    const Tensor added = Tensor::of(table, per_sequence ? x.shape() : Shape{x.size(1), 2 * half}, x.dtype());
+    return x + raw::to_device(added, x.device());
   }
 
  private:

@@ -38,7 +38,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
     const Tensor keys = permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 2, 0});                       // [h d n]
     const Tensor by_distance = matmul(at.query + reshape(position_bias_, by_head), unsqueeze(keys, 0), at.scale);           // [b h i n]
     const Tensor content = probe("content_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));    // [b h 1 j]
-    return content + probe("position_logit", gather(by_distance, -1, distances.index));
+    return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));
   }
 
  private:
@@ -53,7 +53,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
         table.push_back(column < half ? std::sin(angle) : std::cos(angle));
       }
     }
-    return Tensor::of(table, {distances.size(0), sizes_.dim}, at.query.dtype());
+    return at.here(Tensor::of(table, {distances.size(0), sizes_.dim}, at.query.dtype()));
   }
 
   SchemeSizes sizes_;

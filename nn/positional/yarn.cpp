@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "nn/positional/rotation.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -68,7 +69,7 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
     }
     const Tensor speeds = Tensor::of(theta, {sequences, 1, 1, width / 2}, DType::f64);
     const Tensor turned = rotary(x, rotation_angles(positions, speeds), options_.rotation.interleaved);
-    return turned * Tensor::of(magnitude, {sequences, 1, 1, x.size(-1)}, x.dtype());
+    return turned * raw::to_device(Tensor::of(magnitude, {sequences, 1, 1, x.size(-1)}, x.dtype()), x.device());
   }
 
   YarnOptions options_;

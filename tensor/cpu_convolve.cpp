@@ -1,94 +1,21 @@
-// The loops of convolve_keys: on the CPU in tiles that stay in cache and registers; plainly, one number at a time, for GPUs and duals.
-//   y[b,o,i,j] = bias[o] + sum_c sum_t w(o,c,t) x[b,c,i,j+t-left]        dw(o,c,t) = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]
-// Both ways add the same terms in the same order. Every y depends on its own row alone, so a strip of rows has the bits of the whole.
-#pragma once
-
+// Convolving rows along their keys on the CPU: in tiles that stay in cache and registers.
 #include <algorithm>
 #include <vector>
 
+#include "tensor/convolution.h"
 #include "tensor/cpu_block.h"
+#include "tensor/cpu_kernels.h"
 #include "tensor/launch.h"
-#include "tensor/tensor.h"
+#include "tensor/raw.h"
 
-namespace whence::detail {
+namespace whence {
+namespace {
 
-constexpr index_t outputs_at_once = 4, taps_at_once = 4;  // 16 numbers of the kernel stay in registers
-constexpr index_t tile = 256;                             // keys at once
+constexpr index_t taps_at_once = 4;  // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
+constexpr index_t tile = 256;        // keys at once
 
-struct Convolution {
-  index_t batch, channels, rows, keys;    // of x
-  index_t outputs, keys_out, taps, left;  // left < 0 crops
-
-  WHENCE_HD index_t terms() const { return channels * taps; }
-  index_t output_blocks() const { return (outputs + outputs_at_once - 1) / outputs_at_once; }
-  index_t tiles() const { return (keys_out + tile - 1) / tile; }
-  index_t units() const { return batch * rows * tiles(); }
-};
-
-// The kernel as [output blocks, c, t, 4] in compute type, zeros behind the last output. `adjoint` reads [o, c, t] as the kernel of the
-// adjoint convolution: channels and outputs exchanged, taps turned round.
-template <class T>
-struct PackKernel {
-  const T* weight;
-  compute_t<T>* packed;
-  index_t outputs, channels, taps;  // of the convolution that will be run
-  bool adjoint;
-  WHENCE_HD void operator()(index_t i) const {
-    const index_t term = i / outputs_at_once % (channels * taps), c = term / taps, t = term % taps;
-    const index_t o = i / (outputs_at_once * channels * taps) * outputs_at_once + i % outputs_at_once;
-    const index_t from = adjoint ? (c * outputs + o) * taps + (taps - 1 - t) : (o * channels + c) * taps + t;
-    packed[i] = o < outputs ? compute_t<T>(weight[from]) : compute_t<T>(0);
-  }
-};
-
-// ---- Plainly ----
-
-template <class T>
-struct ConvolvePlain {  // one (b, block of 4 outputs, i, j)
-  using C = compute_t<T>;
-  Convolution at;
-  const T *x, *bias;  // bias may be null
-  const C* packed;
-  T* y;
-  WHENCE_HD void operator()(index_t index) const {
-    const index_t j = index % at.keys_out, i = index / at.keys_out % at.rows, blocks = (at.outputs + 3) / 4;
-    const index_t block = index / (at.keys_out * at.rows) % blocks, b = index / (at.keys_out * at.rows * blocks);
-    const index_t first = block * outputs_at_once, count = at.outputs - first < 4 ? at.outputs - first : 4;
-    C sums[outputs_at_once] = {};
-    for (index_t u = 0; bias && u < count; ++u) sums[u] = C(bias[first + u]);
-    for (index_t term = 0; term < at.terms(); ++term) {
-      const index_t key = j + term % at.taps - at.left;
-      if (key < 0 || key >= at.keys) continue;
-      const C value = C(x[((b * at.channels + term / at.taps) * at.rows + i) * at.keys + key]);
-      for (index_t u = 0; u < outputs_at_once; ++u) sums[u] += packed[(block * at.terms() + term) * outputs_at_once + u] * value;
-    }
-    for (index_t u = 0; u < count; ++u) y[((b * at.outputs + first + u) * at.rows + i) * at.keys_out + j] = convert<T>(sums[u]);
-  }
-};
-
-template <class T>
-struct KernelGradientPlain {  // one (run of rows, o, c, t)
-  using C = compute_t<T>;
-  Convolution at;
-  const T *x, *dy;
-  C* partial;  // [runs, o, c, t]
-  index_t rows_per_run;
-  WHENCE_HD void operator()(index_t index) const {
-    const index_t size = at.outputs * at.terms(), run = index / size, o = index % size / at.terms(), term = index % at.terms();
-    const index_t end = (run + 1) * rows_per_run, all = at.batch * at.rows, shift = term % at.taps - at.left;
-    C sum = C(0);
-    for (index_t row = run * rows_per_run; row < (end < all ? end : all); ++row) {
-      const index_t b = row / at.rows, i = row % at.rows;
-      const T* g = dy + ((b * at.outputs + o) * at.rows + i) * at.keys_out;
-      const T* from = x + ((b * at.channels + term / at.taps) * at.rows + i) * at.keys;
-      const index_t begin = shift < 0 ? -shift : 0, last = at.keys - shift < at.keys_out ? at.keys - shift : at.keys_out;
-      for (index_t j = begin; j < last; ++j) sum += C(g[j]) * C(from[j + shift]);
-    }
-    partial[index] = sum;
-  }
-};
-
-// ---- In tiles ----
+index_t tiles_of(const Convolution& at) { return (at.keys_out + tile - 1) / tile; }
+index_t units_of(const Convolution& at) { return at.batch * at.rows * tiles_of(at); }
 
 // out[u][j] += sum over s of weights[s][u] rows[s][j], for four outputs u.
 template <index_t taps, class C>
@@ -157,15 +84,15 @@ void sum_terms(const std::vector<const C*>& rows, const C* weights, C* out, inde
 }
 
 // How many units make a chunk: at most 64 chunks, so that their number depends on the shape alone.
-inline index_t units_per_chunk(index_t units, index_t cost) {
+index_t units_per_chunk(index_t units, index_t cost) {
   return std::max((units + 63) / 64, std::max<index_t>(1, 65536 / std::max<index_t>(cost, 1)));
 }
 
 template <class T>
 void convolve_tiles(const Convolution& at, const T* x, const compute_t<T>* packed, const T* bias, T* y) {
   using C = compute_t<T>;
-  const index_t tiles = at.tiles(), width = tile + at.taps - 1, plane = at.rows * at.keys, plane_out = at.rows * at.keys_out;
-  parallel_for(at.units(), units_per_chunk(at.units(), at.outputs * at.terms() * tile), [&](index_t begin, index_t end) {
+  const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys, plane_out = at.rows * at.keys_out;
+  parallel_for(units_of(at), units_per_chunk(units_of(at), at.outputs * at.terms() * tile), [&](index_t begin, index_t end) {
     std::vector<C> buffer(static_cast<std::size_t>(at.channels * width)), out(static_cast<std::size_t>(outputs_at_once * tile));
     const std::vector<const C*> rows = rows_of_terms(at, buffer.data(), width);
     for (index_t unit = begin; unit < end; ++unit) {
@@ -187,12 +114,12 @@ void convolve_tiles(const Convolution& at, const T* x, const compute_t<T>* packe
 template <class T>
 Tensor kernel_gradient_tiles(const Convolution& at, const T* x, const T* dy) {
   using C = compute_t<T>;
-  const index_t tiles = at.tiles(), width = tile + at.taps - 1, plane = at.rows * at.keys, plane_out = at.rows * at.keys_out;
+  const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys, plane_out = at.rows * at.keys_out;
   const index_t term_blocks = (at.terms() + 3) / 4, size = at.output_blocks() * term_blocks * 16;
-  const index_t each = units_per_chunk(at.units(), at.outputs * at.terms() * tile);
-  const Tensor partial = Tensor::zeros({(at.units() + each - 1) / each, size}, dtype_of<C>);
+  const index_t each = units_per_chunk(units_of(at), at.outputs * at.terms() * tile);
+  const Tensor partial = Tensor::zeros({(units_of(at) + each - 1) / each, size}, dtype_of<C>);
   C* sums = partial.data<C>();
-  parallel_for(at.units(), each, [&](index_t begin, index_t end) {
+  parallel_for(units_of(at), each, [&](index_t begin, index_t end) {
     std::vector<C> buffer(static_cast<std::size_t>(at.channels * width)), given(static_cast<std::size_t>(at.outputs * tile));
     std::vector<const C*> rows = rows_of_terms(at, buffer.data(), width), outputs;
     for (index_t o = 0; o < at.outputs; ++o) outputs.push_back(given.data() + o * tile);
@@ -214,4 +141,51 @@ Tensor kernel_gradient_tiles(const Convolution& at, const T* x, const T* dy) {
   return partial;
 }
 
-}  // namespace whence::detail
+// Blocks of 4 x 4 that were filled up -> [o, c t].
+Tensor in_order(const Convolution& at, const Tensor& partial) {
+  const index_t outputs = at.output_blocks(), terms = (at.terms() + 3) / 4;
+  const Tensor blocks = raw::reshape(raw::reduce(Reduction::sum, partial, {0}, false), {outputs, terms, 4, 4});
+  const Tensor filled_up = raw::reshape(raw::permute(blocks, {0, 2, 1, 3}), {outputs * 4, terms * 4});
+  return raw::slice(raw::slice(filled_up, 0, 0, at.outputs), 1, 0, at.terms());
+}
+
+// [o, c t], before it is rounded
+template <class T>
+Tensor weight_gradient(const Convolution& at, const Tensor& x, const Tensor& dy) {
+  if constexpr (std::is_same_v<T, Dual>) {
+    const index_t rows = at.batch * at.rows, each = std::max<index_t>((rows + 63) / 64, 1), size = at.outputs * at.terms();
+    const Tensor partial = Tensor::empty({(rows + each - 1) / each, size}, DType::dual);
+    launch("convolve_keys", x.device(), partial.numel(),
+           KernelGradientPlain<Dual>{at, x.data<Dual>(), dy.data<Dual>(), partial.data<Dual>(), each}, each * at.keys_out);
+    return raw::reduce(Reduction::sum, partial, {0}, false);
+  } else {
+    return in_order(at, kernel_gradient_tiles<T>(at, x.data<T>(), dy.data<T>()));
+  }
+}
+
+}  // namespace
+
+void CpuKernels::convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
+                               const Tensor& y) {
+  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    const Tensor packed = Tensor::empty({at.packed_size()}, dtype_of<C>);
+    launch("convolve_keys", x.device(), packed.numel(),
+           PackKernel<T>{weight.data<T>(), packed.data<C>(), at.outputs, at.channels, at.taps, adjoint}, 16);
+    const T* added = bias.defined() ? bias.data<T>() : nullptr;
+    if constexpr (std::is_same_v<T, Dual>) {
+      launch("convolve_keys", x.device(), at.batch * at.output_blocks() * at.rows * at.keys_out,
+             ConvolvePlain<T>{at, x.data<T>(), added, packed.data<C>(), y.data<T>()}, 4 * at.terms());
+    } else {
+      convolve_tiles<T>(at, x.data<T>(), packed.data<C>(), added, y.data<T>());
+    }
+  });
+}
+
+void CpuKernels::convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
+  const Tensor flat = dweight.view({at.outputs, at.terms()}, contiguous_strides({at.outputs, at.terms()}));
+  visit_floating("convolve_keys", x.dtype(),
+                 [&]<class T>(Type<T>) { copy(raw::reshape(weight_gradient<T>(at, x, dy), flat.shape()), flat); });
+}
+
+}  // namespace whence

@@ -1,0 +1,173 @@
+// What the threads of a warp or of a block find out together: sums, maxima, running sums. Which value meets which is fixed by the number
+// of threads alone, so the bits are the same in every run.
+#pragma once
+
+#include <limits>
+#include <utility>
+
+#include "cuda/launch_kernel.h"
+
+namespace whence::gpu {
+
+// Two values that are reduced side by side, for the price of one barrier.
+template <class A, class B>
+struct Pair {
+  A first;
+  B second;
+};
+template <class V>
+inline constexpr bool is_pair = false;
+template <class A, class B>
+inline constexpr bool is_pair<Pair<A, B>> = true;
+
+// A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` is the shuffle of one simple value.
+template <class V, class Move>
+WHENCE_HD V moved(V value, const Move& move) {
+  if constexpr (is_pair<V>) {
+    return {moved(value.first, move), moved(value.second, move)};
+  } else if constexpr (std::is_same_v<V, Dual>) {
+    return {move(value.value), move(value.tangent)};
+  } else {
+    return move(value);
+  }
+}
+
+// The value that another lane of the warp holds. All lanes take part.
+template <class V>
+WHENCE_HD V from_lane(Thread& t, V value, int lane) {
+  return moved(value, [&](auto part) { return t.shuffle(part, lane); });
+}
+template <class V>
+WHENCE_HD V from_lane_xor(Thread& t, V value, int mask) {
+  return moved(value, [&](auto part) { return t.shuffle_xor(part, mask); });
+}
+template <class V>
+WHENCE_HD V from_lane_below(Thread& t, V value, int distance) {
+  return moved(value, [&](auto part) { return t.shuffle_up(part, distance); });
+}
+
+// How two partial results join. The maximum is NaN if either is.
+struct Plus {
+  template <class V>
+  WHENCE_HD V operator()(V a, V b) const {
+    return a + b;
+  }
+};
+struct PlusBoth {
+  template <class V>
+  WHENCE_HD V operator()(V a, V b) const {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
+struct Larger {
+  template <class V>
+  WHENCE_HD V operator()(V a, V b) const {
+    return b > a || !(b == b) ? b : a;
+  }
+};
+
+// What no number is below: the maximum of nothing.
+template <class C>
+WHENCE_HD Number<C> lowest() {
+  return Number<C>(C(-std::numeric_limits<double>::infinity()));
+}
+
+// The values of the first `lanes` lanes joined, in all lanes. Lane 0's result is handed round: where join(a, b) and join(b, a) may differ
+// in the last bit, lanes would otherwise disagree.
+template <int lanes = Thread::warp_size, class V, class Join>
+WHENCE_HD V warp_reduce(Thread& t, V value, const Join& join) {
+  for (int mask = lanes / 2; mask > 0; mask /= 2) value = join(value, from_lane_xor(t, value, mask));
+  return from_lane(t, value, 0);
+}
+
+// One value of each warp in the block's memory.
+template <class V>
+class Slots {
+ public:
+  using Stored = std::remove_cvref_t<decltype(plain(std::declval<V>()))>;
+  static constexpr std::size_t bytes(int count) { return shared_bytes_for<Stored>(static_cast<std::size_t>(count)); }
+  WHENCE_HD Slots(Thread& t, int count) : memory_(t.template shared<Stored>(count)) {}
+  WHENCE_HD V get(int i) const { return load<Stored>(memory_, i); }
+  WHENCE_HD void set(int i, V value) const { store(memory_, i, value); }
+
+ private:
+  Shared<Stored> memory_;
+};
+template <class A, class B>
+class Slots<Pair<A, B>> {
+ public:
+  static constexpr std::size_t bytes(int count) { return Slots<A>::bytes(count) + Slots<B>::bytes(count); }
+  WHENCE_HD Slots(Thread& t, int count) : first_(t, count), second_(t, count) {}
+  WHENCE_HD Pair<A, B> get(int i) const { return {first_.get(i), second_.get(i)}; }
+  WHENCE_HD void set(int i, Pair<A, B> value) const { first_.set(i, value.first), second_.set(i, value.second); }
+
+ private:
+  Slots<A> first_;
+  Slots<B> second_;
+};
+
+constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
+
+// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it, so that no barrier is
+// needed between the reading of one call and the writing of the next; not for loops.
+template <int threads, class V>
+inline constexpr std::size_t block_reduce_bytes = Slots<V>::bytes(threads / Thread::warp_size);
+template <int threads, class V, class Join>
+WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
+  constexpr int warps = threads / Thread::warp_size;
+  static_assert(is_power_of_two(warps) && warps <= Thread::warp_size);
+  value = warp_reduce(t, value, join);
+  const Slots<V> slots(t, warps);
+  if (t.lane() == 0) slots.set(t.warp(), value);
+  t.sync();
+  return warp_reduce<warps>(t, slots.get(t.lane() & (warps - 1)), join);
+}
+
+// Of a running sum: what lies before this thread's value, and the sum of all.
+template <class V>
+struct Before {
+  V before, all;
+};
+
+template <class V>
+WHENCE_HD V warp_running_sum(Thread& t, V value) {  // the sum of all lanes up to this one
+  for (int distance = 1; distance < Thread::warp_size; distance *= 2) {
+    const V below = from_lane_below(t, value, distance);
+    if (t.lane() >= distance) value = below + value;
+  }
+  return value;
+}
+
+template <class V>
+WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
+  const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
+  return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
+}
+
+// The same over the block, again and again in a loop. Two sets of slots take turns: a thread that still reads one set meets no writer,
+// since between that reading and the next writing of the same set lies the barrier of the other.
+template <int threads, class V>
+class BlockSumBefore {
+ public:
+  static constexpr int warps = threads / Thread::warp_size;
+  static_assert(is_power_of_two(warps) && warps <= Thread::warp_size);
+  static constexpr std::size_t shared_bytes = Slots<V>::bytes(2 * warps);
+  WHENCE_HD explicit BlockSumBefore(Thread& t) : slots_(t, 2 * warps) {}
+
+  WHENCE_HD Before<V> operator()(Thread& t, V value) {
+    const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
+    first_slot_ = first_slot_ == 0 ? warps : 0;
+    if (t.lane() == Thread::warp_size - 1) slots_.set(first_slot_ + t.warp(), upto);
+    t.sync();
+    const V warps_upto = warp_running_sum(t, slots_.get(first_slot_ + (t.lane() & (warps - 1))));
+    const V warps_before = from_lane(t, warps_upto, (t.warp() + Thread::warp_size - 1) & (Thread::warp_size - 1));
+    const V first = t.warp() == 0 ? V(0) : warps_before;
+    return {t.lane() == 0 ? first : first + below, from_lane(t, warps_upto, warps - 1)};
+  }
+
+ private:
+  Slots<V> slots_;
+  int first_slot_ = 0;
+};
+
+}  // namespace whence::gpu

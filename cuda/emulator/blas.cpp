@@ -1,0 +1,110 @@
+// The emulated twin of cuda/blas.cpp: products by OpenBLAS, one matrix after the other, on copies without gaps.
+#include "cuda/blas.h"
+
+#include <vector>
+
+#include "cuda/emulator/arena.h"
+#include "cuda/emulator/counters.h"
+#include "cuda/emulator/run.h"
+#include "tensor/pointwise.h"
+
+extern "C" {
+// Declared here for the reason given in tensor/cpu_matmul.cpp.
+void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb,
+                 float beta, float* c, int ldc);
+void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda, const double* b, int ldb,
+                 double beta, double* c, int ldc);
+}
+
+namespace whence {
+namespace {
+
+constexpr int row_major = 101, as_is = 111;
+
+template <class C>
+void gemm(index_t m, index_t n, index_t k, const C* a, const C* b, C* out) {
+  const int rows = static_cast<int>(m), columns = static_cast<int>(n), terms = static_cast<int>(k);
+  if constexpr (std::is_same_v<C, float>) {
+    cblas_sgemm(row_major, as_is, as_is, rows, columns, terms, 1, a, terms, b, columns, 0, out, columns);
+  } else {
+    cblas_dgemm(row_major, as_is, as_is, rows, columns, terms, 1, a, terms, b, columns, 0, out, columns);
+  }
+}
+
+// The matrix in the compute type, row-major without gaps.
+template <class T>
+std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_t rows, index_t columns) {
+  const T* const first = reinterpret_cast<const T*>(gpu::emulator::Arena::instance().bytes_at(from.first)) + which * from.step;
+  std::vector<compute_t<T>> matrix(static_cast<std::size_t>(rows * columns));
+  for (index_t i = 0; i < rows; ++i) {
+    for (index_t j = 0; j < columns; ++j) {
+      matrix[static_cast<std::size_t>(i * columns + j)] =
+          static_cast<compute_t<T>>(first[from.turned ? j * from.leading + i : i * from.leading + j]);
+    }
+  }
+  return matrix;
+}
+
+template <class T>
+T* device_numbers(const void* address) {
+  return reinterpret_cast<T*>(gpu::emulator::Arena::instance().bytes_at(address));
+}
+
+template <class T>
+void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
+  using C = compute_t<T>;
+  const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
+  std::vector<C> product(static_cast<std::size_t>(p.m * p.n));
+  const T* const bias = device_numbers<T>(e.bias);
+  T* const before = device_numbers<T>(e.before_gelu);
+  for (index_t batch = 0; batch < p.batch; ++batch) {
+    gemm<C>(p.m, p.n, p.k, gathered<T>(p.a, batch, p.m, p.k).data(), gathered<T>(p.b, batch, p.k, p.n).data(), product.data());
+    T* const out = device_numbers<T>(p.out) + batch * p.m * p.n;
+    for (index_t i = 0; i < p.m * p.n; ++i) {
+      C sum = alpha * product[static_cast<std::size_t>(i)];
+      if (p.beta != 0) sum += beta * static_cast<C>(out[i]);
+      if (bias) sum += static_cast<C>(bias[i % p.n]);
+      if (before) before[i] = static_cast<T>(sum);
+      out[i] = static_cast<T>(e.gelu ? unary_functions::Gelu::value(sum, {}) : sum);
+    }
+  }
+}
+
+void count_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size) {
+  const auto numbers = [&](index_t count) { return static_cast<std::uint64_t>(count * p.batch) * size; };
+  gpu::emulator::Counters counted;
+  counted.launches = 1;
+  counted.arithmetic = static_cast<std::uint64_t>(2 * p.m * p.n * p.k * p.batch);
+  counted.special = e.gelu ? static_cast<std::uint64_t>(p.m * p.n) : 0;
+  counted.global_read =
+      numbers(p.m * p.k + p.k * p.n + (p.beta != 0 ? p.m * p.n : 0)) + (e.bias ? static_cast<std::size_t>(p.n) * size : 0);
+  counted.global_written = numbers(p.m * p.n * (e.before_gelu ? 2 : 1));
+  gpu::emulator::count(concat("matmul ", to_string(p.dtype)).c_str(), counted);
+}
+
+void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
+  visit_floating("matmul", p.dtype, [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, Dual>) {
+      wrong_dtype("matmul", p.dtype, "f16, bf16, f32 or f64");
+    } else {
+      gpu::emulator::submit([p, e] {
+        multiply_now<T>(p, e);
+        count_product(p, e, sizeof(T));
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void multiply(const BlasProduct& product) { submit_product(product, {}); }
+
+// The same cases as cuBLASLt has kernels for.
+bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue) {
+  const bool supported = product.dtype == DType::f16 || product.dtype == DType::bf16 || product.dtype == DType::f32;
+  if (!supported || (epilogue.before_gelu && product.n % 8 != 0)) return false;
+  submit_product(product, epilogue);
+  return true;
+}
+
+}  // namespace whence

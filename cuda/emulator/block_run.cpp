@@ -1,0 +1,264 @@
+// Turns of a block's threads. A fiber runs one thread after the other until one waits; then another fiber goes on. So threads that never
+// wait share one stack, and a block without barriers costs two switches.
+#include "cuda/emulator/block_run.h"
+
+#include "cuda/emulator/block_memory.h"
+#include "cuda/emulator/thread.h"
+
+namespace whence::gpu::emulator {
+namespace {
+
+constexpr int warp_size = 32;
+std::uint32_t next_segment = 1;
+
+}  // namespace
+
+void renew_stamps() {
+  if (next_segment <= most_segments / 2) return;  // enough for any one block
+  clear_shadows();                                // what happened before in this launch is forgotten
+  next_segment = 1;
+  running.launch_first = 1u << lane_bits;
+}
+
+std::uint32_t take_segment() {
+  if (next_segment == most_segments)
+    fail("emulator", "more barriers in one block than there are stamps for; use shorter loops in emulated runs");
+  return next_segment++;
+}
+
+// ---- Turns.
+
+void BlockRun::run(const Code& code, int threads, Order& order) {
+  code_ = &code, order_ = &order, threads_ = threads;
+  reset(threads);
+  current_ = &main_;
+  go_on_with(next());
+  current_ = nullptr;
+  if (!failure_) return;
+  idle_.clear();
+  for (const auto& fiber : fibers_) fiber->restart(), idle_.push_back(fiber.get());
+  std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void BlockRun::reset(int threads) {
+  tasks_.assign(static_cast<std::size_t>(threads), Task{});
+  warps_.resize(static_cast<std::size_t>((threads + warp_size - 1) / warp_size));
+  segments_.clear();
+  renew_stamps();
+  for (std::size_t w = 0; w < warps_.size(); ++w) {
+    const int first = static_cast<int>(w) * warp_size;
+    warps_[w] = Warp{};
+    warps_[w].first = first, warps_[w].lanes = std::min(warp_size, threads - first), warps_[w].clock = 0;
+    new_segment(static_cast<int>(w));
+  }
+  running.block_first = warps_[0].segment << lane_bits;
+  note_block_start();
+  fresh_.resize(static_cast<std::size_t>(threads));
+  std::iota(fresh_.begin(), fresh_.end(), 0);
+  order_->arrange(fresh_);
+  std::reverse(fresh_.begin(), fresh_.end());
+  ready_.clear(), ready_begin_ = 0, arrived_ = 0;
+  for (NamedBarrier& barrier : named_) barrier.threads.clear();
+}
+
+int BlockRun::next() {
+  const bool any_ready = ready_begin_ < ready_.size(), any_fresh = !fresh_.empty();
+  if (any_ready && !(any_fresh && order_->random() && order_->draw(2) == 0)) {
+    const int thread = ready_[ready_begin_++];
+    if (ready_begin_ == ready_.size()) ready_.clear(), ready_begin_ = 0;
+    return thread;
+  }
+  if (!any_fresh) return -1;
+  const int thread = fresh_.back();
+  fresh_.pop_back();
+  return thread;
+}
+
+Fiber* BlockRun::idle_fiber() {
+  if (idle_.empty()) {
+    fibers_.push_back(std::make_unique<Fiber>(&BlockRun::work));
+    return fibers_.back().get();
+  }
+  Fiber* const fiber = idle_.back();
+  idle_.pop_back();
+  return fiber;
+}
+
+void BlockRun::make_running(int thread) {
+  const int warp = thread / warp_size;
+  running.thread = thread;
+  running.stamp = warps_[static_cast<std::size_t>(warp)].segment << lane_bits | static_cast<std::uint32_t>(thread - warp * warp_size);
+}
+
+// Leaves the running fiber for the one of a thread, or, with none that can go on, for run().
+void BlockRun::go_on_with(int thread) {
+  Fiber *const here = current_, *there = &main_;
+  if (thread >= 0) {
+    Task& task = tasks_[static_cast<std::size_t>(thread)];
+    there = task.fiber ? task.fiber : idle_fiber();
+    make_running(thread);
+  }
+  if (there == here) return;
+  current_ = there;
+  Fiber::change(*here, *there);
+}
+
+void BlockRun::work() {
+  Fiber::begun();
+  for (;;) {
+    BlockRun& block = *running.block_run;  // the same for ever, but for the compiler's knowledge
+    block.start(running.thread);
+    int thread = block.failure_ ? -1 : block.next();
+    if (thread < 0 && !block.failure_) block.require_all_ended();
+    if (thread >= 0 && !block.tasks_[static_cast<std::size_t>(thread)].fiber) {
+      block.make_running(thread);
+      continue;
+    }
+    block.idle_.push_back(block.current_);
+    block.go_on_with(thread);
+  }
+}
+
+void BlockRun::start(int thread) {
+  Task& task = tasks_[static_cast<std::size_t>(thread)];
+  try {
+    Thread view(running.block, running.facts->blocks, thread);
+    code_->call(code_->body, view);
+  } catch (...) { failure_ = std::current_exception(); }
+  task.state = State::ended;
+}
+
+void BlockRun::require_all_ended() {
+  const auto waiting = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.state != State::ended; });
+  if (waiting == tasks_.end()) return;
+  running.thread = static_cast<int>(waiting - tasks_.begin());
+  try {
+    stop(waiting->place.at, who_waits());
+  } catch (...) { failure_ = std::current_exception(); }
+}
+
+void BlockRun::wait() {
+  const int self = running.thread;
+  tasks_[static_cast<std::size_t>(self)].fiber = current_;
+  const int thread = next();
+  if (thread < 0) stop(tasks_[static_cast<std::size_t>(self)].place.at, who_waits());
+  go_on_with(thread);
+}
+
+void BlockRun::release(std::vector<int>& threads) {
+  order_->arrange(threads);
+  for (const int thread : threads) {
+    tasks_[static_cast<std::size_t>(thread)].state = State::ready;
+    ready_.push_back(thread);
+  }
+}
+
+// ---- Who has seen what.
+
+void BlockRun::new_segment(int warp) {
+  Warp& w = warps_[static_cast<std::size_t>(warp)];
+  ++w.clock;
+  w.segment = take_segment();
+  segments_.push_back({warp, w.clock});
+}
+
+void BlockRun::order_warps(const std::vector<int>& warps) {
+  std::uint32_t seen[32] = {};
+  for (const int k : warps) {
+    Warp& w = warps_[static_cast<std::size_t>(k)];
+    w.seen[k] = w.clock;
+    for (std::size_t other = 0; other < warps_.size(); ++other) seen[other] = std::max(seen[other], w.seen[other]);
+  }
+  for (const int k : warps) {
+    std::copy(seen, seen + warp_size, warps_[static_cast<std::size_t>(k)].seen);
+    new_segment(k);
+  }
+}
+
+bool BlockRun::unordered(std::uint32_t stamp) const {
+  const Segment& other = segments_[(stamp >> lane_bits) - (running.block_first >> lane_bits)];
+  const int own_warp = running.thread / warp_size;
+  const Warp& own = warps_[static_cast<std::size_t>(own_warp)];
+  if (other.warp != own_warp) return other.clock > own.seen[other.warp];
+  return other.clock == own.clock && stamp != running.stamp;
+}
+
+int BlockRun::thread_of(std::uint32_t stamp) const {
+  const Segment& other = segments_[(stamp >> lane_bits) - (running.block_first >> lane_bits)];
+  return other.warp * warp_size + static_cast<int>(stamp & (warp_size - 1));
+}
+
+// ---- Meetings.
+
+void BlockRun::sync(const Site& at) {
+  const Place own{Meeting::sync, 0, at, running.thread};
+  Task& task = tasks_[static_cast<std::size_t>(running.thread)];
+  task.state = State::waiting, task.place = own;
+  if (arrived_ == 0) place_ = own;
+  if (place_.at.line() != at.line() || place_.at.column() != at.column()) mixed(place_, own);
+  if (++arrived_ == threads_) {
+    arrived_ = 0;
+    ++running.now.barriers;
+    scratch_.resize(warps_.size());
+    std::iota(scratch_.begin(), scratch_.end(), 0);
+    order_warps(scratch_);
+    scratch_.resize(static_cast<std::size_t>(threads_));
+    std::iota(scratch_.begin(), scratch_.end(), 0);
+    release(scratch_);
+  }
+  wait();
+}
+
+void BlockRun::sync_named(int barrier, int count, const Site& at) {
+  if (barrier < 1 || barrier > 15 || count < 1 || count % warp_size != 0) {
+    stop(at, concat("sync_named(", barrier, ", ", count, "); barriers 1 to 15 and a multiple of 32 threads are required"));
+  }
+  const Place own{Meeting::sync_named, barrier, at, running.thread};
+  Task& task = tasks_[static_cast<std::size_t>(running.thread)];
+  task.state = State::waiting, task.place = own;
+  NamedBarrier& named = named_[static_cast<std::size_t>(barrier)];
+  if (named.threads.empty()) named.count = count, named.place = own;
+  if (named.count != count) mixed(named.place, own);
+  named.threads.push_back(running.thread);
+  if (static_cast<int>(named.threads.size()) == count) {
+    ++running.now.barriers;
+    std::sort(named.threads.begin(), named.threads.end());
+    scratch_.clear();
+    for (std::size_t k = 0; k < named.threads.size(); k += warp_size) {
+      const int first = named.threads[k];
+      const bool whole = first % warp_size == 0 && named.threads[k + warp_size - 1] == first + warp_size - 1;
+      if (!whole) stop(at, concat("barrier ", barrier, " is met by a part of the warp of thread ", first, "; whole warps are required"));
+      scratch_.push_back(first / warp_size);
+    }
+    order_warps(scratch_);
+    scratch_.assign(named.threads.begin(), named.threads.end());
+    named.threads.clear();
+    release(scratch_);
+  }
+  wait();
+}
+
+BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, bool vote, const Site& at) {
+  const Place own{meeting, 0, at, running.thread};
+  const int index = running.thread / warp_size;
+  Warp& warp = warps_[static_cast<std::size_t>(index)];
+  const int lane = running.thread - warp.first, buffer = warp.buffer;
+  Task& task = tasks_[static_cast<std::size_t>(running.thread)];
+  task.state = State::waiting, task.place = own;
+  if (warp.arrived == 0) warp.place = own, warp.votes[buffer] = 0;
+  if (warp.place.meeting != meeting || warp.place.at.line() != at.line() || warp.place.at.column() != at.column()) mixed(warp.place, own);
+  warp.values[buffer][lane] = value;
+  if (vote) warp.votes[buffer] |= 1u << lane;
+  if (++warp.arrived == warp.lanes) {
+    warp.arrived = 0, warp.buffer ^= 1;
+    if (meeting == Meeting::sync_warp) scratch_.assign(1, index), order_warps(scratch_);
+    ++(meeting == Meeting::sync_warp ? running.now.warp_syncs : meeting >= Meeting::ballot ? running.now.votes : running.now.shuffles);
+    scratch_.resize(static_cast<std::size_t>(warp.lanes));
+    std::iota(scratch_.begin(), scratch_.end(), warp.first);
+    release(scratch_);
+  }
+  wait();
+  return {warp.values[buffer], warp.votes[buffer], warp.lanes};
+}
+
+}  // namespace whence::gpu::emulator

@@ -1,0 +1,118 @@
+// One block of a launch while it runs: its threads on their fibers, who waits where, and which warp has seen what of the others.
+#pragma once
+
+#include <array>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "cuda/emulator/fibers.h"
+#include "cuda/emulator/order.h"
+#include "cuda/emulator/running.h"
+
+namespace whence::gpu {
+class Thread;
+}
+
+namespace whence::gpu::emulator {
+
+// A kernel without its type: call(body, thread).
+struct Code {
+  const void* body;
+  void (*call)(const void* body, Thread& thread);
+};
+
+// Where a thread waits.
+enum class Meeting : unsigned char { none, sync, sync_named, sync_warp, shuffle, shuffle_xor, shuffle_up, shuffle_down, ballot, any, all };
+
+class BlockRun {
+ public:
+  // Runs the block that `running` names, of facts.threads threads. Error when it stopped; the object can be used again.
+  void run(const Code& code, int threads, Order& order);
+
+  // For the thread that runs; they return when it goes on.
+  void sync(const Site& at);
+  void sync_named(int barrier, int count, const Site& at);
+  // All lanes of the warp meet. Returns what lane `from_lane(own lane)` brought; a vote is read by votes() afterwards.
+  struct Exchange {
+    const std::uint64_t* values;  // of each lane
+    unsigned votes;               // bit of each lane
+    int lanes;
+  };
+  Exchange meet_warp(Meeting meeting, std::uint64_t value, bool vote, const Site& at);
+
+  // Whether what `stamp` names, a stretch of a thread of this block, may not yet have happened before the running thread's.
+  bool unordered(std::uint32_t stamp) const;
+  int thread_of(std::uint32_t stamp) const;
+  bool on_guard_page(const void* address) const { return current_ && current_->guards(address); }
+
+ private:
+  enum class State : unsigned char { fresh, ready, waiting, ended };
+  struct Place {
+    Meeting meeting = Meeting::none;
+    int barrier = 0;
+    Site at;
+    int thread = 0;
+  };
+  struct Task {
+    Fiber* fiber = nullptr;
+    State state = State::fresh;
+    Place place;
+  };
+  struct Warp {
+    int first = 0, lanes = 0, arrived = 0, buffer = 0;
+    Place place;                       // of the first lane that arrived
+    std::uint64_t values[2][32] = {};  // two sets take turns: a fast lane may bring its next value before a slow one has read
+    unsigned votes[2] = {};
+    std::uint32_t segment = 0, clock = 1;  // changed at every barrier
+    std::uint32_t seen[32] = {};           // of every warp, the clock up to which its deeds lie before this warp's
+  };
+  struct Segment {
+    int warp;
+    std::uint32_t clock;
+  };
+  struct NamedBarrier {
+    int count = 0;
+    std::vector<int> threads;
+    Place place;
+  };
+
+  static void work();      // what a fiber does: one thread after the other
+  void start(int thread);  // on the running fiber
+  int next();              // a thread that can go on, or -1
+  void go_on_with(int thread);
+  void make_running(int thread);
+  void wait();
+  void require_all_ended();
+  void release(std::vector<int>& threads);
+  void new_segment(int warp);
+  void order_warps(const std::vector<int>& warps);  // what these did before lies before what they do from now on
+  void reset(int threads);
+  Fiber* idle_fiber();
+  [[noreturn]] void mixed(const Place& other, const Place& own);
+  std::string who_waits() const;
+
+  const Code* code_ = nullptr;
+  Order* order_ = nullptr;
+  int threads_ = 0;
+  std::vector<Task> tasks_;
+  std::vector<Warp> warps_;
+  std::vector<Segment> segments_;
+  std::vector<int> fresh_, ready_, scratch_;  // fresh_ is taken from its end
+  std::size_t ready_begin_ = 0;
+  std::array<NamedBarrier, 16> named_;
+  int arrived_ = 0;
+  Place place_;
+  std::exception_ptr failure_;
+
+  Fiber main_;
+  Fiber* current_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+};
+
+// Segments of stamps (shadow.h): before a block, all shadows start afresh when most of them have been handed out.
+void renew_stamps();
+std::uint32_t take_segment();
+
+}  // namespace whence::gpu::emulator

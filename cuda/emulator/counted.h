@@ -1,0 +1,176 @@
+// A number that counts what is done with it: float or double as a kernel computes with it under the emulator. Results are those of the
+// plain type, bit for bit, and so are the types of mixed expressions: Counted<float> times double is Counted<double>.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "cuda/emulator/running.h"
+#include "tensor/convert.h"
+#include "tensor/math.h"
+
+namespace whence::gpu {
+
+template <class C>
+class Counted {
+ public:
+  using plain_number = C;  // by this tensor/math.h knows that the functions of a number are to be had through special() and simple()
+
+  Counted() = default;
+  template <class A>
+    requires std::is_arithmetic_v<A>
+  constexpr Counted(A value) : value_(static_cast<C>(value)) {}
+  Counted(Float16 value) : value_(value) {}
+  Counted(BFloat16 value) : value_(value) {}
+  // Widens by itself, as float to double does; narrowing must be said.
+  template <class D>
+  explicit(sizeof(D) > sizeof(C)) constexpr Counted(Counted<D> other) : value_(static_cast<C>(other.plain())) {}
+
+  constexpr C plain() const { return value_; }
+  template <class A>
+    requires std::is_arithmetic_v<A>
+  explicit constexpr operator A() const {
+    return static_cast<A>(value_);
+  }
+
+  // f of the plain number: one special function, or one operation of arithmetic.
+  template <class F>
+  auto special(const F& f) const {
+    ++emulator::running.now.special;
+    return wrapped(f(value_));
+  }
+  template <class F>
+  auto simple(const F& f) const {
+    ++emulator::running.now.arithmetic;
+    return wrapped(f(value_));
+  }
+
+  template <class B>
+  Counted& operator+=(const B& b) {
+    return *this = Counted(*this + b);
+  }
+  template <class B>
+  Counted& operator-=(const B& b) {
+    return *this = Counted(*this - b);
+  }
+  template <class B>
+  Counted& operator*=(const B& b) {
+    return *this = Counted(*this * b);
+  }
+  template <class B>
+  Counted& operator/=(const B& b) {
+    return *this = Counted(*this / b);
+  }
+  friend Counted operator-(Counted a) { return Counted(-a.value_); }  // costs nothing: the sign is part of the next operation
+  friend Counted operator+(Counted a) { return a; }
+
+ private:
+  static bool wrapped(bool decision) { return decision; }
+  static Counted wrapped(C value) { return Counted(value); }
+
+  C value_;
+};
+
+// What may stand beside a counted number in an expression: another one, a plain one, or an element of memory that holds either.
+template <class A>
+struct Operand {
+  static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
+  using plain_type = A;
+  static A plain(const A& a) { return a; }
+};
+template <class C>
+struct Operand<Counted<C>> {
+  static constexpr bool counted = true, is = true;
+  using plain_type = C;
+  static C plain(const Counted<C>& a) { return a.plain(); }
+};
+
+template <class A, class B>
+concept CountedPair = Operand<A>::is && Operand<B>::is && (Operand<A>::counted || Operand<B>::counted);
+template <class A, class B>
+using CountedOf = std::common_type_t<typename Operand<A>::plain_type, typename Operand<B>::plain_type>;
+
+template <class A, class B>
+  requires CountedPair<A, B>
+auto operator+(const A& a, const B& b) {
+  ++emulator::running.now.arithmetic;
+  using C = CountedOf<A, B>;
+  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) + static_cast<C>(Operand<B>::plain(b)));
+}
+template <class A, class B>
+  requires CountedPair<A, B>
+auto operator-(const A& a, const B& b) {
+  ++emulator::running.now.arithmetic;
+  using C = CountedOf<A, B>;
+  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) - static_cast<C>(Operand<B>::plain(b)));
+}
+template <class A, class B>
+  requires CountedPair<A, B>
+auto operator*(const A& a, const B& b) {
+  ++emulator::running.now.arithmetic;
+  using C = CountedOf<A, B>;
+  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) * static_cast<C>(Operand<B>::plain(b)));
+}
+template <class A, class B>
+  requires CountedPair<A, B>
+auto operator/(const A& a, const B& b) {
+  ++emulator::running.now.divisions;
+  using C = CountedOf<A, B>;
+  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) / static_cast<C>(Operand<B>::plain(b)));
+}
+template <class A, class B>
+  requires CountedPair<A, B>
+bool operator==(const A& a, const B& b) {
+  ++emulator::running.now.arithmetic;
+  using C = CountedOf<A, B>;
+  return static_cast<C>(Operand<A>::plain(a)) == static_cast<C>(Operand<B>::plain(b));
+}
+template <class A, class B>
+  requires CountedPair<A, B>
+auto operator<=>(const A& a, const B& b) {
+  ++emulator::running.now.arithmetic;
+  using C = CountedOf<A, B>;
+  return static_cast<C>(Operand<A>::plain(a)) <=> static_cast<C>(Operand<B>::plain(b));
+}
+
+// The plain value of a number, for integers and decisions that counters need not see.
+template <class C>
+C plain(const C& value) {
+  return value;
+}
+template <class C>
+C plain(const Counted<C>& value) {
+  return value.plain();
+}
+
+template <class C>
+struct NumberOf {
+  using type = C;
+};
+template <>
+struct NumberOf<float> {
+  using type = Counted<float>;
+};
+template <>
+struct NumberOf<double> {
+  using type = Counted<double>;
+};
+template <class C>
+using Number = typename NumberOf<C>::type;  // what a kernel computes with: float, double or Dual
+
+using whence::convert;  // of plain numbers
+
+// Between a counted number and any other type, with the rounding of tensor/convert.h; found by argument where a kernel says convert<T>(x).
+template <class To, class From>
+auto convert(const Counted<From>& value) {
+  using Plain = typename Operand<To>::plain_type;
+  if constexpr (std::is_same_v<Plain, Dual>) {
+    return Dual(static_cast<double>(value.plain()));
+  } else if constexpr (std::is_floating_point_v<Plain>) {
+    return Counted<Plain>(whence::convert<Plain>(value.plain()));
+  } else {
+    return whence::convert<Plain>(value.plain());
+  }
+}
+
+}  // namespace whence::gpu

@@ -1,0 +1,135 @@
+// The emulated twin of cuda/runtime.cpp: every launch and copy has ended when its call returns, so there is nothing to wait for.
+#include "cuda/runtime.h"
+
+#include <cstring>
+#include <memory>
+
+#include "cuda/emulator/arena.h"
+#include "cuda/emulator/run.h"
+#include "cuda/emulator/settings.h"
+
+namespace whence::gpu {
+
+// What was submitted while it was recorded, in order.
+struct Graph {
+  std::vector<std::function<void()>> work;
+};
+
+namespace {
+
+std::unique_ptr<Graph>& under_way() {
+  static std::unique_ptr<Graph>& graph = *new std::unique_ptr<Graph>;
+  return graph;
+}
+
+std::byte* device_bytes(const char* op, const void* address, std::size_t bytes) {
+  const emulator::Arena& arena = emulator::Arena::instance();
+  if (!arena.contains(address) || arena.offset(address) + bytes > arena.reserved()) {
+    fail(op, concat(bytes, " bytes at an address that is not the device's; memory of cuda:0 is required"));
+  }
+  return arena.bytes_at(address);
+}
+
+void count_copy(const char* name, std::size_t read, std::size_t written) {
+  emulator::Counters counted;
+  counted.launches = 1, counted.global_read = read, counted.global_written = written;
+  emulator::count(name, counted);
+}
+
+}  // namespace
+
+const DeviceFacts& device_facts() {
+  static const DeviceFacts& facts = *[] {
+    auto* known = new DeviceFacts;
+    known->emulated = true, known->name = "emulator", known->count = 1;
+    known->memory = emulator::settings().memory;
+    return known;
+  }();
+  return facts;
+}
+
+void* allocate(std::size_t bytes) { return emulator::Arena::instance().allocate(bytes); }
+void deallocate(void* block) noexcept { emulator::Arena::instance().deallocate(block); }
+
+void unset(void* block, std::size_t bytes) {
+  if (bytes > 0) std::memset(device_bytes("allocate", block, bytes), 0xFF, bytes);
+}
+
+MemoryRoom memory_room() {
+  const emulator::Arena& arena = emulator::Arena::instance();
+  return {arena.capacity() - std::min(arena.capacity(), arena.used()), arena.capacity()};
+}
+
+void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
+  if (capturing()) fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
+  if (bytes == 0) return;
+  std::memcpy(to, device_bytes("copy", from, bytes), bytes);
+  count_copy("copy to cpu", bytes, 0);
+  emulator::watch_host_accesses();
+}
+
+void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  std::byte* const there = device_bytes("copy", to, bytes);
+  const auto write = [there, bytes](const void* source) {
+    std::memcpy(there, source, bytes);
+    count_copy("copy from cpu", 0, bytes);
+  };
+  if (!capturing()) return write(from);
+  const auto* const first = static_cast<const std::byte*>(from);
+  emulator::submit([write, constant = std::vector<std::byte>(first, first + bytes)] { write(constant.data()); });
+}
+
+std::string to_string(const LaunchFacts& facts) {
+  if (facts.threads == 0) return facts.kernel;
+  std::string text = concat(facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
+  if (facts.shared_bytes > 0) text += concat(", ", facts.shared_bytes, " bytes of shared memory");
+  return text;
+}
+
+CUstream_st* stream() { return nullptr; }
+
+// The limits of the GPUs that we compile for.
+void require_launchable(const LaunchFacts& facts, const void*) {
+  constexpr index_t most_blocks = (index_t{1} << 31) - 1;
+  constexpr std::size_t most_shared = 163 * 1024;  // what a block of the smallest of them, 8.0, may ask for
+  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024) {
+    fail("launch", concat(to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required"));
+  }
+  if (facts.shared_bytes > most_shared) {
+    fail("launch", concat(to_string(facts), " given; at most ", most_shared, " bytes required on ", device_facts().name));
+  }
+}
+
+void launched(const LaunchFacts&) {}
+
+void synchronise() {
+  if (capturing()) fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+}
+
+bool capturing() { return under_way() != nullptr; }
+
+void begin_capture() {
+  if (capturing()) fail("record", "recording is under way; one at a time required; end it first");
+  under_way() = std::make_unique<Graph>();
+}
+
+Graph* end_capture() { return under_way().release(); }
+void abandon_capture() noexcept { under_way().reset(); }
+void launch_graph(const Graph& graph) {
+  for (const auto& work : graph.work) work();
+}
+void destroy_graph(Graph* graph) noexcept { delete graph; }
+
+namespace emulator {
+
+void submit(std::function<void()> work) {
+  if (capturing()) {
+    under_way()->work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+}  // namespace emulator
+}  // namespace whence::gpu

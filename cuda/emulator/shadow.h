@@ -1,0 +1,70 @@
+// Shadow memory: beside every number of the device's and the block's memory, who read and wrote it last, so that two threads that touch one
+// number, at least one of them writing, without a barrier between them, are found in whatever order they happen to run.
+//
+// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment at its start and at every
+// barrier; BlockRun keeps vector clocks by which two segments of a block are ordered or not. Blocks of one launch are never ordered.
+#pragma once
+
+#include "cuda/emulator/arena.h"
+#include "cuda/emulator/running.h"
+
+namespace whence::gpu::emulator {
+
+struct ShadowEntry {
+  std::uint32_t write = 0;  // stamp, with atomic_bit where it was an atomic addition
+  std::uint32_t read = 0;   // stamp of one reader: the first of those that are not ordered
+  std::int32_t write_site = 0, read_site = 0;
+};
+inline constexpr std::uint32_t atomic_bit = 0x80000000u;
+inline constexpr int lane_bits = 5;
+inline constexpr std::uint32_t most_segments = 1u << 26;
+
+// One shadow per size of a number (1, 2, 4, 8, 16 bytes): memory holds numbers of one size during one launch.
+struct Shadows {
+  std::byte* memory = nullptr;  // of the arena
+  ShadowEntry* of_size[5] = {};
+};
+inline constinit Shadows shadows;
+void prepare_shadows();  // before the first launch
+void clear_shadows();
+void note_block_start();  // after running.block and running.block_first are set
+
+// What a pointer may touch, and what it is for texts.
+enum class Space : unsigned char { global, shared };
+
+// Out of line: what is not the plain first access to a number in this launch. They stop the launch when two threads are in conflict.
+void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at);
+void check_before_write(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic);
+bool keeps_reader(const ShadowEntry& entry);  // an earlier reader who is not ordered before this thread stays the one remembered
+[[noreturn]] void unset_shared_read(int size, const Site& at);
+
+ShadowEntry& shared_shadow(const void* number);  // of the running block (block_memory.h)
+
+template <int size>
+ShadowEntry& shadow_of(Space space, const void* number) {
+  constexpr int shift = std::countr_zero(static_cast<unsigned>(size));
+  if (space == Space::shared) return shared_shadow(number);
+  return shadows.of_size[shift][static_cast<std::size_t>(static_cast<const std::byte*>(number) - shadows.memory) >> shift];
+}
+
+template <int size>
+void note_read(Space space, const void* number, const Site& at) {
+  ShadowEntry& entry = shadow_of<size>(space, number);
+  const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
+  if (space == Space::shared && (entry.write & ~atomic_bit) < first) unset_shared_read(size, at);
+  if ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) check_before_read(entry, space, number, size, at);
+  if (entry.read == running.stamp || (entry.read >= first && keeps_reader(entry))) return;
+  entry.read = running.stamp, entry.read_site = short_site(at);
+}
+
+template <int size>
+void note_write(Space space, const void* number, const Site& at, bool atomic = false) {
+  ShadowEntry& entry = shadow_of<size>(space, number);
+  const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
+  const bool others =
+      ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) || (entry.read >= first && entry.read != running.stamp);
+  if (others) check_before_write(entry, space, number, size, at, atomic);
+  entry.write = running.stamp | (atomic ? atomic_bit : 0), entry.write_site = short_site(at);
+}
+
+}  // namespace whence::gpu::emulator

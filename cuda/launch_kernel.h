@@ -1,0 +1,62 @@
+// The one function through which kernels start.
+#pragma once
+
+#include "cuda/thread.h"
+
+namespace whence::gpu {
+
+// A launch of blocks of Body::threads threads each.
+struct Grid {
+  index_t blocks = 1;            // up to 2^31 - 1; none: nothing runs
+  std::size_t shared_bytes = 0;  // of each block; see shared_bytes_for
+};
+
+// The shared memory that Thread::shared takes for `count` numbers of T.
+template <class T>
+constexpr std::size_t shared_bytes_for(std::size_t count) {
+  return (count * sizeof(T) + 15) / 16 * 16;
+}
+
+}  // namespace whence::gpu
+
+#ifdef __CUDACC__
+
+#include "cuda/runtime.h"
+
+namespace whence::gpu {
+
+template <class Body>
+__global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
+#ifdef __CUDA_ARCH__
+  Thread thread;
+  body(thread);
+#endif
+}
+
+// Runs the kernel on the engine's stream, and returns before it has ended. Error that names the kernel, the launch and the op's call site
+// when it cannot start.
+template <class Body>
+void launch_kernel(const Body& body, Grid grid) {
+  if (grid.blocks == 0) return;
+  const LaunchFacts facts{Body::name, grid.blocks, Body::threads, grid.shared_bytes};
+  require_launchable(facts, reinterpret_cast<const void*>(&kernel<Body>));  // more than 48 KiB of shared memory must be asked for
+  kernel<Body><<<static_cast<unsigned>(grid.blocks), Body::threads, grid.shared_bytes, stream()>>>(body);
+  launched(facts);
+}
+
+}  // namespace whence::gpu
+
+#else
+
+#include "cuda/emulator/run.h"
+
+namespace whence::gpu {
+
+template <class Body>
+void launch_kernel(const Body& body, Grid grid) {
+  if (grid.blocks > 0) emulator::run({Body::name, grid.blocks, Body::threads, grid.shared_bytes}, body);
+}
+
+}  // namespace whence::gpu
+
+#endif

@@ -1,0 +1,169 @@
+// What a kernel is written against: one thread's view of its block, its memory and its numbers. Under nvcc every name here is the plain
+// CUDA thing and costs nothing; under g++ the emulator (cuda/emulator/) puts a checked and counted twin in its place. cuda/README.md is the
+// guide.
+//
+//   template <class T>
+//   struct SumRows {                                      // a kernel is a struct: arguments are members, operator() is the body
+//     static constexpr const char* name = "sum_rows";     // what errors, counters and the table of ptxas name
+//     static constexpr int threads = 256;                 // of a block
+//     Global<const T> x;                                  // [rows, width]
+//     Global<float> sums;                                 // [rows]
+//     index_t width;
+//     WHENCE_HD void operator()(Thread& t) const {        // one block per row
+//       Number<float> total = 0;
+//       for (index_t j = t.index(); j < width; j += threads) total += load<float>(x, t.block() * width + j);
+//       total = block_reduce<threads>(t, total, Plus{});  // cuda/block.h
+//       if (t.index() == 0) store(sums, t.block(), total);
+//     }
+//   };
+//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},                        // cuda/launch_kernel.h
+//                 {.blocks = rows, .shared_bytes = block_reduce_bytes<256, Number<float>>});
+#pragma once
+
+#include <cstddef>
+
+#include "tensor/convert.h"
+#include "tensor/shape.h"
+#include "tensor/tensor.h"
+
+#ifndef __CUDACC__
+#include "cuda/emulator/thread.h"  // Global, Shared, Number, Thread, load, store as below, and an account of what they do
+#else
+
+namespace whence::gpu {
+
+template <class T>
+using Global = T*;  // numbers in the device's memory
+template <class T>
+using Shared = T*;  // numbers in the block's memory
+template <class C>
+using Number = C;  // what a kernel computes with: float, double or Dual
+
+class Thread {
+ public:
+  static constexpr int warp_size = 32;
+  static constexpr unsigned all_lanes = 0xFFFFFFFFu;
+
+#ifdef __CUDA_ARCH__
+  __device__ index_t block() const { return static_cast<index_t>(blockIdx.x); }
+  __device__ index_t blocks() const { return static_cast<index_t>(gridDim.x); }
+  __device__ int index() const { return static_cast<int>(threadIdx.x); }  // in the block
+  __device__ int lane() const { return static_cast<int>(threadIdx.x & 31u); }
+  __device__ int warp() const { return static_cast<int>(threadIdx.x >> 5); }
+
+  // Each is met by all it is for at the same line; a thread that has ended counts as missing.
+  __device__ void sync() const { __syncthreads(); }           // all threads of the block
+  __device__ void sync_warp() const { __syncwarp(); }         // the 32 of this warp
+  __device__ void sync_named(int barrier, int count) const {  // `count` threads, a multiple of 32; barriers 1 to 15
+    __barrier_sync_count(static_cast<unsigned>(barrier), static_cast<unsigned>(count));
+  }
+
+  // All lanes of the warp take part, and get another lane's value.
+  template <class V>
+  __device__ V shuffle(V value, int lane) const {
+    return __shfl_sync(all_lanes, value, lane);
+  }
+  template <class V>
+  __device__ V shuffle_xor(V value, int mask) const {
+    return __shfl_xor_sync(all_lanes, value, mask);
+  }
+  template <class V>
+  __device__ V shuffle_up(V value, int distance) const {  // its own value where no lane lies so far below
+    return __shfl_up_sync(all_lanes, value, static_cast<unsigned>(distance));
+  }
+  template <class V>
+  __device__ V shuffle_down(V value, int distance) const {
+    return __shfl_down_sync(all_lanes, value, static_cast<unsigned>(distance));
+  }
+  __device__ unsigned ballot(bool vote) const { return __ballot_sync(all_lanes, vote); }
+  __device__ bool any(bool vote) const { return __any_sync(all_lanes, vote); }
+  __device__ bool all(bool vote) const { return __all_sync(all_lanes, vote); }
+
+  // memory[i] += value, and what it was before. Integers only: the order in which threads arrive is not fixed, and sums of integers do not
+  // depend on it. `memory` is a Global or a Shared.
+  template <class I>
+  __device__ I atomic_add(I* memory, index_t i, I value) const {
+    static_assert(std::is_integral_v<I>, "sums of floating numbers would depend on the order of the threads");
+    return atomicAdd(memory + i, value);
+  }
+
+  // The next `count` numbers of the block's shared memory, unset; every thread of the block asks for the same ones in the same order. What
+  // is asked for in all must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
+  template <class T>
+  __device__ Shared<T> shared(int count) {
+    extern __shared__ __align__(16) unsigned char shared_memory[];
+    unsigned char* const first = shared_memory + shared_used_;
+    shared_used_ += (static_cast<unsigned>(count) * static_cast<unsigned>(sizeof(T)) + 15u) & ~15u;
+    return reinterpret_cast<T*>(first);
+  }
+
+ private:
+  unsigned shared_used_ = 0;
+#else
+  // nvcc reads bodies a second time for the host, where no kernel runs: declared, never defined.
+  index_t block() const;
+  index_t blocks() const;
+  int index() const;
+  int lane() const;
+  int warp() const;
+  void sync() const;
+  void sync_warp() const;
+  void sync_named(int barrier, int count) const;
+  template <class V>
+  V shuffle(V value, int lane) const;
+  template <class V>
+  V shuffle_xor(V value, int mask) const;
+  template <class V>
+  V shuffle_up(V value, int distance) const;
+  template <class V>
+  V shuffle_down(V value, int distance) const;
+  unsigned ballot(bool vote) const;
+  bool any(bool vote) const;
+  bool all(bool vote) const;
+  template <class I>
+  I atomic_add(I* memory, index_t i, I value) const;
+  template <class T>
+  Shared<T> shared(int count);
+#endif
+};
+
+// A tensor's numbers as a kernel reads or writes them. REQUIRES: T is the tensor's dtype, const or not.
+template <class T>
+Global<T> global(const Tensor& x) {
+  return x.defined() ? x.data<std::remove_const_t<T>>() : nullptr;
+}
+
+// Element i as a number to compute with.
+template <class C, class T>
+WHENCE_HD Number<C> load(const T* from, index_t i) {
+  return convert<C>(static_cast<compute_t<std::remove_const_t<T>>>(from[i]));
+}
+
+// Element i becomes the number, rounded once.
+template <class T, class C>
+WHENCE_HD void store(T* to, index_t i, C value) {
+  to[i] = convert<T>(value);
+}
+
+// The plain value of a number, for integers and decisions that counters need not see.
+template <class C>
+WHENCE_HD C plain(C value) {
+  return value;
+}
+
+// N neighbours in one access: [i] to [i + N - 1]. REQUIRES: i is a multiple of N, and the memory aligned to N numbers.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T of[N];
+};
+template <int N, class T>
+WHENCE_HD Pack<std::remove_const_t<T>, N> load_pack(T* from, index_t i) {
+  return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(from + i);
+}
+template <int N, class T>
+WHENCE_HD void store_pack(T* to, index_t i, const Pack<T, N>& pack) {
+  *reinterpret_cast<Pack<T, N>*>(to + i) = pack;
+}
+
+}  // namespace whence::gpu
+#endif

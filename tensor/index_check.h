@@ -1,0 +1,21 @@
+// Indices that must lie inside a range: what was asked for, and the Error about one that does not.
+#pragma once
+
+#include "tensor/error.h"
+#include "tensor/shape.h"
+
+namespace whence {
+
+struct IndexCheck {
+  const char* op;
+  const char* argument;
+  index_t count;  // the index lies in [0, count),
+  index_t also;   // or is this number, when it is negative
+
+  WHENCE_HD bool allows(index_t value) const { return (value >= 0 && value < count) || (also < 0 && value == also); }
+};
+
+// "take_rows: index at [1,0] is 5; a value in [0, 5) required", for the element of that number in an index of this shape.
+[[noreturn]] void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t element, index_t value);
+
+}  // namespace whence

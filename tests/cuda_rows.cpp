@@ -1,0 +1,259 @@
+// The kernels that work on rows (softmax, norms, cross-entropy, reductions, running sums) on the device, or under the emulator, against the
+// CPU's: every width at which they change their way, every dtype, rows that begin anywhere. Each runs twice and must give the same bits.
+#include <limits>
+
+#include "tensor/raw.h"
+#include "tests/reference.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// Up to 32 and 1024: a warp with few numbers per lane and with many; 8192 in f32: a block that holds its row; beyond: a row read again.
+const std::vector<index_t> widths{1, 2, 31, 32, 33, 255, 256, 1000, 1024, 1025, 5000, 9000};
+const Device device = Device::cuda(0);
+
+bool has_device() {
+  const std::string reason = error_text([] { (void)kernels(device); });
+  if (!reason.empty()) MESSAGE("skipped: " << reason);
+  return reason.empty();
+}
+
+// x on the device with its strides, `lead` elements from the beginning of its memory: with 1, nothing is aligned to 16 bytes.
+Tensor upload(const Tensor& x, index_t lead) {
+  if (!x.defined()) return x;
+  index_t extent = x.numel() > 0 ? 1 : 0;
+  for (int axis = 0; axis < x.rank() && extent > 0; ++axis) extent += (x.shape()[axis] - 1) * x.strides()[axis];
+  const Tensor flat = raw::to_device(raw::copy(x.view({extent}, {1})), device), memory = Tensor::zeros({extent + lead}, x.dtype(), device);
+  const Tensor there = memory.view({extent}, {1}, lead);
+  kernels(device).copy(flat, there);
+  return there.view(x.shape(), x.strides());
+}
+
+using Tensors = std::vector<Tensor>;
+using Run = std::function<void(Kernels&, const Tensors& inputs, const Tensors& outputs)>;
+struct Output {
+  Shape shape;
+  DType dtype;
+};
+
+Tensors run_on_device(const Tensors& inputs, const std::vector<Output>& outputs, index_t lead, const Run& run) {
+  Tensors there, results, back;
+  for (const Tensor& x : inputs) there.push_back(upload(x, lead));
+  for (const auto& [shape, dtype] : outputs) results.push_back(upload(Tensor::zeros(shape, dtype), lead));
+  run(kernels(device), there, results);
+  for (const Tensor& y : results) back.push_back(raw::to_device(y, Device::cpu()));
+  return back;
+}
+
+// All numbers that one run writes: what is left after cancelling is judged by the size of what cancelled.
+std::vector<double> numbers_of(const Tensors& all, DType dtype, bool tangents) {
+  std::vector<double> numbers;
+  for (const Tensor& x : all) {
+    if (x.dtype() != dtype) continue;
+    for (const double value : read(x, tangents)) numbers.push_back(value);
+  }
+  return numbers;
+}
+
+void expect_same(const std::string& name, const Tensors& inputs, const std::vector<Output>& outputs, index_t terms, const Run& run) {
+  CAPTURE(name);
+  CAPTURE(inputs.at(0).shape());
+  CAPTURE(std::string(to_string(inputs.at(0).dtype())));
+  Tensors expected;
+  for (const auto& [shape, dtype] : outputs) expected.push_back(Tensor::zeros(shape, dtype));
+  run(cpu_kernels(), inputs, expected);
+  for (const index_t lead : {0, 1}) {
+    CAPTURE(lead);
+    const Tensors got = run_on_device(inputs, outputs, lead, run), again = run_on_device(inputs, outputs, lead, run);
+    for (std::size_t k = 0; k < got.size(); ++k) CHECK(same_bits(got[k], again[k]));
+    for (const DType dtype : floating_dtypes) {
+      expect_close(numbers_of(got, dtype, false), numbers_of(expected, dtype, false), dtype, terms);
+      expect_close(numbers_of(got, dtype, true), numbers_of(expected, dtype, true), dtype, terms);
+    }
+  }
+}
+
+DType wide_of(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
+
+// Random, with one row that is masked altogether.
+Tensor mask_of(const Shape& shape, std::uint64_t seed) {
+  const Tensor values = random_contiguous(shape, DType::f32, seed), mask = Tensor::empty(shape, DType::boolean);
+  for (index_t i = 0; i < mask.numel(); ++i) mask.data<bool>()[i] = i >= shape[-1] && values.data<float>()[i] > 0;
+  return mask;
+}
+
+// Contiguous; one row for all; every second entry of a larger mask; stored column by column.
+Tensors masks_of(index_t rows, index_t width) {
+  const Shape shape{rows, width};
+  const Tensor larger = mask_of({rows, 2 * width}, 2), turned = mask_of({width, rows}, 3);
+  return {mask_of(shape, 1), raw::expand(raw::slice(mask_of({2, width}, 4), 0, 1, 2), shape), larger.view(shape, {2 * width, 2}),
+          turned.view(shape, {1, rows})};
+}
+
+}  // namespace
+
+TEST_CASE("cuda rows: softmax, masked in every way") {
+  if (!has_device()) return;
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : widths) {
+      const index_t rows = width > 1000 ? 2 : 6;
+      const Tensor x = random_tensor({rows, width}, dtype, 1), dy = random_tensor({rows, width}, dtype, 2);
+      const std::vector<Output> like_x{{x.shape(), dtype}};
+      const Run softmax = [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); };
+      expect_same("softmax", {x, Tensor()}, like_x, width, softmax);
+      for (const Tensor& mask : masks_of(rows, width)) expect_same("softmax, masked", {x, mask}, like_x, width, softmax);
+      const Tensor y = raw::softmax(x);
+      expect_same("softmax_backward", {y, dy}, like_x, width,
+                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax_backward(in[0], in[1], out[0]); });
+    }
+  }
+}
+
+TEST_CASE("cuda rows: softmax of masks in several axes, of rows without any entry, of what is not finite") {
+  if (!has_device()) return;
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = random_tensor({2, 3, 4, 40}, DType::f32, 1), mask = mask_of({3, 1, 40}, 2);
+  const Run softmax = [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); };
+  expect_same("broadcast mask", {x, raw::expand(mask, x.shape())}, {{x.shape(), DType::f32}}, 40,
+              [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); });
+  for (const index_t width : {3, 1500, 9000}) {
+    const Tensor odd = random_tensor({4, width}, DType::f32, 3), none = Tensor::zeros({4, width}, DType::boolean);
+    const float values[] = {static_cast<float>(nan), static_cast<float>(infinity), static_cast<float>(-infinity)};
+    for (index_t row = 0; row < 3; ++row) odd.data<float>()[row * width + width / 2] = values[row];
+    expect_same("not finite", {odd, Tensor()}, {{odd.shape(), DType::f32}}, width, softmax);
+    const Tensors zero = run_on_device({odd, none}, {{odd.shape(), DType::f32}}, 0, softmax);
+    CHECK(same_bits(zero[0], Tensor::zeros(odd.shape())));
+  }
+}
+
+TEST_CASE("cuda rows: layer norm and root mean square norm") {
+  if (!has_device()) return;
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : widths) {
+      const index_t rows = width == 33 ? 300 : 5;    // 300: more than one chunk of rows
+      const double epsilon = width <= 2 ? 1 : 1e-3;  // in rows this narrow nearly everything cancels; a large one leaves something
+      const DType wide = wide_of(dtype);
+      const Shape shape{rows, width};
+      const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2), w = random_tensor({width}, dtype, 3);
+      const Tensor b = random_tensor({width}, dtype, 4), mean = Tensor::zeros({rows}, wide), rstd = Tensor::zeros({rows}, wide);
+      for (const bool plain : {false, true}) {
+        const Tensors parameters = plain ? Tensors{x, Tensor(), Tensor()} : Tensors{x, w, b};
+        expect_same("layer_norm", parameters, {{shape, dtype}, {{rows}, wide}, {{rows}, wide}}, width,
+                    [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
+                      k.layer_norm(in[0], in[1], in[2], epsilon, out[0], out[1], out[2]);
+                    });
+        cpu_kernels().layer_norm(x, parameters[1], parameters[2], epsilon, Tensor::empty(shape, dtype), mean, rstd);
+        expect_same("layer_norm_backward", {x, parameters[1], mean, rstd, dy}, {{shape, dtype}, {{width}, dtype}, {{width}, dtype}},
+                    std::max(rows, width), [](Kernels& k, const Tensors& in, const Tensors& out) {
+                      k.layer_norm_backward(in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
+                    });
+      }
+      expect_same("rms_norm", {x, w}, {{shape, dtype}, {{rows}, wide}}, width,
+                  [epsilon](Kernels& k, const Tensors& in, const Tensors& out) { k.rms_norm(in[0], in[1], epsilon, out[0], out[1]); });
+      cpu_kernels().rms_norm(x, w, epsilon, Tensor::empty(shape, dtype), rstd);
+      const Run backward = [](Kernels& k, const Tensors& in, const Tensors& out) {
+        k.rms_norm_backward(in[0], in[1], in[2], in[3], out[0], out.size() > 1 ? out[1] : Tensor());
+      };
+      expect_same("rms_norm_backward", {x, w, rstd, dy}, {{shape, dtype}, {{width}, dtype}}, std::max(rows, width), backward);
+      expect_same("rms_norm_backward, dx alone", {x, w, rstd, dy}, {{shape, dtype}}, width, backward);
+    }
+  }
+}
+
+TEST_CASE("cuda rows: cross-entropy, with rows that are ignored") {
+  if (!has_device()) return;
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : widths) {
+      const index_t rows = width > 1000 ? 3 : 9;
+      const DType wide = wide_of(dtype);
+      const Tensor logits = random_tensor({rows, width}, dtype, 1), target = Tensor::empty({rows}, DType::i64),
+                   dy = Tensor::full({}, 1.5, dtype);
+      for (index_t row = 0; row < rows; ++row) target.data<index_t>()[row] = row == 1 ? -7 : (row * 977 + width - 1) % width;
+      expect_same("cross_entropy", {logits, target}, {{{rows}, wide}, {{rows}, wide}}, width,
+                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); });
+      const Tensor norm = Tensor::zeros({rows}, wide), loss = Tensor::zeros({rows}, wide);
+      cpu_kernels().cross_entropy(logits, target, -7, norm, loss);
+      expect_same("cross_entropy_backward", {logits, target, norm, dy}, {{{rows, width}, dtype}}, width,
+                  [](Kernels& k, const Tensors& in, const Tensors& out) {
+                    k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]);
+                  });
+    }
+  }
+}
+
+TEST_CASE("cuda rows: running sums, from both ends") {
+  if (!has_device()) return;
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : widths) {
+      const Tensor x = random_tensor({width > 1000 ? 2 : 5, width}, dtype, 1);
+      for (const bool reverse : {false, true}) {
+        expect_same("cumulative_sum", {x}, {{x.shape(), dtype}}, width,
+                    [reverse](Kernels& k, const Tensors& in, const Tensors& out) { k.cumulative_sum(in[0], reverse, out[0]); });
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda rows: sums and maxima over any axes") {
+  if (!has_device()) return;
+  const std::vector<std::pair<Shape, Shape>> cases{{{5, 1}, {5, 1}},
+                                                   {{6, 7}, {6, 1}},
+                                                   {{6, 700}, {6, 1}},
+                                                   {{3, 1025}, {3, 1}},
+                                                   {{2, 70000}, {2, 1}},
+                                                   {{700, 6}, {1, 6}},
+                                                   {{2000, 40}, {1, 40}},
+                                                   {{20, 300}, {1, 300}},
+                                                   {{300, 40}, {1, 1}},
+                                                   {{3, 50, 40}, {3, 1, 40}},
+                                                   {{4, 3, 9, 11}, {1, 3, 1, 1}},
+                                                   {{4, 3, 40, 5}, {1, 3, 1, 5}},
+                                                   {{2, 3, 4, 5}, {1, 1, 1, 1}},
+                                                   {{4, 50, 3}, {4, 1, 1}},
+                                                   {{12, 8}, {12, 1}}};
+  for (const DType dtype : floating_dtypes) {
+    for (const Reduction f : {Reduction::sum, Reduction::maximum}) {
+      const Run reduce = [f](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(f, in[0], out[0]); };
+      for (const auto& [shape, to] : cases) {
+        const index_t terms = numel(shape) / numel(to);
+        for (const Layout layout : layouts) {
+          if (layout != Layout::contiguous && numel(shape) > 20000) continue;
+          CAPTURE(name_of(layout));
+          expect_same("reduce", {random_tensor(shape, dtype, 1, layout)}, {{to, dtype}}, terms, reduce);
+        }
+      }
+      expect_same("reduce nothing", {Tensor::zeros({2, 0}, dtype)}, {{{2, 1}, dtype}}, 1, reduce);
+    }
+  }
+}
+
+TEST_CASE("cuda rows: maxima of rows with NaN, and where they are") {
+  if (!has_device()) return;
+  const auto argmax = [](const Tensor& x) {
+    const Tensor out = raw::to_device(Tensor::zeros({x.size(0)}, DType::i64), device);
+    kernels(device).argmax(upload(x, 0), out);
+    return raw::to_device(out, Device::cpu());
+  };
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : widths) {
+      const Tensor x = raw::cast(raw::cast(random_tensor({5, width}, DType::f32, 1), DType::i32), dtype);  // small integers: many ties
+      const auto set = [&](index_t row, index_t column, double value) {
+        kernels(Device::cpu()).fill(raw::slice(raw::slice(x, 0, row, row + 1), 1, column, column + 1), value);
+      };
+      for (const index_t column : {width / 3, width - 1}) set(1, column, std::numeric_limits<double>::quiet_NaN());
+      for (index_t j = 0; j < width; ++j) set(2, j, -std::numeric_limits<double>::infinity());
+      set(3, width - 1, 9);
+      const Tensor expected = Tensor::zeros({5}, DType::i64);
+      cpu_kernels().argmax(x, expected);
+      CAPTURE(width);
+      CHECK(argmax(x).to_vector() == expected.to_vector());
+      CHECK(expected.to_vector()[1] == static_cast<double>(width / 3));
+      expect_same("maximum", {x}, {{{5, 1}, dtype}}, 1,
+                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(Reduction::maximum, in[0], out[0]); });
+      expect_same("maximum of columns", {x}, {{{1, width}, dtype}}, 1,
+                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(Reduction::maximum, in[0], out[0]); });
+    }
+  }
+}

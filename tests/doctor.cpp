@@ -1,0 +1,130 @@
+// doctor: each mismatch is named with what to do, judged from made-up machines; and the program as a user runs it.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "examples/verify/machine.h"
+#include "tests/program_run.h"
+#include "tests/reference.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// A machine on which everything fits.
+MachineFacts fitting() {
+  MachineFacts facts;
+  facts.compiler = "g++ 12.2.0";
+  facts.optimised = true;
+  facts.built_for = facts.can_do = {"avx2", "fma", "avx512f"};
+  facts.processor = "a processor";
+  facts.cores = facts.threads_wanted = facts.threads_used = 4;
+  facts.huge_pages = "madvise";
+  facts.blas_parallel = 2;
+  facts.gigaflops = 400;
+  facts.product_right = true;
+  facts.device.refusal = "this build has no CUDA";
+  facts.device.advice = "configure with -DWHENCE_CUDA=ON";
+  return facts;
+}
+
+MachineFacts with_gpu() {
+  MachineFacts facts = fitting();
+  facts.device = {};
+  facts.device.name = "NVIDIA H100";
+  facts.device.count = 1;
+  facts.device.capability = 90;
+  facts.device.driver_version = facts.device.runtime_version = facts.device.toolkit_version = 13000;
+  facts.driver_present = true;
+  return facts;
+}
+
+// The one finding of a machine that differs from a fitting one in one respect.
+template <class Change>
+Finding only_finding(MachineFacts facts, const Change& change) {
+  change(facts);
+  const auto findings = findings_of(facts);
+  REQUIRE(findings.size() == 1);
+  return findings[0];
+}
+
+Outcome run_doctor(const std::vector<std::string>& arguments) {
+  return RunningProgram("doctor", arguments, std::filesystem::temp_directory_path() / ("whence-doctor-" + std::to_string(getpid())))
+      .finish();
+}
+
+}  // namespace
+
+TEST_CASE("doctor: nothing is found where everything fits") {
+  CHECK(findings_of(fitting()).empty());
+  CHECK(findings_of(with_gpu()).empty());
+}
+
+TEST_CASE("doctor: each mismatch of threads and BLAS is named with what to do") {
+  using Weight = Finding::Weight;
+  const Finding many = only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = 8, facts.omp_num_threads = "8"; });
+  CHECK(many.weight == Weight::warning);
+  CHECK(many.text == "8 threads on 4 cores (OMP_NUM_THREADS=8): they wait for each other");
+  CHECK(many.advice == "set OMP_NUM_THREADS=4");
+  const Finding few = only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = facts.threads_wanted = 1; });
+  CHECK(few.weight == Weight::note);
+  CHECK(few.text == "1 of 4 cores used");
+  const Finding pool = only_finding(fitting(), [](MachineFacts& facts) { facts.blas_parallel = 1, facts.blas_threads_alive = 3; });
+  CHECK(pool.weight == Weight::warning);
+  CHECK(pool.text == "OpenBLAS has threads of its own beside OpenMP's (3 started): they spin and take cores");
+  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.gigaflops = 6; }).text == "products reach 6 GFLOP/s, little for 4 threads");
+  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.product_right = false; }).weight == Weight::broken);
+  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.huge_pages = "never"; }).weight == Weight::warning);
+  const Finding native = only_finding(fitting(), [](MachineFacts& facts) { facts.built_for = {"avx2", "fma"}; });
+  CHECK(native.text == "the processor has avx512f, which this build does not use");
+  CHECK(native.advice == "configure with -DWHENCE_NATIVE=ON");
+}
+
+TEST_CASE("doctor: each mismatch of CUDA is named with what to do") {
+  using Weight = Finding::Weight;
+  const Finding driver = only_finding(with_gpu(), [](MachineFacts& facts) { facts.device.driver_version = 12080; });
+  CHECK(driver.weight == Weight::warning);
+  CHECK(driver.text == "the driver knows CUDA up to 12.8, the build is of 13.0");
+  const Finding runtime = only_finding(with_gpu(), [](MachineFacts& facts) { facts.device.runtime_version = 12080; });
+  CHECK(runtime.text == "the CUDA runtime in use is 12.8, the build is of 13.0");
+  const Finding none = only_finding(with_gpu(), [](MachineFacts& facts) {
+    facts.device.refusal = "no NVIDIA driver is installed", facts.device.advice = "install the driver";
+  });
+  CHECK(none.weight == Weight::warning);
+  CHECK(none.text == "this build has CUDA, and no GPU can be used: no NVIDIA driver is installed");
+  CHECK(none.advice == "install the driver");
+  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.driver_present = true; }).text ==
+        "an NVIDIA driver is here, and this build has no CUDA");
+  const Finding emulated = only_finding(fitting(), [](MachineFacts& facts) { facts.device = {}, facts.device.emulated = true; });
+  CHECK(emulated.weight == Weight::note);
+  const Finding broken = only_finding(with_gpu(), [](MachineFacts& facts) { facts.device_problem = "the sum of 1000 ones is 999"; });
+  CHECK(broken.weight == Weight::broken);
+  CHECK(broken.text == "the GPU does not compute: the sum of 1000 ones is 999");
+}
+
+TEST_CASE("doctor: what it measures here is true") {
+  const MachineFacts facts = machine_facts();
+  CHECK(facts.product_right);
+  CHECK(facts.gigaflops > 0);
+  CHECK(facts.threads_used >= 1);
+  CHECK(facts.cores >= 1);
+  CHECK(facts.memory > facts.memory_free);
+  CHECK(facts.memory_free > 0);
+  CHECK(facts.device_problem.empty());
+  CHECK(facts.blas_config.find("OpenBLAS") != std::string::npos);
+}
+
+TEST_CASE("doctor: the program prints both forms, and warnings do not make it fail") {
+  const Outcome text = run_doctor({}), page = run_doctor({"--json"});
+  CHECK(text.code == 0);
+  CHECK(text.err.empty());
+  for (const char* name : {"build", "processor", "threads", "memory", "blas", "products", "cuda", "gpu"}) {
+    CHECK_MESSAGE(text.out.find('\n' + std::string(name) + ' ') != std::string::npos, name);
+  }
+  CHECK(page.code == 0);
+  const auto json = nlohmann::json::parse(page.out);
+  CHECK(json.at("version") == WHENCE_VERSION);
+  CHECK(json.at("threads").at("used").get<int>() >= 1);
+  CHECK(json.at("findings").is_array());
+  CHECK(run_doctor({"--verbose"}).code == 2);
+}
