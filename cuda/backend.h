@@ -1,8 +1,6 @@
 // What cuda/ offers besides cuda_backend() of tensor/kernels.h.
 #pragma once
 
-#include <string>
-
 #include "cuda/emulator/settings.h"
 #include "tensor/kernels.h"
 
@@ -10,7 +8,5 @@ namespace whence {
 
 // How the emulated GPU runs kernels, to be changed; null where cuda:0 is none or a real one.
 gpu::emulator::Settings* emulator_settings();
-// What its kernels did since the start, as a table (cuda/emulator/counters.h); empty elsewhere.
-std::string emulator_counts();
 
 }  // namespace whence

@@ -24,6 +24,5 @@ IndexLauncher& index_launcher() {
 }
 
 gpu::emulator::Settings* emulator_settings() { return nullptr; }
-std::string emulator_counts() { return {}; }
 
 }  // namespace whence

@@ -12,6 +12,5 @@ const DeviceFacts& cuda_facts() {
 }
 
 gpu::emulator::Settings* emulator_settings() { return nullptr; }
-std::string emulator_counts() { return {}; }
 
 }  // namespace whence

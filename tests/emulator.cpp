@@ -323,6 +323,7 @@ TEST_CASE("emulator: counts") {
   CHECK(counted.votes == warps);
   CHECK(counted.atomics == warps);
   CHECK(counted.shared_bytes == 16);
+  CHECK(counted.shapes == 1);
   CHECK(gpu::emulator::counters_table().find("row_sums") != std::string::npos);
   gpu::emulator::reset_counters();
   CHECK(gpu::emulator::counters().empty());

@@ -2,10 +2,16 @@
 #include "cuda/emulator/counters.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iomanip>
+#include <iostream>
 #include <mutex>
+#include <set>
 #include <sstream>
+#include <tuple>
 #include <vector>
+
+#include "tensor/error.h"
 
 namespace whence::gpu::emulator {
 namespace {
@@ -13,12 +19,25 @@ namespace {
 // Never destroyed: tensors in static storage are freed, and launches made, after any destructor here.
 std::mutex& mutex = *new std::mutex;
 std::map<std::string, Counters>& all = *new std::map<std::string, Counters>;
+using LaunchShape = std::tuple<std::string, index_t, int, std::size_t>;  // kernel, blocks, threads, shared bytes
+std::set<LaunchShape>& seen = *new std::set<LaunchShape>;
+
+void print_at_exit() { std::cerr << counters_table(); }
+
+void print_at_exit_if_asked() {
+  static const bool asked = [] {
+    const char* const value = std::getenv("WHENCE_EMULATOR_COUNTS");
+    return value && *value && std::string(value) != "0" && std::atexit(print_at_exit) == 0;
+  }();
+  static_cast<void>(asked);
+}
 
 struct Column {
   const char* title;
   std::uint64_t (*value)(const Counters&);
 };
 const Column columns[] = {{"launches", [](const Counters& c) { return c.launches; }},
+                          {"shapes", [](const Counters& c) { return c.shapes; }},
                           {"blocks", [](const Counters& c) { return c.blocks; }},
                           {"threads", [](const Counters& c) { return c.threads + c.indices; }},
                           {"arithmetic", [](const Counters& c) { return c.arithmetic; }},
@@ -53,7 +72,7 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 }  // namespace
 
 Counters& Counters::operator+=(const Counters& other) {
-  launches += other.launches, blocks += other.blocks, threads += other.threads, indices += other.indices;
+  launches += other.launches, shapes += other.shapes, blocks += other.blocks, threads += other.threads, indices += other.indices;
   arithmetic += other.arithmetic, divisions += other.divisions, special += other.special;
   global_read += other.global_read, global_written += other.global_written;
   shared_read += other.shared_read, shared_written += other.shared_written;
@@ -71,11 +90,19 @@ std::map<std::string, Counters> counters() {
 void reset_counters() {
   const std::lock_guard lock(mutex);
   all.clear();
+  seen.clear();
 }
 
 void count(const char* kernel, const Counters& more) {
+  print_at_exit_if_asked();
   const std::lock_guard lock(mutex);
   all[kernel] += more;
+}
+
+void count(const LaunchFacts& launch, const Counters& more) {
+  count(launch.kernel, more);
+  const std::lock_guard lock(mutex);
+  if (seen.emplace(launch.kernel, launch.blocks, launch.threads, launch.shared_bytes).second) ++all[launch.kernel].shapes;
 }
 
 std::string counters_table() {
@@ -88,7 +115,7 @@ std::string counters_table() {
   out << '\n';
   Counters sum;
   for (const auto& [name, counters_of_it] : rows) line(out, name, counters_of_it), sum += counters_of_it;
-  line(out, "all", sum);
+  line(out, concat("all ", rows.size()), sum);
   return out.str();
 }
 

@@ -6,10 +6,13 @@
 #include <map>
 #include <string>
 
+#include "cuda/runtime.h"
+
 namespace whence::gpu::emulator {
 
 struct Counters {
   std::uint64_t launches = 0;
+  std::uint64_t shapes = 0;                               // different (blocks, threads, shared bytes) among them; not of index-style ops
   std::uint64_t blocks = 0, threads = 0;                  // of all launches together
   std::uint64_t indices = 0;                              // of index-style ops (tensor/launch.h), of which nothing else is known
   std::uint64_t arithmetic = 0;                           // additions, subtractions, products, comparisons of Number; 2 for a b + c
@@ -29,10 +32,12 @@ struct Counters {
 std::map<std::string, Counters> counters();
 void reset_counters();
 
-// A table for people: one line per kernel, the most launches first, and a line of sums.
+// A table for people: one line per kernel, the most launches first, and a line of sums. With WHENCE_EMULATOR_COUNTS=1 in the environment
+// any program prints it on standard error when it ends.
 std::string counters_table();
 
-// Used by what runs kernels.
+// Used by what runs kernels. The first form also remembers the launch's shape.
+void count(const LaunchFacts& launch, const Counters& more);
 void count(const char* kernel, const Counters& more);
 
 }  // namespace whence::gpu::emulator

@@ -43,6 +43,5 @@ IndexLauncher& index_launcher() {
 }
 
 gpu::emulator::Settings* emulator_settings() { return &gpu::emulator::settings(); }
-std::string emulator_counts() { return gpu::emulator::counters_table(); }
 
 }  // namespace whence

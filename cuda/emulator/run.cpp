@@ -32,7 +32,7 @@ void execute(const LaunchFacts& facts, const Code& code) {
       running.facts = nullptr, running.last_kernel = facts.kernel;
       running.now.launches = 1;
       running.now.shared_bytes = facts.shared_bytes;
-      count(facts.kernel, running.now);
+      count(facts, running.now);
       if (launches % 64 == 0) watch_host_accesses();
     }
   } ended{facts};

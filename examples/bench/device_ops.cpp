@@ -8,6 +8,7 @@
 #include "autograd/mode.h"
 #include "autograd/ops.h"
 #include "examples/common/command_line.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
@@ -115,18 +116,17 @@ int run(int argc, char** argv) {
   Options options;
   CommandLine line("device_ops", "Times single ops on a device, forward and backward.", WHENCE_VERSION);
   line.heading("Options")
-      .choice("device", &options.device, {"auto", "cpu", "cuda"}, {"where"})
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
               {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"})
       .number("seconds", &options.seconds, Range<double>{0, 60, true}, {"spent on each measurement"});
+  declare_device(line, &options.device);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
   }
   const Device device = choose_device(options.device).device;
-  const DType dtype = options.precision == "f32" ? DType::f32 : options.precision == "f16" ? DType::f16 : DType::bf16;
-  for (const Case& each : cases(options, dtype, device)) time_case(each, options, device);
+  for (const Case& each : cases(options, storage_dtype_of(options.precision), device)) time_case(each, options, device);
   return 0;
 }
 
