@@ -88,6 +88,14 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   CHECK(whole.out.find("Delta-P") != std::string::npos);
   const std::string weights = read_file("whole/weights.safetensors");
 
+  std::filesystem::remove_all("beside");
+  const Outcome beside = run(command("beside", {"--scheme", "alibi", "--beside", "whole"}));
+  REQUIRE_MESSAGE(beside.code == 0, beside.err);
+  const std::string both = read_file("beside/lengths.csv"), one = read_file("whole/lengths.csv");
+  CHECK(both.find(one.substr(one.find('\n') + 1)) != std::string::npos);  // every figure of the run beside, as it was
+  CHECK(both.find("alibi,") != std::string::npos);
+  CHECK(refusal({"--beside", "nowhere"}).find("nowhere/lengths.json") != std::string::npos);
+
   const RunningProgram killed("train", command("cut"), "killed");
   for (int wait = 0; wait < 400 && !std::filesystem::exists("cut/metrics.jsonl"); ++wait) usleep(5000);
   usleep(30000);

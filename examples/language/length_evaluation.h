@@ -53,7 +53,9 @@ struct NamedScores {
 [[nodiscard]] whence::Table delta_table(const std::vector<NamedScores>& models);
 [[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);  // perplexity over doublings of the training length
 [[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);   // Delta-P of the smaller K
-// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg, PREFIX_delta.svg. An SVG is a file of its own.
+// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg, PREFIX_delta.svg of all models, and PREFIX.json of the first. An SVG is a file of its own.
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
+// What write_length_files left as PREFIX.json. InputError when there is none, or it is something else.
+[[nodiscard]] NamedScores read_length_scores(const std::string& path);
 
 }  // namespace whence::language

@@ -1,8 +1,10 @@
-// Perplexities by length as tables, CSV and plots.
+// Perplexities by length as tables, CSV, plots, and a file that another run's tables and plots can show beside their own.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "examples/common/files.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/report/plot.h"
 #include "examples/report/style.h"
@@ -10,6 +12,27 @@
 
 namespace whence::language {
 namespace {
+
+using nlohmann::ordered_json;
+
+// JSON has no nan: null.
+double number_in(const ordered_json& value) { return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>(); }
+
+ordered_json json_of(const NamedScores& model) {
+  ordered_json lengths = ordered_json::array();
+  for (const LengthScore& score : model.scores) {
+    ordered_json deltas = ordered_json::array();
+    for (const DeltaP& delta : score.deltas) deltas.push_back({{"last", delta.last}, {"full", delta.full}, {"truncated", delta.truncated}});
+    lengths.push_back({{"length", score.length},
+                       {"windows", score.windows},
+                       {"last", score.last},
+                       {"perplexity", score.perplexity},
+                       {"standard_error", score.standard_error},
+                       {"deltas", deltas},
+                       {"refused", score.refused}});
+  }
+  return {{"scheme", model.name}, {"lengths", lengths}};
+}
 
 std::string number(double value, int digits) { return std::isfinite(value) ? fixed(value, digits) : "-"; }
 
@@ -100,6 +123,30 @@ void write_length_files(const std::vector<NamedScores>& models, const std::strin
   write_file(prefix + "_delta.csv", delta_table(models).csv());
   write_file(prefix + ".svg", svg_file(length_plot(models)));
   write_file(prefix + "_delta.svg", svg_file(delta_plot(models)));
+  write_file(prefix + ".json", json_of(models.front()).dump(1) + '\n');
+}
+
+NamedScores read_length_scores(const std::string& path) {
+  const ordered_json file = ordered_json::parse(read_file(path), nullptr, false);
+  NamedScores model;
+  try {
+    model.name = file.at("scheme").get<std::string>();
+    for (const ordered_json& at : file.at("lengths")) {
+      LengthScore score{.length = at.at("length").get<index_t>(),
+                        .windows = at.at("windows").get<index_t>(),
+                        .last = at.at("last").get<index_t>(),
+                        .perplexity = number_in(at.at("perplexity")),
+                        .standard_error = number_in(at.at("standard_error"))};
+      for (const ordered_json& delta : at.at("deltas")) {
+        score.deltas.push_back({delta.at("last").get<index_t>(), number_in(delta.at("full")), number_in(delta.at("truncated"))});
+      }
+      score.refused = at.at("refused").get<std::string>();
+      model.scores.push_back(std::move(score));
+    }
+  } catch (const nlohmann::json::exception& problem) {
+    throw InputError(concat(path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required"));
+  }
+  return model;
 }
 
 }  // namespace whence::language

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <set>
+#include <sstream>
 
 #include "examples/common/interrupt.h"
 #include "examples/common/machine.h"
@@ -20,14 +21,14 @@ namespace whence::language {
 namespace {
 
 // Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "device", "cuda-graph"};
+const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "beside"};
 
 struct Settings {
   CorpusOptions corpus;
   CorpusWords words;
   TransformerOptions model{.dim = 256, .layers = 4, .heads = 4, .scheme = "rope"};
   TrainingOptions training{.steps = 2000, .learning_rate = 1e-3, .warm_up = 100, .decay = "cosine"};
-  std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from;
+  std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from, beside;
   std::int64_t length = 128, batch = 16, evaluate_to = 16, last = 256, evaluation_windows = 20, validation_windows = 64;
   MachineOptions machine;
 };
@@ -57,7 +58,8 @@ void declare_options(CommandLine& line, Settings& settings) {
   line.heading("Evaluation")
       .integer("evaluate-to", &settings.evaluate_to, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
       .integer("last", &settings.last, Count{1, 1 << 20}, {"of each window count", "tokens"})
-      .integer("evaluation-windows", &settings.evaluation_windows, Count{1, 1 << 20}, {"at each length", "windows"});
+      .integer("evaluation-windows", &settings.evaluation_windows, Count{1, 1 << 20}, {"at each length", "windows"})
+      .text("beside", &settings.beside, {"folders of other runs, separated by commas, whose curves the tables and plots show too"});
   declare(line, settings.training, true);
   line.text("out", &settings.out, {"folder for checkpoints, logs and results"})
       .text("from", &settings.from, {"repeat the run of this run.json"});
@@ -109,16 +111,25 @@ std::vector<index_t> multiples_of(const Settings& settings, const Corpus& corpus
   return multiples;
 }
 
-void evaluate(const Transformer& model, const Corpus& corpus, const Settings& settings) {
+// Of the runs that --beside names.
+std::vector<NamedScores> scores_beside(const Settings& settings) {
+  std::vector<NamedScores> found;
+  std::istringstream folders(settings.beside);
+  for (std::string folder; std::getline(folders, folder, ',');) found.push_back(read_length_scores(folder + "/lengths.json"));
+  return found;
+}
+
+void evaluate(const Transformer& model, const Corpus& corpus, const Settings& settings, const std::vector<NamedScores>& beside) {
   const LanguageScore own = score(model, corpus, Part::validation, {settings.length, settings.batch}, settings.validation_windows);
   std::cout << "validation: " << fixed(own.loss, 4) << " nats per token, perplexity " << fixed(own.perplexity, 3) << ", "
             << fixed(own.bits_per_byte, 4) << " bits per byte, " << own.tokens << " tokens\n";
-  const std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, corpus,
-                                                                              {.train_length = settings.length,
-                                                                               .multiples = multiples_of(settings, corpus),
-                                                                               .last = settings.last,
-                                                                               .windows = settings.evaluation_windows,
-                                                                               .quiet = settings.training.quiet})}};
+  std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, corpus,
+                                                                        {.train_length = settings.length,
+                                                                         .multiples = multiples_of(settings, corpus),
+                                                                         .last = settings.last,
+                                                                         .windows = settings.evaluation_windows,
+                                                                         .quiet = settings.training.quiet})}};
+  scores.insert(scores.end(), beside.begin(), beside.end());
   std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
   write_length_files(scores, (settings.training.folder / "lengths").string());
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
@@ -142,6 +153,7 @@ int run(CommandLine& line, Settings& settings) {
   settings.training.folder = settings.out;
   const Placement placement = placement_of(settings.machine);
   settings.training.device = placement.device, settings.training.precision = placement.precision;
+  const std::vector<NamedScores> beside = scores_beside(settings);
   install_interrupt_handler();
 
   const TokeniserPointer tokeniser = settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
@@ -170,9 +182,10 @@ int run(CommandLine& line, Settings& settings) {
   tokeniser->save((settings.training.folder / tokeniser_file).string());
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
-  evaluate(model, corpus, settings);
+  evaluate(model, corpus, settings, beside);
   std::cout << "written: " << settings.out
-            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, lengths*.csv, lengths*.svg}\n";
+            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, lengths.json, lengths*.csv, "
+               "lengths*.svg}\n";
   return 0;
 }
 
