@@ -55,6 +55,8 @@ void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { 
 void CudaRuntime::synchronise() { gpu::synchronise(); }
 
 std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& work) {
+  if (!gpu::capturing())
+    allocator_.release_cached();  // the graph's memory is its own: what an unrecorded step left would lie idle beside it
   gpu::begin_capture();
   const Allocator::Pool pool = allocator_.open_pool();
   try {

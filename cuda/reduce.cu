@@ -6,6 +6,7 @@
 #include "cuda/kernels.h"
 #include "cuda/rows.h"
 #include "cuda/strided_index.h"
+#include "tensor/merged_axes.h"
 
 namespace whence::gpu {
 namespace {
@@ -148,40 +149,11 @@ void reduce_axis(Join join, const Tensor& x, int axis, const Tensor& out) {
   reduce_axis<C, Out>(join, partial, way == Way::team ? 1 : 0, out);
 }
 
-// Axes of extent 1 dropped, neighbours of one kind merged where the strides allow.
-struct Groups {
-  Tensor x;
-  std::vector<bool> reduced;  // for each axis left
-  int last() const {          // the last axis to reduce; -1: none
-    int axis = static_cast<int>(reduced.size()) - 1;
-    while (axis >= 0 && !reduced[static_cast<std::size_t>(axis)]) --axis;
-    return axis;
-  }
-};
-
-Groups merge_axes(const Tensor& x, const std::vector<bool>& reduced) {
-  Shape shape;
-  Strides strides;
-  std::vector<bool> kinds;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const index_t extent = x.shape()[axis], stride = x.strides()[axis];
-    const bool kind = reduced[static_cast<std::size_t>(axis)];
-    if (extent == 1) continue;
-    if (!kinds.empty() && kinds.back() == kind && strides[-1] == stride * extent) {
-      shape[-1] *= extent;
-      strides[-1] = stride;
-    } else {
-      shape.push_back(extent), strides.push_back(stride), kinds.push_back(kind);
-    }
-  }
-  return {x.view(shape, strides), kinds};
-}
-
 // The last group into a smaller tensor of the compute type, and so on; the last one left into `out`.
 template <class In, class T>
 void reduce_groups(CudaKernels& kernels, Join join, const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
   using C = compute_t<T>;
-  Groups groups = merge_axes(x, reduced);
+  const MergedAxes groups = merge_axes(x, reduced);
   const int axis = groups.last();
   if (axis < 0) return kernels.copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
   Shape rest;

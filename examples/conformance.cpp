@@ -28,6 +28,7 @@ struct Options {
   std::string check, html, json, device = "cpu";
   std::uint64_t seed = 1;
   bool no_sums = false, list = false, quiet = false;
+  const std::vector<ConformanceCheck>* checks = &conformance_checks();  // on a GPU what it computes against the CPU, and no other
 };
 
 CommandLine command_line(Options& options) {
@@ -47,11 +48,6 @@ CommandLine command_line(Options& options) {
       .example("conformance", "the whole matrix")
       .example("conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
   return line;
-}
-
-// On a GPU: what it computes against the CPU. Otherwise everything else.
-const std::vector<ConformanceCheck>& checks_of(const Options& options) {
-  return choose_device(options.device).device.is_cpu() ? conformance_checks() : device_checks();
 }
 
 std::vector<std::string> texts_of(const Options& options) {
@@ -75,7 +71,7 @@ std::string cell_text(const ConformanceCell& cell) {
 
 std::vector<std::string> header_of(const Options& options) {
   std::vector<std::string> header{"scheme"};
-  for (const ConformanceCheck& check : checks_of(options)) {
+  for (const ConformanceCheck& check : *options.checks) {
     if (options.check.empty() || options.check == check.name) header.push_back(check.name);
   }
   return header;
@@ -101,7 +97,7 @@ void write_html(const Options& options, const Table& table, const std::vector<Co
   page.introduction = summary;
   page.tables.push_back({"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
   report::Table meaning{"The checks", "", {"check", "what must hold"}, {}};
-  for (const ConformanceCheck& check : checks_of(options)) meaning.rows.push_back({check.name, check.meaning});
+  for (const ConformanceCheck& check : *options.checks) meaning.rows.push_back({check.name, check.meaning});
   page.tables.push_back(std::move(meaning));
   report::Table refused{"Refused", "Texts that the schemes refuse, and why.", {"scheme", "reason"}, {}};
   for (const ConformanceRow& row : rows) {
@@ -112,7 +108,7 @@ void write_html(const Options& options, const Table& table, const std::vector<Co
 }
 
 void list_everything(const Options& options) {
-  for (const ConformanceCheck& check : checks_of(options)) std::cout << check.name << ": " << check.meaning << '\n';
+  for (const ConformanceCheck& check : *options.checks) std::cout << check.name << ": " << check.meaning << '\n';
   std::cout << '\n';
   for (const std::string& text : texts_of(options)) std::cout << text << '\n';
 }
@@ -120,7 +116,7 @@ void list_everything(const Options& options) {
 void require_known_check(const CommandLine& line, const Options& options) {
   const std::string& name = options.check;
   std::vector<std::string> names;
-  for (const ConformanceCheck& check : checks_of(options)) names.push_back(check.name);
+  for (const ConformanceCheck& check : *options.checks) names.push_back(check.name);
   if (name.empty() || std::count(names.begin(), names.end(), name)) return;
   const auto nearest = nearest_name(name, names);
   line.refuse("check", concat("the name of a check required", nearest ? concat("; did you mean '", *nearest, "'?") : ""),
@@ -132,38 +128,32 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
   Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0, ProgressStyle::for_standard_error(options.quiet), std::cerr);
   for (const std::string& text : texts) {
     rows.push_back(
-        conform(text, options.seed, options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, checks_of(options)));
+        conform(text, options.seed, options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, *options.checks));
     progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
   }
   progress.finish();
   return rows;
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  CommandLine line = command_line(options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
-  line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
-  require_known_check(line, options);
-  if (options.list) {
-    list_everything(options);
-    return 0;
-  }
-  const double begin = steady_seconds();
-  const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
-  if (!options.schemes.empty()) {
-    for (const ConformanceRow& row : rows) {
-      if (!row.refusal.empty()) throw InputError(row.refusal);
+void print_failures(const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
+  for (const ConformanceRow& row : rows) {
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      if (row.cells[k].mark == Mark::failed)
+        std::cout << "FAILED: " << row.scheme << ": " << header[k + 1] << ": " << row.cells[k].note << '\n';
     }
   }
+}
+
+// The exit code: 1 where a check failed.
+int check_all(const Options& options) {
+  const double begin = steady_seconds();
+  const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
   const std::vector<std::string> header = header_of(options);
   Table table(header);
   int accepted = 0, refused = 0, cells = 0, failures = 0;
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) {
+      if (!options.schemes.empty()) throw InputError(row.refusal);  // asked for by name
       ++refused;
       continue;
     }
@@ -175,12 +165,7 @@ int run(int argc, char** argv) {
     table.row(line_of);
   }
   std::cout << table.text();
-  for (const ConformanceRow& row : rows) {
-    for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      if (row.cells[k].mark == Mark::failed)
-        std::cout << "FAILED: " << row.scheme << ": " << header[k + 1] << ": " << row.cells[k].note << '\n';
-    }
-  }
+  print_failures(rows, header);
   const std::string summary =
       concat("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ", refused,
              " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
@@ -188,6 +173,25 @@ int run(int argc, char** argv) {
   if (!options.json.empty()) write_json(options.json, rows, header);
   if (!options.html.empty()) write_html(options, table, rows, summary);
   return failures == 0 ? 0 : 1;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line = command_line(options);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
+  const DeviceChoice choice = choose_device(options.device);
+  if (!choice.device.is_cpu()) options.checks = &device_checks();
+  require_known_check(line, options);
+  if (options.list) {
+    list_everything(options);
+    return 0;
+  }
+  if (line.given("device")) std::cout << choice.sentence << '\n';
+  return check_all(options);
 }
 
 }  // namespace

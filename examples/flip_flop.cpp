@@ -85,6 +85,7 @@ void describe(const Transformer& model) {
 // One step's loss, looked at instead of trained on.
 void look_inside(Transformer& model, const Options& options) {
   model.initialise(options.training.seed);
+  model.to(options.training.device);
   const Tensor loss = tasks::flip_flop_loss(model, options.model, options.training.seed, 1);
   if (options.describe) {
     describe(model);

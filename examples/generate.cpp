@@ -11,6 +11,7 @@
 #include "examples/language/saved_model.h"
 #include "examples/language/unicode.h"
 #include "nn/scheme.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {
@@ -57,6 +58,14 @@ bool extrapolates(const TransformerOptions& model) {
   return true;
 }
 
+void refuse_options_without_effect(const CommandLine& line, const Options& options) {
+  const auto& sampling = options.generation.sampling;
+  if (options.run.empty()) throw InputError("--run: nothing given; the folder of a run required; train lm writes one");
+  for (const char* name : {"temperature", "top-k", "top-p", "seed"})
+    line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
+  for (const char* name : {"top-k", "top-p", "seed"}) line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
+}
+
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("generate", "Draws text from a trained language model.", WHENCE_VERSION);
@@ -65,12 +74,8 @@ int run(int argc, char** argv) {
     std::cout << *page;
     return 0;
   }
-  auto& sampling = options.generation.sampling;
-  if (options.run.empty()) line.refuse("run", "the folder of a run", "train lm writes one");
-  for (const char* name : {"temperature", "top-k", "top-p", "seed"})
-    line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
-  for (const char* name : {"top-k", "top-p", "seed"}) line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
-  if (options.greedy) sampling.temperature = 0;
+  refuse_options_without_effect(line, options);
+  if (options.greedy) options.generation.sampling.temperature = 0;
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 

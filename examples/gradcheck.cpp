@@ -5,12 +5,14 @@
 #include <optional>
 
 #include "examples/common/command_line.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
+#include "tensor/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -19,6 +21,7 @@ namespace {
 struct Options {
   GradientCheckOptions check;
   bool list = false, no_differences = false, no_sums = false, quiet = false;
+  std::string device = "cpu";
   std::vector<std::string> names;
 };
 
@@ -32,6 +35,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
+  declare_device(line, &options.device);
   line.example("gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
   line.example("gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
@@ -177,7 +181,7 @@ void list_everything() {
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   if (options.list && !options.names.empty()) throw InputError("--list: given beside a name; it lists everything; leave one of them out");
-  for (const char* name : {"length", "seed", "no-differences"}) line.refuse_unless(name, !options.list, "something to check");
+  for (const char* name : {"length", "seed", "no-differences", "device"}) line.refuse_unless(name, !options.list, "something to check");
   for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all, "the name all");
   if (!options.list && options.names.empty()) {
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
@@ -203,6 +207,9 @@ int run(int argc, char** argv) {
     list_everything();
     return 0;
   }
+  const DeviceChoice choice = choose_device(options.device);
+  options.check.device = choice.device;
+  if (line.given("device")) std::cout << choice.sentence << '\n';
   if (options.names[0] == "all") return check_all(options);
   std::vector<Checkable> wanted;  // all names are read before anything runs
   for (const std::string& name : options.names) wanted.push_back(find_checkable(name));

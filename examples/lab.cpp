@@ -9,6 +9,7 @@
 #include "examples/common/command_line.h"
 #include "examples/common/files.h"
 #include "examples/common/interrupt.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
@@ -20,6 +21,7 @@
 #include "examples/tasks/chomsky.h"
 #include "examples/tasks/task_training.h"
 #include "nn/files.h"
+#include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -28,7 +30,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> tasks;
-  std::string schemes = "cope,rope,absolute", preset = "mini", set, out;
+  std::string schemes = "cope,rope,absolute", preset = "mini", set, out, device = "auto";
   int seeds = 3, jobs = threads();
   bool quiet = false;
 };
@@ -59,7 +61,7 @@ std::vector<std::string> options_of(const CommandLine& line, const std::string& 
       line.refuse("set", "name=value for every option of train", "as in --set \"steps=300 dim=32\"");
     }
     options.push_back("--" + word.substr(0, equals)), options.push_back(word.substr(equals + 1));
-    for (const char* own : {"--scheme", "--seed", "--out", "--threads", "--resume", "--from"}) {
+    for (const char* own : {"--scheme", "--seed", "--out", "--threads", "--device", "--resume", "--from"}) {
       if (options[options.size() - 2] == own) line.refuse("set", concat("options other than ", own + 2), "lab chooses that one");
     }
   }
@@ -250,6 +252,7 @@ Machine machine_for(const std::vector<GridOptions>& grids, const Options& option
   const int jobs = std::min(options.jobs, runs);
   return {.jobs = jobs,
           .threads = std::max(1, threads() / jobs),
+          .device = options.device,
           .train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train",
           .quiet = options.quiet};
 }
@@ -279,6 +282,7 @@ int run(int argc, char** argv) {
       .choice("preset", &options.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
       .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""});
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
+  declare_device(line, &options.device);
   line.heading("Output")
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
@@ -292,12 +296,14 @@ int run(int argc, char** argv) {
   const std::filesystem::path folder = options.out.empty() ? concat("runs/lab_", options.tasks[0]) : options.out;
   std::vector<GridOptions> grids;  // all of them are read before anything runs
   for (const std::string& name : names) grids.push_back(grid_options(line, options, name, names.size() > 1 ? folder / name : folder));
+  const DeviceChoice choice = choose_device(options.device);  // refused before anything runs
   install_interrupt_handler();
   const double started = steady_seconds();
   const auto cells = run_grids(grids, machine_for(grids, options));
   Findings found;
   for (std::size_t k = 0; k < grids.size(); ++k) add_findings(found, grids[k], cells[k]);
-  found.introduction += concat("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs, " runs at a time.");
+  found.introduction += concat("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs, " runs at a time; ",
+                               choice.sentence, ".");
   std::cout << found.introduction << '\n' << found.scores.text() << '\n' << found.differences.text();
   write_files(folder, concat("whence: ", options.tasks[0]), found);
   std::cout << "written: " << folder.string() << "/{report.html, curves_*.svg, scores.csv, differences.csv, one folder per run}\n";

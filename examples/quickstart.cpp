@@ -6,12 +6,14 @@
 #include "examples/common/command_line.h"
 #include "examples/common/files.h"
 #include "examples/common/interrupt.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/report/flip_flop_maps.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/files.h"
+#include "tensor/device_choice.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -28,7 +30,7 @@ constexpr PaperRow paper[] = {
 struct Options {
   tasks::FlipFlopModelOptions model{.length = 64, .dim = 64, .layers = 2, .heads = 4};
   TrainingOptions training{.steps = 1500, .learning_rate = 1e-3};
-  std::string out = "runs/quickstart";
+  std::string out = "runs/quickstart", device = "auto";
   int threads = whence::threads();
   bool smoke = false;
 };
@@ -110,6 +112,7 @@ void declare_options(CommandLine& line, Options& options) {
       .text("out", &options.out, {"folder for report.html and comparison.csv"})
       .flag("quiet", &options.training.quiet, {"no progress"})
       .flag("smoke", &options.smoke, {"a few steps only, to see that everything runs"});
+  declare_device(line, &options.device);
   line.example("quickstart", "about a minute of training");
 }
 
@@ -125,8 +128,11 @@ int run(int argc, char** argv) {
   line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
   if (options.smoke) options.training.steps = 4, options.model.test_strings = 16;
   options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
-  ensure_output_folder(options.out);
   set_threads(options.threads);
+  const DeviceChoice choice = choose_device(options.device);
+  options.training.device = choice.device;
+  std::cout << choice.sentence << std::endl;
+  ensure_output_folder(options.out);
   install_interrupt_handler();
 
   std::vector<SchemeRun> runs;

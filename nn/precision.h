@@ -4,9 +4,9 @@
 //   - Parameters and activations are stored in it. Arithmetic is in f32 inside every op and rounded once, at the store: sums of products,
 //     norms, softmax rows, running sums, gradients over a batch. Ops never promote in silence: mixing dtypes is an error.
 //   - No parameter stays f32 in a 16-bit model. A norm's weight in f32 would need its activations in f32, by the rule above, and the
-//   masters
-//     already keep what 16 bits cannot. Adam trains the masters: an update of 1e-4 of a weight is below bf16's resolution (1/256) and half
-//     of f16's (1/2048), and would be lost.
+//     masters already keep what 16 bits cannot.
+//   - Adam trains the masters: an update of 1e-4 of a weight is below bf16's resolution (1/256) and half of f16's (1/2048), and would be
+//     lost.
 //   - In f32 whatever the storage: masters, Adam's moments, a parameter's gradient as soon as it is a sum of several terms (tied tables,
 //     strips of rows, accumulated batches), losses, the norm of the gradients.
 //   - Positions, distances, angles and tables of schemes are worked out in f64 and rounded once, when they meet the scores. CoPE's and

@@ -7,6 +7,7 @@
 #include "tensor/cpu_block.h"
 #include "tensor/cpu_kernels.h"
 #include "tensor/cpu_rows.h"
+#include "tensor/merged_axes.h"
 #include "tensor/parallel.h"
 #include "tensor/strided_loop.h"
 
@@ -147,31 +148,6 @@ void reduce_columns(const T* x, index_t outer, index_t outer_stride, index_t row
   });
 }
 
-// Axes of extent 1 dropped, neighbours of one kind merged where the strides allow. `reduced` says for each axis left which kind it is.
-struct Groups {
-  Tensor x;
-  std::vector<bool> reduced;
-};
-
-Groups merge_axes(const Tensor& x, const std::vector<bool>& reduced) {
-  Shape shape;
-  Strides strides;
-  std::vector<bool> kinds;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const index_t extent = x.shape()[axis], stride = x.strides()[axis];
-    if (extent == 1) continue;
-    if (!kinds.empty() && kinds.back() == reduced[static_cast<std::size_t>(axis)] && strides[-1] == stride * extent) {
-      shape[-1] *= extent;
-      strides[-1] = stride;
-    } else {
-      shape.push_back(extent);
-      strides.push_back(stride);
-      kinds.push_back(reduced[static_cast<std::size_t>(axis)]);
-    }
-  }
-  return {x.view(shape, strides), kinds};
-}
-
 // For layouts that neither pass can walk.
 Tensor contiguous_copy(const Tensor& x) {
   Tensor result = Tensor::empty(x.shape(), x.dtype());
@@ -206,7 +182,7 @@ Shape without(const Shape& shape, int axis) {
 template <class F, class T>
 void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
   using W = wide_t<T>;
-  const Groups groups = merge_axes(x, reduced);
+  const MergedAxes groups = merge_axes(x, reduced);
   int axis = -1, left = 0;
   for (int i = 0; i < groups.x.rank(); ++i) {
     if (groups.reduced[static_cast<std::size_t>(i)]) axis = i, ++left;

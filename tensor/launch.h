@@ -22,8 +22,10 @@ __global__ void for_each_index(index_t count, Body body) {
 #endif
 
 // `cost` is a rough number of elements that one index touches: it sets how many indices make a chunk of work.
+// static: nvcc and the host compiler make different functions of it. Where both compile a Body of one name (tensor/convolution.h), a linker
+// that may keep one of the two would keep the host's, which a GPU refuses.
 template <class Body>
-void launch(const char* op, Device device, index_t count, const Body& body, index_t cost = 1) {
+static void launch(const char* op, Device device, index_t count, const Body& body, index_t cost = 1) {
   if (device.is_cpu()) {
     const index_t grain = cost >= 16384 ? 1 : 16384 / (cost > 0 ? cost : 1);
     parallel_for(count, grain, [&](index_t begin, index_t end) {

@@ -5,6 +5,7 @@
 
 #include "autograd/ops.h"
 #include "examples/verify/device_check.h"
+#include "examples/verify/gradient_check.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
 #include "tests/on_gpu.h"
@@ -70,6 +71,17 @@ TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
     if (!SchemeRun(info.name, {.dim = 8, .heads = 2, .length = 6}).claims().causal_only) {
       expect_same_on_device(info.name, {.causal = false}, reference_executor(), DType::f32);
     }
+  }
+}
+
+TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and differences there") {
+  if (!has_cuda()) return;
+  const GradientCheckOptions where{.length = 4, .device = Device::cuda(0)};
+  for (const char* name : {"softmax", "layer_norm", "lerp_at", "cope(p_max=3) + rope", "cdape(kerple, width=2)"}) {
+    const GradientChecks checks = check(find_checkable(name), where);
+    CAPTURE(name);
+    CHECK(checks.ok());
+    CHECK(checks.inputs() > 0);
   }
 }
 

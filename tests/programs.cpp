@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tensor/kernels.h"
 #include "tests/program_run.h"
 
 using namespace whence::test;
@@ -87,6 +88,38 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
     CHECK_FALSE(wrote);
     fs::remove_all(out);
   }
+}
+
+TEST_CASE("programs: a GPU that cannot be used is refused with its cause by every program that runs a model, and nothing is written") {
+  const std::string& cause = whence::cuda_facts().refusal;
+  if (cause.empty()) return;  // there is one, real or emulated
+  const fs::path out = fresh_folder("gpu");
+  const std::vector<std::vector<std::string>> calls{{"bench/attention"},
+                                                    {"bench/device_ops"},
+                                                    {"bench/training_step"},
+                                                    {"conformance", "rope"},
+                                                    {"flip_flop", "--out", out.string()},
+                                                    {"generate", "--run", out.string()},
+                                                    {"gradcheck", "softmax"},
+                                                    {"lab", "flip_flop", "--out", out.string()},
+                                                    {"quickstart", "--out", out.string()},
+                                                    {"recall"},
+                                                    {"train", "flip_flop", "--out", out.string()},
+                                                    {"train", "lm", "--out", out.string(), "--data", __FILE__}};
+  for (const std::vector<std::string>& call : calls) {
+    std::vector<std::string> arguments(call.begin() + 1, call.end());
+    arguments.insert(arguments.end(), {"--device", "cuda"});
+    const Outcome outcome = run(call[0], arguments);
+    CAPTURE(call[0]);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.find("device: cuda given; no GPU can be used: " + cause) != std::string::npos, outcome.err);
+    CHECK(lines_in(outcome.err) == 1);
+    CHECK_FALSE(fs::exists(out));
+  }
+  const Outcome recorded = run("flip_flop", tiny(out, {"--steps", "2", "--device", "cpu", "--cuda-graph"}));
+  CHECK(recorded.code == 2);
+  CHECK_MESSAGE(recorded.err.find("--cuda-graph: given without a GPU") != std::string::npos, recorded.err);
+  CHECK_FALSE(fs::exists(out));
 }
 
 TEST_CASE("programs: help and version end with 0, and help states defaults and ranges") {

@@ -61,8 +61,8 @@ MemoryRoom memory_room() {
 }
 
 void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
-  if (capturing()) fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
   if (bytes == 0) return;
+  if (capturing()) fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
   std::memcpy(to, device_bytes("copy", from, bytes), bytes);
   count_copy("copy to cpu", bytes, 0);
   emulator::watch_host_accesses();

@@ -36,7 +36,7 @@ std::size_t memory_given() {
   const std::size_t known = std::strlen("KMG");
   const char* const letters = "KMG";
   for (std::size_t k = 0; k < known; ++k) {
-    if (std::toupper(static_cast<unsigned char>(*rest)) == letters[k]) return count << (10 * (k + 1));
+    if (std::toupper(static_cast<unsigned char>(*rest)) == letters[k] && !rest[1]) return count << (10 * (k + 1));
   }
   if (*rest) throw InputError(concat("WHENCE_EMULATOR_MEMORY: '", text, "' given; bytes are required, as in 512M or 8G"));
   return count;

@@ -6,19 +6,24 @@
 #include "autograd/mode.h"
 #include "autograd/ops.h"
 #include "examples/common/command_line.h"
+#include "examples/common/machine.h"
 #include "examples/common/progress.h"
 #include "examples/common/results.h"
 #include "examples/common/run_main.h"
 #include "examples/verify/scheme_run.h"
 #include "tensor/allocator.h"
+#include "tensor/device_choice.h"
+#include "tensor/device_runtime.h"
 #include "tensor/error.h"
+#include "tensor/kernels.h"
 #include "tensor/parallel.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
 struct Options {
-  std::string scheme = "cdape(kerple)", executor = "strips";
+  std::string scheme = "cdape(kerple)", executor = "strips", device = "auto";
   std::int64_t length = 2048, heads = 12, head_dim = 64, batch = 1;
   int runs = 3, threads = whence::threads();
   bool bidirectional = false, forward_only = false;
@@ -37,30 +42,36 @@ const Executor& executor_named(const std::string& name) {
   throw InputError(concat("--executor: '", name, "' given; reference or strips required"));
 }
 
-// Peak bytes above what the operands take.
-Measured measure(const Options& options) {
+// Peak bytes above what the operands take. The device is waited for before each reading of the clock.
+Measured measure(const Options& options, Device device) {
   const SchemeRun scheme(options.scheme, {options.heads * options.head_dim, options.heads, options.length});
   scheme.draw_parameters(0);
   scheme.root().to(DType::f32);
+  scheme.root().to(device);
   BareOperands operands = random_operands(scheme, options.batch, options.length, 0, DType::f32);
   std::vector<Tensor> leaves;
   for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) {
-    if (operand->defined()) leaves.push_back(requires_grad(*operand));
+    if (operand->defined()) leaves.push_back(*operand = requires_grad(raw::to_device(*operand, device)));
   }
   for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
   const Executor& executor = executor_named(options.executor);
-  const Sequence sequence = BareSetting{.causal = !options.bidirectional}.sequence(options.batch, options.length);
+  const Sequence sequence = BareSetting{.causal = !options.bidirectional}.sequence(options.batch, options.length).on(device);
+  Allocator& allocator = memory_of(device).allocator();
+  const auto live = [&] { return static_cast<double>(allocator.statistics().live); };
   std::vector<double> forward, backward;
   Measured result;
   for (int run = 0; run < options.runs; ++run) {
-    Allocator::cpu().reset_peak();
-    const double held = static_cast<double>(Allocator::cpu().statistics().live), start = steady_seconds();
+    allocator.reset_peak();
+    synchronise(device);
+    const double held = live(), start = steady_seconds();
     const Tensor output = executor.attend({operands.x, operands.q, operands.k, operands.v, sequence}, scheme.stages());
+    synchronise(device);
     const double middle = steady_seconds();
-    result.kept_mib = (static_cast<double>(Allocator::cpu().statistics().live) - held) / 1048576;
+    result.kept_mib = (live() - held) / 1048576;
     if (!options.forward_only) (void)grad(sum(output), {}, leaves, {.allow_unused = true});
+    synchronise(device);
     forward.push_back(middle - start), backward.push_back(steady_seconds() - middle);
-    result.peak_mib = std::max(result.peak_mib, (static_cast<double>(Allocator::cpu().statistics().peak) - held) / 1048576);
+    result.peak_mib = std::max(result.peak_mib, (static_cast<double>(allocator.statistics().peak) - held) / 1048576);
   }
   std::sort(forward.begin(), forward.end()), std::sort(backward.begin(), backward.end());
   result.forward = forward[forward.size() / 2], result.backward = backward[backward.size() / 2];
@@ -81,14 +92,17 @@ int run(int argc, char** argv) {
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the engine"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
       .flag("forward-only", &options.forward_only, {"no backward pass"});
+  declare_device(line, &options.device);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
   }
   set_threads(options.threads);
-  const Measured found = measure(options);
+  const Device device = choose_device(options.device).device;
+  const Measured found = measure(options, device);
   std::cout << json_line({{"scheme", options.scheme},
                           {"executor", options.executor},
+                          {"device", to_string(device)},
                           {"length", options.length},
                           {"heads", options.heads},
                           {"batch", options.batch},

@@ -16,6 +16,7 @@
 #include "nn/models.h"
 #include "tensor/allocator.h"
 #include "tensor/device_runtime.h"
+#include "tensor/kernels.h"
 
 extern "C" char* openblas_get_config();
 extern "C" char* openblas_get_corename();
@@ -113,16 +114,15 @@ TransformerOptions model_options(const Options& options, bool scheme_given) {
   if (options.name.empty()) return tasks::transformer_options(options.model);
   TransformerOptions model = named_model(options.name, scheme_given ? options.model.scheme : "");
   model.executor = options.model.executor;
+  model.dropout = model.pattern_dropout = model.hidden_dropout = 0;  // as in the PyTorch twin; a recorded step could not draw it anew
   return model;
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  CommandLine line("training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
+void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> names;
   for (const NamedModel& named : named_models()) names.push_back(named.name);
   line.heading("Options")
-      .choice("model", &options.name, names, {"a named model on random tokens, in place of the flip-flop decoder"})
+      .choice("model", &options.name, names, {"a named model, without dropout, on random tokens, in place of the flip-flop decoder"})
       .choice("executor", &options.model.executor, {"auto", "reference", "strips"}, {"how attention is computed"})
       .text("scheme", &options.model.scheme, {"positional scheme"})
       .integer("length", &options.model.length, Range<std::int64_t>{4, 65536}, {"of a string", "tokens"})
@@ -135,6 +135,12 @@ int run(int argc, char** argv) {
       .flag("cuda-graph", &options.cuda_graph, {"on a GPU, with --model: the step recorded once and replayed"})
       .flag("verbose", &options.verbose, {"each step's forward, backward and update"});
   declare(line, options.machine);
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
+  declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
@@ -161,7 +167,7 @@ int run(int argc, char** argv) {
                           {"median_ms", median * 1e3},
                           {"best_ms", seconds.front() * 1e3},
                           {"tokens_per_second", tokens / median},
-                          {"peak_mib", static_cast<double>(Allocator::cpu().statistics().peak) / 1048576}});
+                          {"peak_mib", static_cast<double>(memory_of(placement.device).allocator().statistics().peak) / 1048576}});
   return 0;
 }
 

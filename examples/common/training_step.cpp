@@ -24,7 +24,7 @@ namespace {
 
 void require_recordable(const TrainingJob& job, const TrainingOptions& options) {
   if (options.device.is_cpu()) {
-    throw InputError("--cuda-graph: given without a GPU; a graph of launches required a device that has them; leave it out");
+    throw InputError("--cuda-graph: given without a GPU; a device that records launches required; leave it out");
   }
   if (!job.not_recordable.empty()) throw InputError(concat("--cuda-graph: ", job.not_recordable, "; leave it out"));
   if (job.loss) throw InputError("--cuda-graph: given for a loss that makes its own batches; a job in two halves required; leave it out");
@@ -92,7 +92,7 @@ bool TrainingStep::skips(bool finite, std::int64_t step) {
   return !finite;
 }
 
-// Losses are read when everything is under way: on a GPU the host then waits once in a step.
+// Losses are read when everything is under way: until then the host only runs ahead of a GPU.
 StepOutcome TrainingStep::at_once(std::int64_t step, double learning_rate) {
   Adam& optimizer = precision_.optimizer();
   optimizer.zero_gradients();

@@ -22,8 +22,8 @@ class TrainingStep {
   // InputError when the job cannot be recorded and the options ask for it. REQUIRES: all three outlive this.
   TrainingStep(const TrainingJob& job, const TrainingOptions& options, MixedPrecision& precision);
 
-  // Step 1, 2, ... Error when the loss or, without a loss scale, a gradient is not finite; nothing was changed then. OutOfMemory says which
-  // batch would fit.
+  // Step 1, 2, ... Error when the loss or, without a loss scale, a gradient is not finite. Nothing was changed then; a recorded step looks
+  // at its gradients alone before it changes anything, at the loss afterwards. OutOfMemory says which batch would fit.
   StepOutcome take(std::int64_t step, double learning_rate);
 
  private:

@@ -68,10 +68,8 @@ class Child {
     ensure_output_folder(cell.folder);
     std::vector<std::string> arguments = arguments_of(grid, cell);
     arguments.insert(arguments.begin(), machine.train.string());
-    for (const std::string& more :
-         {std::string("--threads"), std::to_string(machine.threads), std::string("--out"), cell.folder.string()}) {
-      arguments.push_back(more);
-    }
+    arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
+    arguments.insert(arguments.end(), {"--out", cell.folder.string()});
     if (find_latest((cell.folder / "checkpoints").string())) arguments.push_back("--resume");
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "examples/tasks/flip_flop_model.h"
+#include "nn/loss.h"
 
 namespace whence::report {
 namespace {
@@ -65,7 +65,7 @@ void add_maps(Page& page, const Transformer& model, const std::string& text) {
   page.column_tokens = page.row_tokens;
 
   const Capture capture("*.gates", "*.positions", "*.pattern");
-  backward(cross_entropy(model(tasks::token_tensor(inputs, 1)), tasks::token_tensor(targets, 1)));
+  backward(token_loss(model(tasks::token_tensor(inputs, 1)), tasks::token_tensor(targets, 1)));
   for (const Module::Parameter& parameter : model.parameters()) {
     if (!parameter.frozen) clear_gradient(parameter.tensor);
   }

@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "examples/verify/scheme_run.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 #include "tensor/suggest.h"
 
 namespace whence {
@@ -41,9 +42,12 @@ Tensor everything(const SchemeRun::Result& result) {
   return parts.size() == 1 ? parts[0] : concat_along(0, parts);
 }
 
+Tensor placed(const Tensor& x, Device device) { return x.defined() ? raw::to_device(x, device) : x; }
+
 // Operands and cotangents are random, and parameters are too: at a zero table most of CoPE's gradients would be zero as well.
 GradientCase check_setting(const SchemeRun& scheme, bool causal, const GradientCheckOptions& options, bool exact) {
-  const BareOperands operands = random_operands(scheme, batch, options.length, options.seed);
+  BareOperands operands = random_operands(scheme, batch, options.length, options.seed);
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) *operand = placed(*operand, options.device);
   const BareSetting setting{.causal = causal};
   const auto f = [&] { return everything(scheme.run(operands, setting, reference_executor())); };
   GradcheckOptions how = checker_options(options);
@@ -116,8 +120,9 @@ double GradientChecks::worst_by_differences() const {
 
 GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options, const std::string& function) {
   GradientChecks checks{function.empty() ? op.name : function, {}};
-  for (const CheckedSample& sample : op.samples()) {
+  for (CheckedSample& sample : op.samples()) {
     if (!function.empty() && first_word(sample.name) != function) continue;
+    for (Tensor& input : sample.inputs) input = placed(input, options.device);
     std::vector<Named> leaves;
     for (std::size_t k = 0; k < sample.inputs.size(); ++k) {
       if (sample.inputs[k].defined() && is_floating(sample.inputs[k].dtype())) leaves.push_back({concat("input ", k), sample.inputs[k]});
@@ -130,6 +135,7 @@ GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options
 GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options) {
   const SchemeRun scheme(text, {.dim = heads * head_dim, .heads = heads, .length = options.length});
   scheme.draw_parameters(options.seed);
+  scheme.root().to(options.device);
   const Claims claims = scheme.claims();
   GradientChecks checks{scheme.text(), {}};
   // Duals run through what a scheme declares in place of its derivative; differences look at the values, which jump.

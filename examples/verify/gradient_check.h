@@ -15,6 +15,7 @@ struct GradientCheckOptions {
   bool differences = true;
   index_t one_by_one = 64;  // tensors of at most so many elements are checked along every element, larger ones along random directions
   std::uint64_t seed = 1;   // of operands, parameters, cotangents and directions
+  Device device = {};       // where everything runs
 };
 
 // One function that was checked: a sample of an op, or a scheme under one kind of mask.
