@@ -1,10 +1,5 @@
 // The emulator of GPUs: right kernels pass in every order of threads; planted bugs are reported with kernel, block, thread and line.
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <bit>
-#include <fstream>
 
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
@@ -13,6 +8,7 @@
 #include "tensor/device_runtime.h"
 #include "tensor/launch.h"
 #include "tensor/raw.h"
+#include "tests/program_run.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
 
@@ -364,11 +360,10 @@ TEST_CASE("emulator: a host that touches device memory is told so and ended") {
     int status = 0;
     waitpid(child, &status, 0);
     CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) < 77));  // AddressSanitizer makes an exit of it
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
-    CAPTURE(text.str());
-    CHECK(names(text.str(), {"emulator.cpp:", ": planted: host code ", writes ? "wrote" : "read",
-                             " device memory, 8 bytes into a block of ", "; the last kernel was fill", "must be copied first"}));
+    const std::string text = text_of(file);
+    CAPTURE(text);
+    CHECK(names(text, {"emulator.cpp:", ": planted: host code ", writes ? "wrote" : "read", " device memory, 8 bytes into a block of ",
+                       "; the last kernel was fill", "must be copied first"}));
   }
   unlink(file.c_str());
 }
