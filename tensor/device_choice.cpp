@@ -7,7 +7,7 @@
 namespace whence {
 
 std::string describe(const DeviceFacts& facts) {
-  if (facts.emulated) return "emulated: kernels run on the CPU, slowly, and every step is checked";
+  if (facts.emulated) return "emulated: kernels run on the CPU, slowly, and are checked";
   return concat(facts.name, " (compute capability ", facts.capability / 10, '.', facts.capability % 10, ", ", facts.multiprocessors,
                 " multiprocessors, ", bytes_text(facts.memory), ')');
 }
