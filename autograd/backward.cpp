@@ -14,7 +14,8 @@
 namespace whence {
 namespace {
 
-// The gradient that has arrived at a node so far. The first term is moved in, the second makes a sum, later ones are added in place.
+// The gradient that has arrived at a node so far. The first term is moved in, the second makes a sum, later ones are
+// added in place.
 struct Slot {
   Tensor gradient;
   int terms = 0;
@@ -46,8 +47,8 @@ std::unordered_set<const Node*> leading_to(const Node* root, const std::unordere
   std::unordered_set<const Node*> leading;
   for (const Node* node : found) {
     const auto inputs = node->inputs();
-    const bool leads =
-        std::any_of(inputs.begin(), inputs.end(), [&](const Ref<Node>& input) { return input && leading.count(input.get()); });
+    const bool leads = std::any_of(
+        inputs.begin(), inputs.end(), [&](const Ref<Node>& input) { return input && leading.count(input.get()); });
     if (leads || targets.count(node)) leading.insert(node);
   }
   return leading;
@@ -55,11 +56,12 @@ std::unordered_set<const Node*> leading_to(const Node* root, const std::unordere
 
 void check_gradient(const Node& node, const Node& input, std::size_t k, const Tensor& dx) {
   if (!dx.defined()) {
-    fail("backward", concat(node.name(), " recorded at ", to_string(node.site), " gave no gradient for input ", k, ", which needs one"));
+    fail("backward", to_text(node.name(), " recorded at ", to_string(node.site), " gave no gradient for input ", k,
+                         ", which needs one"));
   }
   if (!(dx.shape() == input.shape) || dx.dtype() != input.dtype) {
-    fail("backward", concat(node.name(), " recorded at ", to_string(node.site), " gave a gradient ", dx.dtype(), " ", dx.shape(),
-                            " for input ", k, ", which is ", input.dtype, " ", input.shape));
+    fail("backward", to_text(node.name(), " recorded at ", to_string(node.site), " gave a gradient ", dx.dtype(), " ",
+                         dx.shape(), " for input ", k, ", which is ", input.dtype, " ", input.shape));
   }
 }
 
@@ -113,7 +115,8 @@ class Pass {
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (!needed_[k]) continue;
       check_gradient(*node, *inputs[k], k, gradients_[k]);
-      if (detail::check_finite) detail::require_finite(node->name(), "backward", gradients_[k], std::array<Tensor, 1>{dy});
+      if (detail::check_finite)
+        detail::require_finite(node->name(), "backward", gradients_[k], std::array<Tensor, 1>{dy});
       arrive(inputs[k].get(), std::move(gradients_[k]));
     }
     if (release_) node->release_saved();
@@ -129,10 +132,12 @@ class Pass {
 
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
   if (!tracked(y)) {
-    fail(op, concat("y is ", y.dtype(), " ", y.shape(), " without history; a result of recorded ops required; was it made under NoGrad?"));
+    fail(op, to_text("y is ", y.dtype(), " ", y.shape(),
+                 " without history; a result of recorded ops required; was it made under NoGrad?"));
   }
   if (!seed.defined()) {
-    if (y.numel() != 1) fail(op, concat("y is ", y.shape(), " and no seed given; a scalar, or a seed of y's shape, required"));
+    if (y.numel() != 1)
+      fail(op, to_text("y is ", y.shape(), " and no seed given; a scalar, or a seed of y's shape, required"));
     return Tensor::ones(y.shape(), y.dtype(), y.device());
   }
   raw::require_shape(op, "seed", seed, y.shape());
@@ -146,7 +151,8 @@ Tensor requires_grad(const Tensor& leaf, Site at) {
   const CallSite place(at);
   raw::require_floating("requires_grad", "leaf", leaf);
   if (node_of(leaf) && !node_of(leaf)->is_leaf()) {
-    fail("requires_grad", concat("a result of ", node_of(leaf)->name(), " given; a leaf required; use detach() first"));
+    fail(
+        "requires_grad", to_text("a result of ", node_of(leaf)->name(), " given; a leaf required; use detach() first"));
   }
   if (!node_of(leaf)) {
     Ref<Leaf> node(new Leaf(at));
@@ -163,7 +169,7 @@ namespace {
 Leaf& leaf_of(const char* op, const Tensor& tensor) {
   Node* node = node_of(tensor);
   if (!node || !node->is_leaf())
-    fail(op, concat("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
+    fail(op, to_text("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
   return static_cast<Leaf&>(*node);
 }
 }  // namespace
@@ -171,7 +177,8 @@ Leaf& leaf_of(const char* op, const Tensor& tensor) {
 Tensor gradient(const Tensor& leaf) { return leaf_of("gradient", leaf).gradient; }
 void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
 
-std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs, GradOptions options, Site at) {
+std::vector<Tensor> grad(
+    const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs, GradOptions options, Site at) {
   const CallSite place(at);
   const Tensor start = checked_seed("grad", y, seed);
   std::unordered_set<const Node*> targets;
@@ -181,7 +188,7 @@ std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<
   const auto wanted = leading_to(node_of(y), targets);
   std::unordered_map<const Node*, Tensor> found;
   {
-    const SetRecording record(options.create_graph);
+    const RecordingScope record(options.create_graph);
     Pass pass(&wanted, false);
     if (wanted.count(node_of(y))) pass.seed(node_of(y), start);
     pass.run([&](Node* node, const Tensor& dy) {
@@ -193,7 +200,8 @@ std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const auto entry = found.find(node_of(inputs[k]));
     if (entry == found.end() && !options.allow_unused) {
-      fail("grad", concat("y does not depend on input ", k, ", ", inputs[k].shape(), "; drop it, or set allow_unused"));
+      fail(
+          "grad", to_text("y does not depend on input ", k, ", ", inputs[k].shape(), "; drop it, or set allow_unused"));
     }
     result.push_back(entry == found.end() ? Tensor() : entry->second);
   }
@@ -203,7 +211,7 @@ std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<
 void backward(const Tensor& loss, const Tensor& seed, BackwardOptions options, Site at) {
   const CallSite place(at);
   const Tensor start = checked_seed("backward", loss, seed);
-  const SetRecording record(false);
+  const RecordingScope record(false);
   Pass pass(nullptr, !options.keep_graph);
   pass.seed(node_of(loss), start);
   pass.run([](Node* node, const Tensor& dy) {
@@ -232,7 +240,8 @@ class CheckpointNode final : public Node {
   const char* name() const override { return "checkpoint"; }
   std::span<const Ref<Node>> inputs() const override { return edges_; }
   void release_saved() override {
-    for (std::size_t k = 0; k < edges_.size(); ++k) saved_[k].release();  // the array stays: first_saved() still names its elements
+    for (std::size_t k = 0; k < edges_.size(); ++k)
+      saved_[k].release();  // the array stays: first_saved() still names its elements
     leaves_.clear();
     function_ = nullptr;
     released_ = true;
@@ -249,14 +258,15 @@ class CheckpointNode final : public Node {
     }
     Tensor y;
     {
-      const SetRecording record(true);
+      const RecordingScope record(true);
       y = function_(inputs);
     }
     std::vector<Tensor> found(wanted.size());
     if (tracked(y)) found = grad(y, dy, wanted, {.allow_unused = true});  // else f reads none of its inputs
     for (std::size_t k = 0, next = 0; k < edges_.size(); ++k) {
       if (!needed[k]) continue;
-      gradients[k] = found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
+      gradients[k] =
+          found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
       ++next;
     }
   }
@@ -265,7 +275,9 @@ class CheckpointNode final : public Node {
   Function function_;
   std::unique_ptr<SavedTensor[]> saved_;
   std::vector<Ref<Node>> edges_;
-  std::vector<Tensor> leaves_;  // leaves are passed as they are, so that f may also reach them by its own handles (a module's parameters)
+  std::vector<Tensor>
+      // leaves are passed as they are, so that f may also reach them by its own handles (a module's parameters)
+      leaves_;
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Checked<Op>: one line in an op's file that puts it, with its samples, before every generic test.
 #pragma once
 
-#include "autograd/check.h"
 #include "autograd/op.h"
+#include "autograd/samples.h"
 
 namespace whence {
 
@@ -34,21 +34,20 @@ struct CheckedEntry {
 template <class Op>
 struct Checked {
   Checked() {
-    CheckedOp entry{Op::name,
-                    Once<Op>,
-                    [] {
-                      std::vector<CheckedSample> erased;
-                      draw::seed(Op::name);
-                      for (const Sample<Op>& sample : Op::samples()) {
-                        erased.push_back({sample.name, sample.kinked, sample.inputs, [op = sample.op](const std::vector<Tensor>& inputs) {
-                                            constexpr std::size_t count = detail::input_count(&Op::forward);
-                                            return detail::apply_to(op, inputs, std::make_index_sequence<count>());
-                                          }});
-                      }
-                      return erased;
-                    },
-                    {},
-                    {}};
+    CheckedOp entry{Op::name, Once<Op>,
+        [] {
+          std::vector<CheckedSample> erased;
+          draw::seed(Op::name);
+          for (const Sample<Op>& sample : Op::samples()) {
+            erased.push_back(
+                {sample.name, sample.kinked, sample.inputs, [op = sample.op](const std::vector<Tensor>& inputs) {
+                   constexpr std::size_t count = detail::input_count(&Op::forward);
+                   return detail::apply_to(op, inputs, std::make_index_sequence<count>());
+                 }});
+          }
+          return erased;
+        },
+        {}, {}};
     if constexpr (requires { Op::bad_inputs(); }) entry.bad_inputs = [] { return Op::bad_inputs(); };
     if constexpr (requires(const std::vector<Tensor>& in) { Op::reference(in); }) {
       entry.reference = [](const std::vector<Tensor>& inputs) { return Op::reference(inputs); };

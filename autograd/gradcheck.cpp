@@ -7,8 +7,8 @@
 
 #include "autograd/backward.h"
 #include "autograd/gradcheck_inputs.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -42,8 +42,8 @@ struct Comparison {
 class Checker {
  public:
   // `inner_size`: the size of numbers inside f whose rounding reaches the result even where the result is small.
-  Checker(const char* op, const std::function<Tensor()>& f, const std::vector<Named>& named, const GradcheckOptions& options,
-          double inner_size = 0)
+  Checker(const char* op, const std::function<Tensor()>& f, const std::vector<Named>& named,
+      const GradcheckOptions& options, double inner_size = 0)
       : op_(op), f_(f), options_(options), inputs_(op, named, options.any_dtype), inner_size_(inner_size) {
     for (const Named& input : named) report_.inputs.push_back({input.name, input.tensor.shape(), {}, {}, {}});
   }
@@ -53,10 +53,11 @@ class Checker {
     for (std::size_t k = 0; k < inputs_.count(); ++k) {
       if (inputs_.values(k).empty() || y_.empty()) continue;
       if (options_.duals)
-        walk(k, report_.inputs[k].duals, "duals", options_.dual_tolerance, [&](const Numbers& u) { return by_duals(k, u); });
+        walk(k, report_.inputs[k].duals, "duals", options_.dual_tolerance,
+            [&](const Numbers& u) { return by_duals(k, u); });
       if (!options_.differences) continue;
       walk(k, report_.inputs[k].differences, "differences", options_.difference_tolerance,
-           [&](const Numbers& u) { return by_differences(k, u); });
+          [&](const Numbers& u) { return by_differences(k, u); });
     }
     return std::move(report_);
   }
@@ -67,9 +68,9 @@ class Checker {
     for (int run = 0; run < 2; ++run) {
       inputs_.restore();
       inputs_.make_leaves();
-      const SetRecording record(true);
+      const RecordingScope record(true);
       const Tensor y = f_();
-      if (!is_floating(y.dtype())) fail(op_, concat("f returned ", y.dtype(), "; a floating result required"));
+      if (!is_floating(y.dtype())) fail(op_, to_text("f returned ", y.dtype(), "; a floating result required"));
       // never ones: under a plain sum a softmax backward of any scale passes, see tests/mutation.cpp
       v_ = detail::random_numbers(y.numel(), options_.seed, 0);
       const Tensor v = raw::cast(raw::to_device(Tensor::of(v_, y.shape(), DType::f64), y.device()), y.dtype());
@@ -81,18 +82,22 @@ class Checker {
         if (run == 1 && !same_bits(gradients[k], gradients_[k])) problem(k, "two backward passes gave different bits");
       }
       const Numbers values = y.to_vector();
-      if (run == 1 && !same_bits(values, y_)) report_.problems.push_back("f is not a function of its inputs: two runs gave different bits");
+      if (run == 1 && !same_bits(values, y_))
+        report_.problems.push_back("f is not a function of its inputs: two runs gave different bits");
       y_ = values;
       gradients_ = gradients;
     }
   }
 
-  // What an error is measured against: the size of the terms that were summed, and a little of the natural size of a derivative, y / x.
+  // What an error is measured against: the size of the terms that were summed, and a little of the natural size of a
+  // derivative, y / x.
   double scale(std::size_t k, const Numbers& u, const Numbers& moved) const {
     Numbers touched = gradients_[k];
     for (std::size_t i = 0; i < u.size(); ++i) touched[i] *= u[i] == 0 ? 0 : 1;
-    const double x = largest(inputs_.values(k)), natural = norm(v_) * std::max(largest(y_), inner_size_) / (x > 0 ? x : 1);
-    return norm(v_) * norm(moved) + norm(touched) * norm(u) + 1e-2 * norm(u) * (largest(gradients_[k]) + natural) + 1e-300;
+    const double x = largest(inputs_.values(k)),
+                 natural = norm(v_) * std::max(largest(y_), inner_size_) / (x > 0 ? x : 1);
+    return norm(v_) * norm(moved) + norm(touched) * norm(u) + 1e-2 * norm(u) * (largest(gradients_[k]) + natural) +
+           1e-300;
   }
 
   // J u exactly: the ordinary forward code on x + u e.
@@ -120,7 +125,8 @@ class Checker {
     return {dot(v_, central), dot(gradients_[k], u), scale(k, u, central), dot(v_, left), dot(v_, right)};
   }
 
-  // Compares along a random direction, and along each element of a small input; looks for the worst element of a large one that fails.
+  // Compares along a random direction, and along each element of a small input; looks for the worst element of a large
+  // one that fails.
   template <class Compare>
   void walk(std::size_t k, GradcheckError& worst, const char* method, double tolerance, const Compare& compare) {
     const index_t count = static_cast<index_t>(inputs_.values(k).size());
@@ -138,7 +144,7 @@ class Checker {
       unit[static_cast<std::size_t>(i)] = 1;
       judge(k, worst = {}, place_name(i, report_.inputs[k].shape), 0, compare(unit), unit);
     }
-    if (!passed) problem(k, concat(method, " at ", worst.where, ": expected ", worst.expected, ", got ", worst.got));
+    if (!passed) problem(k, to_text(method, " at ", worst.where, ": expected ", worst.expected, ", got ", worst.got));
   }
 
   // Halves the direction again and again, and follows the half that is further off.
@@ -150,7 +156,7 @@ class Checker {
       const auto error = [&](std::size_t from, std::size_t until) {
         Numbers part(u.size());
         std::copy(u.begin() + static_cast<std::ptrdiff_t>(from), u.begin() + static_cast<std::ptrdiff_t>(until),
-                  part.begin() + static_cast<std::ptrdiff_t>(from));
+            part.begin() + static_cast<std::ptrdiff_t>(from));
         const Comparison c = compare(part);
         return std::abs(c.expected - c.got);
       };
@@ -161,12 +167,13 @@ class Checker {
   }
 
   // True when within tolerance, or at a kink where we return one of the derivatives that there are.
-  bool judge(std::size_t k, GradcheckError& worst, const std::string& where, double tolerance, const Comparison& c, const Numbers& u) {
+  bool judge(std::size_t k, GradcheckError& worst, const std::string& where, double tolerance, const Comparison& c,
+      const Numbers& u) {
     const double slack = tolerance * c.scale;
     const bool close = std::abs(c.expected - c.got) <= slack;
     if (!close && tolerance > 0 && c.left != c.right && is_kink(k, c, u, slack)) {
-      report_.inputs[k].kinks.push_back(
-          concat("kink at ", where, ": left derivative ", c.left, ", right derivative ", c.right, ", we return ", c.got));
+      report_.inputs[k].kinks.push_back(to_text(
+          "kink at ", where, ": left derivative ", c.left, ", right derivative ", c.right, ", we return ", c.got));
       return true;
     }
     if (!(c.relative() <= worst.relative)) worst = {c.relative(), where, c.expected, c.got};
@@ -183,7 +190,9 @@ class Checker {
     return branch.relative() <= options_.dual_tolerance;
   }
 
-  void problem(std::size_t k, const std::string& text) { report_.problems.push_back(concat(report_.inputs[k].name, ": ", text)); }
+  void problem(std::size_t k, const std::string& text) {
+    report_.problems.push_back(to_text(report_.inputs[k].name, ": ", text));
+  }
 
   const char* op_;
   const std::function<Tensor()>& f_;
@@ -197,15 +206,16 @@ class Checker {
 
 }  // namespace
 
-GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
+GradcheckReport gradcheck(
+    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
   const CallSite place(at);
   return Checker("gradcheck", f, with_respect_to, options).run();
 }
 
-// The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from create_graph, and duals
-// run through its forward, which is our forward and backward. So gradcheck itself can check it.
-GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options,
-                              Site at) {
+// The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from
+// create_graph, and duals run through its forward, which is our forward and backward. So gradcheck itself can check it.
+GradcheckReport gradgradcheck(
+    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
   const CallSite place(at);
   Tensor y;
   {
@@ -218,19 +228,21 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
   // Recorded when gradcheck differentiates it; under duals and differences only its value is asked for.
   const auto first_derivative = [&]() -> Tensor {
     const bool outer = recording();
-    const SetRecording record(true);
+    const RecordingScope record(true);
     std::vector<Tensor> inputs;
     for (std::size_t k = 0; k < with_respect_to.size(); ++k) inputs.push_back(with_respect_to[k].tensor);
     if (!outer) {
       for (const Tensor& input : inputs) requires_grad(input);
     }
-    const std::vector<Tensor> gradients = grad(f(), named.back().tensor, inputs, {.create_graph = outer, .allow_unused = true});
-    const SetRecording as_before(outer);
+    const std::vector<Tensor> gradients =
+        grad(f(), named.back().tensor, inputs, {.create_graph = outer, .allow_unused = true});
+    const RecordingScope as_before(outer);
     Tensor total;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (!gradients[k].defined()) continue;
       // a number of its own per element, so that no two wrong second derivatives cancel
-      const Tensor drawn = Tensor::of(detail::random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
+      const Tensor drawn =
+          Tensor::of(detail::random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
       const Tensor c = raw::to_device(drawn, inputs[k].device());
       const Tensor term = sum(multiply(gradients[k], c));
       total = total.defined() ? add(total, term) : term;
@@ -243,12 +255,12 @@ GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vecto
 std::string GradcheckReport::text() const {
   std::string out = ok() ? "gradcheck: ok\n" : "gradcheck: FAILED\n";
   for (const GradcheckInput& input : inputs) {
-    out += concat("  ", input.name, " ", input.shape, ": duals ", input.duals.relative, input.duals.where.empty() ? "" : " at ",
-                  input.duals.where, ", differences ", input.differences.relative, input.differences.where.empty() ? "" : " at ",
-                  input.differences.where, "\n");
-    for (const std::string& kink : input.kinks) out += concat("    ", kink, "\n");
+    out += to_text("  ", input.name, " ", input.shape, ": duals ", input.duals.relative,
+        input.duals.where.empty() ? "" : " at ", input.duals.where, ", differences ", input.differences.relative,
+        input.differences.where.empty() ? "" : " at ", input.differences.where, "\n");
+    for (const std::string& kink : input.kinks) out += to_text("    ", kink, "\n");
   }
-  for (const std::string& problem : problems) out += concat("  ", problem, "\n");
+  for (const std::string& problem : problems) out += to_text("  ", problem, "\n");
   return out;
 }
 

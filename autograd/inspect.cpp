@@ -14,7 +14,7 @@ namespace {
 
 // Every node from which y was computed, in order of creation.
 std::vector<const Node*> nodes_behind(const char* op, const Tensor& y) {
-  if (!y.link()) fail(op, concat("a ", y.shape(), " without history given; a result of recorded ops required"));
+  if (!y.link()) fail(op, to_text("a ", y.shape(), " without history given; a result of recorded ops required"));
   std::vector<const Node*> found{node_of(y)};
   std::unordered_set<const Node*> seen{node_of(y)};
   for (std::size_t next = 0; next < found.size(); ++next) {
@@ -42,16 +42,16 @@ std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& cou
 }
 
 std::string in_units(std::size_t bytes) {
-  if (bytes < 10000) return concat(bytes, " B");
+  if (bytes < 10000) return to_text(bytes, " B");
   const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
   double amount = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
   while (amount >= 10000 && unit < 3) amount /= 1024, ++unit;
-  return concat(std::fixed, std::setprecision(1), amount, " ", units[unit]);
+  return to_text(std::fixed, std::setprecision(1), amount, " ", units[unit]);
 }
 
 std::string range_of(const Tensor& x) {
-  if (!is_floating(x.dtype())) return concat(x.dtype(), " ", x.shape());
+  if (!is_floating(x.dtype())) return to_text(x.dtype(), " ", x.shape());
   double low = INFINITY, high = -INFINITY;
   std::size_t bad = 0;
   for (const double value : x.to_vector()) {
@@ -60,7 +60,8 @@ std::string range_of(const Tensor& x) {
     else
       low = std::min(low, value), high = std::max(high, value);
   }
-  return concat(x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? concat(" with ", bad, " not finite") : "");
+  return to_text(
+      x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? to_text(" with ", bad, " not finite") : "");
 }
 
 }  // namespace
@@ -117,15 +118,16 @@ MemoryReport memory_report(const Tensor& y) {
     row.place = key.second;
     report.rows.push_back(row);
   }
-  std::stable_sort(report.rows.begin(), report.rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  std::stable_sort(
+      report.rows.begin(), report.rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
   return report;
 }
 
 std::string MemoryReport::text() const {
   std::ostringstream out;
   for (const MemoryRow& row : rows) {
-    out << std::setw(12) << in_units(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left << std::setw(24) << row.op
-        << std::right << row.place << '\n';
+    out << std::setw(12) << in_units(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left
+        << std::setw(24) << row.op << std::right << row.place << '\n';
   }
   out << std::setw(12) << in_units(total) << "  kept for backward\n";
   return out.str();
@@ -140,9 +142,10 @@ void detail::require_finite(const char* op, const char* pass, const Tensor& resu
   const auto bad = std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
   if (bad == values.end()) return;
   std::string ranges;
-  for (std::size_t k = 0; k < inputs.size(); ++k) ranges += concat(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
-  fail(op, concat("its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(), "; finite numbers required; ",
-                  ranges));
+  for (std::size_t k = 0; k < inputs.size(); ++k)
+    ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
+  fail(op, to_text("its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(),
+               "; finite numbers required; ", ranges));
 }
 
 }  // namespace whence

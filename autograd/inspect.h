@@ -1,4 +1,5 @@
-// Looking at a graph: as text, as a picture, by what it keeps in memory; and stopping at the first number that is not finite.
+// Looking at a graph: as text, as a picture, by what it keeps in memory; and stopping at the first number that is not
+// finite.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ std::string print_graph(const Tensor& y);
 // The same for Graphviz: `dot -Tsvg`. Leaves are boxes; edges run from inputs to users.
 std::string to_dot(const Tensor& y);
 
-// What the graph of y keeps for backward, by op and source line, largest first. A storage that several ops keep is counted where it was
-// kept first.
+// What the graph of y keeps for backward, by op and source line, largest first. A storage that several ops keep is
+// counted where it was kept first.
 struct MemoryRow {
   std::string op, place;
   std::size_t nodes = 0, bytes = 0;
@@ -29,8 +30,8 @@ struct MemoryReport {
 };
 MemoryReport memory_report(const Tensor& y);
 
-// While alive, every op of this thread checks its result, forward and backward: the first NaN or infinity is an Error that names the op,
-// its line, the index of the number, and the range of each input.
+// While alive, every op of this thread checks its result, forward and backward: the first NaN or infinity is an Error
+// that names the op, its line, the index of the number, and the range of each input.
 class CheckFinite {
  public:
   CheckFinite();

@@ -12,7 +12,8 @@ std::uint64_t Node::next_id() {
   return counter.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Deleting a node releases its inputs, which may be the last owners of theirs, and so on: a worklist instead of recursion.
+// Deleting a node releases its inputs, which may be the last owners of theirs, and so on: a worklist instead of
+// recursion.
 void Node::dispose() {
   static thread_local Node* pending = nullptr;
   static thread_local bool draining = false;
@@ -60,9 +61,10 @@ Tensor SavedTensor::get() const {
   Storage& storage = value_.storage();
   if (storage.version() != version_) {
     const Node* node = detail::backward_node;
-    fail("backward", concat(node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ", value_.dtype(),
-                            " ", value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
-                            "; backward needs the numbers it saw; write to a copy, or write after backward"));
+    fail("backward",
+        to_text(node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ",
+            value_.dtype(), " ", value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
+            "; backward needs the numbers it saw; write to a copy, or write after backward"));
   }
   if (!recording()) return value_;
   Tensor with_history = value_.detach();
@@ -75,13 +77,15 @@ namespace detail {
 Tensor beside_duals(const Tensor& x) { return is_constant_beside_duals(x) ? raw::cast(x, DType::dual) : x; }
 
 void refuse_released(const Node& node) {
-  fail("backward", concat(node.name(), " recorded at ", to_string(node.site),
-                          " has released what it saved; a second backward through one graph needs keep_graph in the first"));
+  fail("backward",
+      to_text(node.name(), " recorded at ", to_string(node.site),
+          " has released what it saved; a second backward through one graph needs keep_graph in the first"));
 }
 
 void refuse_second_derivative(const Node& node) {
-  fail("backward", concat(node.name(), " recorded at ", to_string(node.site),
-                          " is differentiable once; create_graph goes through ops with composed backwards only; use the composed form"));
+  fail("backward", to_text(node.name(), " recorded at ", to_string(node.site),
+                       " is differentiable once; create_graph goes through ops with composed backwards only; use "
+                       "the composed form"));
 }
 
 }  // namespace detail

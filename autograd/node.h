@@ -1,8 +1,9 @@
 // A node: one recorded operation, or a leaf whose gradient is kept.
 //
-// Invariants. Ids grow with creation, so an operation's id is larger than those of its inputs: descending ids are a topological order.
-// A node owns the nodes of its inputs (not their numbers) and what its op saved; nothing points forward. Destruction is iterative: a chain
-// of a million nodes is freed without recursion.
+// Invariants. Ids grow with creation, so an operation's id is larger than those of its inputs: descending ids are a
+// topological order.
+// A node owns the nodes of its inputs (not their numbers) and what its op saved; nothing points forward. Destruction is
+// iterative: a chain of a million nodes is freed without recursion.
 #pragma once
 
 #include <atomic>

@@ -3,22 +3,27 @@
 //   struct Square {
 //     static constexpr const char* name = "square";
 //     struct Saved { SavedTensor x; };
-//     Tensor forward(Saved& saved, const Tensor& x) const;                                  // values only: functions of tensor/raw.h
-//     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;        // functions of autograd/ops.h, so that a
-//     static Samples samples();                                                             //   backward can itself be differentiated
+//     Tensor forward(Saved& saved, const Tensor& x) const;                                  // values only: functions
+//     of tensor/raw.h
+//     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;        // functions of
+//     autograd/ops.h, so that a
+//     static Samples samples();                                                             //   backward can itself be
+//     differentiated
 //   };
 //   Tensor square(const Tensor& x, Site at) { return apply(Square{}, at, x); }
-//   static const Checked<Square> checked;                                                   // and every generic test follows
+//   static const Checked<Square> checked;                                                   // and every generic test
+//   follows
 //
-// Attributes are members with the meaning that the public function documents. `static constexpr bool once = true;` says that backward is a
-// kernel without a derivative of its own: create_graph through it is refused. Optional: `static BadInputs bad_inputs()`, and for a family
-// of functions in one op `const char* label() const`, which graphs and errors show instead of the name.
+// Attributes are members with the meaning that the public function documents. `static constexpr bool once = true;` says
+// that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional: `static
+// BadInputs bad_inputs()`, and for a family of functions in one op `const char* label() const`, which graphs and errors
+// show instead of the name.
 #pragma once
 
 #include <array>
 #include <utility>
 
-#include "autograd/mode.h"
+#include "autograd/recording.h"
 #include "autograd/saved.h"
 
 namespace whence {
@@ -33,9 +38,12 @@ concept Once = requires { requires Op::once; };
 
 namespace detail {
 
-// While duals flow (autograd/gradcheck.h), every other floating input is a constant beside them: a dual whose tangent is 0.
+// While duals flow (autograd/gradcheck.h), every other floating input is a constant beside them: a dual whose tangent
+// is 0.
 inline bool is_dual(const Tensor& x) { return x.defined() && x.dtype() == DType::dual; }
-inline bool is_constant_beside_duals(const Tensor& x) { return x.defined() && x.dtype() != DType::dual && is_floating(x.dtype()); }
+inline bool is_constant_beside_duals(const Tensor& x) {
+  return x.defined() && x.dtype() != DType::dual && is_floating(x.dtype());
+}
 Tensor beside_duals(const Tensor& x);
 
 inline thread_local bool check_finite = false;
@@ -91,23 +99,25 @@ template <class Op, class... In>
   if (recording() && (... || (in.link() != nullptr))) {
     Ref<detail::OpNode<Op, count>> node(new detail::OpNode<Op, count>(std::move(op), at));
     {
-      const SetRecording values_only(false);
+      const RecordingScope values_only(false);
       const detail::Exchange saving(detail::saving_node, node.get());
       y = node->op.forward(node->saved, in...);
-      if ((... || (y.identity() == in.identity()))) y = y.detach();  // raw::contiguous and its like may give their argument back
+      if ((... || (y.identity() == in.identity())))
+        y = y.detach();  // raw::contiguous and its like may give their argument back
     }
     node->edges = {Ref<Node>(node_of(in))...};
     node->shape = y.shape();
     node->dtype = y.dtype();
     y.set_link(node);
   } else {
-    const SetRecording values_only(false);
+    const RecordingScope values_only(false);
     const detail::Exchange saving(detail::saving_node, nullptr);
     typename Op::Saved saved;
     y = op.forward(saved, in...);
     if ((... || (y.identity() == in.identity()))) y = y.detach();
   }
-  if (detail::check_finite) detail::require_finite(detail::label_of(op), "forward", y, std::array<Tensor, count>{in...});
+  if (detail::check_finite)
+    detail::require_finite(detail::label_of(op), "forward", y, std::array<Tensor, count>{in...});
   return y;
 }
 

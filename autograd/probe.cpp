@@ -16,7 +16,8 @@ struct ProbeOp {
 
   Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    seen->gradient_ = seen->gradient_.defined() ? raw::add(seen->gradient_, dy) : dy.detach();  // with history it would own this node
+    seen->gradient_ =
+        seen->gradient_.defined() ? raw::add(seen->gradient_, dy) : dy.detach();  // with history it would own this node
     return {dy};
   }
 };
@@ -45,7 +46,9 @@ Capture::Capture(std::vector<std::string> patterns) : patterns_(std::move(patter
 
 Capture::~Capture() { detail::active_capture = outer_; }
 
-void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) { edits_.push_back({std::move(pattern), std::move(f)}); }
+void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) {
+  edits_.push_back({std::move(pattern), std::move(f)});
+}
 
 std::vector<std::string> Capture::names() const {
   std::vector<std::string> result;
@@ -63,8 +66,8 @@ const Probed& Capture::operator[](const std::string& name) const {
   }
   std::string known;
   for (const auto& [seen, probed] : seen_) known += (known.empty() ? "" : ", ") + seen;
-  fail("capture",
-       concat("'", name, "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known));
+  fail("capture", to_text("'", name, "' given; no probe of that name was passed under this capture; seen: ",
+                      known.empty() ? "none" : known));
 }
 
 Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
@@ -73,11 +76,13 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
     if (!matches(edit.pattern, name)) continue;
     value = edit.function(value);
     if (!(value.shape() == x.shape()) || value.dtype() != x.dtype()) {
-      fail("edit", concat(name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ", value.shape(),
-                          "; equal ones required"));
+      fail("edit", to_text(name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ",
+                       value.shape(), "; equal ones required"));
     }
   }
-  if (std::none_of(patterns_.begin(), patterns_.end(), [&](const std::string& pattern) { return matches(pattern, name); })) return value;
+  if (std::none_of(
+          patterns_.begin(), patterns_.end(), [&](const std::string& pattern) { return matches(pattern, name); }))
+    return value;
   auto entry = std::find_if(seen_.begin(), seen_.end(), [&](const auto& seen) { return seen.first == name; });
   if (entry == seen_.end()) entry = seen_.insert(seen_.end(), {name, std::make_shared<Probed>()});
   entry->second->value_ = value.detach();
@@ -102,7 +107,9 @@ bool Capture::wants_under(const std::string& path) {
   const auto possible = [&](const std::string& pattern) { return could_match_under(pattern, path); };
   for (const Capture* capture = detail::active_capture; capture; capture = capture->outer_) {
     if (std::any_of(capture->patterns_.begin(), capture->patterns_.end(), possible)) return true;
-    if (std::any_of(capture->edits_.begin(), capture->edits_.end(), [&](const Edit& edit) { return possible(edit.pattern); })) return true;
+    if (std::any_of(
+            capture->edits_.begin(), capture->edits_.end(), [&](const Edit& edit) { return possible(edit.pattern); }))
+      return true;
   }
   return false;
 }

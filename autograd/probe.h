@@ -1,5 +1,5 @@
-// Named intermediates. probe("gates", x) returns x; while a Capture whose patterns match is alive it also keeps the value, and the gradient
-// when backward passes through. Without a capture it costs one thread-local load.
+// Named intermediates. probe("gates", x) returns x; while a Capture whose patterns match is alive it also keeps the
+// value, and the gradient when backward passes through. Without a capture it costs one thread-local load.
 //
 //   Capture capture("*.gates", "*.positions");
 //   backward(loss(model(tokens)));
@@ -62,12 +62,14 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Replaces values in the forward pass: every probe whose name matches gets f(value). f's ops are differentiated like any others.
+  // Replaces values in the forward pass: every probe whose name matches gets f(value). f's ops are differentiated like
+  // any others.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
   std::vector<std::string> names() const;  // in the order first seen
   bool contains(const std::string& name) const;
-  const Probed& operator[](const std::string& name) const;  // Error that lists the nearest names when nothing of that name was seen
+  const Probed& operator[](
+      const std::string& name) const;  // Error that lists the nearest names when nothing of that name was seen
 
   // Whether some active capture of this thread has a pattern that could match a name under `path`.
   static bool wants_under(const std::string& path);

@@ -1,10 +1,13 @@
 // Note [Saved tensors and versions]
-// Backward needs some of the numbers that forward saw. An op names them as members of its struct Saved, and assigns them in forward:
+// Backward needs some of the numbers that forward saw. An op names them as members of its struct Saved, and assigns
+// them in forward:
 //     saved.x = x;               an input, or something computed from inputs
 //     saved.y.output(y);         the op's own result
-// A SavedTensor holds the detached body (so it keeps no graph alive through the tensor, and an op that saves its own output makes no cycle)
-// and the storage's version at that time. get() refuses, naming both places, when the storage was written since: the derivative would be
-// computed from other numbers than the value was. When nothing is recorded, assignment does nothing.
+// A SavedTensor holds the detached body (so it keeps no graph alive through the tensor, and an op that saves its own
+// output makes no cycle)
+// and the storage's version at that time. get() refuses, naming both places, when the storage was written since: the
+// derivative would be computed from other numbers than the value was. When nothing is recorded, assignment does
+// nothing.
 #pragma once
 
 #include "autograd/node.h"
@@ -20,7 +23,8 @@ class SavedTensor {
   void operator=(const Tensor& value) { save(value, false); }
   void output(const Tensor& value) { save(value, true); }
 
-  // The saved numbers; while a graph of the backward pass is being made (create_graph), with their history. Throws Error when overwritten.
+  // The saved numbers; while a graph of the backward pass is being made (create_graph), with their history. Throws
+  // Error when overwritten.
   Tensor get() const;
   bool defined() const { return value_.defined(); }
   const Tensor& peek() const { return value_; }  // for reports: no check, no history

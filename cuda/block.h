@@ -1,5 +1,5 @@
-// What the threads of a warp or of a block find out together: sums, maxima, running sums. Which value meets which is fixed by the number
-// of threads alone, so the bits are the same in every run.
+// What the threads of a warp or of a block find out together: sums, maxima, running sums. Which value meets which is
+// fixed by the number of threads alone, so the bits are the same in every run.
 #pragma once
 
 #include <limits>
@@ -20,7 +20,8 @@ inline constexpr bool is_pair = false;
 template <class A, class B>
 inline constexpr bool is_pair<Pair<A, B>> = true;
 
-// A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` is the shuffle of one simple value.
+// A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` is the shuffle of one simple
+// value.
 template <class V, class Move>
 WHENCE_HD V moved(V value, const Move& move) {
   if constexpr (is_pair<V>) {
@@ -72,8 +73,8 @@ WHENCE_HD Number<C> lowest() {
   return Number<C>(C(-std::numeric_limits<double>::infinity()));
 }
 
-// The values of the first `lanes` lanes joined, in all lanes. Lane 0's result is handed round: where join(a, b) and join(b, a) may differ
-// in the last bit, lanes would otherwise disagree.
+// The values of the first `lanes` lanes joined, in all lanes. Lane 0's result is handed round: where join(a, b) and
+// join(b, a) may differ in the last bit, lanes would otherwise disagree.
 template <int lanes = Thread::warp_size, class V, class Join>
 WHENCE_HD V warp_reduce(Thread& t, V value, const Join& join) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value = join(value, from_lane_xor(t, value, mask));
@@ -108,8 +109,8 @@ class Slots<Pair<A, B>> {
 
 constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
-// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it, so that no barrier is
-// needed between the reading of one call and the writing of the next; not for loops.
+// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it, so
+// that no barrier is needed between the reading of one call and the writing of the next; not for loops.
 template <int threads, class V>
 inline constexpr std::size_t block_reduce_bytes = Slots<V>::bytes(threads / Thread::warp_size);
 template <int threads, class V, class Join>
@@ -144,8 +145,8 @@ WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
   return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
 }
 
-// The same over the block, again and again in a loop. Two sets of slots take turns: a thread that still reads one set meets no writer,
-// since between that reading and the next writing of the same set lies the barrier of the other.
+// The same over the block, again and again in a loop. Two sets of slots take turns: a thread that still reads one set
+// meets no writer, since between that reading and the next writing of the same set lies the barrier of the other.
 template <int threads, class V>
 class BlockSumBefore {
  public:

@@ -1,6 +1,7 @@
 // CUDA's kernels: one class, its functions by family in cuda/*.cu.
 #pragma once
 
+#include "tensor/adam.h"
 #include "tensor/kernels.h"
 
 namespace whence {
@@ -10,33 +11,35 @@ class CudaKernels final : public Kernels {
   // copy.cu
   void fill(const Tensor& out, double value) override;
   void copy(const Tensor& from, const Tensor& to) override;
-  void keep(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
+  void masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
   void cast(const Tensor& from, const Tensor& to);  // cast.cu: a copy into another dtype
   // pointwise.cu
   void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) override;
-  void unary_backward(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx) override;
-  void unary_second(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx) override;
+  void unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
+  void unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
   void binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) override;
   // reduce.cu
   void reduce(Reduction f, const Tensor& x, const Tensor& out) override;
   void argmax(const Tensor& x, const Tensor& out) override;
   // matmul.cu
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) override;
-  void matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
+  void matmul_gelu(
+      const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
   // softmax.cu, norm.cu
   void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
   void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y, const Tensor& mean,
-                  const Tensor& rstd) override;
-  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-                           const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
+      const Tensor& mean, const Tensor& rstd) override;
+  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
   void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
   void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
-                         const Tensor& dweight) override;
+      const Tensor& dweight) override;
   // cross_entropy.cu
-  void cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
-  void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& dy,
-                              double share, const Tensor& dx) override;
+  void cross_entropy(
+      const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
+  void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
+      const Tensor& dy, double share, const Tensor& dx) override;
   // scan.cu, scatter.cu
   void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) override;
   void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) override;
@@ -47,10 +50,10 @@ class CudaKernels final : public Kernels {
   void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
   void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
   void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
-                        const Tensor& dposition) override;
+      const Tensor& dposition) override;
   // convolve.cu
   void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
-                     const Tensor& y) override;
+      const Tensor& y) override;
   void convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) override;
   // random.cu, adam.cu, gradient_norm.cu
   void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;

@@ -21,7 +21,7 @@ constexpr std::size_t shared_bytes_for(std::size_t count) {
 
 #ifdef __CUDACC__
 
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 
 namespace whence::gpu {
 
@@ -33,13 +33,14 @@ __global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
 #endif
 }
 
-// Runs the kernel on the engine's stream, and returns before it has ended. Error that names the kernel, the launch and the op's call site
-// when it cannot start.
+// Runs the kernel on the engine's stream, and returns before it has ended. Error that names the kernel, the launch and
+// the op's call site when it cannot start.
 template <class Body>
 void launch_kernel(const Body& body, Grid grid) {
   if (grid.blocks == 0) return;
   const LaunchFacts facts{Body::name, grid.blocks, Body::threads, grid.shared_bytes};
-  require_launchable(facts, reinterpret_cast<const void*>(&kernel<Body>));  // more than 48 KiB of shared memory must be asked for
+  require_launchable(
+      facts, reinterpret_cast<const void*>(&kernel<Body>));  // more than 48 KiB of shared memory must be asked for
   kernel<Body><<<static_cast<unsigned>(grid.blocks), Body::threads, grid.shared_bytes, stream()>>>(body);
   launched(facts);
 }

@@ -1,9 +1,10 @@
-// What a kernel is written against: one thread's view of its block, its memory and its numbers. Under nvcc every name here is the plain
-// CUDA thing and costs nothing; under g++ the emulator (cuda/emulator/) puts a checked and counted twin in its place. cuda/README.md is the
-// guide.
+// What a kernel is written against: one thread's view of its block, its memory and its numbers. Under nvcc every name
+// here is the plain CUDA thing and costs nothing; under g++ the emulator (cuda/emulator/) puts a checked and counted
+// twin in its place. cuda/README.md is the guide.
 //
 //   template <class T>
-//   struct SumRows {                                      // a kernel is a struct: arguments are members, operator() is the body
+//   struct SumRows {                                      // a kernel is a struct: arguments are members, operator() is
+//   the body
 //     static constexpr const char* name = "sum_rows";     // what errors, counters and the table of ptxas name
 //     static constexpr int threads = 256;                 // of a block
 //     Global<const T> x;                                  // [rows, width]
@@ -16,7 +17,8 @@
 //       if (t.index() == 0) store(sums, t.block(), total);
 //     }
 //   };
-//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},                        // cuda/launch_kernel.h
+//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},                        //
+//   cuda/launch_kernel.h
 //                 {.blocks = rows, .shared_bytes = block_reduce_bytes<256, Number<float>>});
 #pragma once
 
@@ -27,7 +29,8 @@
 #include "tensor/tensor.h"
 
 #ifndef __CUDACC__
-#include "cuda/emulator/thread.h"  // Global, Shared, Number, Thread, load, store as below, and an account of what they do
+// Global, Shared, Number, Thread, load, store as below, and an account of what they do
+#include "cuda/emulator/thread.h"
 #else
 
 namespace whence::gpu {
@@ -79,16 +82,16 @@ class Thread {
   __device__ bool any(bool vote) const { return __any_sync(all_lanes, vote); }
   __device__ bool all(bool vote) const { return __all_sync(all_lanes, vote); }
 
-  // memory[i] += value, and what it was before. Integers only: the order in which threads arrive is not fixed, and sums of integers do not
-  // depend on it. `memory` is a Global or a Shared.
+  // memory[i] += value, and what it was before. Integers only: the order in which threads arrive is not fixed, and sums
+  // of integers do not depend on it. `memory` is a Global or a Shared.
   template <class I>
   __device__ I atomic_add(I* memory, index_t i, I value) const {
     static_assert(std::is_integral_v<I>, "sums of floating numbers would depend on the order of the threads");
     return atomicAdd(memory + i, value);
   }
 
-  // The next `count` numbers of the block's shared memory, unset; every thread of the block asks for the same ones in the same order. What
-  // is asked for in all must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
+  // The next `count` numbers of the block's shared memory, unset; every thread of the block asks for the same ones in
+  // the same order. What is asked for in all must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
   template <class T>
   __device__ Shared<T> shared(int count) {
     extern __shared__ __align__(16) unsigned char shared_memory[];

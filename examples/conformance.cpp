@@ -1,19 +1,20 @@
-// Prints the conformance matrix: every positional scheme and composition against everything that must hold, as a table, HTML and JSON.
+// Prints the conformance matrix: every positional scheme and composition against everything that must hold, as a table,
+// HTML and JSON.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "examples/common/command_line.h"
-#include "examples/common/files.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_files.h"
+#include "examples/app/run_main.h"
 #include "examples/report/report.h"
 #include "examples/verify/conformance.h"
 #include "examples/verify/device_check.h"
 #include "examples/verify/scheme_texts.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -28,12 +29,15 @@ struct Options {
   std::string check, html, json, device = "cpu";
   std::uint64_t seed = 1;
   bool no_sums = false, list = false, quiet = false;
-  const std::vector<ConformanceCheck>* checks = &conformance_checks();  // on a GPU what it computes against the CPU, and no other
+  const std::vector<ConformanceCheck>* checks =
+      &conformance_checks();  // on a GPU what it computes against the CPU, and no other
 };
 
 CommandLine command_line(Options& options) {
-  CommandLine line("conformance", "Checks positional schemes and their compositions against everything that must hold.", WHENCE_VERSION);
-  line.names("[SCHEME...]", &options.schemes, "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
+  CommandLine line("conformance", "Checks positional schemes and their compositions against everything that must hold.",
+      WHENCE_VERSION);
+  line.names("[SCHEME...]", &options.schemes,
+          "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
       .heading("What")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
@@ -77,13 +81,16 @@ std::vector<std::string> header_of(const Options& options) {
   return header;
 }
 
-void write_json(const std::string& path, const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
+void write_json(
+    const std::string& path, const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const ConformanceRow& row : rows) {
     nlohmann::ordered_json entry{{"scheme", row.scheme}};
     if (!row.refusal.empty()) entry["refused"] = row.refusal;
     for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      const char* mark = row.cells[k].mark == Mark::passed ? "passed" : row.cells[k].mark == Mark::failed ? "failed" : "not applicable";
+      const char* mark = row.cells[k].mark == Mark::passed   ? "passed"
+                         : row.cells[k].mark == Mark::failed ? "failed"
+                                                             : "not applicable";
       entry["checks"][header[k + 1]] = {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}};
     }
     all.push_back(std::move(entry));
@@ -91,11 +98,13 @@ void write_json(const std::string& path, const std::vector<ConformanceRow>& rows
   write_file(path, all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void write_html(const Options& options, const Table& table, const std::vector<ConformanceRow>& rows, const std::string& summary) {
+void write_html(
+    const Options& options, const Table& table, const std::vector<ConformanceRow>& rows, const std::string& summary) {
   report::Page page;
   page.title = "whence: conformance of positional schemes";
   page.introduction = summary;
-  page.tables.push_back({"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
+  page.tables.push_back(
+      {"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
   report::Table meaning{"The checks", "", {"check", "what must hold"}, {}};
   for (const ConformanceCheck& check : *options.checks) meaning.rows.push_back({check.name, check.meaning});
   page.tables.push_back(std::move(meaning));
@@ -119,16 +128,18 @@ void require_known_check(const CommandLine& line, const Options& options) {
   for (const ConformanceCheck& check : *options.checks) names.push_back(check.name);
   if (name.empty() || std::count(names.begin(), names.end(), name)) return;
   const auto nearest = nearest_name(name, names);
-  line.refuse("check", concat("the name of a check required", nearest ? concat("; did you mean '", *nearest, "'?") : ""),
-              "--list names them");
+  line.refuse("check",
+      to_text("the name of a check required", nearest ? to_text("; did you mean '", *nearest, "'?") : ""),
+      "--list names them");
 }
 
 std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<std::string>& texts) {
   std::vector<ConformanceRow> rows;
-  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0, ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0,
+      ProgressStyle::for_standard_error(options.quiet), std::cerr);
   for (const std::string& text : texts) {
-    rows.push_back(
-        conform(text, options.seed, options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, *options.checks));
+    rows.push_back(conform(text, options.seed,
+        options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, *options.checks));
     progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
   }
   progress.finish();
@@ -167,8 +178,8 @@ int check_all(const Options& options) {
   std::cout << table.text();
   print_failures(rows, header);
   const std::string summary =
-      concat("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ", refused,
-             " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
+      to_text("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ",
+          refused, " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
   std::cout << summary << '\n';
   if (!options.json.empty()) write_json(options.json, rows, header);
   if (!options.html.empty()) write_html(options, table, rows, summary);

@@ -2,18 +2,20 @@
 #include <algorithm>
 #include <iostream>
 
-#include "examples/common/command_line.h"
-#include "examples/common/run_main.h"
-#include "examples/verify/machine.h"
+#include "examples/app/command_line.h"
+#include "examples/app/run_main.h"
+#include "examples/doctor/facts.h"
 
 namespace whence {
 namespace {
 
 void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
   std::cout << "whence " WHENCE_VERSION "\n";
-  for (const auto& [name, value] : lines_of(facts)) std::cout << name << std::string(11 - name.size(), ' ') << value << '\n';
+  for (const auto& [name, value] : lines_of(facts))
+    std::cout << name << std::string(11 - name.size(), ' ') << value << '\n';
   std::cout << '\n';
-  for (const Finding& finding : findings) std::cout << to_string(finding.weight) << ": " << finding.text << "; " << finding.advice << '\n';
+  for (const Finding& finding : findings)
+    std::cout << to_string(finding.weight) << ": " << finding.text << "; " << finding.advice << '\n';
   if (findings.empty()) std::cout << "nothing found that does not fit\n";
 }
 
@@ -22,7 +24,8 @@ int run(int argc, char** argv) {
   CommandLine line("doctor", "Prints what whence runs on, and names what does not fit.", WHENCE_VERSION);
   line.heading("Options")
       .flag("json", &json, {.help = "the same as one JSON object"})
-      .example("doctor", "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
+      .example("doctor",
+          "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
@@ -34,7 +37,9 @@ int run(int argc, char** argv) {
   } else {
     print(facts, findings);
   }
-  return std::ranges::any_of(findings, [](const Finding& finding) { return finding.weight == Finding::Weight::broken; }) ? 1 : 0;
+  return std::ranges::any_of(findings, [](const Finding& finding) { return finding.weight == Finding::Weight::broken; })
+             ? 1
+             : 0;
 }
 
 }  // namespace

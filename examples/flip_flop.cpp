@@ -1,15 +1,16 @@
-// flip_flop: trains a decoder with any positional scheme on flip-flop language modelling and tests it in and out of distribution.
+// flip_flop: trains a decoder with any positional scheme on flip-flop language modelling and tests it in and out of
+// distribution.
 #include <iostream>
 
 #include "autograd/inspect.h"
-#include "examples/common/command_line.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "examples/tasks/flip_flop_model.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 
 namespace whence {
 namespace {
@@ -45,7 +46,8 @@ void declare_options(CommandLine& line, Options& options) {
   declare(line, options.machine);
   line.heading("Looking inside")
       .flag("list-schemes", &options.list_schemes, {"print every scheme with its options, and end"})
-      .flag("describe", &options.describe, {"print the parameters and what one training step keeps for backward, by op and line, and end"})
+      .flag("describe", &options.describe,
+          {"print the parameters and what one training step keeps for backward, by op and line, and end"})
       .text("graph", &options.graph, {"write the graph of one training step to this file for Graphviz, and end"});
   line.example("flip_flop --scheme cope", "the paper's model and task: 10 000 steps, hours on a laptop");
   line.example("flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --lr 1e-3", "a minute");
@@ -53,19 +55,18 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("flip_flop --scheme cope --describe", "parameters, and memory by op and line");
 }
 
-void write_results(const Options& options, const TrainingResult& trained, const std::vector<tasks::FlipFlopScore>& scores) {
+void write_results(
+    const Options& options, const TrainingResult& trained, const std::vector<tasks::FlipFlopScore>& scores) {
   Table table({"test set", "p_ignore", "read error %", "strings with an error %", "reads", "best trivial guess %"});
   JsonLog log(options.training.folder / "results.jsonl", JsonLog::Mode::fresh);
   for (const tasks::FlipFlopScore& score : scores) {
     table.row({std::string(score.set.name), fixed(score.set.p_ignore, 2), fixed(score.model.error_percent(), 3),
-               fixed(score.model.sequence_error_percent(), 2), std::to_string(score.model.reads), fixed(score.best_guess_percent(), 1)});
-    LogRecord record{{"scheme", options.model.scheme},
-                     {"seed", std::to_string(options.training.seed)},
-                     {"steps", trained.steps},
-                     {"test_set", std::string(score.set.name)},
-                     {"error_percent", score.model.error_percent()},
-                     {"sequence_error_percent", score.model.sequence_error_percent()},
-                     {"reads", score.model.reads}};
+        fixed(score.model.sequence_error_percent(), 2), std::to_string(score.model.reads),
+        fixed(score.best_guess_percent(), 1)});
+    LogRecord record{{"scheme", options.model.scheme}, {"seed", std::to_string(options.training.seed)},
+        {"steps", trained.steps}, {"test_set", std::string(score.set.name)},
+        {"error_percent", score.model.error_percent()},
+        {"sequence_error_percent", score.model.sequence_error_percent()}, {"reads", score.model.reads}};
     if (trained.loss_scale > 0) record.push_back({"skipped_steps", trained.skipped});
     for (const auto& [name, errors] : score.baselines) record.push_back({"guess: " + name, errors.error_percent()});
     log.append(record);
@@ -77,7 +78,8 @@ void write_results(const Options& options, const TrainingResult& trained, const 
 void describe(const Transformer& model) {
   Table table({"parameter", "shape", "initial", "decays"});
   for (const Module::Parameter& parameter : model.parameters()) {
-    table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(), parameter.decays ? "yes" : "no"});
+    table.row(
+        {parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(), parameter.decays ? "yes" : "no"});
   }
   std::cout << table.text();
 }
@@ -99,8 +101,8 @@ void look_inside(Transformer& model, const Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("flip_flop", "Trains a decoder on flip-flop language modelling (Liu et al. 2023; CoPE paper, section 5.1).",
-                   WHENCE_VERSION);
+  CommandLine line("flip_flop",
+      "Trains a decoder on flip-flop language modelling (Liu et al. 2023; CoPE paper, section 5.1).", WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -110,10 +112,14 @@ int run(int argc, char** argv) {
     std::cout << describe_schemes();
     return 0;
   }
-  if (options.model.length % 2) line.refuse("length", "an even number", "a string is pairs of an instruction and a bit");
-  if (options.model.dim % options.model.heads) line.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
-  if (line.given("warm-up") && options.training.warm_up > options.training.steps) line.refuse("warm-up", "at most --steps", "shorten it");
-  options.training.warm_up = std::min(options.training.warm_up, options.training.steps);  // the default, for a very short run
+  if (options.model.length % 2)
+    line.refuse("length", "an even number", "a string is pairs of an instruction and a bit");
+  if (options.model.dim % options.model.heads)
+    line.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
+  if (line.given("warm-up") && options.training.warm_up > options.training.steps)
+    line.refuse("warm-up", "at most --steps", "shorten it");
+  options.training.warm_up =
+      std::min(options.training.warm_up, options.training.steps);  // the default, for a very short run
   options.model.scheme = canonical_text(parse_schemes(options.model.scheme));
   line.refuse_unless("loss-scale-growth", options.machine.precision == "f16", "--precision f16");
   options.training.folder = options.out;
@@ -122,7 +128,8 @@ int run(int argc, char** argv) {
   install_interrupt_handler();
 
   Transformer model(tasks::transformer_options(options.model));
-  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
+            << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
   if (options.describe || !options.graph.empty()) {
     look_inside(model, options);
@@ -131,8 +138,10 @@ int run(int argc, char** argv) {
   const TrainingResult trained = tasks::train_flip_flop(model, options.model, options.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
-  write_results(options, trained, tasks::test_flip_flop(model, options.model, options.training.seed, options.training.quiet));
-  std::cout << "written: " << options.out << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, checkpoints/}\n";
+  write_results(
+      options, trained, tasks::test_flip_flop(model, options.model, options.training.seed, options.training.quiet));
+  std::cout << "written: " << options.out
+            << "/{weights.safetensors, metrics.jsonl, results.jsonl, results.csv, checkpoints/}\n";
   return 0;
 }
 

@@ -1,12 +1,12 @@
 // generate: text from a trained language model, token by token, as it is drawn.
 #include <iostream>
 
-#include "examples/common/command_line.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "examples/language/sampling.h"
 #include "examples/language/saved_model.h"
 #include "examples/language/unicode.h"
@@ -29,22 +29,26 @@ void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.heading("Model")
       .text("run", &options.run, {"folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors"})
-      .choice("executor", &options.executor, {"auto", "reference", "strips"}, {"how attention is computed; otherwise as in training"});
+      .choice("executor", &options.executor, {"auto", "reference", "strips"},
+          {"how attention is computed; otherwise as in training"});
   line.heading("Text")
       .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
       .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
-      .integer(
-          "context", &options.generation.context, Count{0, 1000000000},
-          {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the training length where the "
+      .integer("context", &options.generation.context, Count{0, 1000000000},
+          {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the "
+           "training length where the "
            "scheme knows no longer one",
-           "tokens"});
+              "tokens"});
   line.heading("Drawing")
-      .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000}, {"below 1: safer, above: wilder; 0: greedy"})
-      .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000}, {"only so many of the most probable tokens; 0: all"})
+      .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000},
+          {"below 1: safer, above: wilder; 0: greedy"})
+      .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000},
+          {"only so many of the most probable tokens; 0: all"})
       .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
-              {"only the fewest most probable tokens that come to this probability"})
+          {"only the fewest most probable tokens that come to this probability"})
       .flag("greedy", &options.greedy, {"always the most probable token"})
-      .integer("seed", &options.generation.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"the same seed draws the same text"});
+      .integer("seed", &options.generation.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
+          {"the same seed draws the same text"});
   declare(line, options.machine);
   line.flag("quiet", &options.quiet, {"nothing but the text"});
   line.example("generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
@@ -63,7 +67,8 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   if (options.run.empty()) throw InputError("--run: nothing given; the folder of a run required; train lm writes one");
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
     line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
-  for (const char* name : {"top-k", "top-p", "seed"}) line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
+  for (const char* name : {"top-k", "top-p", "seed"})
+    line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
 }
 
 int run(int argc, char** argv) {
@@ -83,7 +88,8 @@ int run(int argc, char** argv) {
   place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
-  if (options.generation.context == 0 && !extrapolates(saved.model->options())) options.generation.context = saved.model->options().length;
+  if (options.generation.context == 0 && !extrapolates(saved.model->options()))
+    options.generation.context = saved.model->options().length;
 
   // A token may be part of a character; a terminal is given whole ones.
   Utf8Stream characters;
@@ -98,7 +104,8 @@ int run(int argc, char** argv) {
   if (!options.quiet) {
     const double seconds = steady_seconds() - started;
     std::cerr << saved.model->scheme() << ": " << made.size() << " tokens in " << fixed(seconds, 2) << " s, "
-              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s; " << placement.text << '\n';
+              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s; "
+              << placement.text << '\n';
   }
   if (interrupt_requested()) throw Interrupted("stopped before all tokens were drawn");
   return 0;

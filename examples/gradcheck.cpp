@@ -1,14 +1,15 @@
-// gradcheck: are the gradients right? Of an op, of a scheme by its text, or of all that there is, by duals and by differences in f64.
+// gradcheck: are the gradients right? Of an op, of a scheme by its text, or of all that there is, by duals and by
+// differences in f64.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <optional>
 
-#include "examples/common/command_line.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
@@ -31,8 +32,10 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("list", &options.list, {"print everything that can be checked, and end"})
       .flag("no-sums", &options.no_sums, {"of all: leave out the sums of two schemes"});
   line.heading("How")
-      .integer("length", &options.check.length, Range<std::int64_t>{1, 4096}, {"of the sequences that schemes are checked on", "tokens"})
-      .integer("seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
+      .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
+          {"of the sequences that schemes are checked on", "tokens"})
+      .integer(
+          "seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
   declare_device(line, &options.device);
@@ -43,7 +46,9 @@ void declare_options(CommandLine& line, Options& options) {
 }
 
 // "8.2e-09"; an exact 0 stands out.
-std::string scientific(double value) { return value == 0 ? "0" : concat(std::scientific, std::setprecision(1), value); }
+std::string scientific(double value) {
+  return value == 0 ? "0" : to_text(std::scientific, std::setprecision(1), value);
+}
 
 // ---- One name
 
@@ -54,7 +59,7 @@ void print(const GradientChecks& checks, const Options& options) {
     for (const GradcheckInput& input : each.report.inputs) {
       const bool by_differences = options.check.differences && checks.note.empty();
       table.row({input.name, to_string(input.shape), scientific(input.duals.relative),
-                 by_differences ? scientific(input.differences.relative) : "-", std::to_string(input.kinks.size())});
+          by_differences ? scientific(input.differences.relative) : "-", std::to_string(input.kinks.size())});
     }
     std::cout << table.text();
     for (const GradcheckInput& input : each.report.inputs) {
@@ -87,11 +92,11 @@ struct Totals {
   }
 
   std::string text(bool by_differences, double seconds) const {
-    return concat(ops, " ops on ", samples, " samples, ", schemes, " bare schemes, ", compositions,
-                  " schemes with options, insides or in sums; ", inputs, " inputs and parameters; largest relative error ",
-                  scientific(duals), " by duals", by_differences ? concat(", ", scientific(differences), " by differences") : "", "; ",
-                  kinks, " kinks; ", refused, " combinations that the schemes refuse; ", failed, " failed; ", fixed(seconds, 1),
-                  " seconds\n");
+    return to_text(ops, " ops on ", samples, " samples, ", schemes, " bare schemes, ", compositions,
+        " schemes with options, insides or in sums; ", inputs, " inputs and parameters; largest relative error ",
+        scientific(duals), " by duals", by_differences ? to_text(", ", scientific(differences), " by differences") : "",
+        "; ", kinks, " kinks; ", refused, " combinations that the schemes refuse; ", failed, " failed; ",
+        fixed(seconds, 1), " seconds\n");
   }
 };
 
@@ -104,7 +109,8 @@ std::vector<Entry> everything(const Options& options) {
   std::vector<Entry> all;
   for (const std::string& name : op_names()) all.push_back({find_checkable(name)});
   std::vector<std::string> texts = scheme_texts(options.check.length + 2);
-  const std::vector<std::string> sums = options.no_sums ? std::vector<std::string>() : scheme_sums(), promised = promised_texts();
+  const std::vector<std::string> sums = options.no_sums ? std::vector<std::string>() : scheme_sums(),
+                                 promised = promised_texts();
   texts.insert(texts.end(), sums.begin(), sums.end());
   for (const std::string& text : texts) {
     all.push_back({{nullptr, {}, text}, std::find(promised.begin(), promised.end(), text) != promised.end()});
@@ -112,8 +118,8 @@ std::vector<Entry> everything(const Options& options) {
   return all;
 }
 
-// Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to run, and any other
-// error is a failure.
+// Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to
+// run, and any other error is a failure.
 std::optional<GradientChecks> check_one(const Entry& entry, const Options& options) {
   const std::string& name = entry.what.op ? entry.what.op->name : entry.what.scheme;
   try {
@@ -126,27 +132,25 @@ std::optional<GradientChecks> check_one(const Entry& entry, const Options& optio
 }
 
 void report_failure(const GradientChecks& checks, Progress& progress) {
-  if (!checks.problem.empty()) progress.note(concat("FAILED  ", checks.name, ": ", checks.problem));
+  if (!checks.problem.empty()) progress.note(to_text("FAILED  ", checks.name, ": ", checks.problem));
   for (const GradientCase& each : checks.cases) {
-    for (const std::string& problem : each.report.problems) progress.note(concat("FAILED  ", checks.name, ", ", each.label, ": ", problem));
+    for (const std::string& problem : each.report.problems)
+      progress.note(to_text("FAILED  ", checks.name, ", ", each.label, ": ", problem));
   }
 }
 
 std::vector<std::string> row_of(const GradientChecks& checks, const Options& options) {
   const bool by_differences = options.check.differences && checks.note.empty();
-  return {checks.name,
-          std::to_string(checks.cases.size()),
-          std::to_string(checks.inputs()),
-          scientific(checks.worst_by_duals()),
-          by_differences ? scientific(checks.worst_by_differences()) : "-",
-          std::to_string(checks.kinks()),
-          checks.ok() ? "ok" : "FAILED"};
+  return {checks.name, std::to_string(checks.cases.size()), std::to_string(checks.inputs()),
+      scientific(checks.worst_by_duals()), by_differences ? scientific(checks.worst_by_differences()) : "-",
+      std::to_string(checks.kinks()), checks.ok() ? "ok" : "FAILED"};
 }
 
 int check_all(const Options& options) {
   const std::vector<Entry> all = everything(options);
   const double started = steady_seconds();
-  Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), 0, ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), 0,
+      ProgressStyle::for_standard_error(options.quiet), std::cerr);
   Table table({"name", "cases", "inputs", "duals", "differences", "kinks", "result"});
   Totals totals;
   std::int64_t done = 0;
@@ -174,14 +178,17 @@ void list_everything() {
   std::cout << "functions of one number:\n";
   for (const std::string& name : function_names()) std::cout << "  " << name << '\n';
   std::cout << "schemes, alone, inside another, with options and in sums:\n";
-  for (const SchemeInfo& info : registered_schemes()) std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';
+  for (const SchemeInfo& info : registered_schemes())
+    std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';
 }
 
 // Whoever gives an option expects it to do something.
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool all = options.names.size() == 1 && options.names[0] == "all";
-  if (options.list && !options.names.empty()) throw InputError("--list: given beside a name; it lists everything; leave one of them out");
-  for (const char* name : {"length", "seed", "no-differences", "device"}) line.refuse_unless(name, !options.list, "something to check");
+  if (options.list && !options.names.empty())
+    throw InputError("--list: given beside a name; it lists everything; leave one of them out");
+  for (const char* name : {"length", "seed", "no-differences", "device"})
+    line.refuse_unless(name, !options.list, "something to check");
   for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all, "the name all");
   if (!options.list && options.names.empty()) {
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
@@ -194,8 +201,8 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("gradcheck",
-                   "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central differences.",
-                   WHENCE_VERSION);
+      "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central differences.",
+      WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -214,7 +221,8 @@ int run(int argc, char** argv) {
   std::vector<Checkable> wanted;  // all names are read before anything runs
   for (const std::string& name : options.names) wanted.push_back(find_checkable(name));
   const auto is_scheme = [](const Checkable& what) { return !what.op; };
-  line.refuse_unless("length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
+  line.refuse_unless(
+      "length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
   bool ok = true;
   for (const Checkable& what : wanted) {
     const GradientChecks checks = check(what, options.check);

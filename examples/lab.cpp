@@ -1,18 +1,19 @@
-// lab: trains a grid of schemes and seeds on one task or several and says what came out: means and spreads beside the paper's figures and
-// guesses that need no model, whether two schemes differ, and learning curves, as a table, CSV, SVG and one page.
+// lab: trains a grid of schemes and seeds on one task or several and says what came out: means and spreads beside the
+// paper's figures and guesses that need no model, whether two schemes differ, and learning curves, as a table, CSV, SVG
+// and one page.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "examples/common/command_line.h"
-#include "examples/common/files.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_files.h"
+#include "examples/app/run_main.h"
 #include "examples/lab/grid.h"
 #include "examples/lab/presets.h"
 #include "examples/lab/statistics.h"
@@ -20,7 +21,7 @@
 #include "examples/report/report.h"
 #include "examples/tasks/chomsky.h"
 #include "examples/tasks/task_training.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -62,7 +63,8 @@ std::vector<std::string> options_of(const CommandLine& line, const std::string& 
     }
     options.push_back("--" + word.substr(0, equals)), options.push_back(word.substr(equals + 1));
     for (const char* own : {"--scheme", "--seed", "--out", "--threads", "--device", "--resume", "--from"}) {
-      if (options[options.size() - 2] == own) line.refuse("set", concat("options other than ", own + 2), "lab chooses that one");
+      if (options[options.size() - 2] == own)
+        line.refuse("set", to_text("options other than ", own + 2), "lab chooses that one");
     }
   }
   return options;
@@ -104,7 +106,8 @@ class Outcome {
       for (std::size_t k = 0; k < cell.scores.size(); ++k) {
         if (set < sets_.size() && k != set) continue;
         const GridCell::Score& score = cell.scores[k].second;
-        sum += (of_tokens_ ? score.token_error : score.sequence_error) / (set < sets_.size() ? 1.0 : static_cast<double>(sets_.size()));
+        sum += (of_tokens_ ? score.token_error : score.sequence_error) /
+               (set < sets_.size() ? 1.0 : static_cast<double>(sets_.size()));
       }
       found.push_back(sum);
     }
@@ -127,7 +130,9 @@ class Outcome {
     for (std::size_t k = 0; k < all.size(); ++k) all[k] = k;
     return all;
   }
-  std::string name(std::size_t set) const { return set < sets_.size() ? sets_[set] : concat("average of ", sets_.size(), " sets"); }
+  std::string name(std::size_t set) const {
+    return set < sets_.size() ? sets_[set] : to_text("average of ", sets_.size(), " sets");
+  }
   std::string paper(const std::string& scheme, std::size_t set) const {
     return tasks::figure_for(set < sets_.size() ? task_.paper_figures(set) : task_.paper_averages(), scheme);
   }
@@ -150,7 +155,8 @@ class Outcome {
 };
 
 std::string mean_and_deviation(const Summary& found) {
-  return std::isnan(found.deviation) ? fixed(found.mean, 2) : concat(fixed(found.mean, 2), " (", fixed(found.deviation, 2), ")");
+  return std::isnan(found.deviation) ? fixed(found.mean, 2)
+                                     : to_text(fixed(found.mean, 2), " (", fixed(found.deviation, 2), ")");
 }
 
 void add_scores(Table& table, const std::string& task, const Outcome& outcome) {
@@ -158,8 +164,9 @@ void add_scores(Table& table, const std::string& task, const Outcome& outcome) {
     for (const std::string& scheme : outcome.schemes()) {
       const std::vector<double> values = outcome.values(scheme, set);
       const auto [least, most] = std::minmax_element(values.begin(), values.end());
-      table.row({task, outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2), fixed(*most, 2),
-                 concat(values.size()), outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1), fixed(outcome.seconds(scheme), 1)});
+      table.row({task, outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2),
+          fixed(*most, 2), to_text(values.size()), outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1),
+          fixed(outcome.seconds(scheme), 1)});
     }
   }
 }
@@ -172,15 +179,18 @@ void add_differences(Table& table, const std::string& task, const Outcome& outco
         const std::vector<double> x = outcome.values(schemes[a], set), y = outcome.values(schemes[b], set);
         const double p = welch_p_value(x, y);
         table.row({task, outcome.name(set), schemes[a] + ", " + schemes[b], fixed(summary(x).mean - summary(y).mean, 2),
-                   std::isnan(p) ? "-" : fixed(p, 4)});
+            std::isnan(p) ? "-" : fixed(p, 4)});
       }
     }
   }
 }
 
 report::Plot curves_of(const std::string& task, const std::vector<GridCell>& cells) {
-  report::Plot plot{
-      .title = concat("Training loss, ", task), .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
+  report::Plot plot{.title = to_text("Training loss, ", task),
+      .x_label = "step",
+      .y_label = "cross-entropy, nats",
+      .curves = {},
+      .log_y = true};
   for (const GridCell& cell : cells) {
     if (cell.seed != 0) continue;
     report::Curve curve{.name = cell.scheme, .x = {}, .y = {}};
@@ -196,7 +206,8 @@ report::Plot curves_of(const std::string& task, const std::vector<GridCell>& cel
 // What a laboratory has to show, task by task.
 struct Findings {
   std::string introduction;
-  Table scores{{"task", "test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %", "train s"}};
+  Table scores{
+      {"task", "test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %", "train s"}};
   Table differences{{"task", "test set", "schemes", "difference of means", "p (Welch)"}};
   std::vector<std::pair<std::string, report::Plot>> plots;  // by task
 };
@@ -205,15 +216,16 @@ void write_files(const std::filesystem::path& folder, const std::string& title, 
   report::Page page;
   page.title = title;
   page.introduction = found.introduction;
+  page.tables.push_back({"What came out", "The paper's figures are for its own sizes. Guesses need no model.",
+      found.scores.header(), found.scores.rows()});
   page.tables.push_back(
-      {"What came out", "The paper's figures are for its own sizes. Guesses need no model.", found.scores.header(), found.scores.rows()});
-  page.tables.push_back({"Do schemes differ?", "Welch's t-test over seeds, two-sided; few seeds can show large differences only.",
-                         found.differences.header(), found.differences.rows()});
+      {"Do schemes differ?", "Welch's t-test over seeds, two-sided; few seeds can show large differences only.",
+          found.differences.header(), found.differences.rows()});
   for (const auto& [task, plot] : found.plots) {
     page.plots.push_back(plot);
-    write_file((folder / concat("curves_", task, ".svg")).string(), report::svg(plot));
+    write_file((folder / to_text("curves_", task, ".svg")).string(), report::svg(plot));
   }
-  page.footnotes = {concat("Made by whence ", WHENCE_VERSION, ".")};
+  page.footnotes = {to_text("Made by whence ", WHENCE_VERSION, ".")};
   report::write(page, (folder / "report.html").string());
   write_file((folder / "scores.csv").string(), found.scores.csv());
   write_file((folder / "differences.csv").string(), found.differences.csv());
@@ -229,15 +241,21 @@ std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
     }
     for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
   }
-  if (found.empty()) throw InputError("no task given; the name of one required as the first word; train --list lists them");
+  if (found.empty())
+    throw InputError("no task given; the name of one required as the first word; train --list lists them");
   return found;
 }
 
-GridOptions grid_options(CommandLine& line, const Options& options, const std::string& name, const std::filesystem::path& folder) {
-  GridOptions grid{.task = name, .schemes = split_schemes(options.schemes), .seeds = options.seeds, .train_options = {}, .folder = folder};
+GridOptions grid_options(
+    CommandLine& line, const Options& options, const std::string& name, const std::filesystem::path& folder) {
+  GridOptions grid{.task = name,
+      .schemes = split_schemes(options.schemes),
+      .seeds = options.seeds,
+      .train_options = {},
+      .folder = folder};
   for (std::size_t k = 0; k < grid.schemes.size(); ++k) {
     if (std::count(grid.schemes.begin(), grid.schemes.end(), grid.schemes[k]) > 1) {
-      line.refuse("schemes", concat(grid.schemes[k], " once"), "each scheme is one row");
+      line.refuse("schemes", to_text(grid.schemes[k], " once"), "each scheme is one row");
     }
   }
   const std::vector<std::string> typed = options_of(line, options.set);
@@ -251,10 +269,10 @@ Machine machine_for(const std::vector<GridOptions>& grids, const Options& option
   for (const GridOptions& grid : grids) runs += static_cast<int>(grid.schemes.size()) * grid.seeds;
   const int jobs = std::min(options.jobs, runs);
   return {.jobs = jobs,
-          .threads = std::max(1, threads() / jobs),
-          .device = options.device,
-          .train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train",
-          .quiet = options.quiet};
+      .threads = std::max(1, threads() / jobs),
+      .device = options.device,
+      .train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train",
+      .quiet = options.quiet};
 }
 
 void add_findings(Findings& found, const GridOptions& grid, const std::vector<GridCell>& cells) {
@@ -267,9 +285,9 @@ void add_findings(Findings& found, const GridOptions& grid, const std::vector<Gr
   for (const GridCell& cell : cells) training += cell.seconds;
   std::string arguments;
   for (const std::string& argument : grid.train_options) arguments += " " + argument;
-  found.introduction +=
-      concat(found.introduction.empty() ? "" : "\n", grid.task, ", ", task->metric(), ", lower is better. Every run: train ", grid.task,
-             arguments, ". ", cells.size(), " runs, ", fixed(training, 0), " s of training in all.");
+  found.introduction += to_text(found.introduction.empty() ? "" : "\n", grid.task, ", ", task->metric(),
+      ", lower is better. Every run: train ", grid.task, arguments, ". ", cells.size(), " runs, ", fixed(training, 0),
+      " s of training in all.");
 }
 
 int run(int argc, char** argv) {
@@ -293,20 +311,22 @@ int run(int argc, char** argv) {
     return 0;
   }
   const std::vector<std::string> names = tasks_of(options.tasks);
-  const std::filesystem::path folder = options.out.empty() ? concat("runs/lab_", options.tasks[0]) : options.out;
+  const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.tasks[0]) : options.out;
   std::vector<GridOptions> grids;  // all of them are read before anything runs
-  for (const std::string& name : names) grids.push_back(grid_options(line, options, name, names.size() > 1 ? folder / name : folder));
+  for (const std::string& name : names)
+    grids.push_back(grid_options(line, options, name, names.size() > 1 ? folder / name : folder));
   const DeviceChoice choice = choose_device(options.device);  // refused before anything runs
   install_interrupt_handler();
   const double started = steady_seconds();
   const auto cells = run_grids(grids, machine_for(grids, options));
   Findings found;
   for (std::size_t k = 0; k < grids.size(); ++k) add_findings(found, grids[k], cells[k]);
-  found.introduction += concat("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs, " runs at a time; ",
-                               choice.sentence, ".");
+  found.introduction += to_text("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs,
+      " runs at a time; ", choice.sentence, ".");
   std::cout << found.introduction << '\n' << found.scores.text() << '\n' << found.differences.text();
-  write_files(folder, concat("whence: ", options.tasks[0]), found);
-  std::cout << "written: " << folder.string() << "/{report.html, curves_*.svg, scores.csv, differences.csv, one folder per run}\n";
+  write_files(folder, to_text("whence: ", options.tasks[0]), found);
+  std::cout << "written: " << folder.string()
+            << "/{report.html, curves_*.svg, scores.csv, differences.csv, one folder per run}\n";
   return 0;
 }
 

@@ -2,9 +2,9 @@
 #include <iostream>
 #include <map>
 
-#include "examples/common/command_line.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "nn/models.h"
 
 namespace whence {
@@ -23,9 +23,9 @@ void print_all(const std::string& scheme) {
   for (const NamedModel& named : named_models()) {
     const TransformerOptions options = named_model(named.name, scheme);
     const Transformer model(options);
-    table.row({named.name, concat(options.layers), concat(options.dim), concat(options.heads), concat(options.vocabulary),
-               concat(options.length), model.scheme(), concat(model.parameter_count()), in_millions(model.parameter_count()),
-               named.description});
+    table.row({named.name, to_text(options.layers), to_text(options.dim), to_text(options.heads),
+        to_text(options.vocabulary), to_text(options.length), model.scheme(), to_text(model.parameter_count()),
+        in_millions(model.parameter_count()), named.description});
   }
   std::cout << table.text();
 }
@@ -51,7 +51,7 @@ void print_one(const std::string& name, const std::string& scheme) {
   Table table({"parameter", "shape", "times", "numbers", "at first"});
   for (const std::string& path : order) {
     const Row& row = rows[path];
-    table.row({path, concat(row.shape), concat(row.times), concat(row.numbers), row.init});
+    table.row({path, to_text(row.shape), to_text(row.times), to_text(row.numbers), row.init});
   }
   std::cout << table.text() << name << " with " << model.scheme() << ": " << model.parameter_count() << " parameters ("
             << in_millions(model.parameter_count()) << " M)\nattention: " << model.explain() << '\n';
@@ -66,7 +66,8 @@ int run(int argc, char** argv) {
       .choice("model", &name, names, {.help = "the parameters of this model one by one"})
       .text("scheme", &scheme, {.help = "positional scheme in place of the model's own"})
       .example("models", "all of them")
-      .example("models --model gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters");
+      .example(
+          "models --model gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;

@@ -3,10 +3,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "examples/common/command_line.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
-#include "examples/common/text.h"
+#include "examples/app/command_line.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
+#include "examples/app/text.h"
 #include "examples/verify/precision_report.h"
 #include "tensor/error.h"
 
@@ -18,7 +18,7 @@ const std::vector<DType> dtypes{DType::f16, DType::bf16, DType::f32};
 std::string number(double value) {
   if (std::isnan(value)) return "-";
   if (value == std::floor(value)) return number_text(value);
-  return std::fabs(value) < 1e-3 || std::fabs(value) >= 1e6 ? concat(value) : fixed(value, 4);
+  return std::fabs(value) < 1e-3 || std::fabs(value) >= 1e6 ? to_text(value) : fixed(value, 4);
 }
 
 std::string page_of(const std::vector<PrecisionRow>& rows) {
@@ -26,7 +26,8 @@ std::string page_of(const std::vector<PrecisionRow>& rows) {
   for (const PrecisionRow& row : rows) {
     nlohmann::ordered_json entry{{"key", row.key}, {"question", row.question}};
     for (std::size_t k = 0; k < dtypes.size(); ++k) {
-      entry[to_string(dtypes[k])] = std::isnan(row.answers[k]) ? nlohmann::ordered_json() : nlohmann::ordered_json(row.answers[k]);
+      entry[to_string(dtypes[k])] =
+          std::isnan(row.answers[k]) ? nlohmann::ordered_json() : nlohmann::ordered_json(row.answers[k]);
     }
     page.push_back(entry);
   }
@@ -44,15 +45,18 @@ std::string table_of(const std::vector<PrecisionRow>& rows) {
 int run(int argc, char** argv) {
   PrecisionOptions options;
   bool json = false;
-  CommandLine line("precision", "Shows where 16 and 32 bits stop telling positions, biases and gates apart, by asking the engine's ops.",
-                   WHENCE_VERSION);
+  CommandLine line("precision",
+      "Shows where 16 and 32 bits stop telling positions, biases and gates apart, by asking the engine's ops.",
+      WHENCE_VERSION);
   line.heading("What")
-      .integer("heads", &options.heads, Range<int>{1, 64}, {"of ALiBi and KERPLE; of KERPLE the first and the last are shown"})
+      .integer("heads", &options.heads, Range<int>{1, 64},
+          {"of ALiBi and KERPLE; of KERPLE the first and the last are shown"})
       .number("logit", &options.logit, Range<double>{-65504, 65504}, {"that a bias is added to"})
       .integer("furthest", &options.furthest, Range<std::int64_t>{1, std::int64_t{1} << 40},
-               {"position that is looked at; - in the table: none up to it"})
+          {"position that is looked at; - in the table: none up to it"})
       .flag("json", &json, {"print JSON instead of a table"});
-  line.example("precision --heads 4", "half a minute, most of it for f32").example("precision --furthest 100000", "a few seconds");
+  line.example("precision --heads 4", "half a minute, most of it for f32")
+      .example("precision --furthest 100000", "a few seconds");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;

@@ -1,11 +1,12 @@
-// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters in; every intermediate and every gradient out.
+// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters in; every intermediate and
+// every gradient out.
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
-#include "examples/common/command_line.h"
-#include "examples/common/machine.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/run_main.h"
 #include "examples/verify/probe_run.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -25,25 +26,29 @@ void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.heading("What runs")
       .text("scheme", &options.scheme, {"positional scheme, e.g. \"dape(kerple, width=8)\""})
-      .text("in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
+      .text(
+          "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
       .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"});
   line.heading("How")
-      .choice("executor", &options.executor, {"auto", "reference", "strips"}, {"auto is reference, which alone shows intermediates"})
-      .choice("dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
+      .choice("executor", &options.executor, {"auto", "reference", "strips"},
+          {"auto is reference, which alone shows intermediates"})
+      .choice(
+          "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
       .number("scale", &options.scale, Range<double>{}, {"of q.k; without this option 1/sqrt(d)"})
       .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
   declare_device(line, &options.device);
   line.heading("What a file must hold")
-      .text("describe", &options.describe, {"print the tensors, parameters, claims and probes of this scheme as JSON, and end"})
+      .text("describe", &options.describe,
+          {"print the tensors, parameters, claims and probes of this scheme as JSON, and end"})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
       .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"});
   line.example("probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
-               "one pass, and backward where the file has a cotangent");
+      "one pass, and backward where the file has a cotangent");
   line.example("probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
-               "another executor and dtype");
+      "another executor and dtype");
 }
 
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
@@ -51,15 +56,17 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"heads", "head-dim", "length"}) line.refuse_unless(name, describes, "--describe");
   for (const char* name : {"scheme", "in", "out"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
-    if (!describes && !line.given(name)) throw InputError(concat("--", name, ": nothing given; some text required; see probe --help"));
+    if (!describes && !line.given(name))
+      throw InputError(to_text("--", name, ": nothing given; some text required; see probe --help"));
   }
   for (const char* name : {"executor", "dtype", "bidirectional", "scale", "init", "device"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
   }
   if (describes) return;
   std::error_code not_there;
-  const bool same = std::filesystem::equivalent(options.in, options.out, not_there) ||
-                    std::filesystem::path(options.in).lexically_normal() == std::filesystem::path(options.out).lexically_normal();
+  const bool same =
+      std::filesystem::equivalent(options.in, options.out, not_there) ||
+      std::filesystem::path(options.in).lexically_normal() == std::filesystem::path(options.out).lexically_normal();
   if (same) line.refuse("out", "another file than --in", "results would take the place of what they were made from");
 }
 
@@ -69,11 +76,13 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
   for (const char* name : {"executor", "bidirectional", "scale"})
     line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
   if (options.bidirectional && scheme.claims().causal_only) {
-    throw InputError(concat("--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out"));
+    throw InputError(to_text(
+        "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out"));
   }
   if (options.executor == "strips" && input.cotangent_logits.defined()) {
     throw InputError(
-        "--executor: strips given with a tensor cotangent_logits; strips never holds the logits; reference required, or leave it out");
+        "--executor: strips given with a tensor cotangent_logits; strips never holds the logits; reference required, "
+        "or leave it out");
   }
 }
 
@@ -90,7 +99,7 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
     return run_probe(input, executor);
   } catch (const InputError&) { throw; } catch (const Error& error) {
     if (!input.setting.positions.defined()) throw;
-    throw InputError(concat(options.in, ": tensor positions: ", error.what()));
+    throw InputError(to_text(options.in, ": tensor positions: ", error.what()));
   }
 }
 
@@ -98,13 +107,15 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
 void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
   const SchemeRun& scheme = *input.scheme;
   std::cout << scheme.text() << ", " << input.dtype();
-  if (scheme.attends()) std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
+  if (scheme.attends())
+    std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
   std::cout << '\n';
   for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << name << '\n';
   std::cout << "written: " << options.out << ", " << result.tensors.size() << " tensors:";
   for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << name;
   std::cout << '\n';
-  if (options.executor == "strips") std::cout << "not written: logits, pattern and intermediates, which strips never holds as a whole\n";
+  if (options.executor == "strips")
+    std::cout << "not written: logits, pattern and intermediates, which strips never holds as a whole\n";
   if (!input.cotangent.defined() && !input.cotangent_logits.defined()) {
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
   }
@@ -131,8 +142,8 @@ int run_file(const CommandLine& line, const Options& options) {
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("probe",
-                   "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.",
-                   WHENCE_VERSION);
+      "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.",
+      WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;

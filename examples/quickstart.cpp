@@ -1,25 +1,27 @@
-// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and writes report.html,
-// in which the gates, positions, attention and their gradients of the trained CoPE model can be looked at.
+// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and
+// writes report.html, in which the gates, positions, attention and their gradients of the trained CoPE model can be
+// looked at.
 #include <iostream>
 #include <map>
 
-#include "examples/common/command_line.h"
-#include "examples/common/files.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "examples/app/command_line.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_files.h"
+#include "examples/app/run_main.h"
 #include "examples/report/flip_flop_maps.h"
 #include "examples/tasks/flip_flop_model.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/parallel.h"
 
 namespace whence {
 namespace {
 
-// Read errors in percent as the CoPE paper prints them (Table 2 and appendix), for T = 512, dim 256, 4 layers, 4 heads, 10 000 steps.
+// Read errors in percent as the CoPE paper prints them (Table 2 and appendix), for T = 512, dim 256, 4 layers, 4 heads,
+// 10 000 steps.
 struct PaperRow {
   const char* scheme;
   const char *in_distribution, *sparse;
@@ -49,13 +51,15 @@ SchemeRun run_scheme(const Options& options, const std::string& scheme, Transfor
   run.trained = tasks::train_flip_flop(model, options.model, training);
   run.scores = tasks::test_flip_flop(model, options.model, training.seed, true);
   run.parameters = model.parameter_count();
-  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in " << fixed(run.trained.seconds, 1)
-            << " s (" << rate_text(run.trained.tokens_per_second) << " tokens/s)" << std::endl;
+  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in "
+            << fixed(run.trained.seconds, 1) << " s (" << rate_text(run.trained.tokens_per_second) << " tokens/s)"
+            << std::endl;
   return run;
 }
 
 Table comparison(const std::vector<SchemeRun>& runs) {
-  Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %", "training s"});
+  Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %",
+      "training s"});
   for (const SchemeRun& run : runs) {
     std::vector<std::string> cells{run.scheme};
     for (const tasks::FlipFlopScore& score : run.scores) cells.push_back(fixed(score.model.error_percent(), 2));
@@ -74,19 +78,26 @@ Table comparison(const std::vector<SchemeRun>& runs) {
 report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, const Options& options) {
   report::Page page;
   page.title = "Flip-flop: which positions can remember one bit?";
-  page.introduction = concat(
-      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the bit written last. "
+  page.introduction = to_text(
+      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
+      "bit written last. "
       "The model "
-      "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 %).\n\n"
+      "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 "
+      "%).\n\n"
       "This run: strings of ",
-      options.model.length, " tokens, dim ", options.model.dim, ", ", options.model.layers, " layers, ", options.model.heads, " heads, ",
-      options.training.steps, " steps of ", options.model.batch, " strings, seed ", options.training.seed,
+      options.model.length, " tokens, dim ", options.model.dim, ", ", options.model.layers, " layers, ",
+      options.model.heads, " heads, ", options.training.steps, " steps of ", options.model.batch, " strings, seed ",
+      options.training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
   page.tables.push_back({.title = "Wrong bits after a read, in percent",
-                         .note = "Lower is better; 50 is a coin.",
-                         .header = table.header(),
-                         .rows = table.rows()});
-  report::Plot plot{.title = "Training loss at reads", .x_label = "step", .y_label = "cross-entropy, nats", .curves = {}, .log_y = true};
+      .note = "Lower is better; 50 is a coin.",
+      .header = table.header(),
+      .rows = table.rows()});
+  report::Plot plot{.title = "Training loss at reads",
+      .x_label = "step",
+      .y_label = "cross-entropy, nats",
+      .curves = {},
+      .log_y = true};
   for (const SchemeRun& run : runs) {
     report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
     for (const LossPoint& point : run.trained.curve) {
@@ -98,9 +109,12 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, con
   page.plots.push_back(std::move(plot));
   page.map_title = "Inside the trained CoPE model";
   page.map_note =
-      "One string, every layer and head. Rows are queries i, columns are keys j. The gradients are of the loss at the string's reads.";
-  page.footnotes = {"Contextual Position Encoding: Golovneva et al. 2024, arXiv:2405.18719. Flip-flop: Liu et al. 2023, arXiv:2306.00946.",
-                    concat("Made by whence ", WHENCE_VERSION, ".")};
+      "One string, every layer and head. Rows are queries i, columns are keys j. The gradients are of the loss at the "
+      "string's reads.";
+  page.footnotes = {
+      "Contextual Position Encoding: Golovneva et al. 2024, arXiv:2405.18719. Flip-flop: Liu et al. 2023, "
+      "arXiv:2306.00946.",
+      to_text("Made by whence ", WHENCE_VERSION, ".")};
   return page;
 }
 
@@ -118,8 +132,9 @@ void declare_options(CommandLine& line, Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("quickstart", "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.",
-                   WHENCE_VERSION);
+  CommandLine line("quickstart",
+      "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.",
+      WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;

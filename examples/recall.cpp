@@ -1,12 +1,13 @@
-// recall: one attention head that solves associative recall by construction, without a positional encoding (DAPE V2, appendix A).
+// recall: one attention head that solves associative recall by construction, without a positional encoding (DAPE V2,
+// appendix A).
 #include <algorithm>
 #include <iostream>
 
-#include "autograd/mode.h"
-#include "examples/common/command_line.h"
-#include "examples/common/machine.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "autograd/recording.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "examples/tasks/recall_construction.h"
 
 namespace whence {
@@ -29,13 +30,14 @@ std::vector<index_t> lengths_up_to(index_t longest) {
 constexpr index_t at_once = 16;  // sequences, so that memory does not grow with their number
 
 // All sequences of one length through one head.
-tasks::RecallOutcome outcome_of(const Options& options, const Placement& placement, const tasks::Task& task, tasks::KernelForm form,
-                                bool residual, const Executor& executor) {
+tasks::RecallOutcome outcome_of(const Options& options, const Placement& placement, const tasks::Task& task,
+    tasks::KernelForm form, bool residual, const Executor& executor) {
   tasks::RecallOutcome total;
   for (index_t first = 0; first < options.sequences; first += at_once) {
-    const tasks::Batch batch = task.test_batch(0, options.seed, first, std::min<index_t>(at_once, options.sequences - first));
-    const tasks::RecallOutcome part =
-        tasks::recall_by_construction(batch, options.length, form, residual, {executor, placement.device, placement.precision});
+    const tasks::Batch batch =
+        task.test_batch(0, options.seed, first, std::min<index_t>(at_once, options.sequences - first));
+    const tasks::RecallOutcome part = tasks::recall_by_construction(
+        batch, options.length, form, residual, {executor, placement.device, placement.precision});
     total.errors.tokens += part.errors.tokens, total.errors.wrong_tokens += part.errors.wrong_tokens;
     total.least_mass = std::min(total.least_mass, part.least_mass);
   }
@@ -46,15 +48,17 @@ tasks::RecallOutcome outcome_of(const Options& options, const Placement& placeme
 Table by_construction(const Options& options, const Placement& placement) {
   Table table({"length", "convolution", "scores kept", "executor", "right %", "least mass on the answer"});
   for (const index_t length : lengths_up_to(options.length)) {
-    const auto task = tasks::make_task("associative_recall", {"--length", std::to_string(length), "--vocabulary",
-                                                              std::to_string(options.length), "--trigger", options.trigger});
+    const auto task =
+        tasks::make_task("associative_recall", {"--length", std::to_string(length), "--vocabulary",
+                                                   std::to_string(options.length), "--trigger", options.trigger});
     for (const tasks::KernelForm form : {tasks::KernelForm::linear, tasks::KernelForm::module}) {
       for (const bool residual : {true, false}) {
         for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
           const tasks::RecallOutcome outcome = outcome_of(options, placement, *task, form, residual, *executor);
-          table.row({std::to_string(length), form == tasks::KernelForm::linear ? "linear (1, -1)" : "cdape(none, width=2, kernel=3)",
-                     residual ? "yes" : "no", executor->name(), fixed(100 - outcome.errors.token_percent(), 1),
-                     fixed(outcome.least_mass, 4)});
+          table.row({std::to_string(length),
+              form == tasks::KernelForm::linear ? "linear (1, -1)" : "cdape(none, width=2, kernel=3)",
+              residual ? "yes" : "no", executor->name(), fixed(100 - outcome.errors.token_percent(), 1),
+              fixed(outcome.least_mass, 4)});
         }
       }
     }
@@ -65,9 +69,11 @@ Table by_construction(const Options& options, const Placement& placement) {
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("recall",
-                   "Associative recall by construction: the weights of DAPE V2's appendix A in one attention head, on random sequences.",
-                   WHENCE_VERSION);
-  line.integer("length", &options.length, Range<std::int64_t>{8, 4096}, {"of the longest sequences; shorter ones are tried too", "tokens"})
+      "Associative recall by construction: the weights of DAPE V2's appendix A in one attention head, on "
+      "random sequences.",
+      WHENCE_VERSION);
+  line.integer("length", &options.length, Range<std::int64_t>{8, 4096},
+          {"of the longest sequences; shorter ones are tried too", "tokens"})
       .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
       .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
       .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});

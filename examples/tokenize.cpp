@@ -3,12 +3,12 @@
 #include <iostream>
 #include <set>
 
-#include "examples/common/command_line.h"
-#include "examples/common/files.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
-#include "examples/common/text.h"
+#include "examples/app/command_line.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_files.h"
+#include "examples/app/run_main.h"
+#include "examples/app/text.h"
 #include "examples/language/bpe.h"
 #include "examples/language/mapped_file.h"
 #include "examples/language/unicode.h"
@@ -28,7 +28,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Which tokeniser")
       .choice("kind", &options.kind, {"bytes", "characters", "words", "bpe"}, {"what to train on --data"})
       .integer("vocabulary", &options.vocabulary, Range<std::int64_t>{2, 1000000},
-               {"at most; without it, characters are as many as occur", "tokens", "bpe needs 257 or more"})
+          {"at most; without it, characters are as many as occur", "tokens", "bpe needs 257 or more"})
       .text("tokeniser", &options.tokeniser, {"a file that --out wrote, instead of training"})
       .text("vocab", &options.vocab, {"GPT-2's vocab.json, with --merges, instead of training"})
       .text("merges", &options.merges, {"GPT-2's merges.txt"});
@@ -49,7 +49,7 @@ void declare_options(CommandLine& line, Options& options) {
 void check(const CommandLine& line, const Options& options) {
   const bool loads = !options.tokeniser.empty(), imports = !options.vocab.empty() || !options.merges.empty();
   const auto refuse_both = [&line](const char* name, const std::string& other) {
-    if (line.given(name)) line.refuse(name, concat("no ", other, " beside it"), "leave one of the two out");
+    if (line.given(name)) line.refuse(name, to_text("no ", other, " beside it"), "leave one of the two out");
   };
   if (imports) refuse_both("tokeniser", "--vocab and --merges");
   if (!options.text.empty()) refuse_both("show", "--text");
@@ -57,8 +57,10 @@ void check(const CommandLine& line, const Options& options) {
   line.refuse_unless("vocabulary", options.kind != "bytes", "a kind other than bytes, which are always 256");
   if (imports && options.vocab.empty()) line.refuse("vocab", "vocab.json beside --merges", "both belong to one model");
   if (imports && options.merges.empty()) line.refuse("merges", "merges.txt beside --vocab", "both belong to one model");
-  if (!loads && !imports && options.data.empty() && options.kind != "bytes") line.refuse("data", "a text file", "or choose --tokeniser");
-  if (options.data.empty() && !options.more.empty()) line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
+  if (!loads && !imports && options.data.empty() && options.kind != "bytes")
+    line.refuse("data", "a text file", "or choose --tokeniser");
+  if (options.data.empty() && !options.more.empty())
+    line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
   const bool is_bpe = loads || imports || options.kind == "bpe";
   line.refuse_unless("export", is_bpe, "bpe: the files know no other");
 }
@@ -71,7 +73,8 @@ Files open_files(const Options& options) {
   files.push_back(std::make_unique<MappedFile>(options.data));
   for (const std::string& path : options.more) files.push_back(std::make_unique<MappedFile>(path));
   for (const auto& file : files) {
-    if (file->bytes().empty()) throw InputError(concat(file->path(), ": an empty file given; some text required; leave it out"));
+    if (file->bytes().empty())
+      throw InputError(to_text(file->path(), ": an empty file given; some text required; leave it out"));
   }
   return files;
 }
@@ -84,7 +87,9 @@ TokeniserPointer train(const CommandLine& line, const Options& options, const Fi
     if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
     if (options.kind == "words") return train_words(texts, options.vocabulary);
     return train_bpe(texts, options.vocabulary);
-  } catch (const UnfitText& unfit) { throw InputError(concat(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason)); }
+  } catch (const UnfitText& unfit) {
+    throw InputError(to_text(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason));
+  }
 }
 
 // A token as people can read it: control characters escaped, bytes that are no character as \xNN.
@@ -94,7 +99,8 @@ std::string readable(std::string_view token) {
     const CodePoint code = first_code_point(token);
     const auto byte = static_cast<unsigned char>(token[0]);
     constexpr std::string_view digits = "0123456789abcdef";
-    text += code.valid ? one_line(token.substr(0, code.bytes)) : std::string{'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    text += code.valid ? one_line(token.substr(0, code.bytes))
+                       : std::string{'\\', 'x', digits[byte >> 4], digits[byte & 15]};
     token.remove_prefix(code.bytes);
   }
   return text;
@@ -106,7 +112,7 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
   std::string cut, numbers;
   for (const TokenId id : ids) {
     cut += '|' + readable(tokeniser.token(id));
-    numbers += concat(numbers.empty() ? "" : " ", id);
+    numbers += to_text(numbers.empty() ? "" : " ", id);
   }
   std::cout << "cut: " << cut << "|\n"
             << "ids: " << numbers << '\n';
@@ -127,22 +133,24 @@ void count(const Tokeniser& tokeniser, const MappedFile& file, Table& table) {
       exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
       rest.remove_prefix(taken);
     } catch (const UnfitText& unfit) {
-      throw InputError(concat(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason));
+      throw InputError(to_text(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason));
     }
     tokens += static_cast<std::int64_t>(ids.size());
     unknown += std::count(ids.begin(), ids.end(), tokeniser.unknown());
     used.insert(ids.begin(), ids.end());
   }
   const auto bytes = static_cast<double>(file.bytes().size());
-  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens), fixed(bytes / static_cast<double>(tokens), 3),
-             std::to_string(used.size()), fixed(100 * static_cast<double>(unknown) / static_cast<double>(tokens), 2),
-             exact ? "exact" : "not exact", fixed(steady_seconds() - started, 2)});
+  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens),
+      fixed(bytes / static_cast<double>(tokens), 3), std::to_string(used.size()),
+      fixed(100 * static_cast<double>(unknown) / static_cast<double>(tokens), 2), exact ? "exact" : "not exact",
+      fixed(steady_seconds() - started, 2)});
 }
 
 std::string_view beginning(const MappedFile& file, std::int64_t bytes) {
   std::string_view text = file.bytes().substr(0, static_cast<std::size_t>(bytes));
   // Not inside a character.
-  while (text.size() < file.bytes().size() && !text.empty() && (static_cast<unsigned char>(file.bytes()[text.size()]) & 0xC0) == 0x80) {
+  while (text.size() < file.bytes().size() && !text.empty() &&
+         (static_cast<unsigned char>(file.bytes()[text.size()]) & 0xC0) == 0x80) {
     text.remove_suffix(1);
   }
   return text;
@@ -164,7 +172,8 @@ int run(int argc, char** argv) {
                                                                 : train(line, options, files);
   std::cout << "tokeniser: " << tokeniser->kind() << ", " << tokeniser->vocabulary() << " tokens, sha256 "
             << tokeniser->hash().substr(0, 16) << "..., made in " << fixed(steady_seconds() - started, 2) << " s\n";
-  Table table({"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
+  Table table(
+      {"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
   for (const auto& file : files) count(*tokeniser, *file, table);  // first, as it says where text does not fit
   if (!options.text.empty()) {
     show_cut(*tokeniser, options.text);

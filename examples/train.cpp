@@ -1,19 +1,20 @@
-// train: trains a transformer with any positional scheme on one of the papers' tasks, and tests it beside guesses and the paper's figures.
+// train: trains a transformer with any positional scheme on one of the papers' tasks, and tests it beside guesses and
+// the paper's figures.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "examples/common/command_line.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
-#include "examples/common/run_record.h"
+#include "examples/app/command_line.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
+#include "examples/app/run_record.h"
 #include "examples/language/train_language.h"
 #include "examples/tasks/task_training.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 
 namespace whence {
 namespace {
@@ -23,7 +24,8 @@ using tasks::SetScore;
 using tasks::Task;
 
 // Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "dump", "dump-set"};
+const std::set<std::string> not_repeated{
+    "out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "dump", "dump-set"};
 
 struct Settings {
   tasks::ModelChoice model;
@@ -38,7 +40,9 @@ struct Settings {
 class Run {
  public:
   Run(const std::string& name, const std::vector<std::string>& arguments)
-      : name_(name), line_("train " + name, tasks::find_task(name).title + " (" + tasks::find_task(name).paper + ")", WHENCE_VERSION) {
+      : name_(name),
+        line_(
+            "train " + name, tasks::find_task(name).title + " (" + tasks::find_task(name).paper + ")", WHENCE_VERSION) {
     make_ = tasks::find_task(name).declare(line_);
     take_defaults(*make_());  // before anything is parsed: the task with its own defaults says those of the rest
     declare_options();
@@ -55,7 +59,8 @@ class Run {
   const Settings& settings() const { return settings_; }
 
   RunRecord record() const {
-    RunRecord record{"train", WHENCE_VERSION, name_, line_.values(), {}, tasks::data_fingerprint(*task_, settings_.training.seed), {}};
+    RunRecord record{"train", WHENCE_VERSION, name_, line_.values(), {},
+        tasks::data_fingerprint(*task_, settings_.training.seed), {}};
     for (const auto& [name, value] : record.options) {
       if (line_.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
     }
@@ -79,7 +84,8 @@ class Run {
     auto& model = settings_.model;
     auto& sizes = settings_.sizes;
     line_.heading("Model")
-        .text("scheme", &model.scheme, {"positional scheme, e.g. \"cope(p_max=64) + rope\"; flip_flop --list-schemes lists them"})
+        .text("scheme", &model.scheme,
+            {"positional scheme, e.g. \"cope(p_max=64) + rope\"; flip_flop --list-schemes lists them"})
         .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
         .integer("layers", &model.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
         .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
@@ -89,16 +95,19 @@ class Run {
     line_.heading("Data")
         .integer("batch", &sizes.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
         .integer("test-sequences", &sizes.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
-        .integer("validation-sequences", &sizes.validation_sequences, Count{1, 10000000}, {"in each validation", "sequences"})
+        .integer("validation-sequences", &sizes.validation_sequences, Count{1, 10000000},
+            {"in each validation", "sequences"})
         .integer("dump", &settings_.dump, Count{0, 1000000000}, {"print this many sequences as JSON lines, and end"})
         .text("dump-set", &settings_.dump_set, {"which: training, or the name of a test set"});
     declare(line_, settings_.training, true);
     line_.text("out", &settings_.out, {"folder for checkpoints, logs and results"})
-        .text("from", &settings_.from, {"repeat the run of this run.json; other options on the command line come before its own"});
+        .text("from", &settings_.from,
+            {"repeat the run of this run.json; other options on the command line come before its own"});
     declare(line_, settings_.machine);
-    line_.example(concat("train ", name_, " --out runs/a"), "the paper's model and sizes, where they are known; hours on a laptop");
+    line_.example(to_text("train ", name_, " --out runs/a"),
+        "the paper's model and sizes, where they are known; hours on a laptop");
     line_.example("train --from runs/a/run.json --out runs/b", "the same run again");
-    line_.example(concat("train ", name_, " --dump 3"), "three training sequences");
+    line_.example(to_text("train ", name_, " --dump 3"), "three training sequences");
   }
 
   // The options of a task change the defaults of its model.
@@ -109,7 +118,8 @@ class Run {
     model.scheme = canonical_text(parse_schemes(model.scheme));
     if (model.dim % model.heads) line_.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
     auto& training = settings_.training;
-    if (line_.given("warm-up") && training.warm_up > training.steps) line_.refuse("warm-up", "at most --steps", "shorten it");
+    if (line_.given("warm-up") && training.warm_up > training.steps)
+      line_.refuse("warm-up", "at most --steps", "shorten it");
     training.warm_up = std::min(training.warm_up, training.steps);  // the default, for a very short run
     line_.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
     line_.refuse_unless("dump-set", settings_.dump > 0, "--dump");
@@ -133,13 +143,14 @@ void dump(const Task& task, const Settings& settings) {
   std::size_t set = 0;
   while (set < sets.size() && sets[set].name != settings.dump_set) ++set;
   if (set == sets.size() && settings.dump_set != "training") {
-    throw InputError(
-        concat("--dump-set: ", settings.dump_set, " given; training or the name of a test set required; the first is ", sets[0].name));
+    throw InputError(to_text("--dump-set: ", settings.dump_set,
+        " given; training or the name of a test set required; the first is ", sets[0].name));
   }
   std::int64_t written = 0;
   for (std::int64_t step = 1; written < settings.dump; ++step) {
-    const Batch batch = set == sets.size() ? task.training_batch(settings.training.seed, step, settings.sizes.batch)
-                                           : task.test_batch(set, settings.training.seed, written, settings.sizes.batch);
+    const Batch batch = set == sets.size()
+                            ? task.training_batch(settings.training.seed, step, settings.sizes.batch)
+                            : task.test_batch(set, settings.training.seed, written, settings.sizes.batch);
     for (index_t row = 0; row < batch.sequences && written < settings.dump; ++row, ++written) {
       const auto part = [&](const tasks::Tokens& all) {
         return tasks::Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
@@ -155,29 +166,31 @@ void dump(const Task& task, const Settings& settings) {
 }
 
 // At most a dozen rows on the screen, and their average; all of them in the files.
-void write_results(const Task& task, const Settings& settings, const TrainingResult& trained, const std::vector<SetScore>& scores) {
-  const std::string guess_title = concat("best guess, ", task.metric()), paper_title = concat("paper, ", task.metric());
+void write_results(
+    const Task& task, const Settings& settings, const TrainingResult& trained, const std::vector<SetScore>& scores) {
+  const std::string guess_title = to_text("best guess, ", task.metric()),
+                    paper_title = to_text("paper, ", task.metric());
   Table all({"test set", "token error %", "sequence error %", "tokens", guess_title, paper_title}), shown = all;
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
   double sums[3] = {0, 0, 0};
   for (std::size_t set = 0; set < scores.size(); ++set) {
     const SetScore& score = scores[set];
-    const double errors[3] = {score.model.token_percent(), score.model.sequence_percent(), tasks::best_guess(task, score)};
+    const double errors[3] = {
+        score.model.token_percent(), score.model.sequence_percent(), tasks::best_guess(task, score)};
     for (int k = 0; k < 3; ++k) sums[k] += errors[k] / static_cast<double>(scores.size());
-    all.row({score.set.name, fixed(errors[0], 3), fixed(errors[1], 2), std::to_string(score.model.tokens), fixed(errors[2], 2),
-             tasks::figure_for(task.paper_figures(set), settings.model.scheme)});
+    all.row({score.set.name, fixed(errors[0], 3), fixed(errors[1], 2), std::to_string(score.model.tokens),
+        fixed(errors[2], 2), tasks::figure_for(task.paper_figures(set), settings.model.scheme)});
     if (set * 12 % scores.size() < 12) shown.row(all.rows().back());
-    LogRecord record{{"scheme", settings.model.scheme},  {"seed", std::to_string(settings.training.seed)},
-                     {"steps", trained.steps},           {"test_set", score.set.name},
-                     {"token_error_percent", errors[0]}, {"sequence_error_percent", errors[1]},
-                     {"tokens", score.model.tokens},     {"sequences", score.model.sequences}};
+    LogRecord record{{"scheme", settings.model.scheme}, {"seed", std::to_string(settings.training.seed)},
+        {"steps", trained.steps}, {"test_set", score.set.name}, {"token_error_percent", errors[0]},
+        {"sequence_error_percent", errors[1]}, {"tokens", score.model.tokens}, {"sequences", score.model.sequences}};
     if (trained.loss_scale > 0) record.emplace_back("skipped_steps", trained.skipped);
     for (const auto& [name, wrong] : score.guesses) record.emplace_back("guess: " + name, tasks::headline(task, wrong));
     log.append(record);
   }
   if (scores.size() > 1) {
-    shown.row({concat("average of ", scores.size()), fixed(sums[0], 3), fixed(sums[1], 2), "-", fixed(sums[2], 2),
-               tasks::figure_for(task.paper_averages(), settings.model.scheme)});
+    shown.row({to_text("average of ", scores.size()), fixed(sums[0], 3), fixed(sums[1], 2), "-", fixed(sums[2], 2),
+        tasks::figure_for(task.paper_averages(), settings.model.scheme)});
   }
   write_file((settings.training.folder / "results.csv").string(), all.csv());
   std::cout << shown.text();
@@ -190,7 +203,8 @@ int train_and_test(const Run& run) {
   settings.training.device = placement.device;
   install_interrupt_handler();
   Transformer model(tasks::with(task.model(), settings.model));
-  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
+            << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
   for (const std::string& note : task.notes(settings.training.seed)) std::cout << "note: " << note << std::endl;
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
@@ -200,16 +214,19 @@ int train_and_test(const Run& run) {
   const TrainingResult trained = train(job, settings.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s";
-  if (trained.best_step > 0) std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
+  if (trained.best_step > 0)
+    std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
   std::cout << skipped_text(trained) << '\n';
-  write_results(task, settings, trained, tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
-  std::cout << "written: " << settings.out
-            << "/{weights.safetensors, metrics.jsonl, metrics.csv, results.jsonl, results.csv, run.json, checkpoints/}\n";
+  write_results(task, settings, trained,
+      tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
+  std::cout
+      << "written: " << settings.out
+      << "/{weights.safetensors, metrics.jsonl, metrics.csv, results.jsonl, results.csv, run.json, checkpoints/}\n";
   return 0;
 }
 
-// The run of a record, with what is typed in place of its own options. Options that were left at their defaults then, and have others now,
-// are written out.
+// The run of a record, with what is typed in place of its own options. Options that were left at their defaults then,
+// and have others now, are written out.
 std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::string>& typed) {
   std::vector<std::string> names = record.given;
   const auto run_with = [&] {
@@ -229,8 +246,8 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
   if (names.size() > record.given.size()) run = run_with().first;
   const std::string now = run->record().data;
   if (now != record.data) {
-    throw InputError(concat("--from: the data have fingerprint ", now, ", those of the recorded run ", record.data,
-                            "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION));
+    throw InputError(to_text("--from: the data have fingerprint ", now, ", those of the recorded run ", record.data,
+        "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION));
   }
   return std::move(run);
 }
@@ -238,7 +255,8 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
 std::string list_of_tasks() {
   Table table({"task", "what it is", "paper"});
   for (const tasks::TaskInfo& info : tasks::registered_tasks()) table.row({info.name, info.title, info.paper});
-  table.row({"lm", "language modelling on text files, scored beyond the training length", "DAPE, DAPE V2: Zheng et al. 2024"});
+  table.row({"lm", "language modelling on text files, scored beyond the training length",
+      "DAPE, DAPE V2: Zheng et al. 2024"});
   return table.text();
 }
 
@@ -247,7 +265,8 @@ int run_without_task(const std::vector<std::string>& arguments) {
   std::string from;
   bool list = false;
   std::vector<std::string> name;
-  CommandLine line("train", "Trains a transformer on a task of the papers. TASK --help shows the task's options.", WHENCE_VERSION);
+  CommandLine line(
+      "train", "Trains a transformer on a task of the papers. TASK --help shows the task's options.", WHENCE_VERSION);
   line.names("TASK", &name, "what to train on; --list lists them");
   line.flag("list", &list, {"print every task, and end"});
   line.text("from", &from, {"repeat the run of this run.json"});
@@ -283,7 +302,8 @@ int run(int argc, char** argv) {
   if (from) {
     const RunRecord record = read_run_record(*from);
     if (named && name != record.subject) {
-      throw InputError(concat("--from: ", *from, " is a run of ", record.subject, ", ", name, " given; the same task required"));
+      throw InputError(
+          to_text("--from: ", *from, " is a run of ", record.subject, ", ", name, " given; the same task required"));
     }
     run = repeat(record, arguments);
   } else {

@@ -11,7 +11,8 @@ namespace {
 
 const AttentionOptions& checked(const AttentionOptions& options) {
   if (options.heads < 1 || options.dim < 1 || options.dim % options.heads) {
-    throw InputError(concat("attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads"));
+    throw InputError(to_text(
+        "attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads"));
   }
   return options;
 }
@@ -21,7 +22,8 @@ Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> sch
   return Stages::of(schemes);
 }
 
-// Writes `added` behind the tokens of a buffer along `axis` and gives all that is there now. The buffer is made by the first call.
+// Writes `added` behind the tokens of a buffer along `axis` and gives all that is there now. The buffer is made by the
+// first call.
 Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
   if (!buffer.defined()) {
     std::vector<index_t> extents;
@@ -36,7 +38,7 @@ Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, ind
 }  // namespace
 
 Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
-                     const std::vector<const PositionalScheme*>& shared)
+    const std::vector<const PositionalScheme*>& shared)
     : options_(checked(options)),
       query_(options.dim, options.dim, options.bias, options.in, options.bias_init),
       key_(options.dim, options.dim, options.bias, options.in, options.bias_init),

@@ -1,5 +1,5 @@
-// Dropout (Srivastava et al. 2014), and what a forward pass has to know to draw it: nothing is drawn that a resumed run could not draw
-// again.
+// Dropout (Srivastava et al. 2014), and what a forward pass has to know to draw it: nothing is drawn that a resumed run
+// could not draw again.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class Dropout final : public Module {
  public:
   explicit Dropout(double probability);  // in [0, 1)
 
-  // In training each number is 0 with the module's probability, else divided by 1 - probability; otherwise x itself. The draw is a function
-  // of the pass and of the module's path.
+  // In training each number is 0 with the module's probability, else divided by 1 - probability; otherwise x itself.
+  // The draw is a function of the pass and of the module's path.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass, Site at = Site::current()) const;
 
  private:

@@ -8,7 +8,8 @@
 namespace whence {
 namespace {
 
-// Score tensors up to this size are cheaper to keep than to compute twice; a training step holds a dozen of them per layer.
+// Score tensors up to this size are cheaper to keep than to compute twice; a training step holds a dozen of them per
+// layer.
 constexpr index_t bytes_worth_strips = index_t(256) << 20;
 
 index_t score_bytes(const AttendInputs& inputs) {
@@ -23,7 +24,8 @@ bool watched() { return Capture::wants_under(detail::scope_path ? *detail::scope
 
 std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor()}; }
 
-ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages) : strips_refusal_(strips_executor().refusal(stages)) {
+ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
+    : strips_refusal_(strips_executor().refusal(stages)) {
   std::vector<std::string> names{"auto"};
   for (const Executor* executor : executors()) {
     names.push_back(executor->name());
@@ -33,12 +35,12 @@ ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages) 
     std::string known;
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
     const auto nearest = nearest_name(wanted, names);
-    throw InputError(
-        concat("executor: '", wanted, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
+    throw InputError(to_text("executor: '", wanted, "' given; one of ", known, " required",
+        nearest ? "; did you mean '" + *nearest + "'?" : ""));
   }
   if (!wanted_) return;
   const std::string refusal = wanted_->refusal(stages);
-  if (!refusal.empty()) throw InputError(concat("executor: ", wanted, " ", refusal));
+  if (!refusal.empty()) throw InputError(to_text("executor: ", wanted, " ", refusal));
 }
 
 const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
@@ -48,9 +50,11 @@ const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
 }
 
 std::string ExecutorChoice::explain() const {
-  if (wanted_) return concat(wanted_->name(), " (as asked", wanted_ == &strips_executor() ? "; reference while probes are captured)" : ")");
-  if (!strips_refusal_.empty()) return concat("reference (strips ", strips_refusal_, ")");
-  return concat("reference (strips for calls whose scores exceed ", bytes_worth_strips >> 20, " MiB)");
+  if (wanted_)
+    return to_text(
+        wanted_->name(), " (as asked", wanted_ == &strips_executor() ? "; reference while probes are captured)" : ")");
+  if (!strips_refusal_.empty()) return to_text("reference (strips ", strips_refusal_, ")");
+  return to_text("reference (strips for calls whose scores exceed ", bytes_worth_strips >> 20, " MiB)");
 }
 
 }  // namespace whence

@@ -1,6 +1,7 @@
 // How attention is computed once queries, keys and values are there. An executor is one way; all ways mean the same.
 //   reference   composed differentiable ops on [b h i j] tensors, every probe live: what readers read
-//   strips      the same stage code on blocks of query rows, run again in backward: memory for one block instead of all pairs
+//   strips      the same stage code on blocks of query rows, run again in backward: memory for one block instead of all
+//   pairs
 #pragma once
 
 #include <memory>
@@ -19,9 +20,9 @@ struct PatternDropout {
 };
 
 struct AttendInputs {
-  Tensor x;                                    // [b j c]; undefined where attention is run on bare queries, keys and values
-  Tensor query, key, value;                    // [b h i d], [b h j d], [b h j d]
-  Sequence sequence;                           // mask, padding, positions
+  Tensor x;                  // [b j c]; undefined where attention is run on bare queries, keys and values
+  Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]
+  Sequence sequence;         // mask, padding, positions
   std::optional<PatternDropout> dropout = {};  // of the pattern, in training
   std::optional<double> scale = {};            // of q.k; 1 / sqrt(d) when none is given
 };
@@ -54,8 +55,10 @@ class ExecutorChoice {
   std::string strips_refusal_;
 };
 
-// The stages from scores to output for the query rows of `at`, which holds rotated queries and keys. Both executors run this.
-[[nodiscard]] Tensor attend_rows(AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
+// The stages from scores to output for the query rows of `at`, which holds rotated queries and keys. Both executors run
+// this.
+[[nodiscard]] Tensor attend_rows(
+    AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
 
 // A context with the inputs' queries and keys rotated: what comes before the scores.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);

@@ -1,4 +1,5 @@
-// Attention as the papers write it, one op per step, every intermediate named; and the reference executor, which runs it on all rows.
+// Attention as the papers write it, one op per step, every intermediate named; and the reference executor, which runs
+// it on all rows.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -14,7 +15,8 @@ class ReferenceExecutor final : public Executor {
   std::string refusal(const Stages&) const override { return {}; }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    return attend_rows(rotated_context(inputs, stages), stages, inputs.dropout, inputs.sequence.first_row + inputs.query.size(2));
+    return attend_rows(
+        rotated_context(inputs, stages), stages, inputs.dropout, inputs.sequence.first_row + inputs.query.size(2));
   }
 };
 
@@ -42,7 +44,8 @@ AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) 
   return at;
 }
 
-Tensor attend_rows(AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, index_t total_rows) {
+Tensor attend_rows(
+    AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, index_t total_rows) {
   at.content_scores = probe("scores", matmul(at.query, transpose(at.key), at.scale));  // S = q.k / sqrt(d), [b h i j]
   for (const auto& stage : stages.biases) {
     const Scope scope(*stage.path);

@@ -1,7 +1,10 @@
-// The strips executor: attention on blocks of query rows by the same stage code, each block forgotten and run again in backward.
-//   Kept for backward: queries, keys, values, parameters and the output. At work: one block of [b h rows j] and what its stages make of it.
-// Valid because every stage is row local: row i of any intermediate needs query i alone. The sums over blocks in backward (of dk, dv and
-// the parameters' gradients) run in the order of the blocks, so bits do not depend on the number of threads.
+// The strips executor: attention on blocks of query rows by the same stage code, each block forgotten and run again in
+// backward.
+//   Kept for backward: queries, keys, values, parameters and the output. At work: one block of [b h rows j] and what
+//   its stages make of it.
+// Valid because every stage is row local: row i of any intermediate needs query i alone. The sums over blocks in
+// backward (of dk, dv and the parameters' gradients) run in the order of the blocks, so bits do not depend on the
+// number of threads.
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +21,8 @@ namespace {
 constexpr index_t block_bytes = index_t(16) << 20;
 
 index_t rows_that_fit(const AttendContext& at) {
-  const index_t row = at.query.size(0) * at.query.size(1) * at.key.size(2) * static_cast<index_t>(size_of(at.query.dtype()));
+  const index_t row =
+      at.query.size(0) * at.query.size(1) * at.key.size(2) * static_cast<index_t>(size_of(at.query.dtype()));
   return std::clamp<index_t>(block_bytes / std::max<index_t>(row, 1), 16, 512);
 }
 
@@ -52,7 +56,8 @@ AttendContext rows_of(const AttendContext& at, index_t begin, index_t end) {
 
 // What a block's function gets by value: leaves are passed as they are, the rest as copies without history.
 struct Operands {
-  explicit Operands(const AttendContext& at, const Stages& stages) : list{at.query, at.unrotated_query, at.key, at.value} {
+  explicit Operands(const AttendContext& at, const Stages& stages)
+      : list{at.query, at.unrotated_query, at.key, at.value} {
     if (at.x.defined()) list.push_back(at.x);
     for (const PositionalScheme* scheme : stages.schemes) {
       for (const Module::Parameter& parameter : scheme->parameters()) list.push_back(parameter.tensor);
@@ -86,8 +91,9 @@ class StripsExecutor final : public Executor {
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
     const auto& schemes = stages.schemes;
     // Which of the keys left away are padding, a scheme to which the end of the run matters would have to know.
-    const bool earlier_keys_only = all.causal && std::all_of(schemes.begin(), schemes.end(), sees_no_future) &&
-                                   (!all.present.defined() || std::all_of(schemes.begin(), schemes.end(), prefix_consistent));
+    const bool earlier_keys_only =
+        all.causal && std::all_of(schemes.begin(), schemes.end(), sees_no_future) &&
+        (!all.present.defined() || std::all_of(schemes.begin(), schemes.end(), prefix_consistent));
     std::vector<Tensor> outputs;
     for (index_t begin = 0; begin < rows; begin += block) {
       AttendContext at = rows_of(all, begin, std::min(begin + block, rows));
@@ -96,7 +102,8 @@ class StripsExecutor final : public Executor {
       // The function outlives this call: it must not keep the history of what it gets as operands.
       at.query = at.unrotated_query = at.key = at.value = Tensor();
       if (at.x.defined()) at.x = at.x.detach();
-      const auto run = [at, stages, dropping = inputs.dropout, total = all.first_row + rows](const std::vector<Tensor>& given) {
+      const auto run = [at, stages, dropping = inputs.dropout, total = all.first_row + rows](
+                           const std::vector<Tensor>& given) {
         AttendContext now = at;
         Operands::put(given, now);
         return attend_rows(std::move(now), stages, dropping, total);
@@ -118,7 +125,7 @@ const Executor& strips_executor() {
 }
 
 std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block) {
-  if (rows_per_block < 1) fail("strips", concat(rows_per_block, " rows per block given; 1 or more required"));
+  if (rows_per_block < 1) fail("strips", to_text(rows_per_block, " rows per block given; 1 or more required"));
   return std::make_unique<StripsExecutor>(rows_per_block);
 }
 

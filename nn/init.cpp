@@ -12,12 +12,13 @@ namespace whence {
 namespace {
 
 double require_finite_number(const char* what, double value) {
-  if (!std::isfinite(value)) fail("init", concat(what, " ", value, " given; a finite number required"));
+  if (!std::isfinite(value)) fail("init", to_text(what, " ", value, " given; a finite number required"));
   return value;
 }
 
 double require_deviation(double value) {
-  if (!(value >= 0) || !std::isfinite(value)) fail("init", concat("deviation ", value, " given; a finite number of 0 or more required"));
+  if (!(value >= 0) || !std::isfinite(value))
+    fail("init", to_text("deviation ", value, " given; a finite number of 0 or more required"));
   return value;
 }
 
@@ -39,7 +40,7 @@ Init Init::constant(double value) { return {Kind::constant, require_finite_numbe
 Init Init::uniform(double low, double high) {
   require_finite_number("low end", low);
   require_finite_number("high end", high);
-  if (low > high) fail("init", concat("uniform from ", low, " to ", high, " given; low <= high required"));
+  if (low > high) fail("init", to_text("uniform from ", low, " to ", high, " given; low <= high required"));
   return {Kind::uniform, low, high};
 }
 
@@ -52,15 +53,15 @@ Init Init::truncated_normal(double mean, double deviation) {
 }
 
 Init Init::fan_in(index_t inputs) {
-  if (inputs < 1) fail("init", concat("fan-in ", inputs, " given; 1 or more required"));
+  if (inputs < 1) fail("init", to_text("fan-in ", inputs, " given; 1 or more required"));
   const double bound = 1 / std::sqrt(static_cast<double>(inputs));
   return uniform(-bound, bound);
 }
 
 std::string Init::text() const {
-  if (kind == Kind::constant) return first == 0 ? "zeros" : first == 1 ? "ones" : concat("constant(", first, ")");
+  if (kind == Kind::constant) return first == 0 ? "zeros" : first == 1 ? "ones" : to_text("constant(", first, ")");
   const char* const name = kind == Kind::uniform ? "uniform" : kind == Kind::normal ? "normal" : "truncated_normal";
-  return concat(name, "(", first, ", ", second, ")");
+  return to_text(name, "(", first, ", ", second, ")");
 }
 
 Tensor Init::draw(const Shape& shape, const Stream& stream, DType dtype) const {
@@ -72,7 +73,8 @@ Tensor Init::draw(const Shape& shape, const Stream& stream, DType dtype) const {
     kernels(Device::cpu()).random_normal(drawn, stream, first, second);
   } else {
     double* out = drawn.data<double>();
-    for (index_t i = 0; i < drawn.numel(); ++i) out[i] = first + second * truncated(stream, static_cast<std::uint64_t>(i));
+    for (index_t i = 0; i < drawn.numel(); ++i)
+      out[i] = first + second * truncated(stream, static_cast<std::uint64_t>(i));
   }
   return raw::cast(drawn, dtype);
 }

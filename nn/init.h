@@ -18,7 +18,7 @@ struct Init {
   static Init uniform(double low, double high);  // on [low, high)
   static Init normal(double mean, double deviation);
   static Init truncated_normal(double mean, double deviation);  // drawn again beyond two deviations from the mean
-  static Init fan_in(index_t inputs);                           // uniform(-1/sqrt(inputs), 1/sqrt(inputs)), as PyTorch's Linear has it
+  static Init fan_in(index_t inputs);  // uniform(-1/sqrt(inputs), 1/sqrt(inputs)), as PyTorch's Linear has it
 
   bool random() const { return kind != Kind::constant; }
   std::string text() const;  // "normal(0, 0.02)"

@@ -8,7 +8,8 @@ namespace whence {
 class Linear final : public Module {
  public:
   // weight [outputs, inputs], bias [outputs]; the bias does not decay.
-  Linear(index_t inputs, index_t outputs, bool bias = true, Init init = Init::normal(0, 0.02), Init bias_init = Init::zeros());
+  Linear(index_t inputs, index_t outputs, bool bias = true, Init init = Init::normal(0, 0.02),
+      Init bias_init = Init::zeros());
 
   // x [..., inputs] -> [..., outputs]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;

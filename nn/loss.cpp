@@ -6,7 +6,9 @@
 
 namespace whence {
 
-static Tensor widened(const Tensor& logits, Site at) { return size_of(logits.dtype()) == 2 ? cast(logits, DType::f32, at) : logits; }
+static Tensor widened(const Tensor& logits, Site at) {
+  return size_of(logits.dtype()) == 2 ? cast(logits, DType::f32, at) : logits;
+}
 
 Tensor token_loss(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
   return cross_entropy(widened(logits, at), raw::to_device(target, logits.device()), ignored, at);
@@ -20,7 +22,7 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& target, Site at) {
   const CallSite place(at);
   raw::require_shape("mean_squared_error", "target", target, x.shape());
   raw::require_same_dtype("mean_squared_error", x, target);
-  if (x.numel() == 0) fail("mean_squared_error", concat("shape ", x.shape(), " given; at least one element required"));
+  if (x.numel() == 0) fail("mean_squared_error", to_text("shape ", x.shape(), " given; at least one element required"));
   return mean(square(subtract(x, target, at), at), {}, false, at);
 }
 

@@ -5,11 +5,13 @@
 
 namespace whence {
 
-// cross_entropy for a model in any dtype on any device: a loss in f32 where the logits have 16 bits (nn/precision.h), and targets that may
-// still be on the CPU.
-[[nodiscard]] Tensor token_loss(const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
+// cross_entropy for a model in any dtype on any device: a loss in f32 where the logits have 16 bits (nn/precision.h),
+// and targets that may still be on the CPU.
+[[nodiscard]] Tensor token_loss(
+    const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 // The same with cross_entropy_sum: what a step of several parts adds up, and a recorded one needs.
-[[nodiscard]] Tensor token_loss_sum(const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
+[[nodiscard]] Tensor token_loss_sum(
+    const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 
 // Mean of (x - target)^2 over all elements, a scalar.
 [[nodiscard]] Tensor mean_squared_error(const Tensor& x, const Tensor& target, Site at = Site::current());

@@ -1,4 +1,5 @@
-// The feed-forward half of a transformer block: y = f(x W1' + b1) W2' + b2, or gated (Shazeer 2020): y = (silu(x G') * x W1') W2'.
+// The feed-forward half of a transformer block: y = f(x W1' + b1) W2' + b2, or gated (Shazeer 2020): y = (silu(x G') *
+// x W1') W2'.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,12 @@
 
 namespace whence {
 
-enum class Activation : unsigned char { gelu, gelu_erf, relu, swiglu };  // gelu is GPT-2's tanh form; swiglu is the gated one
+enum class Activation : unsigned char {
+  gelu,
+  gelu_erf,
+  relu,
+  swiglu
+};  // gelu is GPT-2's tanh form; swiglu is the gated one
 
 // Throws InputError that lists the names when `name` is none of them.
 Activation activation_of(const std::string& name);
@@ -20,7 +26,8 @@ struct MLPOptions {
   index_t hidden = 0;  // usually 4 dim
   Activation activation = Activation::gelu;
   Init in = Init::normal(0, 0.02);
-  Init out = Init::normal(0, 0.02);  // GPT-2 divides the deviation of projections into the residual stream by sqrt(2 layers)
+  Init out =
+      Init::normal(0, 0.02);  // GPT-2 divides the deviation of projections into the residual stream by sqrt(2 layers)
   Init bias_init = Init::zeros();
   bool bias = true;
   double dropout = 0;  // of the hidden numbers, in training

@@ -10,83 +10,84 @@ namespace {
 // Pre-LN, tanh GELU, tied, dropout 0.1.
 TransformerOptions gpt2_124m() {
   return {.vocabulary = 50257,
-          .length = 1024,
-          .dim = 768,
-          .layers = 12,
-          .heads = 12,
-          .scheme = "absolute",
-          .dropout = 0.1,
-          .pattern_dropout = 0.1};
+      .length = 1024,
+      .dim = 768,
+      .layers = 12,
+      .heads = 12,
+      .scheme = "absolute",
+      .dropout = 0.1,
+      .pattern_dropout = 0.1};
 }
 
-// Pre-LN, biases, untied, no dropout. 50304 rows: the GPT-2 vocabulary of 50257, rounded up to a multiple of 128 as NeoX does.
+// Pre-LN, biases, untied, no dropout. 50304 rows: the GPT-2 vocabulary of 50257, rounded up to a multiple of 128 as
+// NeoX does.
 TransformerOptions neox(index_t dim, index_t layers, index_t heads) {
   return {.vocabulary = 50304,
-          .length = 512,
-          .dim = dim,
-          .layers = layers,
-          .heads = heads,
-          .activation = Activation::gelu_erf,
-          .initialisation = Initialisation::neox,
-          .scheme = "rope",
-          .tied = false};
+      .length = 512,
+      .dim = dim,
+      .layers = layers,
+      .heads = heads,
+      .activation = Activation::gelu_erf,
+      .initialisation = Initialisation::neox,
+      .scheme = "rope",
+      .tied = false};
 }
 
 // RMS norm, SwiGLU, no biases, untied.
 TransformerOptions llama_20m() {
   return {.vocabulary = 32000,
-          .length = 4096,
-          .dim = 256,
-          .layers = 4,
-          .heads = 8,
-          .hidden = 768,
-          .activation = Activation::swiglu,
-          .norm = NormKind::rms,
-          .initialisation = Initialisation::llama,
-          .scheme = "rope",
-          .bias = false,
-          .tied = false};
+      .length = 4096,
+      .dim = 256,
+      .layers = 4,
+      .heads = 8,
+      .hidden = 768,
+      .activation = Activation::swiglu,
+      .norm = NormKind::rms,
+      .initialisation = Initialisation::llama,
+      .scheme = "rope",
+      .bias = false,
+      .tied = false};
 }
 
 // Vocabulary: what the counting task with five variables needs.
 TransformerOptions ram() {
   return {.vocabulary = 32,
-          .length = 512,
-          .dim = 256,
-          .layers = 4,
-          .heads = 4,
-          .activation = Activation::relu,
-          .norm_place = NormPlace::after,
-          .initialisation = Initialisation::ram,
-          .scheme = "absolute",
-          .dropout = 0.1,
-          .pattern_dropout = 0.1,
-          .hidden_dropout = 0.1};
+      .length = 512,
+      .dim = 256,
+      .layers = 4,
+      .heads = 4,
+      .activation = Activation::relu,
+      .norm_place = NormPlace::after,
+      .initialisation = Initialisation::ram,
+      .scheme = "absolute",
+      .dropout = 0.1,
+      .pattern_dropout = 0.1,
+      .hidden_dropout = 0.1};
 }
 
-// Post-LN, every token sees every other, embedding times sqrt(dim), attention's projections without bias. Vocabulary: the largest task's.
+// Post-LN, every token sees every other, embedding times sqrt(dim), attention's projections without bias. Vocabulary:
+// the largest task's.
 TransformerOptions che() {
   return {.vocabulary = 12,
-          .length = 40,
-          .dim = 256,
-          .layers = 5,
-          .heads = 8,
-          .activation = Activation::relu,
-          .norm_place = NormPlace::after,
-          .initialisation = Initialisation::che,
-          .scheme = "sinusoidal(layout=concat)",
-          .causal = false,
-          .attention_bias = false,
-          .tied = false,
-          .scale_embedding = true,
-          .dropout = 0.1};
+      .length = 40,
+      .dim = 256,
+      .layers = 5,
+      .heads = 8,
+      .activation = Activation::relu,
+      .norm_place = NormPlace::after,
+      .initialisation = Initialisation::che,
+      .scheme = "sinusoidal(layout=concat)",
+      .causal = false,
+      .attention_bias = false,
+      .tied = false,
+      .scale_embedding = true,
+      .dropout = 0.1};
 }
 
 }  // namespace
 
 const std::vector<NamedModel>& named_models() {
-  static const std::vector<NamedModel> models{
-      {"gpt2-124m", "GPT-2 small: pre-LN, GELU, tied", gpt2_124m()},
+  static const std::vector<NamedModel> models{{"gpt2-124m", "GPT-2 small: pre-LN, GELU, tied", gpt2_124m()},
       {"neox-125m", "GPT-NeoX style, the DAPE papers' 125M: pre-LN, untied, their initialisation", neox(768, 12, 12)},
       {"neox-350m", "the DAPE papers' 350M", neox(1024, 24, 16)},
       {"llama-20m", "Llama-2 style, CoPE's code model: RMS norm, SwiGLU, untied", llama_20m()},
@@ -107,7 +108,8 @@ TransformerOptions named_model(const std::string& name, const std::string& schem
   std::string known;
   for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
   const auto nearest = nearest_name(name, names);
-  throw InputError(concat("model: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
+  throw InputError(to_text(
+      "model: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
 }
 
 }  // namespace whence

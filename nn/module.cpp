@@ -13,14 +13,16 @@
 
 namespace whence {
 
-// Members go before their owner's base, so a parent forgets its children one by one; a child that outlives its parent forgets the parent.
+// Members go before their owner's base, so a parent forgets its children one by one; a child that outlives its parent
+// forgets the parent.
 Module::~Module() {
   for (const Child& entry : children_) entry.module->parent_ = nullptr;
   if (parent_) std::erase_if(parent_->children_, [this](const Child& entry) { return entry.module == this; });
 }
 
 void Module::collect(std::vector<Parameter>& found) const {
-  for (const Own& own : own_) found.push_back({path_of(own.name), own.tensor, own.init, own.decays, own.frozen, own.bounds});
+  for (const Own& own : own_)
+    found.push_back({path_of(own.name), own.tensor, own.init, own.decays, own.frozen, own.bounds});
   for (const Child& entry : children_) entry.module->collect(found);
 }
 
@@ -38,7 +40,8 @@ index_t Module::parameter_count() const {
 
 void Module::initialise(std::uint64_t seed) {
   for (const Parameter& parameter : parameters()) {
-    const Tensor drawn = parameter.init.draw(parameter.tensor.shape(), Stream(seed, parameter.path), parameter.tensor.dtype());
+    const Tensor drawn =
+        parameter.init.draw(parameter.tensor.shape(), Stream(seed, parameter.path), parameter.tensor.dtype());
     raw::copy_into(raw::to_device(drawn, parameter.tensor.device()), parameter.tensor);
     parameter.put_inside_bounds();
   }
@@ -58,12 +61,14 @@ static void give(const Tensor& parameter, const Tensor& value) {
 }
 
 void Module::to(DType dtype) {
-  if (!is_floating(dtype)) fail("module", concat("dtype ", dtype, " given for the parameters of '", path_, "'; a floating dtype required"));
+  if (!is_floating(dtype))
+    fail("module", to_text("dtype ", dtype, " given for the parameters of '", path_, "'; a floating dtype required"));
   for (const Parameter& parameter : parameters()) give(parameter.tensor, raw::cast(parameter.tensor.detach(), dtype));
 }
 
 void Module::to(Device device) {
-  for (const Parameter& parameter : parameters()) give(parameter.tensor, raw::to_device(parameter.tensor.detach(), device));
+  for (const Parameter& parameter : parameters())
+    give(parameter.tensor, raw::to_device(parameter.tensor.detach(), device));
 }
 
 int Module::freeze_matching(const std::string& path_pattern) {
@@ -82,19 +87,22 @@ void Module::freeze(const std::string& path_pattern) {
   if (freeze_matching(path_pattern) > 0) return;
   std::string paths;
   for (const Parameter& parameter : parameters()) paths += (paths.empty() ? "" : ", ") + parameter.path;
-  fail("freeze", concat("no parameter matches '", path_pattern, "'; the parameters are ", paths.empty() ? "none" : paths));
+  fail("freeze",
+      to_text("no parameter matches '", path_pattern, "'; the parameters are ", paths.empty() ? "none" : paths));
 }
 
 void Module::require_new_name(const char* op, const std::string& name) const {
-  if (name.empty()) fail(op, concat("an empty name given in '", path_, "'; a name required, as it becomes part of a path"));
-  const bool taken = std::any_of(own_.begin(), own_.end(), [&](const Own& own) { return own.name == name; }) ||
-                     std::any_of(children_.begin(), children_.end(), [&](const Child& entry) { return entry.name == name; });
-  if (taken) fail(op, concat("name '", name, "' given twice in '", path_, "'; names must differ within a module"));
+  if (name.empty())
+    fail(op, to_text("an empty name given in '", path_, "'; a name required, as it becomes part of a path"));
+  const bool taken =
+      std::any_of(own_.begin(), own_.end(), [&](const Own& own) { return own.name == name; }) ||
+      std::any_of(children_.begin(), children_.end(), [&](const Child& entry) { return entry.name == name; });
+  if (taken) fail(op, to_text("name '", name, "' given twice in '", path_, "'; names must differ within a module"));
 }
 
 static void require_no_dot(const char* op, const std::string& name) {
   if (name.find('.') != std::string::npos)
-    fail(op, concat("name '", name, "' given; a name without dots required, as dots separate modules"));
+    fail(op, to_text("name '", name, "' given; a name without dots required, as dots separate modules"));
 }
 
 Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays, Bounds bounds) {
@@ -113,15 +121,17 @@ void Module::child(const std::string& name, Module& module) {
 
 void Module::child(const std::string& list, index_t position, Module& module) {
   require_no_dot("child", list);
-  if (position < 0) fail("child", concat("position ", position, " given in list '", list, "'; 0 or more required"));
+  if (position < 0) fail("child", to_text("position ", position, " given in list '", list, "'; 0 or more required"));
   adopt(list.empty() ? list : list + "." + std::to_string(position), module);
 }
 
 void Module::adopt(const std::string& name, Module& module) {
   require_new_name("child", name);
-  if (module.parent_) fail("child", concat("module '", module.path_, "' given as '", name, "'; a module without a parent required"));
+  if (module.parent_)
+    fail("child", to_text("module '", module.path_, "' given as '", name, "'; a module without a parent required"));
   for (const Module* above = this; above; above = above->parent_) {
-    if (above == &module) fail("child", concat("module '", path_, "' given itself as its child '", name, "'; a tree required"));
+    if (above == &module)
+      fail("child", to_text("module '", path_, "' given itself as its child '", name, "'; a tree required"));
   }
   module.parent_ = this;
   module.set_path(path_of(name));

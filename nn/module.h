@@ -1,7 +1,8 @@
 // The base of every layer, scheme and model: parameters and children with paths.
 //
-// A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random streams. A module registers
-// its parameters and children in its constructor, in an order that is part of its definition; paths are completed when it becomes a child.
+// A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random
+// streams. A module registers its parameters and children in its constructor, in an order that is part of its
+// definition; paths are completed when it becomes a child.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace whence {
 
-// What a parameter's numbers must keep to: they are put back inside when they are drawn and after each step of the optimiser.
+// What a parameter's numbers must keep to: they are put back inside when they are drawn and after each step of the
+// optimiser.
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 };
@@ -39,10 +41,12 @@ class Module {
   std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
   index_t parameter_count() const;            // numbers, not tensors
 
-  // Every parameter from its Init by the stream (seed, path), drawn in f64 and rounded once: a module more changes nobody else's numbers,
-  // and a model in f32 is the same model in f64, rounded. Until then parameters with a random Init hold NaN, so that forgetting this shows.
+  // Every parameter from its Init by the stream (seed, path), drawn in f64 and rounded once: a module more changes
+  // nobody else's numbers, and a model in f32 is the same model in f64, rounded. Until then parameters with a random
+  // Init hold NaN, so that forgetting this shows.
   void initialise(std::uint64_t seed);
-  // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Error when `dtype` is not floating.
+  // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Error when `dtype` is not
+  // floating.
   void to(DType dtype);
   // Moves all parameters in place, likewise.
   void to(Device device);
@@ -53,7 +57,8 @@ class Module {
   Module() = default;
 
   // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
-  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true, Bounds bounds = {});
+  [[nodiscard]] Tensor param(
+      std::string name, const Shape& shape, const Init& init, bool decays = true, Bounds bounds = {});
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"

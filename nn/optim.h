@@ -5,32 +5,40 @@
 #include <vector>
 
 #include "nn/module.h"
+#include "tensor/adam.h"
 #include "tensor/kernels.h"
 
 namespace whence {
 
 struct GradientNorm {
   double value;  // of all gradients divided by the loss scale, before clipping; not finite when a gradient is not
-  double scale;  // what gradients are to be multiplied by: min(1, max_norm / value) / loss_scale; 1 / loss_scale when value is 0, NaN when
-                 // value is not finite
+  double
+      // what gradients are to be multiplied by: min(1, max_norm / value) / loss_scale; 1 / loss_scale when value is 0,
+      // NaN when
+      scale;
+  // value is not finite
   bool finite() const;
 };
 
-// sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: hand the result to Adam::step. The
-// gradients are those of loss_scale times the loss (precision f16 needs this); dividing by it is part of `scale`.
-// Throws Error that names all parameters without a path from the loss, or the first with a gradient that is not finite. Frozen parameters
-// do not count. max_norm is above 0; infinity clips nothing. loss_scale is finite and above 0.
-[[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale = 1,
-                                               Site at = Site::current());
-// The same where gradients that are not finite are no error but a result, as a loss scale that was too large makes them.
-[[nodiscard]] GradientNorm try_clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale = 1,
-                                                   Site at = Site::current());
+// sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: hand the result to
+// Adam::step. The gradients are those of loss_scale times the loss (precision f16 needs this); dividing by it is part
+// of `scale`.
+// Throws Error that names all parameters without a path from the loss, or the first with a gradient that is not finite.
+// Frozen parameters do not count. max_norm is above 0; infinity clips nothing. loss_scale is finite and above 0.
+[[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
+    double loss_scale = 1, Site at = Site::current());
+// The same where gradients that are not finite are no error but a result, as a loss scale that was too large makes
+// them.
+[[nodiscard]] GradientNorm try_clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
+    double loss_scale = 1, Site at = Site::current());
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;  // of the parameters that decay
-  bool decoupled = true;    // AdamW: w -= learning_rate decay w. Otherwise the gradient gains decay w, as in Adam with an L2 penalty
-  bool masters = false;     // f16 and bf16 parameters are allowed: an f32 copy of each is what is trained, rounded after each step
+  bool decoupled =
+      true;  // AdamW: w -= learning_rate decay w. Otherwise the gradient gains decay w, as in Adam with an L2 penalty
+  bool masters =
+      false;  // f16 and bf16 parameters are allowed: an f32 copy of each is what is trained, rounded after each step
 };
 
 class Adam {
@@ -43,19 +51,21 @@ class Adam {
   // Parameters are f32 or f64, or of 16 bits with `masters`. Throws Error when an option is out of range.
   explicit Adam(const Module& module, const AdamOptions& options = {}, Site at = Site::current());
 
-  // One step from the gradients that backward left, each multiplied by gradient_scale. Throws the errors of clip_by_global_norm before
-  // anything is changed: a parameter is never skipped in silence.
+  // One step from the gradients that backward left, each multiplied by gradient_scale. Throws the errors of
+  // clip_by_global_norm before anything is changed: a parameter is never skipped in silence.
   void step(double learning_rate, double gradient_scale = 1, Site at = Site::current());
-  // The same with what clip_by_global_norm found for the gradients as they are now, which are therefore not looked at again. Throws Error
-  // when the norm is not finite: a step that is to be left out is not asked for.
+  // The same with what clip_by_global_norm found for the gradients as they are now, which are therefore not looked at
+  // again. Throws Error when the norm is not finite: a step that is to be left out is not asked for.
   void step(double learning_rate, const GradientNorm& norm, Site at = Site::current());
   void zero_gradients();
 
-  // The step, with clipping, as launches that can be captured in a graph and replayed: nothing waits for the device, and what changes from
-  // step to step is read from the device's memory. Works on the CPU too.
-  //   adam.prepare_replay(rate, max_norm, loss_scale);   // before each replay: counts the step, copies a few numbers to the device
+  // The step, with clipping, as launches that can be captured in a graph and replayed: nothing waits for the device,
+  // and what changes from step to step is read from the device's memory. Works on the CPU too.
+  //   adam.prepare_replay(rate, max_norm, loss_scale);   // before each replay: counts the step, copies a few numbers
+  //   to the device
   //   graph.replay();                                    // captured around: forward, backward, adam.replayable_step()
-  //   const GradientNorm norm = adam.replayed_norm();    // waits. Not finite: nothing was changed, and the step is not counted
+  //   const GradientNorm norm = adam.replayed_norm();    // waits. Not finite: nothing was changed, and the step is not
+  //   counted
   void prepare_replay(double learning_rate, double max_norm, double loss_scale = 1, Site at = Site::current());
   void replayable_step(Site at = Site::current());
   [[nodiscard]] GradientNorm replayed_norm();
@@ -64,7 +74,9 @@ class Adam {
   const AdamOptions& options() const { return options_; }
 
   // What a checkpoint keeps, in the order of parameters(): moments are restored through their handles.
-  const std::vector<Module::Parameter>& parameters() const { return parameters_; }  // without those frozen from the beginning
+  const std::vector<Module::Parameter>& parameters() const {
+    return parameters_;
+  }  // without those frozen from the beginning
   const std::vector<Moments>& moments() const { return moments_; }
   void set_steps(index_t steps) { steps_ = steps; }
 

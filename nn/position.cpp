@@ -6,8 +6,8 @@
 #include <limits>
 #include <unordered_set>
 
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -31,13 +31,13 @@ Tensor mask_of(index_t first_row, index_t rows, index_t keys, bool causal, const
 // bool [b t], contiguous
 Tensor checked_present(const Tensor& present) {
   if (present.rank() != 2 || present.dtype() != DType::boolean) {
-    fail("sequence", concat("present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required"));
+    fail("sequence", to_text("present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required"));
   }
   return raw::contiguous(raw::to_device(present, Device::cpu()));
 }
 
-// [t], or [b t] f64: 0 at the first token that is present, below 0 before it; behind the last one all stand where that stands, so that the
-// largest position is that of a token.
+// [t], or [b t] f64: 0 at the first token that is present, below 0 before it; behind the last one all stand where that
+// stands, so that the largest position is that of a token.
 Tensor positions_of(index_t length, const Tensor& present) {
   if (!present.defined()) return Tensor::arange(length, DType::f64);
   const Tensor positions = Tensor::empty(present.shape(), DType::f64);
@@ -46,7 +46,8 @@ Tensor positions_of(index_t length, const Tensor& present) {
     const index_t first = std::find(row, row + length, true) - row;
     index_t last = length - 1;
     while (last > first && !row[last]) --last;
-    for (index_t t = 0; t < length; ++t) positions.data<double>()[b * length + t] = static_cast<double>(std::min(t, last) - first);
+    for (index_t t = 0; t < length; ++t)
+      positions.data<double>()[b * length + t] = static_cast<double>(std::min(t, last) - first);
   }
   return positions;
 }
@@ -65,7 +66,8 @@ Tensor counted(const Tensor& distance, const Tensor& distances) {
   for (index_t n = 0; n < result.numel(); ++n) {
     const std::size_t steps = static_cast<std::size_t>(std::fabs(d[n]));
     if (steps >= drawn.size() || d[n] != std::floor(d[n])) {
-      fail("distance", concat(d[n], " steps between a query and a key; drawn distances require whole steps below ", drawn.size()));
+      fail("distance",
+          to_text(d[n], " steps between a query and a key; drawn distances require whole steps below ", drawn.size()));
     }
     d[n] = std::copysign(drawn[steps], d[n]);
   }
@@ -90,7 +92,8 @@ void enter_stage(std::vector<StageOf<Interface>>& stage, const PositionalScheme&
 }
 
 template <class Interface>
-void enter_moved_stage(std::vector<StageOf<Interface>>& stage, const std::vector<StageOf<Interface>>& inner, const MovesPositions& mover) {
+void enter_moved_stage(
+    std::vector<StageOf<Interface>>& stage, const std::vector<StageOf<Interface>>& inner, const MovesPositions& mover) {
   for (StageOf<Interface> part : inner) {
     part.movers.insert(part.movers.begin(), &mover);
     stage.push_back(std::move(part));
@@ -105,31 +108,34 @@ Positions Positions::range(index_t length) {
 }
 
 Sequence Sequence::run(index_t length, bool causal) {
-  return {.mask = causal ? mask_of(0, length, length, true, {}) : Tensor(), .positions = Positions::range(length), .causal = causal};
+  return {.mask = causal ? mask_of(0, length, length, true, {}) : Tensor(),
+      .positions = Positions::range(length),
+      .causal = causal};
 }
 
 Sequence Sequence::padded(const Tensor& present, bool causal) {
   const Tensor real = checked_present(present), positions = positions_of(present.size(1), real);
   const index_t batch = present.size(0), length = present.size(1);
   return {.mask = mask_of(0, length, length, causal, real),
-          .present = reshape(real, {batch, 1, 1, length}),
-          .positions = {.query = positions, .key = positions, .length = length},
-          .causal = causal};
+      .present = reshape(real, {batch, 1, 1, length}),
+      .positions = {.query = positions, .key = positions, .length = length},
+      .causal = causal};
 }
 
 Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present) {
   const index_t keys = first_row + rows;
   const Tensor real = present.defined() ? checked_present(present) : present;
   if (keys > capacity || (real.defined() && real.size(1) != keys)) {
-    fail("sequence", concat(first_row, " tokens and ", rows, " new ones with capacity ", capacity, " and present ",
-                            real.defined() ? real.shape() : Shape{}, " given; at most capacity tokens, each named in present, required"));
+    fail("sequence", to_text(first_row, " tokens and ", rows, " new ones with capacity ", capacity, " and present ",
+                         real.defined() ? real.shape() : Shape{},
+                         " given; at most capacity tokens, each named in present, required"));
   }
   const Tensor positions = positions_of(keys, real);
   return {.mask = mask_of(first_row, rows, keys, true, real),
-          .present = real.defined() ? reshape(real, {real.size(0), 1, 1, keys}) : real,
-          .positions = {.query = slice(positions, -1, first_row, keys), .key = positions, .length = capacity},
-          .first_row = first_row,
-          .keys_behind = std::numeric_limits<index_t>::max()};  // a row is that of a run which goes on, however long
+      .present = real.defined() ? reshape(real, {real.size(0), 1, 1, keys}) : real,
+      .positions = {.query = slice(positions, -1, first_row, keys), .key = positions, .length = capacity},
+      .first_row = first_row,
+      .keys_behind = std::numeric_limits<index_t>::max()};  // a row is that of a run which goes on, however long
 }
 
 Sequence Sequence::on(Device device) const {
@@ -139,11 +145,13 @@ Sequence Sequence::on(Device device) const {
   return moved;
 }
 
-Tensor AttendContext::keep(const Tensor& t, double otherwise, Site at) const {
-  return mask.defined() ? whence::keep(t, mask, otherwise, at) : t;
+Tensor AttendContext::masked(const Tensor& t, double otherwise, Site at) const {
+  return mask.defined() ? whence::masked(t, mask, otherwise, at) : t;
 }
 
-Tensor AttendContext::here(const Tensor& constant) const { return query.defined() ? raw::to_device(constant, query.device()) : constant; }
+Tensor AttendContext::here(const Tensor& constant) const {
+  return query.defined() ? raw::to_device(constant, query.device()) : constant;
+}
 
 Tensor AttendContext::distance_on_cpu() const {
   const NoGrad data_only;

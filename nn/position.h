@@ -8,7 +8,8 @@
 //   5 map        scores across heads and keys (DAPE)        [b h i j]
 //   6 pattern    what stands for the softmax                [b h i j]
 //   7 mix        what the pattern adds to the values (Shaw) [b h i d]
-// Masked entries enter stages 4 and 5 as 0, and the mask is applied again by the softmax. What a class inherits is what it touches.
+// Masked entries enter stages 4 and 5 as 0, and the mask is applied again by the softmax. What a class inherits is what
+// it touches.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,15 @@
 
 namespace whence {
 
-// Where queries and keys stand: data, so that shifted, drawn or stretched positions are other numbers, not other code. Positions live on
-// the CPU, whatever device the model is on: they are few, and schemes read them.
+// Where queries and keys stand: data, so that shifted, drawn or stretched positions are other numbers, not other code.
+// Positions live on the CPU, whatever device the model is on: they are few, and schemes read them.
 struct Positions {
-  Tensor query;                            // [i] or [b i], f64
-  Tensor key;                              // [j] or [b j], f64
-  Tensor distances = {};                   // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
-  index_t length = 0;                      // of the whole run, tokens yet to be decoded included: what positions are drawn for
-  std::uint64_t seed = 0;                  // of the pass, for positions that are drawn
-  std::uint64_t step = 0;                  // of the pass
+  Tensor query;            // [i] or [b i], f64
+  Tensor key;              // [j] or [b j], f64
+  Tensor distances = {};   // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
+  index_t length = 0;      // of the whole run, tokens yet to be decoded included: what positions are drawn for
+  std::uint64_t seed = 0;  // of the pass, for positions that are drawn
+  std::uint64_t step = 0;  // of the pass
   static Positions range(index_t length);  // 0, 1, ..., length - 1 for both
 };
 
@@ -38,34 +39,38 @@ struct Sequence {
   Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which the mask hides too; undefined: nowhere
   Positions positions = {};
   bool causal = true;
-  index_t first_row = 0;    // query i is token first_row + i of the keys
-  index_t keys_behind = 0;  // how many more keys the run has behind the last one here, all of them masked (decoding, strips)
+  index_t first_row = 0;  // query i is token first_row + i of the keys
+  index_t keys_behind =
+      0;  // how many more keys the run has behind the last one here, all of them masked (decoding, strips)
 
   static Sequence run(index_t length, bool causal = true);
-  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first token that is present.
+  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first token that is
+  // present.
   static Sequence padded(const Tensor& present, bool causal = true);
   // The same with mask and present on `device`, where the scores are.
   Sequence on(Device device) const;
-  // Of a causal sequence that is decoded: `rows` queries after the first `first_row` of its tokens. `present` [b first_row + rows] or
-  // undefined; `capacity` is the length that the run may reach.
+  // Of a causal sequence that is decoded: `rows` queries after the first `first_row` of its tokens. `present` [b
+  // first_row + rows] or undefined; `capacity` is the length that the run may reach.
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
 };
 
 // What attention shows to a scheme.
 struct AttendContext : Sequence {
-  Tensor x;                  // [b j c], the layer's input; undefined where attention is run on bare queries, keys and values
+  Tensor x;  // [b j c], the layer's input; undefined where attention is run on bare queries, keys and values
   Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]; query and key rotated if a scheme rotates
   Tensor unrotated_query;    // [b h i d]
   Tensor content_scores;     // [b h i j], scale q.k: the papers' S, before biases
   Tensor bias;               // [1|b h i j], the sum of stage 3; undefined when no scheme gives one
   double scale = 1;          // 1 / sqrt(d)
 
-  [[nodiscard]] Tensor keep(const Tensor& t, double otherwise = 0, Site at = Site::current()) const;  // t where the mask is true
-  // [1|b 1 i j] f64: position of query i minus position of key j, as positions.distances count. On the CPU, to be read, or beside the
-  // scores.
+  [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0,
+      Site at = Site::current()) const;  // t where the mask is true
+  // [1|b 1 i j] f64: position of query i minus position of key j, as positions.distances count. On the CPU, to be read,
+  // or beside the scores.
   [[nodiscard]] Tensor distance_on_cpu() const;
   [[nodiscard]] Tensor distance() const;
-  // A constant that a scheme has worked out, on the device of the scores. No gradient passes from one device to another.
+  // A constant that a scheme has worked out, on the device of the scores. No gradient passes from one device to
+  // another.
   [[nodiscard]] Tensor here(const Tensor& constant) const;
 };
 
@@ -100,7 +105,8 @@ class PositionalScheme : public Module {
   [[nodiscard]] virtual Claims claims() const = 0;
   // Enters the stages that this takes part in; a scheme made of others enters those.
   virtual void join(Stages& stages) const;
-  // Throws InputError when an option would have no effect beside the schemes of these stages, or when the sum has no meaning.
+  // Throws InputError when an option would have no effect beside the schemes of these stages, or when the sum has no
+  // meaning.
   virtual void check_company(const Stages&) const {}
 };
 
@@ -110,7 +116,8 @@ struct EmbedsTokens {
 };
 struct RotatesQueryKey {
   virtual ~RotatesQueryKey() = default;
-  virtual void rotate(Tensor& query, Tensor& key, const Positions& positions) const = 0;  // [b h t d] in place of the handles
+  virtual void rotate(Tensor& query, Tensor& key,
+      const Positions& positions) const = 0;  // [b h t d] in place of the handles
 };
 struct BiasesScores {
   virtual ~BiasesScores() = default;
@@ -126,11 +133,13 @@ struct MapsScores {  // may mix heads and neighbouring keys
 };
 struct MakesPattern {  // in place of the softmax
   virtual ~MakesPattern() = default;
-  [[nodiscard]] virtual Tensor pattern(const Tensor& logits, const AttendContext& at) const = 0;  // [b h i j], 0 where masked
+  [[nodiscard]] virtual Tensor pattern(const Tensor& logits,
+      const AttendContext& at) const = 0;  // [b h i j], 0 where masked
 };
 struct MixesValues {
   virtual ~MixesValues() = default;
-  [[nodiscard]] virtual Tensor mix(const Tensor& pattern, const AttendContext& at) const = 0;  // [b h i d], added to pattern v
+  [[nodiscard]] virtual Tensor mix(const Tensor& pattern,
+      const AttendContext& at) const = 0;  // [b h i d], added to pattern v
 };
 
 // Tells a scheme that its tokens stand elsewhere (nn/positional/moved.cpp).
@@ -169,7 +178,7 @@ struct Stages {
 
   // All of these, each asked whether it likes the company. Throws InputError.
   static Stages of(const std::vector<const PositionalScheme*>& schemes);
-  void enter(const PositionalScheme& scheme);                          // by the interfaces that the scheme's class inherits
+  void enter(const PositionalScheme& scheme);  // by the interfaces that the scheme's class inherits
   void enter_moved(const Stages& inner, const MovesPositions& mover);  // all of `inner`, at moved positions
 };
 

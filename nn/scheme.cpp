@@ -18,7 +18,7 @@ std::map<std::string, SchemeInfo>& registry() {
 }
 
 [[noreturn]] void refuse(const std::string& text, const std::string& message) {
-  throw InputError(concat("scheme '", text, "': ", message));
+  throw InputError(to_text("scheme '", text, "': ", message));
 }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
@@ -34,7 +34,7 @@ const SchemeInfo& find_scheme(const std::string& text, const std::string& name) 
     if (registered == name || std::count(info.aliases.begin(), info.aliases.end(), name)) return info;
     known.push_back(registered);
   }
-  refuse(text, concat("'", name, "' is no scheme", did_you_mean(name, known)));
+  refuse(text, to_text("'", name, "' is no scheme", did_you_mean(name, known)));
 }
 
 const SchemeOption& find_option(const std::string& text, const SchemeInfo& info, const std::string& name) {
@@ -43,8 +43,8 @@ const SchemeOption& find_option(const std::string& text, const SchemeInfo& info,
     if (option.name == name) return option;
     known.push_back(option.name);
   }
-  if (known.empty()) refuse(text, concat("option '", name, "' given; ", info.name, " has no options"));
-  refuse(text, concat("'", name, "' is no option of ", info.name, did_you_mean(name, known)));
+  if (known.empty()) refuse(text, to_text("option '", name, "' given; ", info.name, " has no options"));
+  refuse(text, to_text("'", name, "' is no option of ", info.name, did_you_mean(name, known)));
 }
 
 double number_of(const std::string& value) {
@@ -56,13 +56,14 @@ double number_of(const std::string& value) {
 void check_value(const std::string& text, const SchemeOption& option, const std::string& value) {
   if (option.kind == SchemeOption::Kind::word) {
     if (std::count(option.choices.begin(), option.choices.end(), value)) return;
-    refuse(text, concat(option.name, " is '", value, "'", did_you_mean(value, option.choices)));
+    refuse(text, to_text(option.name, " is '", value, "'", did_you_mean(value, option.choices)));
   }
   const double number = number_of(value);
   const bool whole = option.kind != SchemeOption::Kind::integer || number == std::floor(number);
   if (std::isnan(number) || !whole || number < option.low || number > option.high) {
-    refuse(text, concat(option.name, " is '", value, "'; ", option.kind == SchemeOption::Kind::integer ? "a whole number" : "a number",
-                        " in [", option.low, ", ", option.high, "] required"));
+    refuse(text, to_text(option.name, " is '", value, "'; ",
+                     option.kind == SchemeOption::Kind::integer ? "a whole number" : "a number", " in [", option.low,
+                     ", ", option.high, "] required"));
   }
 }
 
@@ -92,8 +93,8 @@ class Reader {
     return text_.substr(begin, next_ - begin);
   }
   [[noreturn]] void wrong(const std::string& expected) {
-    const std::string found = next_ < text_.size() ? concat("'", text_[next_], "'") : std::string("the end");
-    refuse(text_, concat("at character ", next_ + 1, ": ", found, " found; ", expected, " expected"));
+    const std::string found = next_ < text_.size() ? to_text("'", text_[next_], "'") : std::string("the end");
+    refuse(text_, to_text("at character ", next_ + 1, ": ", found, " found; ", expected, " expected"));
   }
 
  private:
@@ -124,15 +125,18 @@ std::vector<SchemeInfo> registered_schemes() {
   return all;
 }
 
-SchemeArguments::SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes) : spec_(spec), sizes_(sizes), values_(spec.given()) {
+SchemeArguments::SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes)
+    : spec_(spec), sizes_(sizes), values_(spec.given()) {
   for (const SchemeOption& option : spec.info().options) values_.emplace(option.name, option.default_text);
 }
-index_t SchemeArguments::integer(const std::string& name) const { return static_cast<index_t>(number_of(values_.at(name))); }
+index_t SchemeArguments::integer(const std::string& name) const {
+  return static_cast<index_t>(number_of(values_.at(name)));
+}
 double SchemeArguments::real(const std::string& name) const { return number_of(values_.at(name)); }
 const std::string& SchemeArguments::word(const std::string& name) const { return values_.at(name); }
 bool SchemeArguments::given(const std::string& name) const { return spec_.given().contains(name); }
 void SchemeArguments::refuse_if_given(const std::string& name, const std::string& without_what) const {
-  if (given(name)) refuse(spec_.text(), concat(name, " given; it has no effect ", without_what, "; leave it out"));
+  if (given(name)) refuse(spec_.text(), to_text(name, " given; it has no effect ", without_what, "; leave it out"));
 }
 std::unique_ptr<PositionalScheme> SchemeArguments::base() const { return base(sizes_.length); }
 std::unique_ptr<PositionalScheme> SchemeArguments::base(index_t length) const {
@@ -151,7 +155,8 @@ class SchemeParser {
     do {
       SchemeSpec spec = scheme(reader_.word("a scheme's name"));
       for (const SchemeSpec& earlier : specs) {
-        if (earlier.info_ == spec.info_) refuse(text_, concat(spec.info_->name, " stands in the sum twice; once is what adds a position"));
+        if (earlier.info_ == spec.info_)
+          refuse(text_, to_text(spec.info_->name, " stands in the sum twice; once is what adds a position"));
       }
       specs.push_back(std::move(spec));
     } while (reader_.accept('+'));
@@ -169,7 +174,8 @@ class SchemeParser {
     bool more = reader_.accept('(') && !reader_.accept(')');
     const bool open = more;
     for (bool first = true; more; first = false, more = reader_.accept(',')) {
-      const std::string word = reader_.word(first && spec.info_->takes_base ? "a scheme or an option" : "an option's name");
+      const std::string word =
+          reader_.word(first && spec.info_->takes_base ? "a scheme or an option" : "an option's name");
       if (reader_.accept('=')) {
         option(spec, word);
       } else if (first && spec.info_->takes_base) {
@@ -180,7 +186,8 @@ class SchemeParser {
     }
     if (open) reader_.expect(')');
     if (spec.info_->takes_base && spec.base_.empty()) {
-      refuse(text_, concat(spec.info_->name, " given without a scheme inside; one required, as in ", spec.info_->name, "(rope)"));
+      refuse(text_, to_text(spec.info_->name, " given without a scheme inside; one required, as in ", spec.info_->name,
+                        "(rope)"));
     }
     return spec;
   }
@@ -189,7 +196,8 @@ class SchemeParser {
     const SchemeOption& option = find_option(text_, *spec.info_, name);
     const std::string value = reader_.word("a value");
     check_value(text_, option, value);
-    if (!spec.given_.emplace(option.name, value).second) refuse(text_, concat("option '", option.name, "' given twice"));
+    if (!spec.given_.emplace(option.name, value).second)
+      refuse(text_, to_text("option '", option.name, "' given twice"));
   }
 
   const std::string& text_;
@@ -212,7 +220,9 @@ bool SchemeSpec::shared() const {
   return !base_.empty() && base_[0].shared();
 }
 
-std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) const { return info_->make(SchemeArguments(*this, sizes)); }
+std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) const {
+  return info_->make(SchemeArguments(*this, sizes));
+}
 
 std::string canonical_text(const std::vector<SchemeSpec>& specs) {
   std::string text;
@@ -230,8 +240,9 @@ SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& 
     schemes_.back()->join(stages);
     if (part == Part::each_layer && !stages.embeds.empty()) {
       fail("scheme",
-           concat(names.back(), " is registered for each layer and embeds tokens, which happens once; shared required; correct its ",
-                  "registration"));
+          to_text(names.back(),
+              " is registered for each layer and embeds tokens, which happens once; shared required; correct its ",
+              "registration"));
     }
   }
   for (std::size_t k = 0; schemes_.size() > 1 && k < schemes_.size(); ++k) child(names[k], *schemes_[k]);

@@ -1,9 +1,12 @@
-// Positional schemes by name: the registry that each scheme file enters, and the grammar that programs, checkpoints and reports share.
+// Positional schemes by name: the registry that each scheme file enters, and the grammar that programs, checkpoints and
+// reports share.
 //
 //   schemes  = scheme { "+" scheme }
-//   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      the scheme inside is the base of one that is made over another
+//   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      the scheme inside is the base of one that is
+//   made over another
 //   option   = key "=" value
-//   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"    "none"
+//   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"
+//   "none"
 #pragma once
 
 #include <functional>
@@ -45,9 +48,11 @@ class SchemeArguments {
   double real(const std::string& name) const;
   const std::string& word(const std::string& name) const;
   bool given(const std::string& name) const;  // written out, not left at its default
-  // Throws InputError when a given option would do nothing: "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT; leave it out".
+  // Throws InputError when a given option would do nothing: "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT;
+  // leave it out".
   void refuse_if_given(const std::string& name, const std::string& without_what) const;
-  // The scheme inside the parentheses, made for the same sizes, or for runs of another length. REQUIRES: registered with takes_base.
+  // The scheme inside the parentheses, made for the same sizes, or for runs of another length. REQUIRES: registered
+  // with takes_base.
   [[nodiscard]] std::unique_ptr<PositionalScheme> base() const;
   [[nodiscard]] std::unique_ptr<PositionalScheme> base(index_t length) const;
   const SchemeSpec& spec() const { return spec_; }
@@ -66,9 +71,11 @@ struct SchemeInfo {
   std::string equation;                   // one line
   std::vector<SchemeOption> options = {};
   bool takes_base = false;  // made over another scheme, named first in the parentheses
-  // Whether one instance serves all layers; left out: each layer has its own, and a scheme over another follows that one.
+  // Whether one instance serves all layers; left out: each layer has its own, and a scheme over another follows that
+  // one.
   std::function<bool(const SchemeArguments&)> shared = {};
-  // Texts that the conformance tests run besides the bare name and each single option: whatever the author worries about.
+  // Texts that the conformance tests run besides the bare name and each single option: whatever the author worries
+  // about.
   std::vector<std::string> variants = {};
   std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
 };
@@ -97,14 +104,14 @@ class SchemeSpec {
   std::map<std::string, std::string> given_;
 };
 
-// Throws InputError naming the place in the text, what was expected, and the nearest name where one is unknown. Refused with a reason: the
-// same scheme twice, and `none` in a sum.
+// Throws InputError naming the place in the text, what was expected, and the nearest name where one is unknown. Refused
+// with a reason: the same scheme twice, and `none` in a sum.
 std::vector<SchemeSpec> parse_schemes(const std::string& text);
 std::string canonical_text(const std::vector<SchemeSpec>& specs);
 
-// Instances of schemes: those that every layer has for itself, or those that the model has once for all layers. One scheme's parameters lie
-// directly under the list's path ("position.table"); of several, each under its name ("position.cope.table"). The owner registers root() as
-// its child.
+// Instances of schemes: those that every layer has for itself, or those that the model has once for all layers. One
+// scheme's parameters lie directly under the list's path ("position.table"); of several, each under its name
+// ("position.cope.table"). The owner registers root() as its child.
 class SchemeList final : public Module {
  public:
   enum class Part { each_layer, shared };

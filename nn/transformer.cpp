@@ -13,7 +13,7 @@ namespace {
 
 const TransformerOptions& checked(const TransformerOptions& options) {
   const auto require_positive = [](const char* name, index_t value) {
-    if (value < 1) throw InputError(concat("transformer: ", name, " ", value, " given; 1 or more required"));
+    if (value < 1) throw InputError(to_text("transformer: ", name, " ", value, " given; 1 or more required"));
   };
   require_positive("vocabulary", options.vocabulary);
   require_positive("length", options.length);
@@ -21,8 +21,8 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   require_positive("layers", options.layers);
   require_positive("heads", options.heads);
   if (options.tied && options.outputs && options.outputs != options.vocabulary) {
-    throw InputError(concat("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
-                            " given; tied logits have one per token of the vocabulary"));
+    throw InputError(to_text("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
+        " given; tied logits have one per token of the vocabulary"));
   }
   return options;
 }
@@ -58,8 +58,8 @@ std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
   std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
   for (const SchemeSpec& spec : specs) {
     if (!options.causal && spec.make({options.dim, options.heads, options.length})->claims().causal_only) {
-      throw InputError(concat("transformer: ", spec.text(),
-                              " in a model that is not causal given; it has no meaning without a causal mask; ", "choose another scheme"));
+      throw InputError(to_text("transformer: ", spec.text(),
+          " in a model that is not causal given; it has no meaning without a causal mask; ", "choose another scheme"));
     }
   }
   return specs;
@@ -70,34 +70,34 @@ index_t hidden_of(const TransformerOptions& options) { return options.hidden ? o
 AttentionOptions attention_options(const TransformerOptions& options, index_t layer) {
   const Inits inits = inits_of(options);
   return {.dim = options.dim,
-          .heads = options.heads,
-          .length = options.length,
-          .layer = layer,
-          .executor = options.executor,
-          .dropout = options.dropout,
-          .pattern_dropout = options.pattern_dropout,
-          .bias = options.bias && options.attention_bias,
-          .in = inits.in,
-          .out = inits.out,
-          .bias_init = inits.bias};
+      .heads = options.heads,
+      .length = options.length,
+      .layer = layer,
+      .executor = options.executor,
+      .dropout = options.dropout,
+      .pattern_dropout = options.pattern_dropout,
+      .bias = options.bias && options.attention_bias,
+      .in = inits.in,
+      .out = inits.out,
+      .bias_init = inits.bias};
 }
 
 MLPOptions mlp_options(const TransformerOptions& options) {
   const Inits inits = inits_of(options);
   return {.dim = options.dim,
-          .hidden = hidden_of(options),
-          .activation = options.activation,
-          .in = inits.in,
-          .out = options.initialisation == Initialisation::ram ? Init::fan_in(hidden_of(options)) : inits.out,
-          .bias_init = inits.bias,
-          .bias = options.bias,
-          .dropout = options.hidden_dropout};
+      .hidden = hidden_of(options),
+      .activation = options.activation,
+      .in = inits.in,
+      .out = options.initialisation == Initialisation::ram ? Init::fan_in(hidden_of(options)) : inits.out,
+      .bias_init = inits.bias,
+      .bias = options.bias,
+      .dropout = options.hidden_dropout};
 }
 
 }  // namespace
 
 Block::Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
-             const std::vector<const PositionalScheme*>& shared)
+    const std::vector<const PositionalScheme*>& shared)
     : place_(options.norm_place),
       norm1_(options.dim, options.norm),
       norm2_(options.dim, options.norm),
@@ -139,16 +139,18 @@ Transformer::Transformer(const TransformerOptions& options)
     child("norm", *norm_);
   }
   if (options.tied) return;
-  head_ = std::make_unique<Linear>(options.dim, options.outputs ? options.outputs : options.vocabulary, false, inits_of(options).head);
+  head_ = std::make_unique<Linear>(
+      options.dim, options.outputs ? options.outputs : options.vocabulary, false, inits_of(options).head);
   child("head", *head_);
 }
 
 Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
-  if (tokens.rank() != 2) fail("transformer", concat("tokens are ", tokens.shape(), "; [batch, time] required"));
+  if (tokens.rank() != 2) fail("transformer", to_text("tokens are ", tokens.shape(), "; [batch, time] required"));
   return (*this)(tokens, Sequence::run(tokens.size(1), options_.causal), pass);
 }
 
-Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
+Tensor Transformer::operator()(
+    const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
   const Scope scope(path());
   sequence = sequence.on(device());  // once, not in every layer
   sequence.positions.seed = pass.seed;

@@ -1,5 +1,5 @@
-// The transformer: token embedding, blocks of attention and MLP, logits. Which of the family it is, its options say; nn/models.h names
-// them.
+// The transformer: token embedding, blocks of attention and MLP, logits. Which of the family it is, its options say;
+// nn/models.h names them.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,20 @@
 
 namespace whence {
 
-enum class NormPlace : unsigned char { before, after };  // x + f(norm(x)), as in GPT-2; norm(x + f(x)), as in the first transformer
+enum class NormPlace : unsigned char {
+  before,
+  after
+};  // x + f(norm(x)), as in GPT-2; norm(x + f(x)), as in the first transformer
 
 // How parameters start.
 enum class Initialisation : unsigned char {
-  gpt2,   // N(0, 0.02^2); what adds to the residual stream divided by sqrt(2 layers)
-  neox,   // N(0, 2/(5 dim)), and deviation 2/(layers sqrt(dim)) for what adds to the residual stream (Black et al. 2022)
+  gpt2,  // N(0, 0.02^2); what adds to the residual stream divided by sqrt(2 layers)
+  neox,  // N(0, 2/(5 dim)), and deviation 2/(layers sqrt(dim)) for what adds to the residual stream (Black et al. 2022)
   llama,  // N(0, 0.02^2)
   ram,    // embedding N(0, 1/dim), the rest as PyTorch's Linear
-  che     // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as in the randomised positions' authors' code
+  // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as in the randomised positions' authors'
+  // code
+  che
 };
 
 struct TransformerOptions {
@@ -49,8 +54,9 @@ struct TransformerOptions {
 class Block final : public Module {
  public:
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
-        const std::vector<const PositionalScheme*>& shared);
-  [[nodiscard]] Tensor operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
+      const std::vector<const PositionalScheme*>& shared);
+  [[nodiscard]] Tensor operator()(
+      const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
 
  private:
@@ -66,11 +72,13 @@ class Transformer final : public Module {
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
   explicit Transformer(const TransformerOptions& options);
 
-  // tokens [b t] (index; on the CPU or beside the model) -> logits [b t v]. In a causal model position t sees tokens 0 ... t.
+  // tokens [b t] (index; on the CPU or beside the model) -> logits [b t v]. In a causal model position t sees tokens 0
+  // ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
-  // The same where some tokens are padding, stand elsewhere, or continue what the caches hold (one per layer, see nn/decoding.h).
-  [[nodiscard]] Tensor operator()(const Tensor& tokens, Sequence sequence, const Pass& pass,
-                                  std::vector<AttentionCache>* caches = nullptr) const;
+  // The same where some tokens are padding, stand elsewhere, or continue what the caches hold (one per layer, see
+  // nn/decoding.h).
+  [[nodiscard]] Tensor operator()(
+      const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches = nullptr) const;
 
   const TransformerOptions& options() const { return options_; }
   Device device() const { return embedding_.weight().device(); }

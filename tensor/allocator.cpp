@@ -22,7 +22,8 @@ namespace whence {
 namespace {
 
 constexpr std::size_t class_count = 256;
-constexpr std::size_t remembered = std::size_t{64} << 10;  // smaller blocks are not worth a line in a list of the largest
+constexpr std::size_t remembered = std::size_t{64}
+                                   << 10;  // smaller blocks are not worth a line in a list of the largest
 constexpr Allocator::Pool no_pool = 0;
 
 // 1 KiB and below: one class per 64 bytes. Above: four per doubling.
@@ -53,9 +54,10 @@ void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes)
 // "1.5 GiB by softmax (attention.cpp:33)"
 std::string to_string(const LiveBlock& block) {
   std::string text = bytes_text(block.bytes);
-  if (block.op) text += concat(" by ", block.op);
+  if (block.op) text += to_text(" by ", block.op);
   if (block.site.line() != 0)
-    text += block.op ? concat(" (", whence::to_string(block.site), ')') : concat(" at ", whence::to_string(block.site));
+    text +=
+        block.op ? to_text(" (", whence::to_string(block.site), ')') : to_text(" at ", whence::to_string(block.site));
   return text;
 }
 
@@ -142,18 +144,20 @@ struct Allocator::State {
   [[noreturn]] void refuse(std::size_t bytes) const {
     const BlockSource::Room room = source.room();
     const std::size_t block = block_size(bytes);
-    std::string text = concat("out of ", source.name(), ": ", bytes_text(bytes), " asked");
-    if (room.capacity > 0) text += concat(" with ", bytes_text(room.free), " free of ", bytes_text(room.capacity));
-    text += concat("; tensors hold ", bytes_text(statistics.live), " (peak ", bytes_text(statistics.peak), ')');
+    std::string text = to_text("out of ", source.name(), ": ", bytes_text(bytes), " asked");
+    if (room.capacity > 0) text += to_text(" with ", bytes_text(room.free), " free of ", bytes_text(room.capacity));
+    text += to_text("; tensors hold ", bytes_text(statistics.live), " (peak ", bytes_text(statistics.peak), ')');
     const auto holders = largest(5);
-    for (std::size_t k = 0; k < holders.size(); ++k) text += concat(k == 0 ? ", the largest: " : ", ", to_string(holders[k]));
+    for (std::size_t k = 0; k < holders.size(); ++k)
+      text += to_text(k == 0 ? ", the largest: " : ", ", to_string(holders[k]));
     if (room.capacity > 0 && block > room.free) {
-      text += concat("; ", bytes_text(block - room.free), " less in use required");
+      text += to_text("; ", bytes_text(block - room.free), " less in use required");
     } else {
-      text += concat("; ", bytes_text(block), " in one piece required");
+      text += to_text("; ", bytes_text(block), " in one piece required");
     }
     const OutOfMemory::Numbers numbers{bytes, room.free, statistics.live, room.capacity};
-    throw OutOfMemory(error_at_call_site("allocate", text + "; use a smaller batch or length, or checkpoint()"), numbers);
+    throw OutOfMemory(
+        error_at_call_site("allocate", text + "; use a smaller batch or length, or checkpoint()"), numbers);
   }
 };
 
@@ -172,7 +176,8 @@ std::size_t Allocator::block_size(std::size_t bytes) {
 }
 
 void* Allocator::allocate(std::size_t bytes) {
-  if (bytes > (std::size_t{1} << 60)) fail("allocate", concat(bytes, " bytes asked; no machine has them; check the shape"));
+  if (bytes > (std::size_t{1} << 60))
+    fail("allocate", to_text(bytes, " bytes asked; no machine has them; check the shape"));
   const std::size_t block = block_size(bytes);
   State& state = *state_;
   const std::scoped_lock lock(state.mutex);

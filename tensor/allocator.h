@@ -1,6 +1,6 @@
-// The caching allocator of every device: blocks are kept by size class and used again, because fresh pages cost up to ten times the work
-// done on them, and a GPU waits for everything before it hands out or takes back a block. One place for size classes and statistics; where
-// blocks come from is a BlockSource. Thread-safe.
+// The caching allocator of every device: blocks are kept by size class and used again, because fresh pages cost up to
+// ten times the work done on them, and a GPU waits for everything before it hands out or takes back a block. One place
+// for size classes and statistics; where blocks come from is a BlockSource. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ class Allocator {
   ~Allocator();  // gives cached blocks back
   static Allocator& cpu();
 
-  // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it is asked again;
-  // then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
+  // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it
+  // is asked again; then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
   void* allocate(std::size_t bytes);
   // REQUIRES: `block` came from allocate(bytes).
   void deallocate(void* block, std::size_t bytes) noexcept;
@@ -55,12 +55,14 @@ class Allocator {
   MemoryStatistics statistics() const;
   BlockSource::Room room() const;  // of the device
   void reset_peak();
-  void release_cached();                                    // gives every cached block back to the device, except those of pools
-  std::vector<LiveBlock> largest(std::size_t count) const;  // the largest blocks in use; those under 64 KiB are not told apart
+  void release_cached();  // gives every cached block back to the device, except those of pools
+  std::vector<LiveBlock> largest(
+      std::size_t count) const;  // the largest blocks in use; those under 64 KiB are not told apart
 
-  // A pool is memory whose addresses something else has written down: a recorded graph. While one is open, every block comes from the
-  // device or from what the pool itself got back, never from the common cache, and blocks from outside that are freed meanwhile are held,
-  // because the graph may read them. Closed, its blocks stay out of everyone's reach until it is released. One is open at a time.
+  // A pool is memory whose addresses something else has written down: a recorded graph. While one is open, every block
+  // comes from the device or from what the pool itself got back, never from the common cache, and blocks from outside
+  // that are freed meanwhile are held, because the graph may read them. Closed, its blocks stay out of everyone's reach
+  // until it is released. One is open at a time.
   using Pool = std::size_t;
   Pool open_pool();
   void close_pool() noexcept;

@@ -10,16 +10,18 @@
 
 namespace whence {
 
-// The float from which a 16-bit type gets the same bits as from the double itself: cut off, with the last bit set where anything was lost
-// ("round to odd"), so that the second rounding cannot meet a tie that was none.
+// The float from which a 16-bit type gets the same bits as from the double itself: cut off, with the last bit set where
+// anything was lost ("round to odd"), so that the second rounding cannot meet a tie that was none.
 WHENCE_HD inline float odd_float(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;
-  const bool away = (nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest)) > (value < 0 ? -value : value);
+  const bool away =
+      (nearest < 0 ? -static_cast<double>(nearest) : static_cast<double>(nearest)) > (value < 0 ? -value : value);
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1u : 0u)) | 1u);
 }
 
-// One number from one type to another with one rounding. To integers: towards zero, held inside the type's range, NaN becomes 0.
+// One number from one type to another with one rounding. To integers: towards zero, held inside the type's range, NaN
+// becomes 0.
 template <class To, class From>
 WHENCE_HD inline To convert(From value) {
   constexpr bool narrow_to = std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>;

@@ -1,7 +1,9 @@
-// Convolving every row of [b c i j] along its keys: what is asked for, and the plain loops, one number at a time, for duals and for shapes
-// that no tile fits.
-//   y[b,o,i,j] = bias[o] + sum_c sum_t w(o,c,t) x[b,c,i,j+t-left]        dw(o,c,t) = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]
-// All ways add the terms of one y in the same order, and y depends on its own row alone: a strip of rows has the bits of the whole.
+// Convolving every row of [b c i j] along its keys: what is asked for, and the plain loops, one number at a time, for
+// duals and for shapes that no tile fits.
+//   y[b,o,i,j] = bias[o] + sum_c sum_t w(o,c,t) x[b,c,i,j+t-left]        dw(o,c,t) = sum_{b,i,j} dy[b,o,i,j]
+//   x[b,c,i,j+t-left]
+// All ways add the terms of one y in the same order, and y depends on its own row alone: a strip of rows has the bits
+// of the whole.
 #pragma once
 
 #include "tensor/convert.h"
@@ -21,8 +23,8 @@ struct Convolution {
   index_t packed_size() const { return output_blocks() * terms() * outputs_at_once; }
 };
 
-// The kernel as [output blocks, c, t, 4] in compute type, zeros behind the last output. `adjoint` reads [o, c, t] as the kernel of the
-// adjoint convolution: channels and outputs exchanged, taps turned round.
+// The kernel as [output blocks, c, t, 4] in compute type, zeros behind the last output. `adjoint` reads [o, c, t] as
+// the kernel of the adjoint convolution: channels and outputs exchanged, taps turned round.
 template <class T>
 struct PackKernel {
   const T* weight;
@@ -54,9 +56,11 @@ struct ConvolvePlain {  // one (b, block of 4 outputs, i, j)
       const index_t key = j + term % at.taps - at.left;
       if (key < 0 || key >= at.keys) continue;
       const C value = C(x[((b * at.channels + term / at.taps) * at.rows + i) * at.keys + key]);
-      for (index_t u = 0; u < outputs_at_once; ++u) sums[u] += packed[(block * at.terms() + term) * outputs_at_once + u] * value;
+      for (index_t u = 0; u < outputs_at_once; ++u)
+        sums[u] += packed[(block * at.terms() + term) * outputs_at_once + u] * value;
     }
-    for (index_t u = 0; u < count; ++u) y[((b * at.outputs + first + u) * at.rows + i) * at.keys_out + j] = convert<T>(sums[u]);
+    for (index_t u = 0; u < count; ++u)
+      y[((b * at.outputs + first + u) * at.rows + i) * at.keys_out + j] = convert<T>(sums[u]);
   }
 };
 
@@ -68,14 +72,16 @@ struct KernelGradientPlain {  // one (run of rows, o, c, t)
   C* partial;  // [runs, o, c, t]
   index_t rows_per_run;
   WHENCE_HD void operator()(index_t index) const {
-    const index_t size = at.outputs * at.terms(), run = index / size, o = index % size / at.terms(), term = index % at.terms();
+    const index_t size = at.outputs * at.terms(), run = index / size, o = index % size / at.terms(),
+                  term = index % at.terms();
     const index_t end = (run + 1) * rows_per_run, all = at.batch * at.rows, shift = term % at.taps - at.left;
     C sum = C(0);
     for (index_t row = run * rows_per_run; row < (end < all ? end : all); ++row) {
       const index_t b = row / at.rows, i = row % at.rows;
       const T* g = dy + ((b * at.outputs + o) * at.rows + i) * at.keys_out;
       const T* from = x + ((b * at.channels + term / at.taps) * at.rows + i) * at.keys;
-      const index_t begin = shift < 0 ? -shift : 0, last = at.keys - shift < at.keys_out ? at.keys - shift : at.keys_out;
+      const index_t begin = shift < 0 ? -shift : 0,
+                    last = at.keys - shift < at.keys_out ? at.keys - shift : at.keys_out;
       for (index_t j = begin; j < last; ++j) sum += C(g[j]) * C(from[j + shift]);
     }
     partial[index] = sum;

@@ -13,8 +13,9 @@ struct DeviceChoice {
   std::string sentence;  // "device: cpu, because no GPU can be used: no NVIDIA driver is installed"
 };
 
-// auto: a GPU where one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a build that has it; throws
-// InputError that names the cause where there is neither. InputError for another word. The second form judges by `facts`.
+// auto: a GPU where one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a build
+// that has it; throws InputError that names the cause where there is neither. InputError for another word. The second
+// form judges by `facts`.
 DeviceChoice choose_device(std::string_view wanted);
 DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts);
 

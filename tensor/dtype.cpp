@@ -22,7 +22,7 @@ double epsilon_of(DType dtype) {
 }
 
 void wrong_dtype(const char* op, DType given, const char* required) {
-  fail(op, concat("dtype ", given, " given; ", required, " required; convert with cast"));
+  fail(op, to_text("dtype ", given, " given; ", required, " required; convert with cast"));
 }
 
 }  // namespace whence

@@ -29,7 +29,9 @@ struct Dual {
   WHENCE_HD friend constexpr Dual operator+(Dual a, Dual b) { return {a.value + b.value, a.tangent + b.tangent}; }
   WHENCE_HD friend constexpr Dual operator-(Dual a, Dual b) { return {a.value - b.value, a.tangent - b.tangent}; }
   WHENCE_HD friend constexpr Dual operator-(Dual a) { return {-a.value, -a.tangent}; }
-  WHENCE_HD friend constexpr Dual operator*(Dual a, Dual b) { return {a.value * b.value, a.tangent * b.value + a.value * b.tangent}; }
+  WHENCE_HD friend constexpr Dual operator*(Dual a, Dual b) {
+    return {a.value * b.value, a.tangent * b.value + a.value * b.tangent};
+  }
   WHENCE_HD friend constexpr Dual operator/(Dual a, Dual b) {
     const double q = a.value / b.value;
     return {q, (a.tangent - q * b.tangent) / b.value};
@@ -57,7 +59,9 @@ WHENCE_HD inline Dual tanh(Dual a) {
   const double y = std::tanh(a.value);
   return {y, (1 - y * y) * a.tangent};
 }
-WHENCE_HD inline Dual erf(Dual a) { return {std::erf(a.value), 1.1283791670955126 * std::exp(-a.value * a.value) * a.tangent}; }
+WHENCE_HD inline Dual erf(Dual a) {
+  return {std::erf(a.value), 1.1283791670955126 * std::exp(-a.value * a.value) * a.tangent};
+}
 WHENCE_HD inline Dual sin(Dual a) { return {std::sin(a.value), std::cos(a.value) * a.tangent}; }
 WHENCE_HD inline Dual cos(Dual a) { return {std::cos(a.value), -std::sin(a.value) * a.tangent}; }
 WHENCE_HD inline Dual abs(Dual a) { return a.value < 0 ? -a : a; }

@@ -25,8 +25,8 @@ class InputError : public Error {
   using Error::Error;
 };
 
-// A device has no more memory, even after every cached block was given back. The engine is usable afterwards: free some tensors, or ask
-// for smaller ones.
+// A device has no more memory, even after every cached block was given back. The engine is usable afterwards: free some
+// tensors, or ask for smaller ones.
 class OutOfMemory : public Error {
  public:
   // Bytes. `free` and `capacity` are the whole device's, or 0 where they are not known; `live` is what tensors hold.
@@ -45,7 +45,7 @@ std::string bytes_text(std::size_t bytes);
 
 // The arguments, one after another, as text.
 template <class... Parts>
-std::string concat(const Parts&... parts) {
+std::string to_text(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return out.str();
@@ -56,11 +56,13 @@ std::string error_at_call_site(std::string_view op, const std::string& message);
 // Throws Error with that text.
 [[noreturn]] void fail(std::string_view op, const std::string& message);
 
-// While alive, errors of this thread name `site`, and memory that it asks for is put down to `op` (text that outlives the program's
-// tensors; null: no op). Two thread-local stores; costs nothing else.
+// While alive, errors of this thread name `site`, and memory that it asks for is put down to `op` (text that outlives
+// the program's tensors; null: no op). Two thread-local stores; costs nothing else.
 class CallSite {
  public:
-  explicit CallSite(const Site& site, const char* op = nullptr) : previous_(current_), previous_op_(op_) { current_ = &site, op_ = op; }
+  explicit CallSite(const Site& site, const char* op = nullptr) : previous_(current_), previous_op_(op_) {
+    current_ = &site, op_ = op;
+  }
   ~CallSite() { current_ = previous_, op_ = previous_op_; }
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;

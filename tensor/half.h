@@ -1,5 +1,7 @@
-// f16 and bf16 as two bytes, bit-compatible with IEEE binary16 and with CUDA's types. Storage only: arithmetic happens in float.
-// A GPU converts in hardware: the same bits, but that a NaN loses its sign and payload (0x7FFF; f16 to float: 0x7FFFFFFF).
+// f16 and bf16 as two bytes, bit-compatible with IEEE binary16 and with CUDA's types. Storage only: arithmetic happens
+// in float.
+// A GPU converts in hardware: the same bits, but that a NaN loses its sign and payload (0x7FFF; f16 to float:
+// 0x7FFFFFFF).
 #pragma once
 
 #include <bit>
@@ -54,7 +56,8 @@ struct Float16 {
 #ifdef __CUDA_ARCH__
     if (!std::is_constant_evaluated()) return __half2float(__ushort_as_half(bits));
 #endif
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1Fu, mantissa = bits & 0x3FFu;
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1Fu,
+                        mantissa = bits & 0x3FFu;
     if (exponent == 0x1Fu) return std::bit_cast<float>(sign | 0x7F800000u | mantissa << 13);
     if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in float
       const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;

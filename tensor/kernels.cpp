@@ -1,7 +1,8 @@
 // Which device has which kernels and which memory; the number of threads.
 #include "tensor/kernels.h"
 
-#include "tensor/cpu_memory.h"
+#include "tensor/backend.h"
+#include "tensor/cpu/memory.h"
 #include "tensor/device_runtime.h"
 #include "tensor/parallel.h"
 
@@ -9,12 +10,14 @@ namespace whence {
 namespace {
 
 [[noreturn]] void no_device(Device device) {
-  fail("device", concat(to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu"));
+  fail("device",
+      to_text(to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu"));
 }
 
 // The backend of a device that is not the CPU.
 Backend backend_of(Device device) {
-  if (device.index != 0) fail("device", concat(to_string(device), " given; one GPU, cuda:0, is what this version runs on"));
+  if (device.index != 0)
+    fail("device", to_text(to_string(device), " given; one GPU, cuda:0, is what this version runs on"));
   const Backend backend = cuda_backend();
   if (!backend.kernels) no_device(device);
   return backend;
@@ -24,7 +27,8 @@ int thread_count = 0;
 
 }  // namespace
 
-void Kernels::matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
+void Kernels::matmul_gelu(
+    const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
   matmul(a, b, bias, 1, before);
   unary(Unary::gelu, {}, before, out);
 }
@@ -37,13 +41,15 @@ DeviceMemory& memory_of(Device device) {
 }
 
 DeviceRuntime& runtime_of(Device device) {
-  if (device.is_cpu()) fail("runtime_of", "cpu given; a GPU is required; the CPU records nothing and has nothing to wait for");
+  if (device.is_cpu())
+    fail("runtime_of", "cpu given; a GPU is required; the CPU records nothing and has nothing to wait for");
   return *backend_of(device).runtime;
 }
 
 IndexLauncher& launcher_of(const char* op, Device device) {
   const Backend backend = cuda_backend();
-  if (!backend.launcher) fail(op, concat("device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON"));
+  if (!backend.launcher)
+    fail(op, to_text("device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON"));
   return *backend.launcher;
 }
 
@@ -57,7 +63,7 @@ int threads() {
 }
 
 void set_threads(int count) {
-  if (count < 1 || count > 1024) fail("set_threads", concat(count, " given; 1 to 1024 required"));
+  if (count < 1 || count > 1024) fail("set_threads", to_text(count, " given; 1 to 1024 required"));
   thread_count = count;
 }
 

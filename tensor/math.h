@@ -1,4 +1,5 @@
-// exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call); the library's own in double and dual.
+// exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call); the library's own in
+// double and dual.
 // Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range; right at 0, at the
 // infinities and for NaN.
 #pragma once
@@ -13,8 +14,8 @@
 namespace whence::math {
 
 using std::abs, std::ceil, std::cos, std::erf, std::floor, std::isfinite, std::log, std::log1p, std::sin, std::sqrt;
-using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p, whence::sin,
-    whence::sqrt;
+using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p,
+    whence::sin, whence::sqrt;
 
 // A number that is more than its value (the emulator's counted ones) is asked to apply the function to what it wraps.
 template <class N>
@@ -39,7 +40,8 @@ WHENCE_HD inline double tanh(double x) { return std::tanh(x); }
 WHENCE_HD inline Dual exp(Dual x) { return whence::exp(x); }
 WHENCE_HD inline Dual tanh(Dual x) { return whence::tanh(x); }
 
-// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by a polynomial, 2^n in two factors so that subnormals come out right.
+// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by a polynomial, 2^n in two factors so that
+// subnormals come out right.
 WHENCE_HD inline float exp(float x) {
 #ifdef __CUDA_ARCH__
   return ::expf(x);
@@ -80,7 +82,8 @@ WHENCE_HD inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
   return ::tanhf(x);
 #else
-  const float size = x < 0 ? -x : x, z = x * x;  // near 0 the exponential form cancels, so a polynomial in x^2 takes over
+  const float size = x < 0 ? -x : x,
+              z = x * x;  // near 0 the exponential form cancels, so a polynomial in x^2 takes over
   float p = -5.70498872745e-3f;
   p = p * z + 2.06390887954e-2f;
   p = p * z - 5.37397155531e-2f;

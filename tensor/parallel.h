@@ -1,5 +1,5 @@
-// Threads. Work is cut into chunks whose borders depend on the size alone, never on the number of threads: that is why every result
-// has the same bits for any thread count.
+// Threads. Work is cut into chunks whose borders depend on the size alone, never on the number of threads: that is why
+// every result has the same bits for any thread count.
 #pragma once
 
 #include <omp.h>
@@ -16,7 +16,8 @@ template <class F>
 void parallel_for(index_t count, index_t grain, const F& f) {
   const index_t chunks = (count + grain - 1) / grain;
   if (chunks <= 1 || threads() == 1 || omp_in_parallel()) {
-    for (index_t chunk = 0; chunk < chunks; ++chunk) f(chunk * grain, chunk + 1 == chunks ? count : (chunk + 1) * grain);
+    for (index_t chunk = 0; chunk < chunks; ++chunk)
+      f(chunk * grain, chunk + 1 == chunks ? count : (chunk + 1) * grain);
     return;
   }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads())

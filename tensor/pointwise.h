@@ -6,7 +6,7 @@
 namespace whence {
 
 // What a derivative is computed from, and so what backward has to keep.
-enum class Keeps : unsigned char { nothing, input, output };
+enum class Saves : unsigned char { nothing, input, output };
 
 // Attributes of a function: affine is a x + b, clamp is [a, b], leaky_relu has slope a.
 struct UnaryAttributes {
@@ -35,80 +35,81 @@ enum class Unary : unsigned char {
   clamp
 };
 
-// Each has  value(x) = y  and  derivative(v) = dy/dx, where v is what Keeps names. T is a compute type: float, double, Dual.
+// Each has  value(x) = y  and  derivative(v) = dy/dx, where v is what Saves names. T is a compute type: float, double,
+// Dual.
 // One line per formula, so that the table reads as one.
 // clang-format off
 namespace unary_functions {
 
 struct Affine {  // y = a x + b
-  static constexpr Keeps keeps = Keeps::nothing;
+  static constexpr Saves saves = Saves::nothing;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return T(p.a) * x + T(p.b); }
   template <class T> WHENCE_HD static T derivative(T, UnaryAttributes p) { return T(p.a); }
 };
 struct Abs {  // at 0: 0
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x > T(0) ? x : (x < T(0) ? -x : T(0) * T(x)); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0)); }
 };
 struct Exp {  // y' = y
-  static constexpr Keeps keeps = Keeps::output;
+  static constexpr Saves saves = Saves::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::exp(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y; }
 };
 struct Log {
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / x; }
 };
 struct Log1p {  // log(1 + x)
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log1p(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / (T(1) + x); }
 };
 struct Sqrt {
-  static constexpr Keeps keeps = Keeps::output;
+  static constexpr Saves saves = Saves::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sqrt(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(0.5) / y; }
 };
 struct Square {
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * x; }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(2) * x; }
 };
 struct Reciprocal {
-  static constexpr Keeps keeps = Keeps::output;
+  static constexpr Saves saves = Saves::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return T(1) / x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return -y * y; }
 };
 struct Sin {
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sin(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::cos(x); }
 };
 struct Cos {
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::cos(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return -math::sin(x); }
 };
 struct Tanh {  // y' = 1 - y^2
-  static constexpr Keeps keeps = Keeps::output;
+  static constexpr Saves saves = Saves::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::tanh(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(1) - y * y; }
 };
 struct Sigmoid {  // y' = y (1 - y); exactly 0 where y has rounded to 0 or 1
-  static constexpr Keeps keeps = Keeps::output;
+  static constexpr Saves saves = Saves::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y * (T(1) - y); }
 };
 struct Softplus {  // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), where e never overflows; y' = s, the sigmoid
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return (x > T(0) ? x : T(0)) + math::log1p(math::exp(x > T(0) ? -x : x));
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::sigmoid(x); }
 };
 struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et al. 2017)
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     const T s = math::sigmoid(x);
@@ -116,17 +117,17 @@ struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et a
   }
 };
 struct Relu {  // at 0: 0
-  static constexpr Keeps keeps = Keeps::output;
+  static constexpr Saves saves = Saves::output;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x > T(0) ? x : T(0) * x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y > T(0) ? T(1) : T(0); }
 };
 struct LeakyRelu {  // at 0: the slope
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x > T(0) ? x : T(p.a) * x; }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x > T(0) ? T(1) : T(p.a); }
 };
 struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the sigmoid  (Hendrycks and Gimpel 2016)
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
   }
@@ -136,7 +137,7 @@ struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s th
   }
 };
 struct GeluErf {  // x Phi(x), Phi the normal distribution function
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
   }
@@ -145,7 +146,7 @@ struct GeluErf {  // x Phi(x), Phi the normal distribution function
   }
 };
 struct Clamp {  // at the bounds: 1, as PyTorch has it
-  static constexpr Keeps keeps = Keeps::input;
+  static constexpr Saves saves = Saves::input;
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x < T(p.a) || x > T(p.b) ? T(0) : T(1); }
 };
@@ -185,7 +186,8 @@ enum class Binary : unsigned char { add, subtract, multiply, divide, maximum, mi
 // clang-format off
 namespace binary_functions {
 
-// max and min of equal numbers are that number; each argument has half of the gradient, so a dual has the mean of both tangents.
+// max and min of equal numbers are that number; each argument has half of the gradient, so a dual has the mean of both
+// tangents.
 template <class T> WHENCE_HD T at_tie(T a, T) { return a; }
 WHENCE_HD inline Dual at_tie(Dual a, Dual b) { return {a.value, 0.5 * (a.tangent + b.tangent)}; }
 

@@ -26,7 +26,9 @@ std::string number_text(double value, DType dtype) {
 }
 
 // "+2e" or "-0.5e": e is the unit whose square is 0.
-std::string tangent_text(double tangent) { return concat(std::signbit(tangent) ? "" : "+", number_text(tangent, DType::f64), 'e'); }
+std::string tangent_text(double tangent) {
+  return to_text(std::signbit(tangent) ? "" : "+", number_text(tangent, DType::f64), 'e');
+}
 
 // Everything that is shown, in reading order, as text of one width.
 class Printer {
@@ -66,7 +68,8 @@ class Printer {
       return std::string(width_ - text.size(), ' ') + text;
     }
     const bool innermost = axis + 1 == x_.rank();
-    const std::string separator = innermost ? ", " : concat(",\n", std::string(static_cast<std::size_t>(axis) + 1, ' '));
+    const std::string separator =
+        innermost ? ", " : to_text(",\n", std::string(static_cast<std::size_t>(axis) + 1, ' '));
     std::string result = "[";
     for (index_t i = 0; i < x_.shape()[axis]; ++i) {
       if (!is_shown(axis, i)) {
@@ -88,9 +91,9 @@ class Printer {
 
 std::string to_string(const Tensor& x) {
   if (!x.defined()) return "tensor undefined";
-  const std::string header = concat("tensor ", x.dtype(), ' ', x.shape(), ' ', to_string(x.device()));
-  if (x.rank() == 0) return concat(header, ' ', Printer(x).text());
-  return concat(header, '\n', Printer(x).text());
+  const std::string header = to_text("tensor ", x.dtype(), ' ', x.shape(), ' ', to_string(x.device()));
+  if (x.rank() == 0) return to_text(header, ' ', Printer(x).text());
+  return to_text(header, '\n', Printer(x).text());
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }

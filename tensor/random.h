@@ -1,5 +1,6 @@
 // Counter-based randomness (Philox4x32-10, Salmon et al. 2011): number i of a stream is a pure function of (key, i).
-// So a draw does not depend on threads, chunks or order; a mask can be drawn again instead of stored; a run resumes and replays.
+// So a draw does not depend on threads, chunks or order; a mask can be drawn again instead of stored; a run resumes and
+// replays.
 #pragma once
 
 #include <array>
@@ -12,13 +13,15 @@
 namespace whence {
 
 // Four 32-bit words of the stream `key` at `counter`.
-WHENCE_HD constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t counter, std::uint64_t high = 0) {
+WHENCE_HD constexpr std::array<std::uint32_t, 4> philox(
+    std::uint64_t key, std::uint64_t counter, std::uint64_t high = 0) {
   std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(high), c3 = static_cast<std::uint32_t>(high >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
-    const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                        n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
     c1 = static_cast<std::uint32_t>(p1), c3 = static_cast<std::uint32_t>(p0);
     c0 = n0, c2 = n2;
     k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;

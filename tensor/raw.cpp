@@ -9,12 +9,13 @@ namespace {
 // The output of whatever keeps the shape.
 Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
-// Where a write in place is reported to have happened: the user's line, not this file's, whenever a public function was entered.
+// Where a write in place is reported to have happened: the user's line, not this file's, whenever a public function was
+// entered.
 Site write_site() { return CallSite::current() ? *CallSite::current() : Site::current(); }
 
 // What a derivative is taken at: nothing is read where the function keeps nothing, so dy stands in.
-Tensor kept_or(Unary f, const Tensor& kept, const Tensor& dy) {
-  return visit(f, [&]<class F>(F) { return F::keeps == Keeps::nothing ? dy : kept; });
+Tensor saved_or(Unary f, const Tensor& saved, const Tensor& dy) {
+  return visit(f, [&]<class F>(F) { return F::saves == Saves::nothing ? dy : saved; });
 }
 
 // The axes before the last two, broadcast.
@@ -25,8 +26,8 @@ Shape common_batch(const Tensor& a, const Tensor& b) {
     const int in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
     const index_t of_a = in_a < 0 ? 1 : a.shape()[in_a], of_b = in_b < 0 ? 1 : b.shape()[in_b];
     if (of_a != of_b && of_a != 1 && of_b != 1) {
-      fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; batch extents ", of_a, " and ", of_b,
-                            " differ and neither is 1; reshape or expand one of them"));
+      fail("matmul", to_text("a is ", a.shape(), ", b is ", b.shape(), "; batch extents ", of_a, " and ", of_b,
+                         " differ and neither is 1; reshape or expand one of them"));
     }
     batch[axis] = of_a == 1 ? of_b : of_a;
   }
@@ -43,11 +44,12 @@ Tensor with_batch(const Tensor& x, Shape batch) {
 // Checks of functions that work on matrices, and on rows.
 void require_matrix(const char* argument, const Tensor& x) {
   require_floating("matmul", argument, x);
-  if (x.rank() < 2) fail("matmul", concat(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
+  if (x.rank() < 2)
+    fail("matmul", to_text(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
 }
 
-// Checks a product, and gives the batch that both operands are stretched to. Neither is copied: transposed and broadcast matrices are the
-// kernel's business.
+// Checks a product, and gives the batch that both operands are stretched to. Neither is copied: transposed and
+// broadcast matrices are the kernel's business.
 Shape checked_batch(const Tensor& a, const Tensor& b, const Tensor* bias) {
   require_matrix("a", a);
   require_matrix("b", b);
@@ -55,8 +57,9 @@ Shape checked_batch(const Tensor& a, const Tensor& b, const Tensor* bias) {
   require_same_device("matmul", a, b);
   if (a.size(-1) != b.size(-2)) {
     const bool turned = a.size(-1) == b.size(-1);
-    fail("matmul", concat("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
-                          " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
+    fail("matmul",
+        to_text("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
+            " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
   }
   const Shape batch = common_batch(a, b);
   if (bias) {
@@ -75,30 +78,33 @@ Tensor product_of(const Tensor& a, const Tensor& b, Shape batch) {
 
 void require_row(const char* op, const Tensor& x) {
   require_floating(op, "x", x);
-  if (x.rank() == 0) fail(op, concat("x is ", x.shape(), "; one axis or more is required; use unsqueeze"));
+  if (x.rank() == 0) fail(op, to_text("x is ", x.shape(), "; one axis or more is required; use unsqueeze"));
 }
 
 }  // namespace
 
 void require_floating(const char* op, const char* argument, const Tensor& x) {
-  if (!is_floating(x.dtype())) fail(op, concat(argument, " is ", x.dtype(), "; a floating dtype is required; convert with cast"));
+  if (!is_floating(x.dtype()))
+    fail(op, to_text(argument, " is ", x.dtype(), "; a floating dtype is required; convert with cast"));
 }
 
 void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype()) fail(op, concat("a is ", a.dtype(), ", b is ", b.dtype(), "; equal dtypes required; convert with cast"));
+  if (a.dtype() != b.dtype())
+    fail(op, to_text("a is ", a.dtype(), ", b is ", b.dtype(), "; equal dtypes required; convert with cast"));
 }
 
 void require_same_device(const char* op, const Tensor& a, const Tensor& b) {
   if (!(a.device() == b.device())) {
-    fail(op, concat("a is on ", to_string(a.device()), ", b is on ", to_string(b.device()), "; one device required; move with to_device"));
+    fail(op, to_text("a is on ", to_string(a.device()), ", b is on ", to_string(b.device()),
+                 "; one device required; move with to_device"));
   }
 }
 
 void require_shape(const char* op, const char* argument, const Tensor& x, const Shape& shape) {
-  if (!(x.shape() == shape)) fail(op, concat(argument, " is ", x.shape(), "; ", shape, " required"));
+  if (!(x.shape() == shape)) fail(op, to_text(argument, " is ", x.shape(), "; ", shape, " required"));
 }
 
-// y = f(x), dx = dy f'(kept), dx = dy f''(kept): one kernel call each.
+// y = f(x), dx = dy f'(saved), dx = dy f''(saved): one kernel call each.
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   require_floating("unary", "x", x);
   const Tensor y = like(x);
@@ -106,20 +112,20 @@ Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   return y;
 }
 
-Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p) {
-  const Tensor at = kept_or(f, kept, dy), dx = like(dy);
+Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p) {
+  const Tensor at = saved_or(f, saved, dy), dx = like(dy);
   require_floating("unary_backward", "dy", dy);
-  require_shape("unary_backward", "kept", at, dy.shape());
+  require_shape("unary_backward", "saved", at, dy.shape());
   require_same_dtype("unary_backward", at, dy);
   require_same_device("unary_backward", at, dy);
   kernels(dy.device()).unary_backward(f, p, at, dy, dx);
   return dx;
 }
 
-Tensor unary_second(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p) {
-  const Tensor at = kept_or(f, kept, dy), dx = like(dy);
+Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p) {
+  const Tensor at = saved_or(f, saved, dy), dx = like(dy);
   require_floating("unary_second", "dy", dy);
-  require_shape("unary_second", "kept", at, dy.shape());
+  require_shape("unary_second", "saved", at, dy.shape());
   require_same_dtype("unary_second", at, dy);
   require_same_device("unary_second", at, dy);
   kernels(dy.device()).unary_second(f, p, at, dy, dx);
@@ -153,12 +159,13 @@ void add_into(const Tensor& x, const Tensor& total) {
   total.storage().written(write_site());
 }
 
-Tensor keep(const Tensor& x, const Tensor& mask, double value) {
-  require_floating("keep", "x", x);
-  if (mask.dtype() != DType::boolean) fail("keep", concat("mask is ", mask.dtype(), "; bool required; convert with cast"));
-  require_same_device("keep", x, mask);
+Tensor masked(const Tensor& x, const Tensor& mask, double value) {
+  require_floating("masked", "x", x);
+  if (mask.dtype() != DType::boolean)
+    fail("masked", to_text("mask is ", mask.dtype(), "; bool required; convert with cast"));
+  require_same_device("masked", x, mask);
   const Tensor y = like(x);
-  kernels(x.device()).keep(x, expand(mask, x.shape()), value, y);
+  kernels(x.device()).masked(x, expand(mask, x.shape()), value, y);
   return y;
 }
 
@@ -171,7 +178,8 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
   for (int axis = 0; axis < x.rank(); ++axis) reduced[axis] = axes.empty();
   for (const int given : axes) {
     const int axis = normal_axis(op, given, x.rank());
-    if (reduced[axis]) fail(op, concat("x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required"));
+    if (reduced[axis])
+      fail(op, to_text("x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required"));
     reduced[axis] = true;
   }
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -182,7 +190,8 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
     }
   }
   if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0) {
-    fail(op, concat("x is ", x.shape(), "; at least one element along each reduced axis is required; nothing has no maximum"));
+    fail(op, to_text("x is ", x.shape(),
+                 "; at least one element along each reduced axis is required; nothing has no maximum"));
   }
   const Tensor out = Tensor::empty(with_axes, x.dtype(), x.device());
   kernels(x.device()).reduce(f, x, out);
@@ -200,7 +209,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
     fits = to == x.shape()[axis] || to == 1;
     if (axis < added || to != x.shape()[axis]) axes.push_back(axis);
   }
-  if (!fits) fail("sum_to", concat("x is ", x.shape(), ", shape ", shape, " given; a shape that expands to x's is required"));
+  if (!fits)
+    fail("sum_to", to_text("x is ", x.shape(), ", shape ", shape, " given; a shape that expands to x's is required"));
   return reduce(Reduction::sum, x, axes, true).view(shape, contiguous_strides(shape));
 }
 
@@ -209,7 +219,8 @@ Tensor argmax(const Tensor& x) {
   require_row("argmax", x);
   Shape shape;
   for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
-  if (x.size(-1) == 0 && numel(shape) > 0) fail("argmax", concat("x is ", x.shape(), "; a last axis that is not empty is required"));
+  if (x.size(-1) == 0 && numel(shape) > 0)
+    fail("argmax", to_text("x is ", x.shape(), "; a last axis that is not empty is required"));
   const Tensor out = Tensor::empty(shape, DType::i64, x.device());
   kernels(x.device()).argmax(contiguous(x), out);
   return out;
@@ -235,7 +246,8 @@ Tensor softmax(const Tensor& x, const Tensor& mask) {
   require_row("softmax", x);
   Tensor expanded;
   if (mask.defined()) {
-    if (mask.dtype() != DType::boolean) fail("softmax", concat("mask is ", mask.dtype(), "; bool required; convert with cast"));
+    if (mask.dtype() != DType::boolean)
+      fail("softmax", to_text("mask is ", mask.dtype(), "; bool required; convert with cast"));
     require_same_device("softmax", x, mask);
     expanded = expand(mask, x.shape());
   }

@@ -1,5 +1,6 @@
-// Functions from values to values: they check arguments, make the output and run a kernel. No gradients: the functions of the same name in
-// autograd/ops.h are what models use. All outputs are new and contiguous unless they are called views.
+// Functions from values to values: they check arguments, make the output and run a kernel. No gradients: the functions
+// of the same name in autograd/ops.h are what models use. All outputs are new and contiguous unless they are called
+// views.
 #pragma once
 
 #include <vector>
@@ -10,15 +11,17 @@
 namespace whence::raw {
 
 // Views: no numbers are copied.
-[[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes);  // axis k of the result is axis axes[k] of x
+[[nodiscard]] Tensor permute(const Tensor& x,
+    const std::vector<int>& axes);  // axis k of the result is axis axes[k] of x
 [[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1);
 [[nodiscard]] Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1);
 [[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index);  // without the axis
-[[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis);              // a new axis of extent 1; axis in [-rank-1, rank]
-[[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape);       // stretches extents of 1, adds leading axes
+[[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis);         // a new axis of extent 1; axis in [-rank-1, rank]
+[[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape);  // stretches extents of 1, adds leading axes
 // A view where the strides allow, else a copy. One extent may be -1: it is worked out.
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape);
-Shape resolve_reshape(const Shape& from, const Shape& to);  // fills in the -1; Error when the numbers of elements differ
+Shape resolve_reshape(const Shape& from,
+    const Shape& to);  // fills in the -1; Error when the numbers of elements differ
 
 [[nodiscard]] Tensor contiguous(const Tensor& x);  // x itself when it already is
 [[nodiscard]] Tensor copy(const Tensor& x);        // always new
@@ -27,16 +30,18 @@ Shape resolve_reshape(const Shape& from, const Shape& to);  // fills in the -1; 
 void copy_into(const Tensor& from, const Tensor& to);  // same shape; writes `to` in place and bumps its version
 
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {});
-[[nodiscard]] Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p = {});
-[[nodiscard]] Tensor unary_second(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p = {});
+[[nodiscard]] Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {});
+[[nodiscard]] Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {});
 [[nodiscard]] Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b);  // broadcasts
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
-void add_into(const Tensor& x, const Tensor& total);                           // total += x in place, same shape
-[[nodiscard]] Tensor keep(const Tensor& x, const Tensor& mask, double value);  // mask ? x : value
+void add_into(const Tensor& x, const Tensor& total);                             // total += x in place, same shape
+[[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value);  // mask ? x : value
 
-[[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes);  // no axes: all of them
-[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);  // the adjoint of expand: sums what broadcasting stretched
-[[nodiscard]] Tensor argmax(const Tensor& x);                      // along the last axis, first of equals, i64
+[[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes,
+    bool keep_axes);  // no axes: all of them
+[[nodiscard]] Tensor sum_to(const Tensor& x,
+    const Shape& shape);                       // the adjoint of expand: sums what broadcasting stretched
+[[nodiscard]] Tensor argmax(const Tensor& x);  // along the last axis, first of equals, i64
 
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1, const Tensor* bias = nullptr);
 // gelu(a b + bias) in the tanh form; *before becomes a b + bias.

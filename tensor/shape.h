@@ -1,4 +1,5 @@
-// Extents and strides: up to six axes stored inline, trivially copyable, passed to kernels by value. Indices are 64 bit everywhere.
+// Extents and strides: up to six axes stored inline, trivially copyable, passed to kernels by value. Indices are 64 bit
+// everywhere.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +57,9 @@ class PerAxis {
   int rank_ = 0;
 };
 
-using Shape = PerAxis<struct ShapeTag>;      // extents, each >= 0; rank 0 is a scalar
-using Strides = PerAxis<struct StridesTag>;  // distance in elements between neighbours along each axis; 0 where broadcast
+using Shape = PerAxis<struct ShapeTag>;  // extents, each >= 0; rank 0 is a scalar
+using Strides =
+    PerAxis<struct StridesTag>;  // distance in elements between neighbours along each axis; 0 where broadcast
 static_assert(std::is_trivially_copyable_v<Shape>);
 
 WHENCE_HD constexpr index_t numel(const Shape& shape) {
@@ -69,11 +71,13 @@ WHENCE_HD constexpr index_t numel(const Shape& shape) {
 // Row-major strides of `shape`.
 constexpr Strides contiguous_strides(const Shape& shape) {
   Strides strides = Strides::filled(shape.rank(), 1);
-  for (int axis = shape.rank() - 2; axis >= 0; --axis) strides[axis] = strides[axis + 1] * (shape[axis + 1] > 0 ? shape[axis + 1] : 1);
+  for (int axis = shape.rank() - 2; axis >= 0; --axis)
+    strides[axis] = strides[axis + 1] * (shape[axis + 1] > 0 ? shape[axis + 1] : 1);
   return strides;
 }
 
-// True when elements in row-major order lie next to each other (axes of extent 1 do not matter; empty tensors are contiguous).
+// True when elements in row-major order lie next to each other (axes of extent 1 do not matter; empty tensors are
+// contiguous).
 constexpr bool is_contiguous(const Shape& shape, const Strides& strides) {
   if (numel(shape) == 0) return true;
   index_t expected = 1;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tensor/allocator.h"
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {
@@ -13,7 +14,8 @@ namespace {
 constexpr std::size_t guard_bytes = 64;
 constexpr unsigned char guard_pattern = 0xA5;
 thread_local bool guards_on = false;
-alignas(64) std::byte nothing[64];  // where an empty storage points: views compute addresses from it, and from null they must not
+alignas(64) std::byte
+    nothing[64];  // where an empty storage points: views compute addresses from it, and from null they must not
 
 }  // namespace
 

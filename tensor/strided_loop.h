@@ -1,4 +1,5 @@
-// Walks the elements of one shape through several tensors of different strides, as few and as long runs as the strides allow.
+// Walks the elements of one shape through several tensors of different strides, as few and as long runs as the strides
+// allow.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 
 namespace whence {
 
-// N operands of one shape. Neighbouring axes that every operand steps through evenly are merged, so that contiguous and broadcast operands
-// end up with one or two axes. Elements are numbered in row-major order of the shape.
+// N operands of one shape. Neighbouring axes that every operand steps through evenly are merged, so that contiguous and
+// broadcast operands end up with one or two axes. Elements are numbered in row-major order of the shape.
 template <int N>
 class StridedLoop {
  public:

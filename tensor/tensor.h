@@ -1,8 +1,10 @@
-// The tensor handle: one word that owns a body of shape, strides, dtype, storage and an opaque link to the graph that made it.
+// The tensor handle: one word that owns a body of shape, strides, dtype, storage and an opaque link to the graph that
+// made it.
 //
-// Copying a handle copies no numbers: both name the same body. Views are new bodies over the same storage (tensor/raw.h; with gradients:
-// autograd/ops.h). Ownership in a sentence: handles own bodies, bodies own storages and the node that made them, nodes own the nodes of
-// their inputs and the tensors that they saved, nothing points forward.
+// Copying a handle copies no numbers: both name the same body. Views are new bodies over the same storage
+// (tensor/raw.h; with gradients:
+// autograd/ops.h). Ownership in a sentence: handles own bodies, bodies own storages and the node that made them, nodes
+// own the nodes of their inputs and the tensors that they saved, nothing points forward.
 #pragma once
 
 #include <cstddef>
@@ -32,15 +34,18 @@ class Tensor {
   Tensor() = default;  // no tensor: defined() is false and everything else is an error
 
   // New tensors. Throw Error when an extent is negative, or memory is out.
-  [[nodiscard]] static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});  // numbers unspecified
+  [[nodiscard]] static Tensor empty(
+      const Shape& shape, DType dtype = DType::f32, Device device = {});  // numbers unspecified
   [[nodiscard]] static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor of(const std::vector<double>& values, const Shape& shape, DType dtype = DType::f32);
   [[nodiscard]] static Tensor arange(index_t count, DType dtype = DType::i64);  // 0, 1, ..., count - 1
-  [[nodiscard]] static Tensor uniform(const Shape& shape, double low, double high, const Stream& stream, DType dtype = DType::f32);
-  [[nodiscard]] static Tensor normal(const Shape& shape, double mean, double deviation, const Stream& stream, DType dtype = DType::f32);
+  [[nodiscard]] static Tensor uniform(
+      const Shape& shape, double low, double high, const Stream& stream, DType dtype = DType::f32);
+  [[nodiscard]] static Tensor normal(
+      const Shape& shape, double mean, double deviation, const Stream& stream, DType dtype = DType::f32);
 
   bool defined() const { return static_cast<bool>(body_); }
   const Shape& shape() const { return body().shape; }
@@ -53,14 +58,17 @@ class Tensor {
   Storage& storage() const { return *body().storage; }
   bool is_contiguous() const { return whence::is_contiguous(shape(), strides()); }
 
-  // The first element. Numbers may be written through a const handle; whoever does so in place also calls storage().written(site).
+  // The first element. Numbers may be written through a const handle; whoever does so in place also calls
+  // storage().written(site).
   // Throws Error when T is not the dtype.
   template <class T>
   T* data() const {
     if (dtype() != dtype_of<T>) wrong_dtype("data", dtype(), to_string(dtype_of<T>));
     return reinterpret_cast<T*>(bytes());
   }
-  std::byte* bytes() const { return body().storage->bytes() + static_cast<std::size_t>(body().offset) * size_of(dtype()); }
+  std::byte* bytes() const {
+    return body().storage->bytes() + static_cast<std::size_t>(body().offset) * size_of(dtype());
+  }
 
   // Values as double, for tests, printing and scalars. On a device they are copied first.
   double item() const;                                       // the only element; Error when there is not exactly one
@@ -69,9 +77,11 @@ class Tensor {
 
   // The same numbers without the graph: gradients stop here.
   [[nodiscard]] Tensor detach() const;
-  // A new body over the same storage; element [0,...] lies `offset` elements after this one's. REQUIRES: stays inside the storage.
+  // A new body over the same storage; element [0,...] lies `offset` elements after this one's. REQUIRES: stays inside
+  // the storage.
   [[nodiscard]] Tensor view(const Shape& shape, const Strides& strides, index_t offset = 0) const;
-  // Makes every handle of this body name `value`'s numbers and dtype instead (loading, casting a model). Error when shapes differ.
+  // Makes every handle of this body name `value`'s numbers and dtype instead (loading, casting a model). Error when
+  // shapes differ.
   void replace(const Tensor& value) const;
 
   GraphLink* link() const { return body_ ? body_->link.get() : nullptr; }

@@ -29,7 +29,8 @@ TEST_CASE("blocks are large enough, not wasteful, and sizes that share a block a
 
 TEST_CASE("live, peak and reserved count blocks; freed blocks are used again") {
   Allocator& allocator = Allocator::cpu();
-  for (const std::size_t bytes : {std::size_t{100}, std::size_t{5000}, std::size_t{3} << 20}) {  // the last is mapped with huge pages
+  for (const std::size_t bytes :
+      {std::size_t{100}, std::size_t{5000}, std::size_t{3} << 20}) {  // the last is mapped with huge pages
     allocator.release_cached();
     allocator.reset_peak();
     const MemoryStatistics before = allocator.statistics();
@@ -70,8 +71,8 @@ TEST_CASE("what no machine has is refused with its numbers") {
   CHECK(error_text([] { (void)Allocator::cpu().allocate(std::size_t{1} << 61); }) ==
         "allocate: 2305843009213693952 bytes asked; no machine has them; check the shape");
   CHECK(error_text([] {
-          (void)Tensor::empty({index_t{1} << 40, index_t{1} << 40});
-        }) == "empty: shape [1099511627776,1099511627776] given; its bytes do not fit in 64 bits");
+    (void)Tensor::empty({index_t{1} << 40, index_t{1} << 40});
+  }) == "empty: shape [1099511627776,1099511627776] given; its bytes do not fit in 64 bits");
 }
 
 TEST_CASE("threads may allocate at the same time") {

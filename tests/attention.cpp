@@ -38,7 +38,7 @@ Positions shifted(index_t count, double by) {
 Tensor logits_of(const Layer& layer, const Tensor& x) {
   const Capture capture("*logits");
   (void)layer(x);
-  return keep(capture[capture.names().at(0)].value(), causal_mask(x.size(1)));
+  return masked(capture[capture.names().at(0)].value(), causal_mask(x.size(1)));
 }
 
 }  // namespace
@@ -47,7 +47,9 @@ TEST_CASE("without positions and mask, attention does not know the order of its 
   const Layer layer("none");
   const Tensor x = normal({1, length, dim}, 1);
   const Tensor order = Tensor::of({3, 1, 5, 0, 2, 4}, {length}, DType::i64);
-  const auto reorder = [&](const Tensor& y) { return reshape(take_rows(reshape(y, {length, dim}), order), {1, length, dim}); };
+  const auto reorder = [&](const Tensor& y) {
+    return reshape(take_rows(reshape(y, {length, dim}), order), {1, length, dim});
+  };
   const Sequence all = Sequence::run(length, false);
   CHECK(distance(reorder(layer(x, all)), layer(reorder(x), all)) < 1e-14);
   CHECK(distance(reorder(layer(x)), layer(reorder(x))) > 1e-3);  // the causal mask tells
@@ -71,21 +73,24 @@ TEST_CASE("CoPE with z_scale=head and the table times sqrt(d) is CoPE with z_sca
 
 TEST_CASE("CoPE with all gates open reads its table at i - j + 1, with all gates closed at 0") {
   const index_t p_max = 4;
-  const Layer layer(concat("cope(p_max=", p_max, ")"));
+  const Layer layer(to_text("cope(p_max=", p_max, ")"));
   const Tensor x = normal({1, length, dim}, 1), mask = causal_mask(length);
   for (const double gate : {1.0, 0.0}) {
     Capture capture("*q", "*scores", "*logits", "*positions");
-    capture.edit("*gates", [&](const Tensor& gates) { return keep(Tensor::full(gates.shape(), gate, DType::f64), mask); });
+    capture.edit(
+        "*gates", [&](const Tensor& gates) { return masked(Tensor::full(gates.shape(), gate, DType::f64), mask); });
     (void)layer(x);
     const Tensor q = capture["q"].value(), scores = capture["scores"].value();
     const Tensor z = matmul(q, transpose(layer.table().detach()));  // [b h i n]
     std::vector<double> index;
     for (index_t i = 0; i < length; ++i) {
-      for (index_t j = 0; j < length; ++j) index.push_back(gate == 1 && j <= i ? static_cast<double>(std::min(i - j + 1, p_max)) : 0);
+      for (index_t j = 0; j < length; ++j)
+        index.push_back(gate == 1 && j <= i ? static_cast<double>(std::min(i - j + 1, p_max)) : 0);
     }
-    const Tensor at = contiguous(expand(Tensor::of(index, {1, 1, length, length}, DType::i64), {1, heads, length, length}));
-    CHECK(distance(keep(capture["position.positions"].value(), mask), keep(cast(at, DType::f64), mask)) == 0);
-    CHECK(distance(keep(capture["logits"].value(), mask), keep(scores + gather(z, 3, at), mask)) < 1e-14);
+    const Tensor at =
+        contiguous(expand(Tensor::of(index, {1, 1, length, length}, DType::i64), {1, heads, length, length}));
+    CHECK(distance(masked(capture["position.positions"].value(), mask), masked(cast(at, DType::f64), mask)) == 0);
+    CHECK(distance(masked(capture["logits"].value(), mask), masked(scores + gather(z, 3, at), mask)) < 1e-14);
   }
 }
 
@@ -129,7 +134,8 @@ TEST_CASE("RoPE: norms stay, products depend on distances, layouts are permutati
   const auto [sq, sk] = rotated("rope", q, k, 1000);
   CHECK(distance(matmul(rq, transpose(rk)), matmul(sq, transpose(sk))) < 1e-12);
   CHECK(distance(matmul(rq, transpose(rk)), matmul(q, transpose(k))) > 0.1);
-  const std::vector<double> order{0, 4, 1, 5, 2, 6, 3, 7};  // half keeps pair m at (m, m + 4), interleaved at (2m, 2m + 1)
+  const std::vector<double> order{
+      0, 4, 1, 5, 2, 6, 3, 7};  // half keeps pair m at (m, m + 4), interleaved at (2m, 2m + 1)
   const auto [iq, ik] = rotated("rope(layout=interleaved)", columns(q, order), columns(k, order));
   CHECK(distance(iq, columns(rq, order)) < 1e-15);
   CHECK(distance(ik, columns(rk, order)) < 1e-15);
@@ -161,9 +167,11 @@ TEST_CASE("ALiBi: slopes of 1 to 20 heads, linear in the distance, nothing at di
     index_t power = 1;
     while (2 * power <= count) power *= 2;
     for (index_t h = 0; h < count; ++h) {
-      const double exponent = h < power ? -8.0 * static_cast<double>(h + 1) / static_cast<double>(power)
-                                        : -8.0 * static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
-      for (index_t j = 0; j <= 5; ++j) CHECK(bias.at({0, h, 5, j}) == doctest::Approx(-std::exp2(exponent) * static_cast<double>(5 - j)));
+      const double exponent = h < power
+                                  ? -8.0 * static_cast<double>(h + 1) / static_cast<double>(power)
+                                  : -8.0 * static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
+      for (index_t j = 0; j <= 5; ++j)
+        CHECK(bias.at({0, h, 5, j}) == doctest::Approx(-std::exp2(exponent) * static_cast<double>(5 - j)));
     }
   }
 }
@@ -175,25 +183,33 @@ TEST_CASE("sizes and executors that do not fit are refused as bad input") {
     } catch (const InputError& error) { return error.what(); }
     return "accepted";
   };
-  CHECK(refusal({.dim = 10, .heads = 3}, "none") == "attention: dim 10 with 3 heads given; dim must be a multiple of heads");
-  CHECK(refusal({.dim = 8, .heads = 0}, "none") == "attention: dim 8 with 0 heads given; dim must be a multiple of heads");
-  CHECK(refusal({.dim = 6, .heads = 2}, "rope") == "rope: width 3 for heads of 3 dims; an even width of at most 3 required");
+  CHECK(refusal({.dim = 10, .heads = 3}, "none") ==
+        "attention: dim 10 with 3 heads given; dim must be a multiple of heads");
+  CHECK(refusal({.dim = 8, .heads = 0}, "none") ==
+        "attention: dim 8 with 0 heads given; dim must be a multiple of heads");
+  CHECK(refusal({.dim = 6, .heads = 2}, "rope") ==
+        "rope: width 3 for heads of 3 dims; an even width of at most 3 required");
   CHECK(refusal({.dim = 6, .heads = 2}, "cope") == "accepted");
-  CHECK(refusal({.dim = 8, .heads = 2, .dropout = 1}, "none") == "dropout: 1 given; at least 0 and less than 1 required");
-  CHECK(refusal({.dim = 8, .heads = 2, .executor = "refrence"}, "none").find("executor: 'refrence' given; one of auto, reference") == 0);
+  CHECK(
+      refusal({.dim = 8, .heads = 2, .dropout = 1}, "none") == "dropout: 1 given; at least 0 and less than 1 required");
+  CHECK(refusal({.dim = 8, .heads = 2, .executor = "refrence"}, "none")
+            .find("executor: 'refrence' given; one of auto, reference") == 0);
   CHECK(refusal({.dim = 8, .heads = 2, .executor = "refrence"}, "none").ends_with("; did you mean 'reference'?"));
-  CHECK(Attention({.dim = 8, .heads = 2, .executor = "reference"}, parse_schemes("cope")).explain() == "reference (as asked)");
+  CHECK(Attention({.dim = 8, .heads = 2, .executor = "reference"}, parse_schemes("cope")).explain() ==
+        "reference (as asked)");
 }
 
 TEST_CASE("probes of one layer, in the order of the stages") {
   const Layer layer("cope + alibi");
   const Capture capture("*");
   (void)layer(normal({1, length, dim}, 1));
-  CHECK(capture.names() == std::vector<std::string>{"q", "k", "v", "scores", "position.alibi.bias", "position.cope.gates",
-                                                    "position.cope.positions", "position.cope.position_logit", "logits", "pattern"});
+  CHECK(
+      capture.names() == std::vector<std::string>{"q", "k", "v", "scores", "position.alibi.bias", "position.cope.gates",
+                             "position.cope.positions", "position.cope.position_logit", "logits", "pattern"});
   const Tensor pattern = capture["pattern"].value();
   CHECK(distance(sum(pattern, {-1}), Tensor::ones({1, heads, length}, DType::f64)) < 1e-15);
   CHECK(pattern.at({0, 0, 1, 2}) == 0);
-  const Tensor total = capture["scores"].value() + capture["position.alibi.bias"].value() + capture["position.cope.position_logit"].value();
+  const Tensor total = capture["scores"].value() + capture["position.alibi.bias"].value() +
+                       capture["position.cope.position_logit"].value();
   CHECK(distance(capture["logits"].value(), total) < 1e-15);
 }

@@ -62,7 +62,8 @@ TEST_CASE("a tensor used many times gathers one gradient from all of its uses") 
   CHECK(grad(x * x, {}, {x})[0].item() == 6);
   CHECK(grad(x + x, {}, {x})[0].item() == 2);
   CHECK(grad(x * x * x * x, {}, {x})[0].item() == 4 * 27);
-  CHECK(values(grad(sum(x * Tensor::of({1, 2, 4}, {3}, DType::f64)), {}, {x})[0]) == Numbers{7});  // broadcast: summed back
+  CHECK(values(grad(sum(x * Tensor::of({1, 2, 4}, {3}, DType::f64)), {}, {x})[0]) ==
+        Numbers{7});  // broadcast: summed back
 }
 
 TEST_CASE("grad takes intermediate results, leaves, and y itself as inputs") {
@@ -88,8 +89,10 @@ TEST_CASE("inputs that y does not depend on: an error, or undefined where that i
 
 TEST_CASE("what y and seed must be") {
   const Tensor x = leaf({1, 2}, {2}), y = x * x;
-  CHECK(message([&] { (void)grad(y, {}, {x}); }) == "grad: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
-  CHECK(message([&] { backward(y); }) == "backward: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
+  CHECK(message([&] { (void)grad(y, {}, {x}); }) ==
+        "grad: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
+  CHECK(message([&] { backward(y); }) ==
+        "backward: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
   CHECK(message([&] { backward(sum(x.detach())); }) ==
         "backward: y is f64 [] without history; a result of recorded ops required; was it made under NoGrad?");
   CHECK(message([&] { (void)grad(y, Tensor::ones({3}, DType::f64), {x}); }).find("grad: seed is [3]") == 0);
@@ -99,11 +102,13 @@ TEST_CASE("what y and seed must be") {
 TEST_CASE("requires_grad wants floating leaves") {
   const Tensor x = leaf({1, 2}, {2});
   CHECK(requires_grad(x).identity() == x.identity());  // again: nothing changes
-  CHECK(message([&] { (void)requires_grad(x * x); }) == "requires_grad: a result of multiply given; a leaf required; use detach() first");
+  CHECK(message([&] { (void)requires_grad(x * x); }) ==
+        "requires_grad: a result of multiply given; a leaf required; use detach() first");
   CHECK(message([] { (void)requires_grad(Tensor::arange(3)); }).find("requires_grad: leaf is i64") == 0);
   CHECK_FALSE(tracked(x.detach()));
   CHECK(tracked(requires_grad((x * x).detach())));
-  CHECK(message([&] { (void)gradient(x * x); }) == "gradient: a [2] that is no leaf given; a tensor made with requires_grad required");
+  CHECK(message([&] { (void)gradient(x * x); }) ==
+        "gradient: a [2] that is no leaf given; a tensor made with requires_grad required");
 }
 
 TEST_CASE("backward adds to the leaves") {
@@ -137,8 +142,8 @@ TEST_CASE("a second backward through one graph: refused, or exactly twice with k
   backward(loss);
   CHECK(distance(gradient(x), raw::add(once, once)) == 0);
   CHECK(error_text([&] { backward(product, product.detach()); }) ==
-        concat(made, ": backward: multiply recorded at ", made,
-               " has released what it saved; a second backward through one graph needs keep_graph in the first"));
+        to_text(made, ": backward: multiply recorded at ", made,
+            " has released what it saved; a second backward through one graph needs keep_graph in the first"));
   CHECK(message([&] { (void)grad(sum(product), {}, {x}); }).find("backward: multiply recorded at " + made) == 0);
 }
 
@@ -156,9 +161,9 @@ TEST_CASE("numbers overwritten between forward and backward are refused, with bo
   for (const bool add : {false, true}) {
     const Tensor y = multiply(x, x);
     const std::string made = above(), written = overwrite(add);
-    CHECK(message([&] { backward(sum(y)); }) == concat("backward: multiply recorded at ", made, " saved a f64 [2] that was overwritten at ",
-                                                       written,
-                                                       "; backward needs the numbers it saw; write to a copy, or write after backward"));
+    CHECK(message([&] { backward(sum(y)); }) ==
+          to_text("backward: multiply recorded at ", made, " saved a f64 [2] that was overwritten at ", written,
+              "; backward needs the numbers it saw; write to a copy, or write after backward"));
   }
   const Tensor view = select(reshape(x, {2, 1}), 0, 1), y = square(view);  // views share the version of their storage
   overwrite(true);
@@ -183,11 +188,12 @@ TEST_CASE("NoGrad records nothing") {
 TEST_CASE("an op that gives a wrong gradient is named, with its line") {
   const Tensor x = leaf({1, 2}, {2});
   const char* expected[] = {" gave a gradient f64 [] for input 0, which is f64 [2]",
-                            " gave a gradient f32 [2] for input 0, which is f64 [2]", " gave no gradient for input 0, which needs one"};
+      " gave a gradient f32 [2] for input 0, which is f64 [2]", " gave no gradient for input 0, which needs one"};
   for (int how = 0; how < 3; ++how) {
     const Tensor y = apply(Wrong{how}, Site::current(), x);
     const std::string made = above();
-    CHECK(error_text([&] { backward(sum(y)); }) == concat(made, ": backward: wrong recorded at ", made, expected[how]));
+    CHECK(
+        error_text([&] { backward(sum(y)); }) == to_text(made, ": backward: wrong recorded at ", made, expected[how]));
   }
 }
 
@@ -212,7 +218,8 @@ TEST_CASE("second derivatives of functions of one number and of softmax") {
   const auto slope = [&](const Tensor& at) { return grad(sum(softmax(at) * v), {}, {at}, {.create_graph = true})[0]; };
   const Tensor curvature = grad(sum(slope(x) * u), {}, {x})[0];  // (d/dx) <gradient, u>
   const double step = 1e-5;
-  const Tensor ahead = slope(requires_grad(x.detach() + u * step)), behind = slope(requires_grad(x.detach() - u * step));
+  const Tensor ahead = slope(requires_grad(x.detach() + u * step)),
+               behind = slope(requires_grad(x.detach() - u * step));
   CHECK(distance(curvature, (ahead - behind).detach() * (0.5 / step)) < 1e-9);
 }
 
@@ -221,8 +228,9 @@ TEST_CASE("ops that are differentiable once say so") {
   const Tensor y = layer_norm(x, weight, bias);
   const std::string made = above();
   CHECK(message([&] { (void)grad(sum(y * y), {}, {x}, {.create_graph = true}); }) ==
-        concat("backward: layer_norm recorded at ", made,
-               " is differentiable once; create_graph goes through ops with composed backwards only; use the composed form"));
+        to_text("backward: layer_norm recorded at ", made,
+            " is differentiable once; create_graph goes through ops with composed backwards only; use the composed "
+            "form"));
 }
 
 TEST_CASE("a chain of a million ops: forward, backward and destruction without recursion") {

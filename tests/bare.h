@@ -1,5 +1,5 @@
-// Schemes on bare queries, keys and values, and what every causal scheme must do there and in a model: see no future, keep its rows in a
-// longer run, ignore padding, decode, run in strips.
+// Schemes on bare queries, keys and values, and what every causal scheme must do there and in a model: see no future,
+// keep its rows in a longer run, ignore padding, decode, run in strips.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -34,19 +34,21 @@ class Bare {
     for (const Module::Parameter& each : owner_.parameters()) {
       if (("." + each.path).ends_with("." + ending)) return each.tensor;
     }
-    fail("Bare", concat("'", ending, "' given; no such parameter"));
+    fail("Bare", to_text("'", ending, "' given; no such parameter"));
   }
   void set(const std::string& ending, const Tensor& numbers) const {
     raw::copy_into(reshape(numbers.detach(), (*this)[ending].shape()), (*this)[ending]);
   }
-  void fill(const std::string& ending, double value) const { set(ending, Tensor::full((*this)[ending].shape(), value, DType::f64)); }
+  void fill(const std::string& ending, double value) const {
+    set(ending, Tensor::full((*this)[ending].shape(), value, DType::f64));
+  }
 
   Tensor logits(const AttendInputs& inputs) const {
     Tensor found;
     Capture capture;
     capture.edit("logits", [&found](const Tensor& value) { return found = value; });
     (void)reference_executor().attend(inputs, stages_);
-    return inputs.sequence.mask.defined() ? keep(found, inputs.sequence.mask) : found;
+    return inputs.sequence.mask.defined() ? masked(found, inputs.sequence.mask) : found;
   }
   Tensor output(const AttendInputs& inputs, const Executor& executor = reference_executor()) const {
     return executor.attend(inputs, stages_);
@@ -67,22 +69,23 @@ class Bare {
 };
 
 // Random queries, keys and values, all leaves.
-inline AttendInputs random_inputs(index_t length, const Sequence& sequence, index_t batch = 1, index_t heads = 2, index_t head_dim = 4) {
+inline AttendInputs random_inputs(
+    index_t length, const Sequence& sequence, index_t batch = 1, index_t heads = 2, index_t head_dim = 4) {
   const Shape shape{batch, heads, length, head_dim};
   return {.x = normal_leaf({batch, length, heads * head_dim}, 4),
-          .query = normal_leaf(shape, 1),
-          .key = normal_leaf(shape, 2),
-          .value = normal_leaf(shape, 3),
-          .sequence = sequence};
+      .query = normal_leaf(shape, 1),
+      .key = normal_leaf(shape, 2),
+      .value = normal_leaf(shape, 3),
+      .sequence = sequence};
 }
 inline AttendInputs random_inputs(index_t length) { return random_inputs(length, Sequence::run(length)); }
 
 inline AttendInputs first_tokens(const AttendInputs& all, index_t count) {
   return {.x = slice(all.x, 1, 0, count),
-          .query = slice(all.query, 2, 0, count),
-          .key = slice(all.key, 2, 0, count),
-          .value = slice(all.value, 2, 0, count),
-          .sequence = Sequence::run(count)};
+      .query = slice(all.query, 2, 0, count),
+      .key = slice(all.key, 2, 0, count),
+      .value = slice(all.value, 2, 0, count),
+      .sequence = Sequence::run(count)};
 }
 
 // d(row i of the allowed logits, weighted at random) / d(tokens): the tokens with any gradient that is not exactly 0.
@@ -111,7 +114,8 @@ inline std::set<index_t> up_to(index_t last) {
 inline void check_same(const Bare& scheme, const AttendInputs& inputs, const Executor& executor) {
   std::vector<Tensor> leaves{inputs.query, inputs.key, inputs.value, inputs.x};
   for (const Module::Parameter& parameter : scheme.owner().parameters()) leaves.push_back(parameter.tensor);
-  const Tensor expected = scheme.output(inputs), found = scheme.output(inputs, executor), weights = normal(expected.shape(), 9);
+  const Tensor expected = scheme.output(inputs), found = scheme.output(inputs, executor),
+               weights = normal(expected.shape(), 9);
   CHECK(distance(found, expected) < 1e-12);
   const std::vector<Tensor> a = grad(sum(expected * weights), {}, leaves, {.allow_unused = true}),
                             b = grad(sum(found * weights), {}, leaves, {.allow_unused = true});
@@ -227,7 +231,8 @@ inline void check_decoding(const std::string& text, index_t reach = 0) {
   const Tensor tokens = random_tokens(2, 9 + reach, 5);
   const Tensor full = slice((*model)(tokens), 1, 0, 9);
   Decoding one(*model, 12), chunks(*model, 12);
-  for (index_t t = 0; t < 9; ++t) CHECK(distance(one(raw::slice(tokens, 1, t, t + 1)), slice(full, 1, t, t + 1).detach()) < 1e-12);
+  for (index_t t = 0; t < 9; ++t)
+    CHECK(distance(one(raw::slice(tokens, 1, t, t + 1)), slice(full, 1, t, t + 1).detach()) < 1e-12);
   for (const auto& [begin, end] : {std::pair<index_t, index_t>{0, 4}, {4, 5}, {5, 9}}) {
     CHECK(distance(chunks(raw::slice(tokens, 1, begin, end)), slice(full, 1, begin, end).detach()) < 1e-12);
   }

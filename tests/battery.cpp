@@ -1,4 +1,5 @@
-// Every generic test of every op: walks the registry that Checked<Op> fills. An op's author writes samples; this file does the rest.
+// Every generic test of every op: walks the registry that Checked<Op> fills. An op's author writes samples; this file
+// does the rest.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -12,17 +13,19 @@
 #include <set>
 
 #include "autograd/backward.h"
-#include "autograd/check.h"
 #include "autograd/gradcheck.h"
-#include "autograd/mode.h"
+#include "autograd/recording.h"
+#include "autograd/samples.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tests/places.h"
 
 namespace whence {
 namespace {
 
-// 16- and 32-bit results may differ from f64 by this many roundings of the largest number, times the root of how many terms were summed.
+// 16- and 32-bit results may differ from f64 by this many roundings of the largest number, times the root of how many
+// terms were summed.
 constexpr double roundings = 4;
 
 int checks = 0;
@@ -45,7 +48,7 @@ struct Case {
   std::vector<Named> differentiable() const {
     std::vector<Named> named;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (inputs[k].defined() && is_floating(inputs[k].dtype())) named.push_back({concat("input ", k), inputs[k]});
+      if (inputs[k].defined() && is_floating(inputs[k].dtype())) named.push_back({to_text("input ", k), inputs[k]});
     }
     return named;
   }
@@ -60,7 +63,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return bytes == 0 || std::memcmp(x.bytes(), y.bytes(), bytes) == 0;
 }
 bool same_bits(const Tensors& a, const Tensors& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Tensor& x, const Tensor& y) { return same_bits(x, y); });
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(), [](const Tensor& x, const Tensor& y) { return same_bits(x, y); });
 }
 
 double largest(const Tensor& x) {
@@ -159,7 +163,8 @@ void check_gradients(const Case& c) {
   expect(report.ok(), "duals and differences", report.text());
   const bool may_have_kinks = c.sample.kinked || c.layout.find("broadcast") != std::string::npos;
   for (const GradcheckInput& input : report.inputs) {
-    expect(may_have_kinks || input.kinks.empty(), "kinks only where the sample says so", input.kinks.empty() ? "" : input.kinks[0]);
+    expect(may_have_kinks || input.kinks.empty(), "kinks only where the sample says so",
+        input.kinks.empty() ? "" : input.kinks[0]);
   }
   checks += 1;  // one report, two opinions
 }
@@ -177,8 +182,8 @@ void check_second_order(const Case& c) {
     const Tensor y = c.run(leaves);
     (void)grad(y, cotangent(y, y.dtype()), tracked_only(leaves), {.create_graph = true});
   } catch (const Error& error) { text = error.what(); }
-  expect(
-      text.find(c.op.name + " recorded at ") != std::string::npos && text.find("is differentiable once; create_graph") != std::string::npos,
+  expect(text.find(c.op.name + " recorded at ") != std::string::npos &&
+             text.find("is differentiable once; create_graph") != std::string::npos,
       "refusal of a second derivative", text);
 }
 
@@ -212,7 +217,8 @@ void check_threads(const Case& c) {
   for (const int count : {2, 3}) {
     set_threads(count);
     const Derived several = derive(c, c.inputs);
-    expect(same_bits(one.y, several.y) && same_bits(one.gradients, several.gradients), "same bits for any number of threads");
+    expect(same_bits(one.y, several.y) && same_bits(one.gradients, several.gradients),
+        "same bits for any number of threads");
   }
   set_threads(before);
 }
@@ -236,14 +242,16 @@ void check_memory(const Case& c) {
 
 Tensors in_dtype(const Tensors& inputs, DType dtype) {
   Tensors result;
-  for (const Tensor& input : inputs) { result.push_back(input.defined() && is_floating(input.dtype()) ? raw::cast(input, dtype) : input); }
+  for (const Tensor& input : inputs) {
+    result.push_back(input.defined() && is_floating(input.dtype()) ? raw::cast(input, dtype) : input);
+  }
   return result;
 }
 
 Tensors floating_only(const Tensors& inputs) {
   Tensors result;
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(result),
-               [](const Tensor& x) { return x.defined() && is_floating(x.dtype()); });
+      [](const Tensor& x) { return x.defined() && is_floating(x.dtype()); });
   return result;
 }
 
@@ -256,7 +264,8 @@ double terms(const Tensors& inputs, const Tensor& y) {
     for (const index_t extent : input.shape()) longest = std::max(longest, extent);
   }
   for (const index_t extent : y.shape()) longest = std::max(longest, extent);
-  const index_t folded = std::max(elements / std::max<index_t>(y.numel(), 1), y.numel() / std::max<index_t>(elements, 1));
+  const index_t folded =
+      std::max(elements / std::max<index_t>(y.numel(), 1), y.numel() / std::max<index_t>(elements, 1));
   return static_cast<double>(std::max(longest, folded));
 }
 
@@ -267,14 +276,16 @@ void check_precision(const Case& c) {
     const Derived rounded = derive(c, low), exact = derive(c, high);
     const double tolerance = roundings * epsilon_of(dtype) * std::sqrt(terms(c.inputs, exact.y));
     const double off = distance(rounded.y, exact.y);
-    expect(off <= tolerance, "value in low precision", concat(off, " allowed ", tolerance));
+    expect(off <= tolerance, "value in low precision", to_text(off, " allowed ", tolerance));
     if (dtype != DType::f32) continue;
     // Gradients are what is left after terms of the size dy y / x have cancelled, and dy has a rounding of its own.
     const Tensors wanted = floating_only(high);
     for (std::size_t k = 0; k < rounded.gradients.size(); ++k) {
-      const double natural = largest(cotangent(exact.y, DType::f64)) * largest(exact.y) / std::max(largest(wanted[k]), 1e-6);
+      const double natural =
+          largest(cotangent(exact.y, DType::f64)) * largest(exact.y) / std::max(largest(wanted[k]), 1e-6);
       const double gradient_off = distance(rounded.gradients[k], exact.gradients[k], natural);
-      expect(gradient_off <= 4 * tolerance, "gradient in f32", concat("of input ", k, ": ", gradient_off, " allowed ", 4 * tolerance));
+      expect(gradient_off <= 4 * tolerance, "gradient in f32",
+          to_text("of input ", k, ": ", gradient_off, " allowed ", 4 * tolerance));
     }
   }
 }
@@ -283,7 +294,7 @@ void check_reference(const Case& c, bool is_first) {
   if (!is_first || !c.op.reference) return;
   const NoGrad values_only;
   const double off = distance(c.run(c.inputs), c.op.reference(c.inputs));
-  expect(off < 1e-13, "reference from plain loops", concat(off));
+  expect(off < 1e-13, "reference from plain loops", to_text(off));
 }
 
 std::string without_place(const std::string& text) {
@@ -298,7 +309,7 @@ void check_bad_inputs(const CheckedOp& op) {
     try {
       bad.call();
     } catch (const Error& error) { text = without_place(error.what()); }
-    expect(text == bad.message, "error text", concat("\n  required: ", bad.message, "\n  got:      ", text));
+    expect(text == bad.message, "error text", to_text("\n  required: ", bad.message, "\n  got:      ", text));
   }
 }
 
@@ -329,16 +340,17 @@ TEST_CASE("every op passes every generic test") {
       }
     }
   }
-  std::printf("battery: %zu ops, %d samples, %zu layouts, %d checks\n", checked_ops().size(), samples, layouts.size(), checks);
+  std::printf(
+      "battery: %zu ops, %d samples, %zu layouts, %d checks\n", checked_ops().size(), samples, layouts.size(), checks);
 }
 
 // The functions that ops.h declares, read from the file itself: a new one without samples must not pass unseen.
 TEST_CASE("every function of ops.h is checked") {
-  std::ifstream file(WHENCE_SOURCE_DIR "/autograd/ops.h");
+  std::ifstream file(test::source_folder() + "/autograd/ops.h");
   REQUIRE(file.good());
   const std::regex declaration("\\[\\[nodiscard\\]\\] Tensor ([a-z_]+)\\(");
-  const std::map<std::string, std::string> by_another_name = {{"reverse_cumulative_sum", "cumulative_sum"},
-                                                              {"cross_entropy_sum", "cross_entropy"}};
+  const std::map<std::string, std::string> by_another_name = {
+      {"reverse_cumulative_sum", "cumulative_sum"}, {"cross_entropy_sum", "cross_entropy"}};
   std::set<std::string> checked;
   for (const CheckedOp& op : checked_ops()) checked.insert(op.name);
   int declared = 0;

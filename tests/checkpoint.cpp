@@ -1,5 +1,5 @@
 // Checkpoints: bitwise round trips and resumes; damage, interrupted saves and a second process.
-#include "nn/checkpoint.h"
+#include "nn/io/checkpoint.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,10 +12,10 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
+#include "nn/io/safetensors.h"
 #include "nn/linear.h"
 #include "nn/loss.h"
 #include "nn/mlp.h"
-#include "nn/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
@@ -140,7 +140,7 @@ TEST_CASE("checkpoint: weights alone, and readable as plain safetensors") {
   CHECK(other.head.weight().to_vector() == saved.model.head.weight().to_vector());
   Regression wider(9);
   CHECK_THROWS_WITH_AS(load_weights(saved.scratch / "w", wider),
-                       doctest::Contains("mlp.in.weight is f32 [8,3] in the file and f32 [9,3] here"), InputError);
+      doctest::Contains("mlp.in.weight is f32 [8,3] in the file and f32 [9,3] here"), InputError);
 }
 
 TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the latest is found") {
@@ -199,7 +199,8 @@ TEST_CASE("checkpoint: one process at a time") {
   const Scratch scratch("lock");
   {
     const CheckpointFolder folder(scratch / "run");
-    CHECK_THROWS_WITH_AS(CheckpointFolder(scratch / "run"), doctest::Contains("another process is saving here"), InputError);
+    CHECK_THROWS_WITH_AS(
+        CheckpointFolder(scratch / "run"), doctest::Contains("another process is saving here"), InputError);
   }
   const CheckpointFolder again(scratch / "run");
   CHECK_THROWS_WITH_AS(CheckpointFolder("/dev/null/run"), doctest::Contains("cannot write"), InputError);
@@ -227,17 +228,22 @@ TEST_CASE("checkpoint: missing, cut and foreign files are refused, and nothing i
     CHECK(saved.refusal([&](const fs::path& at) { fs::remove(at / part); }).find("No such file") != std::string::npos);
     const auto size = fs::file_size(fs::path(saved.folder) / part);
     for (const std::uintmax_t length : {std::uintmax_t{0}, std::uintmax_t{20}, size / 2, size - 2}) {
-      CHECK(saved.refusal([&](const fs::path& at) { fs::resize_file(at / part, length); }).find(part) != std::string::npos);
+      CHECK(saved.refusal([&](const fs::path& at) { fs::resize_file(at / part, length); }).find(part) !=
+            std::string::npos);
     }
     CHECK_FALSE(saved.refusal([&](const fs::path& at) { std::ofstream(at / part) << "GGUF and more"; }).empty());
   }
-  const auto state = [](const char* text) { return [text](const fs::path& at) { std::ofstream(at / "state.json") << text; }; };
-  CHECK(saved.refusal(state(R"({"format":2,"step":3,"seed":1,"facts":{}})")).find("has format 2; this build reads format 1") !=
+  const auto state = [](const char* text) {
+    return [text](const fs::path& at) { std::ofstream(at / "state.json") << text; };
+  };
+  CHECK(saved.refusal(state(R"({"format":2,"step":3,"seed":1,"facts":{}})"))
+            .find("has format 2; this build reads format 1") != std::string::npos);
+  CHECK(saved.refusal(state(R"({"format":1,"step":-3,"seed":1,"facts":{}})")).find("lacks format, step") !=
         std::string::npos);
-  CHECK(saved.refusal(state(R"({"format":1,"step":-3,"seed":1,"facts":{}})")).find("lacks format, step") != std::string::npos);
-  CHECK(saved.refusal(state(R"({"format":1,"step":3,"seed":1,"facts":{"a":1}})")).find("fact 'a' is number") != std::string::npos);
-  CHECK(saved.refusal(state(R"({"format":1,"step":4,"seed":1,"facts":{}})")).find("weights.safetensors is not of step 4") !=
+  CHECK(saved.refusal(state(R"({"format":1,"step":3,"seed":1,"facts":{"a":1}})")).find("fact 'a' is number") !=
         std::string::npos);
+  CHECK(saved.refusal(state(R"({"format":1,"step":4,"seed":1,"facts":{}})"))
+            .find("weights.safetensors is not of step 4") != std::string::npos);
 }
 
 TEST_CASE("checkpoint: all that does not fit is listed at once, and nothing is changed") {
@@ -254,15 +260,16 @@ TEST_CASE("checkpoint: all that does not fit is listed at once, and nothing is c
     std::erase_if(file.tensors, [](const auto& entry) { return entry.first == "first.head.bias"; });
     write_safetensors((at / "optimizer.safetensors").string(), file);
   });
-  for (const char* const part :
-       {"lacks head.weight f32 [1,3]", "has foot.weight [1,3]", "head.bias is f64 [1] in weights.safetensors and f32 [1] here",
-        "mlp.in.bias is f32 [7]", "optimizer.safetensors lacks first.head.bias"}) {
+  for (const char* const part : {"lacks head.weight f32 [1,3]", "has foot.weight [1,3]",
+           "head.bias is f64 [1] in weights.safetensors and f32 [1] here", "mlp.in.bias is f32 [7]",
+           "optimizer.safetensors lacks first.head.bias"}) {
     CAPTURE(message);
     CHECK(message.find(part) != std::string::npos);
   }
   saved.model.freeze("head.*");
   Adam partial(saved.model);
-  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &partial), doctest::Contains("has first.head.weight"), InputError);
+  CHECK_THROWS_WITH_AS(
+      load_checkpoint(saved.folder, saved.model, &partial), doctest::Contains("has first.head.weight"), InputError);
 }
 
 }  // namespace whence

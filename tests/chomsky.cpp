@@ -11,6 +11,7 @@
 
 #include "examples/tasks/binary_integers.h"
 #include "tensor/error.h"
+#include "tests/places.h"
 
 using namespace whence;
 using namespace whence::tasks;
@@ -31,7 +32,8 @@ Tokens drawn(const ChomskyProblem& problem, index_t length, std::uint64_t number
   return problem.draw(draw, length, reading);
 }
 
-// Calls check(string, answer) for many strings of a problem: lengths 1 ... 44, some around powers of two, the longest tested.
+// Calls check(string, answer) for many strings of a problem: lengths 1 ... 44, some around powers of two, the longest
+// tested.
 template <class Check>
 void for_many(const std::string& name, Reading reading, const Check& check) {
   const ChomskyProblem& problem = chomsky_problem(name);
@@ -43,7 +45,8 @@ void for_many(const std::string& name, Reading reading, const Check& check) {
     CAPTURE(length);
     for (std::uint64_t number = 0; number < 25; ++number) {
       const Tokens string = drawn(problem, length, number, reading);
-      REQUIRE(static_cast<index_t>(string.size()) == (name == "modular_arithmetic" ? length - (length + 1) % 2 : length));
+      REQUIRE(
+          static_cast<index_t>(string.size()) == (name == "modular_arithmetic" ? length - (length + 1) % 2 : length));
       const Tokens given = problem.answer(string, reading);
       for (const std::int64_t token : given) REQUIRE((token >= 0 && token < problem.outputs));
       check(string, given);
@@ -65,7 +68,8 @@ Tokens before_end(const Tokens& given) {
 
 std::string characters(const std::string& problem, const Tokens& string) {
   std::string text;
-  for (const std::int64_t symbol : string) text += chomsky_problem(problem).symbols.at(static_cast<std::size_t>(symbol));
+  for (const std::int64_t symbol : string)
+    text += chomsky_problem(problem).symbols.at(static_cast<std::size_t>(symbol));
   return text;
 }
 
@@ -73,7 +77,8 @@ std::string characters(const std::string& problem, const Tokens& string) {
 
 int in_range(int value) { return (value % 5 + 5) % 5; }
 
-// No brackets: split at the last + or -, else at the last *. A sign in front and behind an operator belongs to its digit.
+// No brackets: split at the last + or -, else at the last *. A sign in front and behind an operator belongs to its
+// digit.
 int flat_value(const std::string& text) {
   const auto is_binary = [&](std::size_t i) { return i > 0 && std::isdigit(text[i - 1]); };
   for (std::size_t i = text.size(); i-- > 1;) {
@@ -152,25 +157,26 @@ bool less_or_equal(Tokens a, Tokens b) {  // least significant digit first
 }  // namespace
 
 TEST_CASE("chomsky: the pairs of task_examples.json") {
-  const auto file = nlohmann::json::parse(std::ifstream(std::string(WHENCE_TEST_DATA) + "/task_examples.json"));
-  const std::vector<std::pair<std::string, std::string>> names{
-      {"even_pairs", "even_pairs"},           {"parity", "parity_check"},
-      {"stack", "stack_manipulation"},        {"reverse", "reverse_string"},
-      {"duplicate", "duplicate_string"},      {"missing_duplicate", "missing_duplicate"},
-      {"binary_addition", "binary_addition"}, {"binary_multiplication", "binary_multiplication"},
-      {"compute_sqrt", "compute_sqrt"},       {"bucket_sort", "bucket_sort"}};
+  const auto file = nlohmann::json::parse(std::ifstream(test::source_folder() + "/tests/data/task_examples.json"));
+  const std::vector<std::pair<std::string, std::string>> names{{"even_pairs", "even_pairs"}, {"parity", "parity_check"},
+      {"stack", "stack_manipulation"}, {"reverse", "reverse_string"}, {"duplicate", "duplicate_string"},
+      {"missing_duplicate", "missing_duplicate"}, {"binary_addition", "binary_addition"},
+      {"binary_multiplication", "binary_multiplication"}, {"compute_sqrt", "compute_sqrt"},
+      {"bucket_sort", "bucket_sort"}};
   int checked = 0;
   for (const auto& name : names) {
     const std::string &key = name.first, &problem = name.second;
     CAPTURE(key);
     for (const auto& example : file.at(key)) {
       const auto& output = example.at("o");
-      CHECK(answer(problem, example.at("i").get<Tokens>()) == (output.is_array() ? output.get<Tokens>() : Tokens{output.get<int>()}));
+      CHECK(answer(problem, example.at("i").get<Tokens>()) ==
+            (output.is_array() ? output.get<Tokens>() : Tokens{output.get<int>()}));
       ++checked;
     }
   }
   for (const auto& example : file.at("cycle_navigation")) {
-    CHECK(answer("cycle_navigation", example.at("i_tokens").get<Tokens>(), Reading::source) == Tokens{example.at("o").get<int>()});
+    CHECK(answer("cycle_navigation", example.at("i_tokens").get<Tokens>(), Reading::source) ==
+          Tokens{example.at("o").get<int>()});
     ++checked;
   }
   for (const auto& example : file.at("odds_first")) {
@@ -195,18 +201,22 @@ TEST_CASE("chomsky: the examples that the DAPE papers print") {
   CHECK(answer("odds_first", {0, 0, 0, 1, 0, 0}) == Tokens{0, 0, 0, 0, 1, 0});
   CHECK(answer("binary_addition", {1, 0, 0, 1, 0, 2, 1, 0, 1}, Reading::paper) == Tokens{1, 0, 1, 1, 1, 2, 0, 0, 0, 0});
   CHECK(answer("bucket_sort", {4, 2, 1, 3, 0, 2, 2, 1, 4}) == Tokens{0, 1, 1, 2, 2, 2, 3, 4, 4});
-  // Not these: the root of 100010 is 101, and both the two bracket examples have a minus before a bracket, which the grammar lacks.
+  // Not these: the root of 100010 is 101, and both the two bracket examples have a minus before a bracket, which the
+  // grammar lacks.
   CHECK(answer("compute_sqrt", {1, 0, 0, 0, 1, 0}) == Tokens{1, 0, 1});
 }
 
 TEST_CASE("chomsky: regular answers recomputed") {
-  for_many("even_pairs", [](const Tokens& string, const Tokens& given) { CHECK(given == Tokens{string.front() != string.back()}); });
+  for_many("even_pairs",
+      [](const Tokens& string, const Tokens& given) { CHECK(given == Tokens{string.front() != string.back()}); });
   for_many("parity_check", [](const Tokens& string, const Tokens& given) {
     CHECK(given == Tokens{std::accumulate(string.begin(), string.end(), std::int64_t{0}, std::bit_xor<>())});
   });
   for (const Reading reading : {Reading::paper, Reading::source}) {
     for_many("cycle_navigation", reading, [reading](const Tokens& string, const Tokens& given) {
-      const auto count = [&](std::int64_t symbol) { return static_cast<int>(std::count(string.begin(), string.end(), symbol)); };
+      const auto count = [&](std::int64_t symbol) {
+        return static_cast<int>(std::count(string.begin(), string.end(), symbol));
+      };
       CHECK(given == Tokens{in_range(reading == Reading::paper ? count(1) - count(2) : count(2) - count(0))});
     });
     for_many("modular_arithmetic", reading, [](const Tokens& string, const Tokens& given) {
@@ -278,15 +288,15 @@ TEST_CASE("chomsky: context-sensitive answers recomputed") {
     REQUIRE(std::count(filled.begin(), filled.end(), 2) == 1);
     std::replace(filled.begin(), filled.end(), std::int64_t{2}, given[0]);
     CHECK(std::equal(filled.begin(), filled.begin() + static_cast<std::ptrdiff_t>(filled.size() / 2),
-                     filled.begin() + static_cast<std::ptrdiff_t>(filled.size() / 2)));
+        filled.begin() + static_cast<std::ptrdiff_t>(filled.size() / 2)));
   });
   for (const Reading reading : {Reading::paper, Reading::source}) {
     for_many("odds_first", reading, [reading](const Tokens& string, const Tokens& given) {
       REQUIRE(given.size() == string.size());
       const std::size_t size = string.size(), odd = (size + 1) / 2, even = size / 2;
       for (std::size_t i = 0; i < size; ++i) {  // where symbol i goes
-        const std::size_t place =
-            i % 2 == 0 ? i / 2 + (reading == Reading::source ? even : 0) : i / 2 + (reading == Reading::source ? 0 : odd);
+        const std::size_t place = i % 2 == 0 ? i / 2 + (reading == Reading::source ? even : 0)
+                                             : i / 2 + (reading == Reading::source ? 0 : odd);
         CHECK(given[place] == string[i]);
       }
     });
@@ -294,14 +304,16 @@ TEST_CASE("chomsky: context-sensitive answers recomputed") {
   for_many("bucket_sort", [](const Tokens& string, const Tokens& given) {
     Tokens expected;
     for (std::int64_t symbol = 0; symbol < 5; ++symbol)
-      expected.insert(expected.end(), static_cast<std::size_t>(std::count(string.begin(), string.end(), symbol)), symbol);
+      expected.insert(
+          expected.end(), static_cast<std::size_t>(std::count(string.begin(), string.end(), symbol)), symbol);
     CHECK(given == expected);
   });
 }
 
 TEST_CASE("chomsky: sums, products and roots recomputed in machine words, modulo primes, and by squaring") {
   for (const Reading reading : {Reading::paper, Reading::source}) {
-    for_many("binary_addition", reading, [reading](const Tokens& string, const Tokens& given) { check_sum(string, given, reading); });
+    for_many("binary_addition", reading,
+        [reading](const Tokens& string, const Tokens& given) { check_sum(string, given, reading); });
   }
   for_many("binary_multiplication", [](const Tokens& string, const Tokens& given) {
     REQUIRE(given.size() == string.size());
@@ -321,7 +333,8 @@ TEST_CASE("chomsky: sums, products and roots recomputed in machine words, modulo
   });
   for_many("compute_sqrt", [](const Tokens& string, const Tokens& given) {
     REQUIRE(given.size() == (string.size() + 1) / 2);
-    const Tokens number(string.rbegin(), string.rend()), root(given.rbegin(), given.rend()), above = binary_sum(root, {1});
+    const Tokens number(string.rbegin(), string.rend()), root(given.rbegin(), given.rend()),
+        above = binary_sum(root, {1});
     CHECK(less_or_equal(binary_product(root, root), number));
     CHECK_FALSE(less_or_equal(binary_product(above, above), number));
     if (string.size() > 120) return;
@@ -354,8 +367,8 @@ TEST_CASE("chomsky: the binary operations on all small numbers") {
 
 TEST_CASE("chomsky: parity, cycle navigation and bucket sort do not see the order, the others do") {
   for (const ChomskyProblem& problem : chomsky_problems()) {
-    if (problem.name.starts_with("binary") || problem.name.find("arithmetic") != std::string::npos || problem.name == "solve_equation" ||
-        problem.name == "missing_duplicate")
+    if (problem.name.starts_with("binary") || problem.name.find("arithmetic") != std::string::npos ||
+        problem.name == "solve_equation" || problem.name == "missing_duplicate")
       continue;  // a string in another order is not one of theirs
     bool same = true;
     for (std::uint64_t number = 0; number < 20; ++number) {
@@ -365,6 +378,7 @@ TEST_CASE("chomsky: parity, cycle navigation and bucket sort do not see the orde
       same = same && problem.answer(string, Reading::paper) == before;
     }
     CAPTURE(problem.name);
-    CHECK(same == (problem.name == "parity_check" || problem.name == "cycle_navigation" || problem.name == "bucket_sort"));
+    CHECK(same ==
+          (problem.name == "parity_check" || problem.name == "cycle_navigation" || problem.name == "bucket_sort"));
   }
 }

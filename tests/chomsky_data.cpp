@@ -1,4 +1,5 @@
-// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses, options, the model.
+// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses,
+// options, the model.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,13 +25,15 @@ Tokens drawn(const std::string& name, index_t length, std::uint64_t number, Read
 template <class Function>
 auto counted(const std::string& name, index_t length, int strings, Reading reading, const Function& f) {
   std::map<decltype(f(Tokens{})), int> counts;
-  for (int number = 0; number < strings; ++number) ++counts[f(drawn(name, length, static_cast<std::uint64_t>(number), reading))];
+  for (int number = 0; number < strings; ++number)
+    ++counts[f(drawn(name, length, static_cast<std::uint64_t>(number), reading))];
   return counts;
 }
 
 std::set<Tokens> support(const std::string& name, index_t length, Reading reading = Reading::source) {
   std::set<Tokens> strings;
-  for (const auto& [string, count] : counted(name, length, 2000, reading, [](const Tokens& each) { return each; })) strings.insert(string);
+  for (const auto& [string, count] : counted(name, length, 2000, reading, [](const Tokens& each) { return each; }))
+    strings.insert(string);
   return strings;
 }
 
@@ -58,7 +61,9 @@ void check_uniform(const Counts& counts, std::size_t values) {
   for (const auto& [value, count] : counts) CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
 }
 
-void check_share(int count, int total, double p) { CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p))); }
+void check_share(int count, int total, double p) {
+  CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
+}
 
 // Percent of answers that a guess gets right on a test set.
 double accuracy(const ChomskyTask& task, const std::string& guess, std::size_t set, index_t sequences) {
@@ -82,7 +87,8 @@ Batch joined(Batch first, const Batch& second) {
 }
 
 bool equal(const Batch& a, const Batch& b) {
-  return a.sequences == b.sequences && a.positions == b.positions && a.inputs == b.inputs && a.targets == b.targets && a.graded == b.graded;
+  return a.sequences == b.sequences && a.positions == b.positions && a.inputs == b.inputs && a.targets == b.targets &&
+         a.graded == b.graded;
 }
 
 }  // namespace
@@ -101,7 +107,8 @@ TEST_CASE("chomsky: strings of one, two and three symbols are exactly the define
   CHECK(support("stack_manipulation", 2) == std::set<Tokens>{{0, 2}, {0, 3}, {0, 4}, {1, 2}, {1, 3}, {1, 4}});
   CHECK(support("stack_manipulation", 3).size() == 2 * 9 + 4 * 3);
   CHECK(support("modular_arithmetic_brackets", 2) == std::set<Tokens>{{6, 0}, {6, 1}, {6, 2}, {6, 3}, {6, 4}});
-  CHECK(support("modular_arithmetic_brackets", 3) == std::set<Tokens>{{8, 0, 9}, {8, 1, 9}, {8, 2, 9}, {8, 3, 9}, {8, 4, 9}});
+  CHECK(support("modular_arithmetic_brackets", 3) ==
+        std::set<Tokens>{{8, 0, 9}, {8, 1, 9}, {8, 2, 9}, {8, 3, 9}, {8, 4, 9}});
   CHECK(support("modular_arithmetic_brackets", 5).size() == 75);
   CHECK(support("solve_equation", 1) == std::set<Tokens>{{0}});
   CHECK(support("solve_equation", 2) == std::set<Tokens>{{0, 0}});
@@ -156,9 +163,12 @@ TEST_CASE("chomsky: what is drawn uniformly is uniform") {
     return std::count_if(string.begin(), string.end(), [](auto symbol) { return symbol < 2; });
   };
   check_uniform(counted("stack_manipulation", 12, 8000, Reading::source, stack), 11);
-  check_uniform(counted("stack_manipulation", 12, 8000, Reading::source, [](const Tokens& string) { return string.back(); }), 3);
+  check_uniform(
+      counted("stack_manipulation", 12, 8000, Reading::source, [](const Tokens& string) { return string.back(); }), 3);
   // The separator at 1 ... l - 2; given its place each positive number.
-  const auto separator = [](const Tokens& string) { return std::find(string.begin(), string.end(), 2) - string.begin(); };
+  const auto separator = [](const Tokens& string) {
+    return std::find(string.begin(), string.end(), 2) - string.begin();
+  };
   check_uniform(counted("binary_addition", 12, 8000, Reading::paper, separator), 10);
   check_uniform(counted("binary_multiplication", 40, 8000, Reading::source, separator), 38);
   const auto pairs = counted("binary_addition", 6, 8000, Reading::source, whole);
@@ -170,7 +180,8 @@ TEST_CASE("chomsky: what is drawn uniformly is uniform") {
 }
 
 TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
-  // (L op R) of 12 symbols: L has 1 ... 8, evenly. It ends where brackets are balanced again and a digit or bracket was read.
+  // (L op R) of 12 symbols: L has 1 ... 8, evenly. It ends where brackets are balanced again and a digit or bracket was
+  // read.
   const auto first_part = [](const Tokens& string) {
     std::size_t at = 1;
     for (int depth = 0;; ++at) {
@@ -185,7 +196,7 @@ TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
   check_uniform(counted("solve_equation", 7, 8000, Reading::source, operation), 2);
   // (d op d): places 0 and 1 lead to the first digit, 2 and 3 to the second, 4 around the end to the first.
   const auto x_place = counted("solve_equation", 7, 8000, Reading::source,
-                               [](const Tokens& string) { return std::find(string.begin(), string.end(), 9) - string.begin(); });
+      [](const Tokens& string) { return std::find(string.begin(), string.end(), 9) - string.begin(); });
   CHECK(x_place.size() == 2);
   check_share(x_place.at(1), 8000, 0.6);
 }
@@ -212,10 +223,12 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
   const auto share_of_zero = [](const std::string& name, index_t length, int strings) {
     int zeros = 0;
     for (int number = 0; number < strings; ++number)
-      zeros += chomsky_problem(name).answer(drawn(name, length, static_cast<std::uint64_t>(number)), Reading::source)[0] == 0;
+      zeros += chomsky_problem(name).answer(
+                   drawn(name, length, static_cast<std::uint64_t>(number)), Reading::source)[0] == 0;
     return static_cast<double>(zeros) / strings;
   };
-  // Products make 0 frequent behind brackets: a constant guess scores what nearly every scheme of the papers scores there.
+  // Products make 0 frequent behind brackets: a constant guess scores what nearly every scheme of the papers scores
+  // there.
   for (const index_t length : {100, 200, 300}) {
     CHECK(share_of_zero("modular_arithmetic_brackets", length, 4000) == doctest::Approx(0.31).epsilon(0.08));
   }
@@ -223,7 +236,8 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
   CHECK(share_of_zero("even_pairs", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
   CHECK(share_of_zero("missing_duplicate", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
 
-  const ChomskyTask brackets(chomsky_problem("modular_arithmetic_brackets"), {.test_from = 100, .test_to = 300, .test_every = 100});
+  const ChomskyTask brackets(
+      chomsky_problem("modular_arithmetic_brackets"), {.test_from = 100, .test_to = 300, .test_every = 100});
   for (const std::size_t set : {0u, 1u, 2u}) {
     CHECK(accuracy(brackets, "majority", set, 2000) == doctest::Approx(31).epsilon(0.11));
     CHECK(accuracy(brackets, "random", set, 2000) == doctest::Approx(20).epsilon(0.16));
@@ -244,12 +258,16 @@ TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
       const auto placeholder = static_cast<std::int64_t>(problem.symbols.size());
       for (std::size_t row = 0; row < 40; ++row) {
         const auto width = static_cast<std::ptrdiff_t>(batch.positions);
-        const auto begin = [&](const Tokens& tokens) { return tokens.begin() + static_cast<std::ptrdiff_t>(row) * width; };
-        const auto first = std::find(begin(batch.inputs), begin(batch.inputs) + width, placeholder) - begin(batch.inputs);
+        const auto begin = [&](const Tokens& tokens) {
+          return tokens.begin() + static_cast<std::ptrdiff_t>(row) * width;
+        };
+        const auto first =
+            std::find(begin(batch.inputs), begin(batch.inputs) + width, placeholder) - begin(batch.inputs);
         const Tokens string(begin(batch.inputs), begin(batch.inputs) + first);
         Tokens given(begin(batch.targets) + first, begin(batch.targets) + width);
         CHECK(given == problem.answer(string, task.reading()));
-        CHECK(std::count(begin(batch.inputs), begin(batch.inputs) + width, placeholder) == static_cast<std::ptrdiff_t>(given.size()));
+        CHECK(std::count(begin(batch.inputs), begin(batch.inputs) + width, placeholder) ==
+              static_cast<std::ptrdiff_t>(given.size()));
         CHECK(std::count(begin(batch.targets), begin(batch.targets) + width, no_target) == first);
         // Graded: up to the first 2 of the three that have an end.
         const bool ends = problem.name == "stack_manipulation" || problem.name.starts_with("binary");
@@ -282,7 +300,8 @@ TEST_CASE("chomsky: batches are functions of seed and step, and how they are cut
     CHECK_FALSE(equal(eight, task.training_batch(4, step, 8)));
     Batch five = eight;
     five.sequences = 5;
-    for (Tokens* tokens : {&five.inputs, &five.targets, &five.graded}) tokens->resize(static_cast<std::size_t>(5 * five.positions));
+    for (Tokens* tokens : {&five.inputs, &five.targets, &five.graded})
+      tokens->resize(static_cast<std::size_t>(5 * five.positions));
     CHECK(equal(five, task.training_batch(2, step, 5)));
     for (const Guess& guess : task.guesses()) {
       Tokens cut = guess.predict(task.test_batch(1, 2, 0, 4));
@@ -293,7 +312,8 @@ TEST_CASE("chomsky: batches are functions of seed and step, and how they are cut
   }
 }
 
-TEST_CASE("chomsky: training lengths are uniform, and no test string of training length comes from the training stream") {
+TEST_CASE(
+    "chomsky: training lengths are uniform, and no test string of training length comes from the training stream") {
   const ChomskyTask task(chomsky_problem("reverse_string"), {.test_from = 40, .test_to = 40});
   std::map<index_t, int> lengths;
   std::set<Tokens> trained;
@@ -320,8 +340,8 @@ TEST_CASE("chomsky: options, sets, score and the papers' figures") {
   CHECK(standard->test_sets().front().name == "length 41");
   CHECK(standard->test_sets().back().name == "length 500");
   CHECK(standard->recipe().test_sequences == 512);
-  const auto small =
-      make_task("odds_first", {"--reading", "source", "--train-to", "7", "--test-from", "8", "--test-to", "20", "--test-every", "5"});
+  const auto small = make_task("odds_first",
+      {"--reading", "source", "--train-to", "7", "--test-from", "8", "--test-to", "20", "--test-every", "5"});
   REQUIRE(small->test_sets().size() == 3);
   CHECK(small->test_sets()[2].name == "length 18");
   CHECK(small->test_batch(2, 0, 0, 1).positions == 36);

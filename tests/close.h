@@ -1,12 +1,13 @@
-// Distances between tensors, texts of errors, and gradients found without backward: by dual numbers and by central differences.
+// Distances between tensors, texts of errors, and gradients found without backward: by dual numbers and by central
+// differences.
 #pragma once
 
 #include <algorithm>
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "nn/module.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
@@ -39,10 +40,12 @@ inline std::string message(const std::function<void()>& f) {
 // "file.cpp:11" for a call on line 12: the place of the statement above.
 inline std::string above(Site at = Site::current()) {
   const std::string place = to_string(at);
-  return concat(place.substr(0, place.find(':') + 1), at.line() - 1);
+  return to_text(place.substr(0, place.find(':') + 1), at.line() - 1);
 }
 
-inline Tensor leaf(const std::vector<double>& values, const Shape& shape) { return requires_grad(Tensor::of(values, shape, DType::f64)); }
+inline Tensor leaf(const std::vector<double>& values, const Shape& shape) {
+  return requires_grad(Tensor::of(values, shape, DType::f64));
+}
 inline Tensor normal(const Shape& shape, std::uint64_t seed, DType dtype = DType::f64) {
   return Tensor::normal(shape, 0, 1, Stream(seed, "tests"), dtype);
 }
@@ -62,8 +65,8 @@ inline Tensor dual_of(const Tensor& value, const Tensor& tangent) {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;  // to a scalar
 
-// For every input of f: <gradient, u> by backward against the derivative along a random u by duals, and by central differences. Returns
-// the worst differences, relative to max(1, |expected|).
+// For every input of f: <gradient, u> by backward against the derivative along a random u by duals, and by central
+// differences. Returns the worst differences, relative to max(1, |expected|).
 struct Disagreement {
   double duals = 0, differences = 0;
 };
@@ -90,7 +93,8 @@ inline Disagreement check_gradient(const Function& f, const std::vector<Tensor>&
   return worst;
 }
 
-// Random numbers in every parameter, so that nothing is zero by its initialisation. The numbers depend on the path alone.
+// Random numbers in every parameter, so that nothing is zero by its initialisation. The numbers depend on the path
+// alone.
 inline void randomise(Module& module, DType dtype = DType::f64, double deviation = 0.4) {
   module.to(dtype);
   for (const Module::Parameter& parameter : module.parameters()) {
@@ -104,7 +108,7 @@ inline Tensor parameter(const Module& module, const std::string& path) {
   for (const Module::Parameter& each : module.parameters()) {
     if (each.path == path) return each.tensor;
   }
-  fail("parameter", concat("'", path, "' given; no such path"));
+  fail("parameter", to_text("'", path, "' given; no such path"));
 }
 
 }  // namespace whence::test

@@ -1,5 +1,5 @@
 // Options of programs: what is read, what is refused and in which words, exit codes, interrupts.
-#include "examples/common/command_line.h"
+#include "examples/app/command_line.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -12,9 +12,9 @@
 #include <new>
 #include <sstream>
 
-#include "examples/common/interrupt.h"
-#include "examples/common/run_main.h"
-#include "examples/common/text.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/run_main.h"
+#include "examples/app/text.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -80,7 +80,8 @@ Outcome outcome(const std::function<int(int, char**)>& body) {
 
 TEST_CASE("command line: values are read and the defaults stay") {
   Sample sample;
-  REQUIRE_FALSE(sample.parse({"--layers", "2", "--lr=1e-3", "--quiet", "--targets", "all", "--seed", "18446744073709551615"}));
+  REQUIRE_FALSE(
+      sample.parse({"--layers", "2", "--lr=1e-3", "--quiet", "--targets", "all", "--seed", "18446744073709551615"}));
   CHECK(sample.layers == 2);
   CHECK(sample.lr == 1e-3);
   CHECK(sample.quiet);
@@ -94,19 +95,23 @@ TEST_CASE("command line: values are read and the defaults stay") {
 TEST_CASE("command line: values in order, as text that reads back the same") {
   Sample sample;
   REQUIRE_FALSE(sample.parse({"--lr", "0.1", "--layers", "2"}));
-  const std::vector<std::pair<std::string, std::string>> expected = {
-      {"layers", "2"}, {"scheme", "cope"}, {"lr", "0.1"}, {"seed", "0"}, {"targets", "clean"}, {"out", ""}, {"quiet", "false"}};
+  const std::vector<std::pair<std::string, std::string>> expected = {{"layers", "2"}, {"scheme", "cope"}, {"lr", "0.1"},
+      {"seed", "0"}, {"targets", "clean"}, {"out", ""}, {"quiet", "false"}};
   CHECK(sample.line.values() == expected);
 }
 
 TEST_CASE("command line: what is refused, word by word") {
   CHECK(refusal({"--layers", "0"}) == "--layers: 0 given; 1 to 64 required; choose at least one layer");
-  CHECK(refusal({"--layers", "3abc"}) == "--layers: \"3abc\" given; a whole number, 1 to 64, required; choose at least one layer");
-  CHECK(refusal({"--lr", "nan"}) == "--lr: \"nan\" given; a finite number, above 0 and at most 10, required; the default is 0.0003");
+  CHECK(refusal({"--layers", "3abc"}) ==
+        "--layers: \"3abc\" given; a whole number, 1 to 64, required; choose at least one layer");
+  CHECK(refusal({"--lr", "nan"}) ==
+        "--lr: \"nan\" given; a finite number, above 0 and at most 10, required; the default is 0.0003");
   CHECK(refusal({"--lr", "0"}) == "--lr: 0 given; above 0 and at most 10 required; the default is 0.0003");
   CHECK(refusal({"--seed", "-1"}) == "--seed: \"-1\" given; a whole number, at least 0, required; the default is 0");
-  CHECK(refusal({"--targets", "clear"}) == "--targets: \"clear\" given; one of clean, all required; did you mean clean?");
-  CHECK(refusal({"--targets", "x;y;z"}) == "--targets: \"x;y;z\" given; one of clean, all required; the default is clean");
+  CHECK(
+      refusal({"--targets", "clear"}) == "--targets: \"clear\" given; one of clean, all required; did you mean clean?");
+  CHECK(refusal({"--targets", "x;y;z"}) ==
+        "--targets: \"x;y;z\" given; one of clean, all required; the default is clean");
   CHECK(refusal({"--layer", "3"}) == "--layer: unknown option given; a known option required; did you mean --layers?");
   CHECK(refusal({"--lyaers=3"}) == "--lyaers: unknown option given; a known option required; did you mean --layers?");
   CHECK(refusal({"--zzzzzz"}) == "--zzzzzz: unknown option given; a known option required; see flip_flop --help");
@@ -117,7 +122,8 @@ TEST_CASE("command line: what is refused, word by word") {
   CHECK(refusal({"train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
   CHECK(refusal({"--", "train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
   CHECK(refusal({"--out"}) == "--out: no value given; one value required; see flip_flop --help");
-  CHECK(refusal({"--out", "--quiet"}) == "--out: no value given before --quiet; one value required; see flip_flop --help");
+  CHECK(refusal({"--out", "--quiet"}) ==
+        "--out: no value given before --quiet; one value required; see flip_flop --help");
   CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
 }
 
@@ -152,9 +158,9 @@ TEST_CASE("command line: a useless option is refused only when it was given") {
   CHECK_NOTHROW(absent.line.refuse_unless("scheme", false, "--layers above 0"));
   CHECK_NOTHROW(given.line.refuse_unless("scheme", true, "--layers above 0"));
   CHECK_THROWS_WITH_AS(given.line.refuse_unless("scheme", false, "--layers above 0"),
-                       "--scheme: rope given; it has no effect without --layers above 0; leave it out", InputError);
+      "--scheme: rope given; it has no effect without --layers above 0; leave it out", InputError);
   CHECK_THROWS_WITH_AS(given.line.refuse("scheme", "a scheme that extrapolates", "try cope"),
-                       "--scheme: rope given; a scheme that extrapolates required; try cope", InputError);
+      "--scheme: rope given; a scheme that extrapolates required; try cope", InputError);
 }
 
 TEST_CASE("command line: help states defaults, ranges, units and examples") {
@@ -226,9 +232,9 @@ TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
       dup2(open_output(), STDOUT_FILENO);
       std::fclose(stderr);
       _exit(outcome([](int, char**) {
-              for (int i = 0; i < 20000; ++i) std::cout << "a line of results\n";
-              return 0;
-            }).code);
+        for (int i = 0; i < 20000; ++i) std::cout << "a line of results\n";
+        return 0;
+      }).code);
     }
     int status = 0;
     waitpid(child, &status, 0);

@@ -1,4 +1,5 @@
-// The conformance matrix over all schemes, options and sums; and planted schemes of which each breaks one promise, which must be caught.
+// The conformance matrix over all schemes, options and sums; and planted schemes of which each breaks one promise,
+// which must be caught.
 #include "examples/verify/conformance.h"
 
 #include <doctest/doctest.h>
@@ -59,18 +60,19 @@ class Flawed final : public PositionalScheme, public BiasesScores {
 };
 
 void register_flawed() {
-  static const RegisterScheme registered{
-      {.name = "flawed",
-       .title = "a scheme with a flaw",
-       .paper = "tests/conformance.cpp",
-       .equation = "wrong",
-       .options = {{"flaw", SchemeOption::Kind::integer, "0", 0, 7, {}, "which"}},
-       .make = [](const SchemeArguments& given) { return std::make_unique<Flawed>(static_cast<Flaw>(given.integer("flaw"))); }}};
+  static const RegisterScheme registered{{.name = "flawed",
+      .title = "a scheme with a flaw",
+      .paper = "tests/conformance.cpp",
+      .equation = "wrong",
+      .options = {{"flaw", SchemeOption::Kind::integer, "0", 0, 7, {}, "which"}},
+      .make = [](const SchemeArguments& given) {
+        return std::make_unique<Flawed>(static_cast<Flaw>(given.integer("flaw")));
+      }}};
 }
 
 std::vector<std::string> failures_of(Flaw flaw) {
   register_flawed();
-  const ConformanceRow row = conform(concat("flawed(flaw=", static_cast<int>(flaw), ")"), 1);
+  const ConformanceRow row = conform(to_text("flawed(flaw=", static_cast<int>(flaw), ")"), 1);
   REQUIRE(row.refusal == "");
   std::vector<std::string> failed;
   for (std::size_t k = 0; k < row.cells.size(); ++k) {
@@ -79,7 +81,9 @@ std::vector<std::string> failures_of(Flaw flaw) {
   return failed;
 }
 
-bool contains(const std::vector<std::string>& list, const std::string& name) { return std::count(list.begin(), list.end(), name) > 0; }
+bool contains(const std::vector<std::string>& list, const std::string& name) {
+  return std::count(list.begin(), list.end(), name) > 0;
+}
 
 }  // namespace
 

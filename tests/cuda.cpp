@@ -1,7 +1,8 @@
-// The CUDA backend. Without a GPU: the texts that say so. With one, or with the emulated one: every kernel and every checked op, forward
-// and backward, against the CPU; on the emulated one in several orders of threads.
+// The CUDA backend. Without a GPU: the texts that say so. With one, or with the emulated one: every kernel and every
+// checked op, forward and backward, against the CPU; on the emulated one in several orders of threads.
 #include "autograd/backward.h"
-#include "autograd/check.h"
+#include "autograd/samples.h"
+#include "tensor/backend.h"
 #include "tests/on_gpu.h"
 
 using namespace whence;
@@ -9,17 +10,17 @@ using namespace whence::test;
 
 namespace {
 
-const std::vector<Unary> unary_functions_to_check{Unary::affine,     Unary::abs,  Unary::exp,        Unary::log,     Unary::sqrt,
-                                                  Unary::square,     Unary::sin,  Unary::tanh,       Unary::relu,    Unary::gelu,
-                                                  Unary::gelu_erf,   Unary::cos,  Unary::leaky_relu, Unary::sigmoid, Unary::clamp,
-                                                  Unary::reciprocal, Unary::silu, Unary::softplus,   Unary::log1p};
-const std::vector<Binary> binary_functions_to_check{Binary::add,     Binary::subtract, Binary::multiply,     Binary::divide,
-                                                    Binary::maximum, Binary::minimum,  Binary::greater_equal};
+const std::vector<Unary> unary_functions_to_check{Unary::affine, Unary::abs, Unary::exp, Unary::log, Unary::sqrt,
+    Unary::square, Unary::sin, Unary::tanh, Unary::relu, Unary::gelu, Unary::gelu_erf, Unary::cos, Unary::leaky_relu,
+    Unary::sigmoid, Unary::clamp, Unary::reciprocal, Unary::silu, Unary::softplus, Unary::log1p};
+const std::vector<Binary> binary_functions_to_check{Binary::add, Binary::subtract, Binary::multiply, Binary::divide,
+    Binary::maximum, Binary::minimum, Binary::greater_equal};
 
 using Run = std::function<void(Kernels&, const Mover&, const Outputs&)>;
 
 // What `run` writes to fresh outputs of the given shapes.
-void expect_same(const std::string& name, DType dtype, const std::vector<Shape>& shapes, index_t terms, const Run& run) {
+void expect_same(
+    const std::string& name, DType dtype, const std::vector<Shape>& shapes, index_t terms, const Run& run) {
   Outputs outputs;
   for (const Shape& shape : shapes) outputs.push_back(Tensor::zeros(shape, dtype));
   expect_same_on_gpu(name, dtype, outputs, terms, run);
@@ -27,7 +28,9 @@ void expect_same(const std::string& name, DType dtype, const std::vector<Shape>&
 
 Tensor mask_of(const Shape& shape, Layout layout) {
   const Tensor mask = Tensor::empty(shape, DType::boolean);
-  cpu_kernels().copy(raw::binary("mask", Binary::greater_equal, random_tensor(shape, DType::f32, 9, layout), Tensor::zeros(shape)), mask);
+  cpu_kernels().copy(
+      raw::binary("mask", Binary::greater_equal, random_tensor(shape, DType::f32, 9, layout), Tensor::zeros(shape)),
+      mask);
   return mask;
 }
 
@@ -108,15 +111,17 @@ TEST_CASE("cuda kernels: functions of one number and two") {
       const auto expect = [&](const char* name, const Run& run) { expect_same(name, dtype, {shape}, 1, run); };
       for (const Unary f : unary_functions_to_check) {
         expect("unary", [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary(f, p, at(x), y[0]); });
-        expect("unary_backward", [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_backward(f, p, at(x), at(g), y[0]); });
+        expect("unary_backward",
+            [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_backward(f, p, at(x), at(g), y[0]); });
         if (dtype == DType::dual) continue;
-        expect("unary_second", [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_second(f, p, at(x), at(g), y[0]); });
+        expect("unary_second",
+            [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_second(f, p, at(x), at(g), y[0]); });
       }
       for (const Binary f : binary_functions_to_check) {
         expect("binary", [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
       }
       const Tensor mask = mask_of(shape, layout);
-      expect("keep", [&](Kernels& k, const Mover& at, const Outputs& y) { k.keep(at(x), at(mask), -2, y[0]); });
+      expect("masked", [&](Kernels& k, const Mover& at, const Outputs& y) { k.masked(at(x), at(mask), -2, y[0]); });
     }
   }
   const Tensor dual = Tensor::zeros({1}, DType::dual, Device::cuda(0));
@@ -126,12 +131,13 @@ TEST_CASE("cuda kernels: functions of one number and two") {
 TEST_CASE("cuda kernels: fill and copy, every dtype into every other") {
   if (!has_cuda()) return;
   const Shape shape{4, 3, 5};
-  const std::vector<DType> dtypes{DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual};
+  const std::vector<DType> dtypes{
+      DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual};
   for (const DType to : dtypes) {
     for (const DType from : dtypes) {
       for (const Layout layout : layouts) {
-        const Tensor x = random_tensor(shape, from, 1, layout), expected = random_tensor(shape, to, 2, Layout::permuted),
-                     got = on_gpu(expected);
+        const Tensor x = random_tensor(shape, from, 1, layout),
+                     expected = random_tensor(shape, to, 2, Layout::permuted), got = on_gpu(expected);
         cpu_kernels().copy(x, expected);
         kernels(Device::cuda(0)).copy(on_gpu(x), got);
         CHECK(read(on_cpu(got)) == read(expected));
@@ -148,8 +154,10 @@ TEST_CASE("cuda kernels: random numbers") {
   if (!has_cuda()) return;
   const Stream stream(7, "cuda", 3);
   for (const DType dtype : floating_dtypes) {
-    expect_same("uniform", dtype, {{101}}, 1, [&](Kernels& k, const Mover&, const Outputs& y) { k.random_uniform(y[0], stream, -1, 3); });
-    expect_same("normal", dtype, {{101}}, 1, [&](Kernels& k, const Mover&, const Outputs& y) { k.random_normal(y[0], stream, 0.5, 2); });
+    expect_same("uniform", dtype, {{101}}, 1,
+        [&](Kernels& k, const Mover&, const Outputs& y) { k.random_uniform(y[0], stream, -1, 3); });
+    expect_same("normal", dtype, {{101}}, 1,
+        [&](Kernels& k, const Mover&, const Outputs& y) { k.random_normal(y[0], stream, 0.5, 2); });
   }
 }
 
@@ -157,7 +165,8 @@ TEST_CASE("cuda kernels: products of duals") {
   if (!has_cuda()) return;
   const Tensor bias = random_tensor({5}, DType::dual, 3);
   for (const Layout layout : layouts) {
-    const Tensor a = random_tensor({2, 3, 4}, DType::dual, 1, layout), b = random_tensor({2, 4, 5}, DType::dual, 2, layout);
+    const Tensor a = random_tensor({2, 3, 4}, DType::dual, 1, layout),
+                 b = random_tensor({2, 4, 5}, DType::dual, 2, layout);
     for (const bool shifted : {false, true}) {
       expect_same("matmul", DType::dual, {{2, 3, 5}}, 4, [&](Kernels& k, const Mover& at, const Outputs& y) {
         const Tensor shift = at(bias);
@@ -186,11 +195,13 @@ TEST_CASE("cuda: products of every dtype and layout on the GPU") {
   if (!has_cuda()) return;
   for (const DType dtype : floating_dtypes) {
     for (const Layout layout : layouts) {
-      const Tensor a = random_tensor({2, 3, 17, 9}, dtype, 1, layout), b = random_tensor({2, 3, 9, 6}, dtype, 2, layout);
+      const Tensor a = random_tensor({2, 3, 17, 9}, dtype, 1, layout),
+                   b = random_tensor({2, 3, 9, 6}, dtype, 2, layout);
       const Tensor one = random_tensor({9, 6}, dtype, 3, layout), bias = random_tensor({6}, dtype, 4);
       const Tensor gpu_bias = on_gpu(bias);
       for (const Tensor& other : {b, one}) {
-        const Tensor expected = raw::matmul(a, other, 0.5, &bias), got = raw::matmul(on_gpu(a), on_gpu(other), 0.5, &gpu_bias);
+        const Tensor expected = raw::matmul(a, other, 0.5, &bias),
+                     got = raw::matmul(on_gpu(a), on_gpu(other), 0.5, &gpu_bias);
         expect_close(got.to_vector(), expected.to_vector(), dtype, 9);
       }
     }

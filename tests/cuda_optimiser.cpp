@@ -1,11 +1,12 @@
-// The optimiser on the GPU, or the emulated one, against the CPU's: all parameters at once, gradients and weights of several dtypes, the
-// norm of all gradients, clipping without the CPU, steps that are replayed.
+// The optimiser on the GPU, or the emulated one, against the CPU's: all parameters at once, gradients and weights of
+// several dtypes, the norm of all gradients, clipping without the CPU, steps that are replayed.
 #include "nn/optim.h"
 
 #include <limits>
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
+#include "tensor/adam.h"
 #include "tests/on_gpu.h"
 
 using namespace whence;
@@ -19,7 +20,9 @@ const AdamStep step{1e-2, 0.9, 0.99, 1e-8, 0.1, 0.01, 0.5, 3};
 // `count` weights with their moments, which lie `shift` elements into their storages.
 struct Held {
   Tensor gradient, weight, first, second, shadow;
-  AdamEntry on(const Mover& at, bool decays) const { return {at(gradient), at(weight), at(first), at(second), at(shadow), decays}; }
+  AdamEntry on(const Mover& at, bool decays) const {
+    return {at(gradient), at(weight), at(first), at(second), at(shadow), decays};
+  }
 };
 Held held(index_t count, index_t shift, DType gradient, DType weight, DType shadow, std::uint64_t seed) {
   const auto some = [&](DType dtype, std::uint64_t which) {
@@ -44,7 +47,8 @@ std::vector<Held> mixed() {
     }
   }
   all.push_back(held(0, 0, DType::f32, DType::f32, DType::f32, ++seed));
-  for (index_t k = 0; k < 120; ++k) all.push_back(held(k + 1, 0, DType::f32, DType::f32, DType::f32, ++seed));  // more than one launch
+  for (index_t k = 0; k < 120; ++k)
+    all.push_back(held(k + 1, 0, DType::f32, DType::f32, DType::f32, ++seed));  // more than one launch
   return all;
 }
 
@@ -157,7 +161,8 @@ TEST_CASE("cuda optimiser: the sum of squares, and what clipping makes of it") {
     return total;
   };
   for (const double unit : {1.0, 3.0}) {
-    const double expected = total_of(Device::cpu(), here, unit).item(), got = total_of(Device::cuda(0), there, unit).item();
+    const double expected = total_of(Device::cpu(), here, unit).item(),
+                 got = total_of(Device::cuda(0), there, unit).item();
     CHECK(got == doctest::Approx(expected).epsilon(1e-12));
     CHECK(got == total_of(Device::cuda(0), there, unit).item());
   }
@@ -210,7 +215,8 @@ TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replayin
   }
 }
 
-TEST_CASE("cuda optimiser: gradients that are not finite leave a replayed step out, and are named where they are an error") {
+TEST_CASE(
+    "cuda optimiser: gradients that are not finite leave a replayed step out, and are named where they are an error") {
   if (!has_cuda()) return;
   Model model;
   model.initialise(1);
@@ -220,7 +226,7 @@ TEST_CASE("cuda optimiser: gradients that are not finite leave a replayed step o
   set_gradient(model.bias, raw::to_device(Tensor::of({0, 0, infinity, 0, 0, 0, 0}, {7}), Device::cuda(0)));
   const std::vector<double> before = all_numbers(model);
   CHECK_THROWS_WITH_AS(static_cast<void>(clip_by_global_norm(model.parameters(), 1)),
-                       doctest::Contains("the gradient of bias is inf at element 2"), Error);
+      doctest::Contains("the gradient of bias is inf at element 2"), Error);
   const GradientNorm norm = try_clip_by_global_norm(model.parameters(), 1, 1024);
   CHECK_FALSE(norm.finite());
   CHECK(std::isnan(norm.scale));

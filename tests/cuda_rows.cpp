@@ -1,5 +1,6 @@
-// The kernels that work on rows (softmax, norms, cross-entropy, reductions, running sums) on the device, or under the emulator, against the
-// CPU's: every width at which they change their way, every dtype, rows that begin anywhere. Each runs twice and must give the same bits.
+// The kernels that work on rows (softmax, norms, cross-entropy, reductions, running sums) on the device, or under the
+// emulator, against the CPU's: every width at which they change their way, every dtype, rows that begin anywhere. Each
+// runs twice and must give the same bits.
 #include <limits>
 
 #include "tensor/raw.h"
@@ -10,7 +11,8 @@ using namespace whence::test;
 
 namespace {
 
-// Up to 32 and 1024: a warp with few numbers per lane and with many; 8192 in f32: a block that holds its row; beyond: a row read again.
+// Up to 32 and 1024: a warp with few numbers per lane and with many; 8192 in f32: a block that holds its row; beyond: a
+// row read again.
 const std::vector<index_t> widths{1, 2, 31, 32, 33, 255, 256, 1000, 1024, 1025, 5000, 9000};
 const Device device = Device::cuda(0);
 
@@ -20,12 +22,14 @@ bool has_device() {
   return reason.empty();
 }
 
-// x on the device with its strides, `lead` elements from the beginning of its memory: with 1, nothing is aligned to 16 bytes.
+// x on the device with its strides, `lead` elements from the beginning of its memory: with 1, nothing is aligned to 16
+// bytes.
 Tensor upload(const Tensor& x, index_t lead) {
   if (!x.defined()) return x;
   index_t extent = x.numel() > 0 ? 1 : 0;
   for (int axis = 0; axis < x.rank() && extent > 0; ++axis) extent += (x.shape()[axis] - 1) * x.strides()[axis];
-  const Tensor flat = raw::to_device(raw::copy(x.view({extent}, {1})), device), memory = Tensor::zeros({extent + lead}, x.dtype(), device);
+  const Tensor flat = raw::to_device(raw::copy(x.view({extent}, {1})), device),
+               memory = Tensor::zeros({extent + lead}, x.dtype(), device);
   const Tensor there = memory.view({extent}, {1}, lead);
   kernels(device).copy(flat, there);
   return there.view(x.shape(), x.strides());
@@ -57,7 +61,8 @@ std::vector<double> numbers_of(const Tensors& all, DType dtype, bool tangents) {
   return numbers;
 }
 
-void expect_same(const std::string& name, const Tensors& inputs, const std::vector<Output>& outputs, index_t terms, const Run& run) {
+void expect_same(
+    const std::string& name, const Tensors& inputs, const std::vector<Output>& outputs, index_t terms, const Run& run) {
   CAPTURE(name);
   CAPTURE(inputs.at(0).shape());
   CAPTURE(std::string(to_string(inputs.at(0).dtype())));
@@ -88,8 +93,8 @@ Tensor mask_of(const Shape& shape, std::uint64_t seed) {
 Tensors masks_of(index_t rows, index_t width) {
   const Shape shape{rows, width};
   const Tensor larger = mask_of({rows, 2 * width}, 2), turned = mask_of({width, rows}, 3);
-  return {mask_of(shape, 1), raw::expand(raw::slice(mask_of({2, width}, 4), 0, 1, 2), shape), larger.view(shape, {2 * width, 2}),
-          turned.view(shape, {1, rows})};
+  return {mask_of(shape, 1), raw::expand(raw::slice(mask_of({2, width}, 4), 0, 1, 2), shape),
+      larger.view(shape, {2 * width, 2}), turned.view(shape, {1, rows})};
 }
 
 }  // namespace
@@ -103,10 +108,11 @@ TEST_CASE("cuda rows: softmax, masked in every way") {
       const std::vector<Output> like_x{{x.shape(), dtype}};
       const Run softmax = [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); };
       expect_same("softmax", {x, Tensor()}, like_x, width, softmax);
-      for (const Tensor& mask : masks_of(rows, width)) expect_same("softmax, masked", {x, mask}, like_x, width, softmax);
+      for (const Tensor& mask : masks_of(rows, width))
+        expect_same("softmax, masked", {x, mask}, like_x, width, softmax);
       const Tensor y = raw::softmax(x);
       expect_same("softmax_backward", {y, dy}, like_x, width,
-                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax_backward(in[0], in[1], out[0]); });
+          [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax_backward(in[0], in[1], out[0]); });
     }
   }
 }
@@ -117,7 +123,7 @@ TEST_CASE("cuda rows: softmax of masks in several axes, of rows without any entr
   const Tensor x = random_tensor({2, 3, 4, 40}, DType::f32, 1), mask = mask_of({3, 1, 40}, 2);
   const Run softmax = [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); };
   expect_same("broadcast mask", {x, raw::expand(mask, x.shape())}, {{x.shape(), DType::f32}}, 40,
-              [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); });
+      [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax(in[0], in[1], out[0]); });
   for (const index_t width : {3, 1500, 9000}) {
     const Tensor odd = random_tensor({4, width}, DType::f32, 3), none = Tensor::zeros({4, width}, DType::boolean);
     const float values[] = {static_cast<float>(nan), static_cast<float>(infinity), static_cast<float>(-infinity)};
@@ -132,31 +138,38 @@ TEST_CASE("cuda rows: layer norm and root mean square norm") {
   if (!has_device()) return;
   for (const DType dtype : floating_dtypes) {
     for (const index_t width : widths) {
-      const index_t rows = width == 33 ? 300 : 5;    // 300: more than one chunk of rows
-      const double epsilon = width <= 2 ? 1 : 1e-3;  // in rows this narrow nearly everything cancels; a large one leaves something
+      const index_t rows = width == 33 ? 300 : 5;  // 300: more than one chunk of rows
+      const double epsilon =
+          width <= 2 ? 1 : 1e-3;  // in rows this narrow nearly everything cancels; a large one leaves something
       const DType wide = wide_of(dtype);
       const Shape shape{rows, width};
-      const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2), w = random_tensor({width}, dtype, 3);
-      const Tensor b = random_tensor({width}, dtype, 4), mean = Tensor::zeros({rows}, wide), rstd = Tensor::zeros({rows}, wide);
+      const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2),
+                   w = random_tensor({width}, dtype, 3);
+      const Tensor b = random_tensor({width}, dtype, 4), mean = Tensor::zeros({rows}, wide),
+                   rstd = Tensor::zeros({rows}, wide);
       for (const bool plain : {false, true}) {
         const Tensors parameters = plain ? Tensors{x, Tensor(), Tensor()} : Tensors{x, w, b};
         expect_same("layer_norm", parameters, {{shape, dtype}, {{rows}, wide}, {{rows}, wide}}, width,
-                    [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
-                      k.layer_norm(in[0], in[1], in[2], epsilon, out[0], out[1], out[2]);
-                    });
+            [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
+              k.layer_norm(in[0], in[1], in[2], epsilon, out[0], out[1], out[2]);
+            });
         cpu_kernels().layer_norm(x, parameters[1], parameters[2], epsilon, Tensor::empty(shape, dtype), mean, rstd);
-        expect_same("layer_norm_backward", {x, parameters[1], mean, rstd, dy}, {{shape, dtype}, {{width}, dtype}, {{width}, dtype}},
-                    std::max(rows, width), [](Kernels& k, const Tensors& in, const Tensors& out) {
-                      k.layer_norm_backward(in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
-                    });
+        expect_same("layer_norm_backward", {x, parameters[1], mean, rstd, dy},
+            {{shape, dtype}, {{width}, dtype}, {{width}, dtype}}, std::max(rows, width),
+            [](Kernels& k, const Tensors& in, const Tensors& out) {
+              k.layer_norm_backward(in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
+            });
       }
       expect_same("rms_norm", {x, w}, {{shape, dtype}, {{rows}, wide}}, width,
-                  [epsilon](Kernels& k, const Tensors& in, const Tensors& out) { k.rms_norm(in[0], in[1], epsilon, out[0], out[1]); });
+          [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
+            k.rms_norm(in[0], in[1], epsilon, out[0], out[1]);
+          });
       cpu_kernels().rms_norm(x, w, epsilon, Tensor::empty(shape, dtype), rstd);
       const Run backward = [](Kernels& k, const Tensors& in, const Tensors& out) {
         k.rms_norm_backward(in[0], in[1], in[2], in[3], out[0], out.size() > 1 ? out[1] : Tensor());
       };
-      expect_same("rms_norm_backward", {x, w, rstd, dy}, {{shape, dtype}, {{width}, dtype}}, std::max(rows, width), backward);
+      expect_same(
+          "rms_norm_backward", {x, w, rstd, dy}, {{shape, dtype}, {{width}, dtype}}, std::max(rows, width), backward);
       expect_same("rms_norm_backward, dx alone", {x, w, rstd, dy}, {{shape, dtype}}, width, backward);
     }
   }
@@ -170,15 +183,16 @@ TEST_CASE("cuda rows: cross-entropy, with rows that are ignored") {
       const DType wide = wide_of(dtype);
       const Tensor logits = random_tensor({rows, width}, dtype, 1), target = Tensor::empty({rows}, DType::i64),
                    dy = Tensor::full({}, 1.5, dtype);
-      for (index_t row = 0; row < rows; ++row) target.data<index_t>()[row] = row == 1 ? -7 : (row * 977 + width - 1) % width;
+      for (index_t row = 0; row < rows; ++row)
+        target.data<index_t>()[row] = row == 1 ? -7 : (row * 977 + width - 1) % width;
       expect_same("cross_entropy", {logits, target}, {{{rows}, wide}, {{rows}, wide}}, width,
-                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); });
+          [](Kernels& k, const Tensors& in, const Tensors& out) { k.cross_entropy(in[0], in[1], -7, out[0], out[1]); });
       const Tensor norm = Tensor::zeros({rows}, wide), loss = Tensor::zeros({rows}, wide);
       cpu_kernels().cross_entropy(logits, target, -7, norm, loss);
       expect_same("cross_entropy_backward", {logits, target, norm, dy}, {{{rows, width}, dtype}}, width,
-                  [](Kernels& k, const Tensors& in, const Tensors& out) {
-                    k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]);
-                  });
+          [](Kernels& k, const Tensors& in, const Tensors& out) {
+            k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]);
+          });
     }
   }
 }
@@ -190,7 +204,7 @@ TEST_CASE("cuda rows: running sums, from both ends") {
       const Tensor x = random_tensor({width > 1000 ? 2 : 5, width}, dtype, 1);
       for (const bool reverse : {false, true}) {
         expect_same("cumulative_sum", {x}, {{x.shape(), dtype}}, width,
-                    [reverse](Kernels& k, const Tensors& in, const Tensors& out) { k.cumulative_sum(in[0], reverse, out[0]); });
+            [reverse](Kernels& k, const Tensors& in, const Tensors& out) { k.cumulative_sum(in[0], reverse, out[0]); });
       }
     }
   }
@@ -198,21 +212,10 @@ TEST_CASE("cuda rows: running sums, from both ends") {
 
 TEST_CASE("cuda rows: sums and maxima over any axes") {
   if (!has_device()) return;
-  const std::vector<std::pair<Shape, Shape>> cases{{{5, 1}, {5, 1}},
-                                                   {{6, 7}, {6, 1}},
-                                                   {{6, 700}, {6, 1}},
-                                                   {{3, 1025}, {3, 1}},
-                                                   {{2, 70000}, {2, 1}},
-                                                   {{700, 6}, {1, 6}},
-                                                   {{2000, 40}, {1, 40}},
-                                                   {{20, 300}, {1, 300}},
-                                                   {{300, 40}, {1, 1}},
-                                                   {{3, 50, 40}, {3, 1, 40}},
-                                                   {{4, 3, 9, 11}, {1, 3, 1, 1}},
-                                                   {{4, 3, 40, 5}, {1, 3, 1, 5}},
-                                                   {{2, 3, 4, 5}, {1, 1, 1, 1}},
-                                                   {{4, 50, 3}, {4, 1, 1}},
-                                                   {{12, 8}, {12, 1}}};
+  const std::vector<std::pair<Shape, Shape>> cases{{{5, 1}, {5, 1}}, {{6, 7}, {6, 1}}, {{6, 700}, {6, 1}},
+      {{3, 1025}, {3, 1}}, {{2, 70000}, {2, 1}}, {{700, 6}, {1, 6}}, {{2000, 40}, {1, 40}}, {{20, 300}, {1, 300}},
+      {{300, 40}, {1, 1}}, {{3, 50, 40}, {3, 1, 40}}, {{4, 3, 9, 11}, {1, 3, 1, 1}}, {{4, 3, 40, 5}, {1, 3, 1, 5}},
+      {{2, 3, 4, 5}, {1, 1, 1, 1}}, {{4, 50, 3}, {4, 1, 1}}, {{12, 8}, {12, 1}}};
   for (const DType dtype : floating_dtypes) {
     for (const Reduction f : {Reduction::sum, Reduction::maximum}) {
       const Run reduce = [f](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(f, in[0], out[0]); };
@@ -238,7 +241,8 @@ TEST_CASE("cuda rows: maxima of rows with NaN, and where they are") {
   };
   for (const DType dtype : floating_dtypes) {
     for (const index_t width : widths) {
-      const Tensor x = raw::cast(raw::cast(random_tensor({5, width}, DType::f32, 1), DType::i32), dtype);  // small integers: many ties
+      const Tensor x = raw::cast(raw::cast(random_tensor({5, width}, DType::f32, 1), DType::i32),
+          dtype);  // small integers: many ties
       const auto set = [&](index_t row, index_t column, double value) {
         kernels(Device::cpu()).fill(raw::slice(raw::slice(x, 0, row, row + 1), 1, column, column + 1), value);
       };
@@ -251,9 +255,9 @@ TEST_CASE("cuda rows: maxima of rows with NaN, and where they are") {
       CHECK(argmax(x).to_vector() == expected.to_vector());
       CHECK(expected.to_vector()[1] == static_cast<double>(width / 3));
       expect_same("maximum", {x}, {{{5, 1}, dtype}}, 1,
-                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(Reduction::maximum, in[0], out[0]); });
+          [](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(Reduction::maximum, in[0], out[0]); });
       expect_same("maximum of columns", {x}, {{{1, width}, dtype}}, 1,
-                  [](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(Reduction::maximum, in[0], out[0]); });
+          [](Kernels& k, const Tensors& in, const Tensors& out) { k.reduce(Reduction::maximum, in[0], out[0]); });
     }
   }
 }

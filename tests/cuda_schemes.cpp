@@ -1,6 +1,6 @@
-// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Where there is no GPU, real or
-// emulated, nothing runs and the output says so. Under emulation a read of the device's memory by the host ends the program, so that this
-// also holds every scheme to making its tables where the scores are.
+// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Where there is
+// no GPU, real or emulated, nothing runs and the output says so. Under emulation a read of the device's memory by the
+// host ends the program, so that this also holds every scheme to making its tables where the scores are.
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"
@@ -24,10 +24,10 @@ void expect_same_on_device(const std::string& text, const BareSetting& setting, 
 }
 
 const std::vector<std::string>& main_sums() {
-  static const std::vector<std::string> sums{
-      "cope(p_max=3) + rope",         "cope(p_max=2, z_from=rotated) + rope", "dape(kerple, width=3)",       "dape(rope, width=3)",
-      "cdape(kerple, width=3)",       "cdape(rope, width=2, kernel=1)",       "randomised(alibi, length=9)", "absolute + hard_attention",
-      "interpolated(rope, factor=2)", "cope(p_max=3, gates=separate_keys)"};
+  static const std::vector<std::string> sums{"cope(p_max=3) + rope", "cope(p_max=2, z_from=rotated) + rope",
+      "dape(kerple, width=3)", "dape(rope, width=3)", "cdape(kerple, width=3)", "cdape(rope, width=2, kernel=1)",
+      "randomised(alibi, length=9)", "absolute + hard_attention", "interpolated(rope, factor=2)",
+      "cope(p_max=3, gates=separate_keys)"};
   return sums;
 }
 
@@ -63,7 +63,9 @@ TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
   const Tensor present = Tensor::of({0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
   for (const SchemeInfo& info : registered_schemes()) {
     if (info.takes_base) continue;
-    if (SchemeRun(info.name, {.dim = 8, .heads = 2, .length = 6}).claims().exact_gradient) {  // an argmax jumps with the rounding
+    if (SchemeRun(info.name, {.dim = 8, .heads = 2, .length = 6})
+            .claims()
+            .exact_gradient) {  // an argmax jumps with the rounding
       expect_same_on_device(info.name, {}, reference_executor(), DType::f16);
       expect_same_on_device(info.name, {}, reference_executor(), DType::bf16);
     }
@@ -88,13 +90,13 @@ TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and
 TEST_CASE("cuda: a model on the device takes tokens from the CPU, drops as there, and decodes with its cache there") {
   if (!has_cuda()) return;
   Transformer model({.vocabulary = 11,
-                     .length = 6,
-                     .dim = 8,
-                     .layers = 2,
-                     .heads = 2,
-                     .scheme = "cope(p_max=4) + rope",
-                     .dropout = 0.25,
-                     .pattern_dropout = 0.25});
+      .length = 6,
+      .dim = 8,
+      .layers = 2,
+      .heads = 2,
+      .scheme = "cope(p_max=4) + rope",
+      .dropout = 0.25,
+      .pattern_dropout = 0.25});
   model.initialise(1);
   const Tensor tokens = Tensor::of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1}, {2, 6}, DType::i64);
   const Pass training{.training = true, .seed = 4, .step = 2};

@@ -1,5 +1,5 @@
-// Training on a device against the CPU, in f32, f16 and bf16, and as a recorded step against one that is not. Where there is no GPU, real
-// or emulated, nothing runs and the output says so.
+// Training on a device against the CPU, in f32, f16 and bf16, and as a recorded step against one that is not. Where
+// there is no GPU, real or emulated, nothing runs and the output says so.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -20,7 +20,8 @@ struct Run {
 Run trained(const std::string& scheme, TrainingOptions options, double dropout = 0) {
   const auto task = tasks::make_task("flip_flop", {"--length", "16"});
   TransformerOptions model_options = task->model();
-  model_options.dim = 16, model_options.layers = 2, model_options.heads = 2, model_options.scheme = scheme, model_options.dropout = dropout;
+  model_options.dim = 16, model_options.layers = 2, model_options.heads = 2, model_options.scheme = scheme,
+  model_options.dropout = dropout;
   Transformer model(model_options);
   options.learning_rate = 3e-3, options.warm_up = 2, options.log_every = 1, options.quiet = true;
   const TrainingResult result = train(tasks::training_job(model, *task, {.batch = 2}, options), options);
@@ -83,10 +84,11 @@ TEST_CASE("cuda: a recorded step has the losses of one that is not, with parts, 
 TEST_CASE("cuda: recording a step is refused where it would repeat what must be new, and on the CPU") {
   TrainingOptions options;
   options.steps = 2, options.cuda_graph = true;
-  CHECK_THROWS_WITH_AS((void)trained("rope", options), doctest::Contains("--cuda-graph: given without a GPU"), InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)trained("rope", options), doctest::Contains("--cuda-graph: given without a GPU"), InputError);
   if (!has_cuda()) return;
   options.device = Device::cuda(0);
   CHECK_THROWS_WITH_AS((void)trained("rope", options, 0.1), doctest::Contains("dropout 0 required"), InputError);
-  CHECK_THROWS_WITH_AS((void)trained("randomised(rope, length=32)", options), doctest::Contains("draws positions at each step"),
-                       InputError);
+  CHECK_THROWS_WITH_AS((void)trained("randomised(rope, length=32)", options),
+      doctest::Contains("draws positions at each step"), InputError);
 }

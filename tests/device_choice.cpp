@@ -1,6 +1,7 @@
 // --device auto, cpu and cuda: what is chosen, why, and what is refused with which cause.
 #include "tensor/device_choice.h"
 
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 #include "tests/reference.h"
 
@@ -40,12 +41,15 @@ TEST_CASE("device choice: a usable GPU") {
 }
 
 TEST_CASE("device choice: no usable GPU is named with its cause, and refused when asked for") {
-  const DeviceFacts facts = no_gpu("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
+  const DeviceFacts facts =
+      no_gpu("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
   CHECK(choose_device("auto", facts).device == Device::cpu());
-  CHECK(choose_device("auto", facts).sentence == "device: cpu, because no GPU can be used: no NVIDIA driver is installed");
+  CHECK(choose_device("auto", facts).sentence ==
+        "device: cpu, because no GPU can be used: no NVIDIA driver is installed");
   CHECK_THROWS_AS((void)choose_device("cuda", facts), InputError);
   CHECK(error_text([&] { (void)choose_device("cuda", facts); }) ==
-        "device: cuda given; no GPU can be used: no NVIDIA driver is installed; install the driver, or give the container its GPU, or use "
+        "device: cuda given; no GPU can be used: no NVIDIA driver is installed; install the driver, or give the "
+        "container its GPU, or use "
         "cpu");
 }
 
@@ -53,14 +57,16 @@ TEST_CASE("device choice: auto never takes the emulator, cuda does and says so")
   DeviceFacts facts = usable_gpu();
   facts.emulated = true;
   CHECK(choose_device("auto", facts).device == Device::cpu());
-  CHECK(choose_device("auto", facts).sentence == "device: cpu, because this build only emulates a GPU; cuda chooses the emulator");
+  CHECK(choose_device("auto", facts).sentence ==
+        "device: cpu, because this build only emulates a GPU; cuda chooses the emulator");
   CHECK(choose_device("cuda", facts).device == Device::cuda(0));
   CHECK(choose_device("cuda", facts).sentence.find("emulated") != std::string::npos);
 }
 
 TEST_CASE("device choice: other words are refused") {
   CHECK_THROWS_AS((void)choose_device("gpu", usable_gpu()), InputError);
-  CHECK(error_text([] { (void)choose_device("gpu", usable_gpu()); }) == "device: 'gpu' given; auto, cpu or cuda required");
+  CHECK(error_text([] { (void)choose_device("gpu", usable_gpu()); }) ==
+        "device: 'gpu' given; auto, cpu or cuda required");
 }
 
 TEST_CASE("device choice: what is chosen here can be used, and what is refused here cannot") {

@@ -1,4 +1,5 @@
-// Memory of a small device: what is said when it runs out, that the engine goes on afterwards, and pools whose addresses stay put.
+// Memory of a small device: what is said when it runs out, that the engine goes on afterwards, and pools whose
+// addresses stay put.
 #include <set>
 
 #include "tensor/allocator.h"
@@ -45,7 +46,8 @@ OutOfMemory out_of_memory(const Run& run) {
 
 }  // namespace
 
-TEST_CASE("device memory: out of memory says asked, free, who holds the most and what must go, and the engine goes on") {
+TEST_CASE(
+    "device memory: out of memory says asked, free, who holds the most and what must go, and the engine goes on") {
   SmallDevice device;
   Allocator allocator(device);
   const Site here = Site::current();
@@ -62,12 +64,13 @@ TEST_CASE("device memory: out of memory says asked, free, who holds the most and
   take("rotary", mebibyte / 4);
   const std::string line = to_string(here);
   const OutOfMemory error = out_of_memory([&] { take("matmul", 5 * mebibyte); });
-  CHECK(
-      std::string(error.what()) ==
-      line +
-          ": allocate: out of GPU memory: 5 MiB asked with 2.25 MiB free of 16 MiB; tensors hold 13.8 MiB (peak 13.8 MiB), the largest: " +
-          "6 MiB by softmax (" + line + "), 4 MiB by linear (" + line + "), 2 MiB by gelu (" + line + "), 1 MiB at " + line +
-          ", 512 KiB by norm (" + line + "); 2.75 MiB less in use required; use a smaller batch or length, or checkpoint()");
+  CHECK(std::string(error.what()) ==
+        line +
+            ": allocate: out of GPU memory: 5 MiB asked with 2.25 MiB free of 16 MiB; tensors hold 13.8 MiB (peak 13.8 "
+            "MiB), the largest: " +
+            "6 MiB by softmax (" + line + "), 4 MiB by linear (" + line + "), 2 MiB by gelu (" + line + "), 1 MiB at " +
+            line + ", 512 KiB by norm (" + line +
+            "); 2.75 MiB less in use required; use a smaller batch or length, or checkpoint()");
   CHECK(error.numbers.asked == 5 * mebibyte);
   CHECK(error.numbers.free == 9 * mebibyte / 4);
   CHECK(error.numbers.capacity == 16 * mebibyte);

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/verify/machine.h"
+#include "examples/doctor/facts.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
 
@@ -49,7 +49,8 @@ Finding only_finding(MachineFacts facts, const Change& change) {
 }
 
 Outcome run_doctor(const std::vector<std::string>& arguments) {
-  return RunningProgram("doctor", arguments, std::filesystem::temp_directory_path() / ("whence-doctor-" + std::to_string(getpid())))
+  return RunningProgram(
+      "doctor", arguments, std::filesystem::temp_directory_path() / ("whence-doctor-" + std::to_string(getpid())))
       .finish();
 }
 
@@ -62,17 +63,21 @@ TEST_CASE("doctor: nothing is found where everything fits") {
 
 TEST_CASE("doctor: each mismatch of threads and BLAS is named with what to do") {
   using Weight = Finding::Weight;
-  const Finding many = only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = 8, facts.omp_num_threads = "8"; });
+  const Finding many =
+      only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = 8, facts.omp_num_threads = "8"; });
   CHECK(many.weight == Weight::warning);
   CHECK(many.text == "8 threads on 4 cores (OMP_NUM_THREADS=8): they wait for each other");
   CHECK(many.advice == "set OMP_NUM_THREADS=4");
-  const Finding few = only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = facts.threads_wanted = 1; });
+  const Finding few =
+      only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = facts.threads_wanted = 1; });
   CHECK(few.weight == Weight::note);
   CHECK(few.text == "1 of 4 cores used");
-  const Finding pool = only_finding(fitting(), [](MachineFacts& facts) { facts.blas_parallel = 1, facts.blas_threads_alive = 3; });
+  const Finding pool =
+      only_finding(fitting(), [](MachineFacts& facts) { facts.blas_parallel = 1, facts.blas_threads_alive = 3; });
   CHECK(pool.weight == Weight::warning);
   CHECK(pool.text == "OpenBLAS has threads of its own beside OpenMP's (3 started): they spin and take cores");
-  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.gigaflops = 6; }).text == "products reach 6 GFLOP/s, little for 4 threads");
+  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.gigaflops = 6; }).text ==
+        "products reach 6 GFLOP/s, little for 4 threads");
   CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.product_right = false; }).weight == Weight::broken);
   CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.huge_pages = "never"; }).weight == Weight::warning);
   const Finding native = only_finding(fitting(), [](MachineFacts& facts) { facts.built_for = {"avx2", "fma"}; });
@@ -95,9 +100,11 @@ TEST_CASE("doctor: each mismatch of CUDA is named with what to do") {
   CHECK(none.advice == "install the driver");
   CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.driver_present = true; }).text ==
         "an NVIDIA driver is here, and this build has no CUDA");
-  const Finding emulated = only_finding(fitting(), [](MachineFacts& facts) { facts.device = {}, facts.device.emulated = true; });
+  const Finding emulated =
+      only_finding(fitting(), [](MachineFacts& facts) { facts.device = {}, facts.device.emulated = true; });
   CHECK(emulated.weight == Weight::note);
-  const Finding broken = only_finding(with_gpu(), [](MachineFacts& facts) { facts.device_problem = "the sum of 1000 ones is 999"; });
+  const Finding broken =
+      only_finding(with_gpu(), [](MachineFacts& facts) { facts.device_problem = "the sum of 1000 ones is 999"; });
   CHECK(broken.weight == Weight::broken);
   CHECK(broken.text == "the GPU does not compute: the sum of 1000 ones is 999");
 }

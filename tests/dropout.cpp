@@ -62,7 +62,9 @@ TEST_CASE("a decoder drops in training only, and differently at each step") {
   const auto plain = random_decoder(options);
   const Tensor tokens = random_tokens(2, 9, 5);
   CHECK(same_bits((*model)(tokens), (*plain)(tokens)));
-  const auto trained = [&](std::uint64_t step) { return (*model)(tokens, {.training = true, .seed = 1, .step = step}); };
+  const auto trained = [&](std::uint64_t step) {
+    return (*model)(tokens, {.training = true, .seed = 1, .step = step});
+  };
   CHECK(same_bits(trained(1), trained(1)));
   CHECK(distance(trained(1), trained(2)) > 0.01);
   CHECK(distance(trained(1), (*model)(tokens)) > 0.01);

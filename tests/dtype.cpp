@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "tensor/cpu_block.h"
+#include "tensor/cpu/block.h"
 #include "tests/reference.h"
 
 using namespace whence;
@@ -31,7 +31,9 @@ double nearest(double value, int mantissa) {
   return std::fabs(rounded) > largest ? std::copysign(INFINITY, value) : rounded;
 }
 
-bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
+bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
 
 template <class T>
 T from_bits(std::uint32_t bits) {
@@ -53,7 +55,7 @@ void check_format(int mantissa) {
     if (!std::isfinite(value) || !std::isfinite(next)) continue;
     const float middle = static_cast<float>((value + next) / 2);
     for (const float probe : {middle, std::nextafter(middle, -INFINITY), std::nextafter(middle, INFINITY),
-                              std::nextafter(static_cast<float>(value), INFINITY)}) {
+             std::nextafter(static_cast<float>(value), INFINITY)}) {
       wrong_rounding += !same(static_cast<double>(static_cast<float>(T(probe))), nearest(probe, mantissa));
     }
   }
@@ -76,7 +78,8 @@ TEST_CASE("f16 and bf16 at the ends of their range") {
   CHECK(static_cast<float>(Float16(0x1.000002p-25f)) == 0x1p-24f);
   CHECK(std::signbit(static_cast<float>(Float16(-0.0f))));
   CHECK(std::isinf(static_cast<float>(BFloat16(3.4e38f))));
-  CHECK(std::isnan(static_cast<float>(BFloat16(std::bit_cast<float>(0x7F800001u)))));  // a NaN whose kept bits alone would be infinity
+  CHECK(std::isnan(static_cast<float>(
+      BFloat16(std::bit_cast<float>(0x7F800001u)))));  // a NaN whose kept bits alone would be infinity
 }
 
 TEST_CASE("blocks convert as single numbers do, also through the machine's own instructions") {
@@ -91,7 +94,8 @@ TEST_CASE("blocks convert as single numbers do, also through the machine's own i
   load_block(halves.data(), 1, static_cast<index_t>(floats.size()), back.data());
   int wrong = 0;
   for (std::size_t i = 0; i < floats.size(); ++i) {
-    wrong += !same(static_cast<double>(static_cast<float>(halves[i])), static_cast<double>(static_cast<float>(Float16(floats[i]))));
+    wrong += !same(static_cast<double>(static_cast<float>(halves[i])),
+        static_cast<double>(static_cast<float>(Float16(floats[i]))));
     wrong += !same(static_cast<double>(back[i]), static_cast<double>(static_cast<float>(halves[i])));
   }
   CHECK(wrong == 0);
@@ -103,8 +107,8 @@ TEST_CASE("doubles reach 16 bits with one rounding") {
     const Stream stream(3, "doubles");
     // near ties of f16: an odd multiple of half a step, plus a little that a float cannot hold
     const double tie = 1 + (2 * stream.below(i, 1024) + 1) * 0x1p-11,
-                 value =
-                     std::ldexp(tie + (stream.uniform(i + 1000000) - 0.5) * 0x1p-40, static_cast<int>(stream.below(i + 2000000, 30)) - 20);
+                 value = std::ldexp(tie + (stream.uniform(i + 1000000) - 0.5) * 0x1p-40,
+                     static_cast<int>(stream.below(i + 2000000, 30)) - 20);
     wrong += !same(static_cast<double>(static_cast<float>(convert<Float16>(value))), nearest(value, 10));
     const double wide = 1 + (2 * stream.below(i, 128) + 1) * 0x1p-8 + (stream.uniform(i + 1000000) - 0.5) * 0x1p-40;
     wrong += !same(static_cast<double>(static_cast<float>(convert<BFloat16>(wide))), nearest(wide, 7));
@@ -115,7 +119,8 @@ TEST_CASE("doubles reach 16 bits with one rounding") {
 TEST_CASE("dtypes have names, sizes and steps") {
   CHECK(std::string(to_string(DType::boolean)) == "bool");
   CHECK(size_of(DType::dual) == sizeof(Dual));
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual}) {
+  for (const DType dtype :
+      {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual}) {
     visit(dtype, [&]<class T>(Type<T>) {
       CHECK(dtype_of<T> == dtype);
       CHECK(sizeof(T) == size_of(dtype));

@@ -1,21 +1,24 @@
-// The emulator of GPUs: right kernels pass in every order of threads; planted bugs are reported with kernel, block, thread and line.
+// The emulator of GPUs: right kernels pass in every order of threads; planted bugs are reported with kernel, block,
+// thread and line.
 #include <bit>
 
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/launch_kernel.h"
 #include "tensor/allocator.h"
+#include "tensor/backend.h"
 #include "tensor/device_runtime.h"
 #include "tensor/launch.h"
 #include "tensor/raw.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
+#include "tests/places.h"
 
 using namespace whence;
 using namespace whence::test;
-using gpu::convert, gpu::Global, gpu::global, gpu::launch_kernel, gpu::load, gpu::Number, gpu::Shared, gpu::shared_bytes_for, gpu::store,
-    gpu::Thread;
+using gpu::convert, gpu::Global, gpu::global, gpu::launch_kernel, gpu::load, gpu::Number, gpu::Shared,
+    gpu::shared_bytes_for, gpu::store, gpu::Thread;
 using gpu::emulator::settings;
 
 namespace {
@@ -51,17 +54,18 @@ std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
   return error_text([&] { launch_kernel(body, grid); });
 }
 bool names(const std::string& text, const std::vector<std::string>& parts) {
-  return std::all_of(parts.begin(), parts.end(), [&](const std::string& part) { return text.find(part) != std::string::npos; });
+  return std::all_of(
+      parts.begin(), parts.end(), [&](const std::string& part) { return text.find(part) != std::string::npos; });
 }
 
 // "emulator.cpp:12" where line 12 of this file ends in the comment "line: MARK".
 std::string line_of(const std::string& mark) {
-  std::ifstream file(WHENCE_SOURCE_DIR "/tests/emulator.cpp");
+  std::ifstream file(test::source_folder() + "/tests/emulator.cpp");
   std::string text;
   for (int line = 1; std::getline(file, text); ++line) {
-    if (text.ends_with("// line: " + mark)) return concat("emulator.cpp:", line);
+    if (text.ends_with("// line: " + mark)) return to_text("emulator.cpp:", line);
   }
-  fail("line_of", concat("'", mark, "' given; no line has this mark"));
+  fail("line_of", to_text("'", mark, "' given; no line has this mark"));
 }
 
 // ---- Kernels, right ones and wrong ones.
@@ -202,7 +206,8 @@ TEST_CASE("emulator: right kernels give right numbers in every order") {
   for (const std::uint64_t order : orders) {
     const InOrder chosen(order);
     const Tensor y = Tensor::empty({96}, DType::f32, device);
-    launch_kernel(Neighbours{global<const float>(x), global<float>(y), 3}, {.shared_bytes = shared_bytes_for<float>(96)});
+    launch_kernel(
+        Neighbours{global<const float>(x), global<float>(y), 3}, {.shared_bytes = shared_bytes_for<float>(96)});
     const std::vector<double> numbers = y.to_vector();
     for (std::size_t i = 0; i < 96; ++i) CHECK(numbers[i] == static_cast<double>((i + 2) % 96));
 
@@ -216,7 +221,7 @@ TEST_CASE("emulator: right kernels give right numbers in every order") {
 
     const Tensor sums = Tensor::empty({3}, DType::f32, device), positive = Tensor::zeros({1}, DType::i32, device);
     launch_kernel(RowSums{global<const float>(x), global<float>(sums), global<int>(positive)},
-                  {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
+        {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
     CHECK(sums.to_vector() == std::vector<double>{63 * 32, 63 * 32 + 64 * 64, 63 * 32 + 64 * 128});
     CHECK(positive.item() == 191);
   }
@@ -232,15 +237,16 @@ TEST_CASE("emulator: a missing barrier is reported with both lines") {
     CHECK(names(none, {"neighbours: ", "thread ", "of block 0", line_of("first read"), "shared memory"}));
     const std::string one = report(K{global<const float>(x), global<float>(y), 1}, grid, order);
     CAPTURE(one);
-    CHECK(names(one, {"neighbours: ", "thread ", "of block 0", "no barrier between", line_of("first read"), line_of("second write")}));
+    CHECK(names(one, {"neighbours: ", "thread ", "of block 0", "no barrier between", line_of("first read"),
+                         line_of("second write")}));
     const std::string two = report(K{global<const float>(x), global<float>(y), 2}, grid, order);
     CHECK(names(two, {"neighbours: ", "no barrier between", line_of("second write"), line_of("second read")}));
     CHECK(report(K{global<const float>(x), global<float>(y), 3}, grid, order).empty());
   }
   const std::string ascending = report(K{global<const float>(x), global<float>(y), 1}, grid, 0);
-  CHECK(ascending == concat("neighbours: ", line_of("second write"),
-                            ": thread 1 of block 0: writes 4 bytes of shared memory that thread 0 read at ", line_of("first read"),
-                            ", with no barrier between; a barrier is required"));
+  CHECK(ascending == to_text("neighbours: ", line_of("second write"),
+                         ": thread 1 of block 0: writes 4 bytes of shared memory that thread 0 read at ",
+                         line_of("first read"), ", with no barrier between; a barrier is required"));
 }
 
 TEST_CASE("emulator: an access outside of its memory is reported") {
@@ -248,11 +254,14 @@ TEST_CASE("emulator: an access outside of its memory is reported") {
   const gpu::Grid grid{.blocks = 2, .shared_bytes = shared_bytes_for<float>(32)};
   CHECK(report(Outside{global<float>(x), 0, 0}, grid, 0).empty());
   CHECK(report(Outside{global<float>(x), 3, 0}, grid, 0) ==
-        concat("outside: ", line_of("global write"),
-               ": thread 29 of block 1: writes element 64 of global memory that has 64 elements of 4 bytes"));
-  CHECK(names(report(Outside{global<float>(x), 3, 2}, grid, 3), {line_of("global read"), "of block 1: reads element 6"}));
-  CHECK(names(report(Outside{global<float>(x), -1, 2}, grid, 1), {line_of("global read"), "thread 0 of block 0: reads element -1 "}));
-  CHECK(names(report(Outside{global<float>(x), 0, 1}, grid, 0), {line_of("shared write"), "writes element 32 of shared memory"}));
+        to_text("outside: ", line_of("global write"),
+            ": thread 29 of block 1: writes element 64 of global memory that has 64 elements of 4 bytes"));
+  CHECK(
+      names(report(Outside{global<float>(x), 3, 2}, grid, 3), {line_of("global read"), "of block 1: reads element 6"}));
+  CHECK(names(report(Outside{global<float>(x), -1, 2}, grid, 1),
+      {line_of("global read"), "thread 0 of block 0: reads element -1 "}));
+  CHECK(names(report(Outside{global<float>(x), 0, 1}, grid, 0),
+      {line_of("shared write"), "writes element 32 of shared memory"}));
   CHECK(names(report(Outside{nullptr, 0, 2}, grid, 0), {line_of("global read"), "reads through a null pointer"}));
 }
 
@@ -262,8 +271,9 @@ TEST_CASE("emulator: two blocks that touch one number are reported") {
     CHECK(report(SameNumber{global<float>(x)}, {.blocks = 1}, order).empty());
     const std::string text = report(SameNumber{global<float>(x)}, {.blocks = 2}, order);
     CAPTURE(text);
-    CHECK(names(text, {"same_number: ", line_of("same number"), "thread 0 of block ", "reads 4 bytes of global memory (0 bytes into ",
-                       "wrote at " + line_of("same number"), "blocks of one launch have no order"}));
+    CHECK(names(text,
+        {"same_number: ", line_of("same number"), "thread 0 of block ", "reads 4 bytes of global memory (0 bytes into ",
+            "wrote at " + line_of("same number"), "blocks of one launch have no order"}));
   }
 }
 
@@ -273,12 +283,14 @@ TEST_CASE("emulator: barriers that not all threads meet are reports and no hang"
     CHECK(names(two_places, {"divergent: ", line_of("one sync"), line_of("other sync"), "sync()"}));
     const std::string never = report(Divergent{1}, {}, order);
     CAPTURE(never);
-    CHECK(names(never, {"divergent: ", line_of("sync of most"), "thread 0 and 62 others wait in sync()", "thread 40 ended without it"}));
+    CHECK(names(never, {"divergent: ", line_of("sync of most"), "thread 0 and 62 others wait in sync()",
+                           "thread 40 ended without it"}));
     CHECK(report(Divergent{2}, {}, order).empty());
     const std::string part = report(WrongShuffle{0}, {}, order);
     CHECK(names(part, {"wrong_shuffle: ", line_of("shuffle of half"), "wait in shuffle_xor", "ended without it"}));
     const std::string two_kinds = report(WrongShuffle{1}, {}, order);
-    CHECK(names(two_kinds, {"wrong_shuffle: ", line_of("shuffle of even"), line_of("ballot of odd"), "shuffle_down", "ballot"}));
+    CHECK(names(two_kinds,
+        {"wrong_shuffle: ", line_of("shuffle of even"), line_of("ballot of odd"), "shuffle_down", "ballot"}));
   }
 }
 
@@ -286,12 +298,12 @@ TEST_CASE("emulator: shared memory that nobody wrote, and a shuffle taken for a 
   const Tensor y = Tensor::empty({64}, DType::f32, device);
   for (const std::uint64_t order : orders) {
     CHECK(names(report(Unset{global<float>(y)}, {.shared_bytes = shared_bytes_for<float>(32)}, order),
-                {"unset: ", line_of("unset read"), "that no thread of the block has written"}));
+        {"unset: ", line_of("unset read"), "that no thread of the block has written"}));
     CHECK(names(report(WithinWarp{global<float>(y), false}, {.shared_bytes = shared_bytes_for<float>(64)}, order),
-                {"within_warp: ", line_of("lane read"), line_of("lane write"), "no barrier between"}));
+        {"within_warp: ", line_of("lane read"), line_of("lane write"), "no barrier between"}));
   }
   CHECK(names(report(Unset{global<float>(y)}, {.shared_bytes = 64}, 0),
-              {line_of("part of shared memory"), "128 bytes of shared memory asked for; the launch gives 64"}));
+      {line_of("part of shared memory"), "128 bytes of shared memory asked for; the launch gives 64"}));
 }
 
 TEST_CASE("emulator: counts") {
@@ -301,7 +313,7 @@ TEST_CASE("emulator: counts") {
   for (const std::uint64_t order : orders) {
     const InOrder chosen(order);
     launch_kernel(RowSums{global<const float>(x), global<float>(sums), global<int>(positive)},
-                  {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
+        {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
   }
   const auto counted = gpu::emulator::counters().at("row_sums");
   const std::uint64_t n = orders.size(), blocks = 3 * n, threads = 64 * blocks, warps = 2 * blocks;
@@ -344,7 +356,7 @@ TEST_CASE("emulator: index-style ops see device memory in every order") {
 
 TEST_CASE("emulator: a host that touches device memory is told so and ended") {
   const Tensor x = Tensor::ones({3}, DType::f32, device);  // by a kernel
-  const std::string file = concat("host_access_", getpid(), ".txt");
+  const std::string file = to_text("host_access_", getpid(), ".txt");
   for (const bool writes : {false, true}) {
     const pid_t child = fork();
     if (child == 0) {
@@ -362,8 +374,9 @@ TEST_CASE("emulator: a host that touches device memory is told so and ended") {
     CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) < 77));  // AddressSanitizer makes an exit of it
     const std::string text = text_of(file);
     CAPTURE(text);
-    CHECK(names(text, {"emulator.cpp:", ": planted: host code ", writes ? "wrote" : "read", " device memory, 8 bytes into a block of ",
-                       "; the last kernel was fill", "must be copied first"}));
+    CHECK(names(
+        text, {"emulator.cpp:", ": planted: host code ", writes ? "wrote" : "read",
+                  " device memory, 8 bytes into a block of ", "; the last kernel was fill", "must be copied first"}));
   }
   unlink(file.c_str());
 }

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -19,7 +19,7 @@ std::string text_of(const Call& call) {
 }
 
 // The text that an error raised on line `line` of this file must have.
-std::string here(int line, const std::string& rest) { return concat("errors.cpp:", line, ": ", rest); }
+std::string here(int line, const std::string& rest) { return to_text("errors.cpp:", line, ": ", rest); }
 
 }  // namespace
 
@@ -32,11 +32,14 @@ TEST_CASE("an error names the caller's line, the op, what was given and what to 
   std::string text;
   line = __LINE__ + 1;
   text = text_of([&] { (void)matmul(a, b); });
-  CHECK(text == here(line, "matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b"));
+  CHECK(text ==
+        here(line,
+            "matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b"));
   line = __LINE__ + 1;
   text = text_of([&] { (void)add(a, b); });
-  CHECK(text ==
-        here(line, "add: a is [2,3,4], b is [2,5,4]; extents 3 and 5 of axis -2 differ and neither is 1; reshape or expand one of them"));
+  CHECK(text == here(line,
+                    "add: a is [2,3,4], b is [2,5,4]; extents 3 and 5 of axis -2 differ and neither is 1; reshape or "
+                    "expand one of them"));
   line = __LINE__ + 1;
   text = text_of([&] { (void)multiply(a, wide); });
   CHECK(text == here(line, "multiply: a is f32, b is f64; equal dtypes required; convert with cast"));
@@ -48,7 +51,8 @@ TEST_CASE("an error names the caller's line, the op, what was given and what to 
   CHECK(text == here(line, "linear: x is [2,3,4], weight is [7,3]; x [... in] and weight [out,in] required"));
   line = __LINE__ + 1;
   text = text_of([&] { (void)concat_along(0, {a, b}); });
-  CHECK(text == here(line, "concat_along: part 0 is [2,3,4], part 1 is [2,5,4]; equal extents outside axis 0 required"));
+  CHECK(
+      text == here(line, "concat_along: part 0 is [2,3,4], part 1 is [2,5,4]; equal extents outside axis 0 required"));
   line = __LINE__ + 1;
   text = text_of([&] { (void)take_rows(table, rows); });
   CHECK(text == here(line, "take_rows: index at [2] is 3; a value in [0, 3) required"));
@@ -78,7 +82,10 @@ TEST_CASE("an undefined tensor is an error with a place") {
   const Tensor nothing, x = Tensor::zeros({2});
   const int line = __LINE__ + 1;
   const std::string text = text_of([&] { (void)add(nothing, x); });
-  CHECK(text == here(line, "tensor: an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?"));
+  CHECK(
+      text ==
+      here(line,
+          "tensor: an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?"));
 }
 
 TEST_CASE("backward names the line that recorded the op") {
@@ -87,7 +94,8 @@ TEST_CASE("backward names the line that recorded the op") {
   const Tensor y = square(x);
   raw::copy_into(Tensor::zeros({2}), x);
   const std::string text = text_of([&] { (void)grad(y, Tensor::ones({2}), {x}); });
-  CHECK(text.find(concat("square recorded at errors.cpp:", line, " saved a f32 [2] that was overwritten at ")) != std::string::npos);
+  CHECK(text.find(to_text("square recorded at errors.cpp:", line, " saved a f32 [2] that was overwritten at ")) !=
+        std::string::npos);
   CHECK(text.find("write to a copy, or write after backward") != std::string::npos);
 }
 
@@ -100,7 +108,8 @@ TEST_CASE("a released graph and a missing seed are refused") {
   CHECK(no_seed == here(seedless, "backward: y is [2] and no seed given; a scalar, or a seed of y's shape, required"));
   backward(y, Tensor::ones({2}));
   const std::string text = text_of([&] { backward(y, Tensor::ones({2})); });
-  CHECK(text.find(concat("backward: square recorded at errors.cpp:", line, " has released what it saved")) != std::string::npos);
+  CHECK(text.find(to_text("backward: square recorded at errors.cpp:", line, " has released what it saved")) !=
+        std::string::npos);
 }
 
 TEST_CASE("nothing was changed before the throw") {

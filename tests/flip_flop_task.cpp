@@ -59,10 +59,12 @@ TEST_CASE("flip-flop: strings that are none") {
     } catch (const InputError& error) { return error.what(); }
     return "accepted";
   };
-  CHECK(refusal("w0x1") == "flip-flop string: character 3: an unknown one given; an instruction w, r or i required; example: w0i1r0");
+  CHECK(refusal("w0x1") ==
+        "flip-flop string: character 3: an unknown one given; an instruction w, r or i required; example: w0i1r0");
   CHECK(refusal("wi") == "flip-flop string: character 2: i given; a bit 0 or 1 required; example: w0i1r0");
   CHECK(refusal("i1w0") == "flip-flop string: character 1: i given; w at the beginning required; example: w0i1r0");
-  CHECK(refusal("w0i1r1") == "flip-flop string: character 6: 1 given; the bit of the most recent w required; example: w0i1r0");
+  CHECK(refusal("w0i1r1") ==
+        "flip-flop string: character 6: 1 given; the bit of the most recent w required; example: w0i1r0");
   CHECK(refusal("w00") != "accepted");
   CHECK(refusal("") != "accepted");
   CHECK(refusal(std::string_view("w\0", 2)) != "accepted");
@@ -91,9 +93,10 @@ TEST_CASE("flip-flop: mean reads, distances and marginals as computed and as pub
     int count;
     double reads, distance, distance_bound;
   };
-  // reads: 1 + 254 (1-p)/2. Its bound is five standard errors of a binomial; that of the distance is from repeated simulation.
+  // reads: 1 + 254 (1-p)/2. Its bound is five standard errors of a binomial; that of the distance is from repeated
+  // simulation.
   for (const Row& row : {Row{training_set, 3000, 26.4, 19, 0.6}, Row{in_distribution_set, 3000, 26.4, 19, 0.6},
-                         Row{sparse_set, 6000, 3.54, 144, 6}, Row{dense_set, 500, 115.3, 4.4, 0.1}}) {
+           Row{sparse_set, 6000, 3.54, 144, 6}, Row{dense_set, 500, 115.3, 4.4, 0.1}}) {
     CAPTURE(row.set.name);
     const Statistics found = measure(row.set, row.count);
     const double p = row.set.p_ignore, read = (1 - p) / 2, pairs = 254.0 * row.count;
@@ -129,7 +132,8 @@ TEST_CASE("flip-flop: a sequence is a function of seed, set and index alone") {
 TEST_CASE("flip-flop: training and test sets share no string") {
   std::set<std::string> seen;
   for (const FlipFlopSet& set : {training_set, in_distribution_set, sparse_set, dense_set}) {
-    for (std::uint64_t index = 0; index < 300; ++index) seen.insert(text(sample({512, set.p_ignore}, Stream(0, set.purpose, index))));
+    for (std::uint64_t index = 0; index < 300; ++index)
+      seen.insert(text(sample({512, set.p_ignore}, Stream(0, set.purpose, index))));
   }
   CHECK(seen.size() == 1200);
 }
@@ -211,20 +215,16 @@ TEST_CASE("flip-flop: baselines on a string worked by hand, and in the large") {
   CHECK(wrong(Baseline::last_bit_of_any_pair) == 2);
   CHECK(wrong(Baseline::most_frequent_bit) == 2);  // 1:1 and 2:2, a tie is 0
   // Nothing carries over from one sequence to the next: each starts its count anew.
-  batch = {2,
-           3,
-           {write_token, one_token, read_token, write_token, zero_token, read_token},
-           {ignored_target, ignored_target, one_token, ignored_target, ignored_target, zero_token}};
+  batch = {2, 3, {write_token, one_token, read_token, write_token, zero_token, read_token},
+      {ignored_target, ignored_target, one_token, ignored_target, ignored_target, zero_token}};
   CHECK(wrong(Baseline::first_bit) == 0);
   CHECK(wrong(Baseline::most_frequent_bit) == 0);
-  batch = {2,
-           3,
-           {write_token, zero_token, read_token, write_token, one_token, read_token},
-           {ignored_target, ignored_target, zero_token, ignored_target, ignored_target, one_token}};
+  batch = {2, 3, {write_token, zero_token, read_token, write_token, one_token, read_token},
+      {ignored_target, ignored_target, zero_token, ignored_target, ignored_target, one_token}};
   CHECK(wrong(Baseline::first_bit) == 0);
   CHECK(wrong(Baseline::most_frequent_bit) == 0);
-  // Bits are fair, so a constant guess is wrong half the time. The last bit of any pair is right when that pair is a w or r and
-  // by luck when it is an i: error p/2, less a little because pair 0 is always w.
+  // Bits are fair, so a constant guess is wrong half the time. The last bit of any pair is right when that pair is a w
+  // or r and by luck when it is an i: error p/2, less a little because pair 0 is always w.
   ReadErrors constant, last;
   const FlipFlopBatch many = flip_flop_batch(in_distribution_set, 512, 11, 0, 800, Targets::clean);
   constant.add(many, predict(Baseline::always_zero, many));
@@ -235,10 +235,11 @@ TEST_CASE("flip-flop: baselines on a string worked by hand, and in the large") {
 }
 
 TEST_CASE("flip-flop: lengths and probabilities that make no string are refused") {
-  CHECK_THROWS_WITH_AS(check({7, 0.8}), "flip-flop: length 7 given; an even number, at least 4, required; each instruction has one bit",
-                       InputError);
+  CHECK_THROWS_WITH_AS(check({7, 0.8}),
+      "flip-flop: length 7 given; an even number, at least 4, required; each instruction has one bit", InputError);
   for (const int length : {-4, 0, 2, 3, 511}) CHECK_THROWS_AS((void)sample({length, 0.8}, Stream()), InputError);
   CHECK_NOTHROW(check({4, 0.0}));
-  for (const double p : {-0.1, 1.0, 2.0, std::numeric_limits<double>::quiet_NaN()}) CHECK_THROWS_AS(check({8, p}), InputError);
+  for (const double p : {-0.1, 1.0, 2.0, std::numeric_limits<double>::quiet_NaN()})
+    CHECK_THROWS_AS(check({8, p}), InputError);
   CHECK_THROWS_AS((void)flip_flop_batch(training_set, 8, 0, 0, 0, Targets::clean), InputError);
 }

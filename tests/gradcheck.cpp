@@ -12,7 +12,9 @@
 namespace whence {
 namespace {
 
-Tensor normal(const Shape& shape, const char* purpose) { return Tensor::normal(shape, 0, 1, Stream(5, purpose), DType::f64); }
+Tensor normal(const Shape& shape, const char* purpose) {
+  return Tensor::normal(shape, 0, 1, Stream(5, purpose), DType::f64);
+}
 
 // y = 3 x with a backward that is right but for one element.
 struct OneElementWrong {
@@ -52,7 +54,9 @@ struct TwoLayers {
     const Tensor hidden = gelu(layer_norm(linear(x, w1, b1), gain, shift));
     return cross_entropy(linear(hidden, w2, {}), target);
   }
-  std::vector<Named> parameters() const { return {{"w1", w1}, {"b1", b1}, {"gain", gain}, {"shift", shift}, {"w2", w2}}; }
+  std::vector<Named> parameters() const {
+    return {{"w1", w1}, {"b1", b1}, {"gain", gain}, {"shift", shift}, {"w2", w2}};
+  }
 };
 
 }  // namespace
@@ -76,10 +80,10 @@ TEST_CASE("gradcheck passes a model by its parameters and leaves it untouched") 
 TEST_CASE("a constant in f64 beside a checked input is a constant") {
   const Tensor x = normal({3, 4}, "x"), offset = normal({4}, "offset");
   CHECK(gradcheck(
-            [&] {
-              return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)});
-            },
-            {{"x", x}})
+      [&] {
+        return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)});
+      },
+      {{"x", x}})
             .ok());
 }
 
@@ -110,7 +114,8 @@ TEST_CASE("kinks are told, not failed") {
   CHECK_MESSAGE(report.ok(), report.text());
   bool found = false;
   for (const std::string& kink : report.inputs[0].kinks) {
-    found = found || (kink.find("kink at [1]: left derivative ") == 0 && kink.find(", we return 0") != std::string::npos);
+    found =
+        found || (kink.find("kink at [1]: left derivative ") == 0 && kink.find(", we return 0") != std::string::npos);
   }
   CHECK_MESSAGE(found, report.text());
   CHECK(gradcheck([&] { return sum(relu(affine(x, 1, 0.5))); }, {{"x", x}}).inputs[0].kinks.empty());
@@ -118,7 +123,8 @@ TEST_CASE("kinks are told, not failed") {
 
 TEST_CASE("an integer position of lerp_at is a kink where we return 0, as the paper's listing does") {
   const Tensor table = Tensor::of({0, 1, 5}, {3}, DType::f64), position = Tensor::of({1}, {1}, DType::f64);
-  const GradcheckReport report = gradcheck([&] { return lerp_at(table, position); }, {{"table", table}, {"position", position}});
+  const GradcheckReport report =
+      gradcheck([&] { return lerp_at(table, position); }, {{"table", table}, {"position", position}});
   CHECK_MESSAGE(report.ok(), report.text());
   CHECK(report.inputs[0].kinks.empty());
   CHECK_FALSE(report.inputs[1].kinks.empty());
@@ -144,16 +150,18 @@ TEST_CASE("inputs that cannot be checked are refused by name") {
   };
   const Tensor single = Tensor::zeros({2}), x = requires_grad(normal({2}, "x")), y = exp(x);
   CHECK(text_of([&] {
-          (void)gradcheck([&] { return exp(single); }, {{"w", single}});
-        }) ==
-        "gradcheck: w is f32; f64 required, because rounding would hide what is looked for; cast the inputs and parameters to f64 first");
+    (void)gradcheck([&] { return exp(single); }, {{"w", single}});
+  }) == "gradcheck: w is f32; f64 required, because rounding would hide what is looked for; cast the inputs and "
+        "parameters to f64 first");
   CHECK(text_of([&] {
-          (void)gradcheck([&] { return exp(y); }, {{"y", y}});
-        }) == "gradcheck: y is a result of exp; a leaf required; use detach() first");
+    (void)gradcheck([&] { return exp(y); }, {{"y", y}});
+  }) == "gradcheck: y is a result of exp; a leaf required; use detach() first");
   CHECK(text_of([&] {
-          (void)gradcheck([&] { return exp(x); }, {{"x", x}, {"again", x}});
-        }) == "gradcheck: again is named twice; each tensor once required");
-  CHECK(gradcheck([&] { return exp(single); }, {{"w", single}}, {.differences = false, .dual_tolerance = 1e-5, .any_dtype = true}).ok());
+    (void)gradcheck([&] { return exp(x); }, {{"x", x}, {"again", x}});
+  }) == "gradcheck: again is named twice; each tensor once required");
+  CHECK(gradcheck(
+      [&] { return exp(single); }, {{"w", single}}, {.differences = false, .dual_tolerance = 1e-5, .any_dtype = true})
+            .ok());
 }
 
 TEST_CASE("numbers are back after f has thrown") {
@@ -166,7 +174,7 @@ TEST_CASE("numbers are back after f has thrown") {
                         return square(x);
                       },
                       {{"x", x}}),
-                  Error);
+      Error);
   CHECK(x.dtype() == DType::f64);
   CHECK(x.to_vector() == before);
   CHECK_FALSE(tracked(x));

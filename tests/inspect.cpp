@@ -25,7 +25,7 @@ struct BrokenBackward {
 
 std::string line_after(const std::string& place, int lines) {
   const auto colon = place.find(':') + 1;
-  return concat(place.substr(0, colon), std::stoi(place.substr(colon)) + lines);
+  return to_text(place.substr(0, colon), std::stoi(place.substr(colon)) + lines);
 }
 
 }  // namespace
@@ -35,14 +35,14 @@ TEST_CASE("print_graph and to_dot of a small graph") {
   const Tensor square = multiply(x, x);
   const Tensor y = sum(square, {}, false);
   const std::string last = above(), second = line_after(last, -1), first = line_after(last, -2);
-  CHECK(print_graph(y) ==
-        concat("#1 leaf f64 [2]  ", first, "\n#2 multiply f64 [2] <- #1, #1  ", second, "  keeps 16 B\n#3 sum f64 [] <- #2  ", last, "\n"));
-  CHECK(to_dot(y) == concat("digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n"
-                            "  n1 [label=\"leaf\\nf64 [2]\\n",
-                            first, "\", shape=box];\n  n2 [label=\"multiply\\nf64 [2]\\n", second,
-                            "\", shape=ellipse];\n  n1 -> n2;\n  n1 -> n2;\n  n3 [label=\"sum\\nf64 []\\n", last,
-                            "\", shape=ellipse];\n  n2 -> n3;\n}\n"));
-  CHECK(print_graph(x) == concat("#1 leaf f64 [2]  ", first, "\n"));
+  CHECK(print_graph(y) == to_text("#1 leaf f64 [2]  ", first, "\n#2 multiply f64 [2] <- #1, #1  ", second,
+                              "  keeps 16 B\n#3 sum f64 [] <- #2  ", last, "\n"));
+  CHECK(to_dot(y) == to_text("digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n"
+                             "  n1 [label=\"leaf\\nf64 [2]\\n",
+                         first, "\", shape=box];\n  n2 [label=\"multiply\\nf64 [2]\\n", second,
+                         "\", shape=ellipse];\n  n1 -> n2;\n  n1 -> n2;\n  n3 [label=\"sum\\nf64 []\\n", last,
+                         "\", shape=ellipse];\n  n2 -> n3;\n}\n"));
+  CHECK(print_graph(x) == to_text("#1 leaf f64 [2]  ", first, "\n"));
 }
 
 TEST_CASE("inputs without history are left out of the graph") {
@@ -54,10 +54,9 @@ TEST_CASE("inputs without history are left out of the graph") {
 
 TEST_CASE("what has no history has no graph") {
   const Tensor x = Tensor::ones({2, 3});
-  for (const auto& [op, call] : std::vector<std::pair<std::string, std::function<void()>>>{
-           {"print_graph", [&] { (void)print_graph(x); }}, {"to_dot", [&] { (void)to_dot(x); }}, {"memory_report", [&] {
-                                                                                                    (void)memory_report(x);
-                                                                                                  }}}) {
+  for (const auto& [op, call] :
+      std::vector<std::pair<std::string, std::function<void()>>>{{"print_graph", [&] { (void)print_graph(x); }},
+          {"to_dot", [&] { (void)to_dot(x); }}, {"memory_report", [&] { (void)memory_report(x); }}}) {
     CHECK(message(call) == op + ": a [2,3] without history given; a result of recorded ops required");
   }
 }
@@ -105,9 +104,10 @@ TEST_CASE("CheckFinite names the op, its line, the number and the ranges of the 
   std::string text;
   text = error_text([&] { (void)divide(x, zeros); });
   const std::string place = above();
-  CHECK(text == concat(place,
-                       ": divide: its forward made inf at element 0 of [3]; finite numbers required; input 0 is f64 [3] in [-2, 3]; ",
-                       "input 1 is f64 [3] in [0, 0]"));
+  CHECK(text == to_text(place,
+                    ": divide: its forward made inf at element 0 of [3]; finite numbers required; input 0 is f64 "
+                    "[3] in [-2, 3]; ",
+                    "input 1 is f64 [3] in [0, 0]"));
   text = message([&] { (void)matmul(Tensor::of({INFINITY, 1}, {1, 2}), Tensor::of({0, 1}, {2, 1})); });
   CHECK(text.find("matmul: its forward made ") == 0);
   CHECK(text.find("input 0 is f32 [1,2] in [1, 1] with 1 not finite") != std::string::npos);
@@ -120,8 +120,8 @@ TEST_CASE("CheckFinite sees the backward pass, and ends with its block") {
   {
     const CheckFinite check;
     CHECK(error_text([&] {
-            backward(sum(y));
-          }).find(made + ": broken: its backward made nan at element 1 of [3]; finite numbers required") == 0);
+      backward(sum(y));
+    }).find(made + ": broken: its backward made nan at element 1 of [3]; finite numbers required") == 0);
   }
   CHECK(error_text([&] { backward(sum(apply(BrokenBackward{}, Site::current(), x))); }).empty());
 }

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "tensor/adam.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
 
@@ -11,9 +12,11 @@ using namespace whence::test;
 
 namespace {
 
-const std::vector<Shape> shapes{{}, {1}, {7}, {3, 5}, {2, 3, 4}, {4, 1, 9}, {2, 300}, {0}, {3, 0, 2}, {2, 2, 1, 3, 2, 2}};
+const std::vector<Shape> shapes{
+    {}, {1}, {7}, {3, 5}, {2, 3, 4}, {4, 1, 9}, {2, 300}, {0}, {3, 0, 2}, {2, 2, 1, 3, 2, 2}};
 
-constexpr int unary_count = static_cast<int>(Unary::clamp) + 1, binary_count = static_cast<int>(Binary::greater_equal) + 1;
+constexpr int unary_count = static_cast<int>(Unary::clamp) + 1,
+              binary_count = static_cast<int>(Binary::greater_equal) + 1;
 constexpr UnaryAttributes attributes{-0.5, 0.75};  // a x + b; slope a; between a and b
 
 // Every function's formula again, in double and by the library.
@@ -70,6 +73,13 @@ std::vector<double> map(const std::vector<double>& x, const F& f) {
 
 }  // namespace
 
+// One step for one parameter that decays.
+static void adam(
+    const AdamStep& step, const Tensor& gradient, const Tensor& weight, const Tensor& first, const Tensor& second) {
+  const AdamEntry entry{gradient, weight, first, second, {}, true};
+  kernels({}).adam_all(step, {}, {&entry, 1});
+}
+
 TEST_CASE("unary functions, every dtype, layout and shape") {
   const Guards guards;
   for (int f = 0; f < unary_count; ++f) {
@@ -95,23 +105,26 @@ TEST_CASE("derivatives of unary functions against central differences in f64") {
   for (int f = 0; f < unary_count; ++f) {
     const Unary function = static_cast<Unary>(f);
     for (const Layout layout : layouts) {
-      const Tensor x = argument_of(function, {4, 70}, DType::f64, 2, layout), dy = random_tensor({4, 70}, DType::f64, 3, layout);
-      const bool output = visit(function, []<class F>(F) { return F::keeps == Keeps::output; });
-      const Tensor kept = output ? raw::unary(function, x, attributes) : x;
-      const auto xs = read(x), dys = read(dy), kepts = read(kept);
+      const Tensor x = argument_of(function, {4, 70}, DType::f64, 2, layout),
+                   dy = random_tensor({4, 70}, DType::f64, 3, layout);
+      const bool output = visit(function, []<class F>(F) { return F::saves == Saves::output; });
+      const Tensor saved = output ? raw::unary(function, x, attributes) : x;
+      const auto xs = read(x), dys = read(dy), kepts = read(saved);
       std::vector<double> expected;
       for (std::size_t i = 0; i < xs.size(); ++i) {
-        expected.push_back(dys[i] * (unary_reference(function, xs[i] + h) - unary_reference(function, xs[i] - h)) / (2 * h));
+        expected.push_back(
+            dys[i] * (unary_reference(function, xs[i] + h) - unary_reference(function, xs[i] - h)) / (2 * h));
       }
       CAPTURE(f);
       CAPTURE(name_of(layout));
-      const auto got = read(raw::unary_backward(function, kept, dy, attributes));
-      for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::fabs(got[i] - expected[i]) < 1e-7 * std::max(1.0, std::fabs(expected[i])));
-      // the second: f' as a function of what is kept
-      const Tensor up = raw::unary(Unary::affine, kept, {1, h}), down = raw::unary(Unary::affine, kept, {1, -h});
+      const auto got = read(raw::unary_backward(function, saved, dy, attributes));
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(std::fabs(got[i] - expected[i]) < 1e-7 * std::max(1.0, std::fabs(expected[i])));
+      // the second: f' as a function of what is saved
+      const Tensor up = raw::unary(Unary::affine, saved, {1, h}), down = raw::unary(Unary::affine, saved, {1, -h});
       const auto above = read(raw::unary_backward(function, up, dy, attributes));
       const auto below = read(raw::unary_backward(function, down, dy, attributes));
-      const auto second = read(raw::unary_second(function, kept, dy, attributes));
+      const auto second = read(raw::unary_second(function, saved, dy, attributes));
       for (std::size_t i = 0; i < second.size(); ++i) {
         const double slope = kepts[i] == 0 ? 0 : (above[i] - below[i]) / (2 * h);  // relu's output 0 is its kink
         CHECK(std::fabs(second[i] - slope) < 1e-6 * std::max(1.0, std::fabs(slope)));
@@ -124,14 +137,17 @@ TEST_CASE("derivatives in every dtype agree with f64") {
   for (int f = 0; f < unary_count; ++f) {
     for (const DType dtype : floating_dtypes) {
       const Unary function = static_cast<Unary>(f);
-      const Tensor kept = argument_of(function, {3, 50}, dtype, 4, Layout::permuted), dy = random_tensor({3, 50}, dtype, 5, Layout::sliced);
-      const Tensor exact = raw::unary_backward(function, raw::cast(kept, DType::f64), raw::cast(dy, DType::f64), attributes);
+      const Tensor saved = argument_of(function, {3, 50}, dtype, 4, Layout::permuted),
+                   dy = random_tensor({3, 50}, dtype, 5, Layout::sliced);
+      const Tensor exact =
+          raw::unary_backward(function, raw::cast(saved, DType::f64), raw::cast(dy, DType::f64), attributes);
       CAPTURE(f);
       CAPTURE(std::string(to_string(dtype)));
-      expect_close(read(raw::unary_backward(function, kept, dy, attributes)), read(exact), dtype);
+      expect_close(read(raw::unary_backward(function, saved, dy, attributes)), read(exact), dtype);
       if (dtype == DType::dual) continue;
-      const Tensor second = raw::unary_second(function, raw::cast(kept, DType::f64), raw::cast(dy, DType::f64), attributes);
-      expect_close(read(raw::unary_second(function, kept, dy, attributes)), read(second), dtype);
+      const Tensor second =
+          raw::unary_second(function, raw::cast(saved, DType::f64), raw::cast(dy, DType::f64), attributes);
+      expect_close(read(raw::unary_second(function, saved, dy, attributes)), read(second), dtype);
     }
   }
 }
@@ -144,7 +160,8 @@ TEST_CASE("a dual carries the derivative along") {
     const auto values = read(x), tangents = read(x, true), got = read(raw::unary(function, x, attributes), true);
     CAPTURE(f);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const double slope = (unary_reference(function, values[i] + h) - unary_reference(function, values[i] - h)) / (2 * h);
+      const double slope =
+          (unary_reference(function, values[i] + h) - unary_reference(function, values[i] - h)) / (2 * h);
       CHECK(std::fabs(got[i] - slope * tangents[i]) < 1e-7 * std::max(1.0, std::fabs(slope * tangents[i])));
     }
   }
@@ -152,8 +169,8 @@ TEST_CASE("a dual carries the derivative along") {
 
 TEST_CASE("binary functions broadcast, every dtype and layout") {
   const Guards guards;
-  const std::vector<std::pair<Shape, Shape>> pairs{{{3, 5}, {3, 5}},    {{3, 5}, {5}},      {{3, 1}, {1, 5}}, {{}, {4}},
-                                                   {{2, 3, 4}, {3, 1}}, {{4, 300}, {4, 1}}, {{0, 3}, {3}},    {{1, 1}, {1}}};
+  const std::vector<std::pair<Shape, Shape>> pairs{{{3, 5}, {3, 5}}, {{3, 5}, {5}}, {{3, 1}, {1, 5}}, {{}, {4}},
+      {{2, 3, 4}, {3, 1}}, {{4, 300}, {4, 1}}, {{0, 3}, {3}}, {{1, 1}, {1}}};
   for (int f = 0; f < binary_count; ++f) {
     for (const DType dtype : floating_dtypes) {
       for (const Layout layout : layouts) {
@@ -182,8 +199,10 @@ TEST_CASE("binary functions broadcast, every dtype and layout") {
 }
 
 TEST_CASE("copy converts every dtype into every other with one rounding") {
-  const std::vector<double> values{0, 1, -1, 2.5, -2.5, 3.75, 100, 127.5, 1e-8, 65504, 70000, -3e9, 1.0009765625, 1.00048828125001};
-  const std::vector<DType> all{DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual};
+  const std::vector<double> values{
+      0, 1, -1, 2.5, -2.5, 3.75, 100, 127.5, 1e-8, 65504, 70000, -3e9, 1.0009765625, 1.00048828125001};
+  const std::vector<DType> all{
+      DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual};
   const Shape shape{2, 7};
   for (const DType from : all) {
     for (const DType to : all) {
@@ -199,7 +218,8 @@ TEST_CASE("copy converts every dtype into every other with one rounding") {
         if (from == DType::i64 && to == DType::i32 && expected != in[i]) continue;  // the bits of an integer wrap
         if (to == DType::f32) expected = static_cast<double>(static_cast<float>(in[i]));
         if (to == DType::f16 || to == DType::bf16) {
-          expect_close({out[i]}, {std::fabs(in[i]) > 65519 && to == DType::f16 ? std::copysign(INFINITY, in[i]) : in[i]}, to);
+          expect_close(
+              {out[i]}, {std::fabs(in[i]) > 65519 && to == DType::f16 ? std::copysign(INFINITY, in[i]) : in[i]}, to);
           continue;
         }
         CHECK(out[i] == expected);
@@ -219,7 +239,8 @@ TEST_CASE("fill and copy reach any strides and nothing else") {
     kernels({}).fill(raw::slice(raw::slice(block, 0, 1, 5, 2), 1, 3, 9, 3), 1);
     const auto values = read(block);
     std::size_t i = 0;
-    for (const auto& p : positions({6, 10})) CHECK(values[i++] == ((p[0] == 1 || p[0] == 3) && (p[1] == 3 || p[1] == 6) ? 1 : 0));
+    for (const auto& p : positions({6, 10}))
+      CHECK(values[i++] == ((p[0] == 1 || p[0] == 3) && (p[1] == 3 || p[1] == 6) ? 1 : 0));
     CHECK(block.storage().guards_intact());
   }
   for (const Layout layout : layouts) {
@@ -239,9 +260,9 @@ TEST_CASE("keep puts a value where the mask is false") {
         const Tensor x = random_tensor({2, 3, 4, 20}, dtype, 10, layout);
         const Tensor bits = Tensor::empty(mask_shape, DType::boolean);
         for (index_t i = 0; i < bits.numel(); ++i) bits.data<bool>()[i] = i % 3 != 1;
-        const auto xs = read(x), kept = read(raw::keep(x, bits, -7)), where = read(raw::expand(bits, x.shape()));
+        const auto xs = read(x), saved = read(raw::masked(x, bits, -7)), where = read(raw::expand(bits, x.shape()));
         bool right = true;
-        for (std::size_t i = 0; i < xs.size(); ++i) right = right && kept[i] == (where[i] != 0 ? xs[i] : -7);
+        for (std::size_t i = 0; i < xs.size(); ++i) right = right && saved[i] == (where[i] != 0 ? xs[i] : -7);
         CHECK_MESSAGE(right, to_string(dtype), " ", name_of(layout), " mask ", mask_shape);
       }
     }
@@ -274,7 +295,8 @@ TEST_CASE("scatter_add_rows adds in order") {
 TEST_CASE("adam takes the published step") {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const AdamStep base{0.01, 0.9, 0.95, 1e-8, 0, 0, 1, 1};
-    for (const auto [decoupled, coupled, scale] : {std::array{0.0, 0.0, 1.0}, std::array{0.1, 0.0, 0.5}, std::array{0.0, 0.2, 1.0}}) {
+    for (const auto [decoupled, coupled, scale] :
+        {std::array{0.0, 0.0, 1.0}, std::array{0.1, 0.0, 0.5}, std::array{0.0, 0.2, 1.0}}) {
       const Tensor w = random_tensor({50}, dtype, 13), m = Tensor::zeros({50}, dtype), v = Tensor::zeros({50}, dtype);
       auto expected = read(w);
       std::vector<double> first(50), second(50);
@@ -288,10 +310,11 @@ TEST_CASE("adam takes the published step") {
           expected[i] -= step.learning_rate * decoupled * expected[i];
           first[i] = step.beta1 * first[i] + (1 - step.beta1) * d;
           second[i] = step.beta2 * second[i] + (1 - step.beta2) * d * d;
-          const double m_hat = first[i] / (1 - std::pow(step.beta1, t)), v_hat = second[i] / (1 - std::pow(step.beta2, t));
+          const double m_hat = first[i] / (1 - std::pow(step.beta1, t)),
+                       v_hat = second[i] / (1 - std::pow(step.beta2, t));
           expected[i] -= step.learning_rate * m_hat / (std::sqrt(v_hat) + step.epsilon);
         }
-        kernels({}).adam(step, g, w, m, v);
+        adam(step, g, w, m, v);
       }
       expect_close(read(w), expected, dtype, 5);
       expect_close(read(m), first, dtype, 5);
@@ -317,7 +340,7 @@ TEST_CASE("elementwise kernels give the same bits for any number of threads") {
   });
   expect_thread_independent("adam", [&] {
     const Tensor w = plain_copy(x), m = Tensor::zeros(x.shape()), v = Tensor::zeros(x.shape());
-    kernels({}).adam({0.1, 0.9, 0.99, 1e-8, 0.1, 0, 1, 3}, y, w, m, v);
+    adam({0.1, 0.9, 0.99, 1e-8, 0.1, 0, 1, 3}, y, w, m, v);
     return w;
   });
 }

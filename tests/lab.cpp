@@ -1,4 +1,5 @@
-// The laboratory: its statistics against known numbers, and a small grid that is interrupted, gone on with, and refused with other options.
+// The laboratory: its statistics against known numbers, and a small grid that is interrupted, gone on with, and refused
+// with other options.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -6,7 +7,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "examples/common/files.h"
+#include "examples/app/run_files.h"
 #include "examples/lab/presets.h"
 #include "examples/lab/statistics.h"
 #include "tests/program_run.h"
@@ -55,16 +56,8 @@ TEST_CASE("presets: mini for the tasks that have one, paper without options") {
 
 namespace {
 
-const std::vector<std::string> small_grid{"flip_flop",
-                                          "--schemes",
-                                          "cope(p_max=8),rope",
-                                          "--seeds",
-                                          "2",
-                                          "--jobs",
-                                          "2",
-                                          "--quiet",
-                                          "--set",
-                                          "length=8 dim=8 layers=1 heads=2 steps=60 batch=4 test-sequences=20 save-every=5"};
+const std::vector<std::string> small_grid{"flip_flop", "--schemes", "cope(p_max=8),rope", "--seeds", "2", "--jobs", "2",
+    "--quiet", "--set", "length=8 dim=8 layers=1 heads=2 steps=60 batch=4 test-sequences=20 save-every=5"};
 
 test::Outcome lab(std::vector<std::string> arguments, const std::string& folder) {
   arguments.push_back("--out");
@@ -80,8 +73,8 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
   REQUIRE_MESSAGE(first.code == 0, first.err);
   CHECK(first.out.find("flip_flop, token error %, lower is better") == 0);
   CHECK(first.out.find("4 runs") != std::string::npos);
-  for (const char* name : {"report.html", "curves_flip_flop.svg", "scores.csv", "differences.csv", "cope_p_max_8.0/results.jsonl",
-                           "rope.1/run.json", "rope.1/metrics.csv"}) {
+  for (const char* name : {"report.html", "curves_flip_flop.svg", "scores.csv", "differences.csv",
+           "cope_p_max_8.0/results.jsonl", "rope.1/run.json", "rope.1/metrics.csv"}) {
     CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("grid") / name), name);
   }
   const std::string scores = read_file("grid/scores.csv"), weights = read_file("grid/rope.1/weights.safetensors");

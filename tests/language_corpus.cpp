@@ -3,13 +3,13 @@
 
 #include <numeric>
 
-#include "examples/common/files.h"
+#include "examples/app/run_files.h"
 #include "examples/language/corpus.h"
 #include "examples/language/documents.h"
 #include "examples/language/language_model.h"
 #include "examples/language/sha256.h"
 #include "examples/language/vocabulary_tokenisers.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tests/close.h"
 #include "tests/models.h"
 #include "tests/scratch.h"
@@ -25,8 +25,8 @@ namespace {
 std::string book(int chapters) {
   std::string text;
   for (int c = 0; c < chapters; ++c) {
-    text += concat("CHAPTER ", c, "\n\n");
-    for (int line = 0; line < 3 + c * 7 % 11; ++line) text += concat("line ", line, " of chapter ", c, "\n");
+    text += to_text("CHAPTER ", c, "\n\n");
+    for (int line = 0; line < 3 + c * 7 % 11; ++line) text += to_text("line ", line, " of chapter ", c, "\n");
     if (c + 1 < chapters) text += "\n\n\n";
   }
   return text;
@@ -136,14 +136,16 @@ TEST_CASE("the cache: the same tokens, used again, made anew when anything chang
   const BookFile file;
   const std::filesystem::path cache = file.scratch / "tokens.cache";
   const CorpusOptions options{.files = {file.path}, .validation_share = 0.2};
-  const Corpus memory(options, *file.tokeniser), fresh(options, *file.tokeniser, cache), again(options, *file.tokeniser, cache);
+  const Corpus memory(options, *file.tokeniser), fresh(options, *file.tokeniser, cache),
+      again(options, *file.tokeniser, cache);
   CHECK_FALSE(fresh.from_cache());
   CHECK(again.from_cache());
   for (const Part part : {Part::training, Part::validation}) {
     CHECK(decoded(again, *file.tokeniser, part) == decoded(memory, *file.tokeniser, part));
     CHECK(again.size(part).documents == memory.size(part).documents);
   }
-  CHECK(std::filesystem::file_size(cache) == 4096 + 2 * read_file(file.path).size());  // 16 bits for a vocabulary of 256
+  CHECK(
+      std::filesystem::file_size(cache) == 4096 + 2 * read_file(file.path).size());  // 16 bits for a vocabulary of 256
   CHECK(again.description() == memory.description());
 
   CorpusOptions other = options;
@@ -170,7 +172,7 @@ TEST_CASE("the cache: the same tokens, used again, made anew when anything chang
 
 TEST_CASE("a vocabulary above 65536 takes 32 bits, in memory and in the cache") {
   std::vector<std::string> words;
-  for (int i = 0; i < 70000; ++i) words.push_back(concat(" w", i));
+  for (int i = 0; i < 70000; ++i) words.push_back(to_text(" w", i));
   words.push_back(" w");
   const TokeniserPointer tokeniser = words_from(words, "test");
   CHECK(tokeniser->vocabulary() == 70002);
@@ -186,15 +188,21 @@ TEST_CASE("bad input is refused with its place before any step") {
   const auto refusal = [&](const CorpusOptions& options, const Tokeniser& tokeniser) {
     return error_text([&] { const Corpus corpus(options, tokeniser); });
   };
-  const std::string empty = file.scratch / "empty.txt", latin = file.scratch / "latin.txt", one = file.scratch / "one.txt";
+  const std::string empty = file.scratch / "empty.txt", latin = file.scratch / "latin.txt",
+                    one = file.scratch / "one.txt";
   write_file(empty, ""), write_file(latin, "fine\ncaf\xE9\n"), write_file(one, "x");
-  CHECK(refusal({.files = {empty}}, *file.tokeniser) == empty + ": an empty file given; some text required; leave it out");
+  CHECK(refusal({.files = {empty}}, *file.tokeniser) ==
+        empty + ": an empty file given; some text required; leave it out");
   CHECK(refusal({.files = {}}, *file.tokeniser) == "--data: no file given; one or more required");
-  CHECK(refusal({.files = {file.scratch / "none"}}, *file.tokeniser).find("cannot read: No such file") != std::string::npos);
-  CHECK(refusal({.files = {file.scratch.folder.string()}}, *file.tokeniser).find("not a regular file") != std::string::npos);
+  CHECK(refusal({.files = {file.scratch / "none"}}, *file.tokeniser).find("cannot read: No such file") !=
+        std::string::npos);
+  CHECK(refusal({.files = {file.scratch.folder.string()}}, *file.tokeniser).find("not a regular file") !=
+        std::string::npos);
   CHECK(refusal({.files = {one}}, *file.tokeniser).find("one document given") != std::string::npos);
-  CHECK(refusal({.files = {file.path}, .validation_share = 1}, *file.tokeniser).find("below 1 required") != std::string::npos);
-  CHECK(refusal({.files = {file.path}, .separate = true}, *file.tokeniser).find("no <|endoftext|>") != std::string::npos);
+  CHECK(refusal({.files = {file.path}, .validation_share = 1}, *file.tokeniser).find("below 1 required") !=
+        std::string::npos);
+  CHECK(
+      refusal({.files = {file.path}, .separate = true}, *file.tokeniser).find("no <|endoftext|>") != std::string::npos);
   const std::string_view texts[] = {"abc"};
   const auto characters = train_characters(texts, 0);
   const std::string reason = refusal({.files = {file.path, latin}, .validation_share = 0}, *characters);
@@ -202,8 +210,11 @@ TEST_CASE("bad input is refused with its place before any step") {
 
   const Corpus single({.files = {one}, .validation_share = 0}, *file.tokeniser);
   CHECK(error_text([&] { single.require_window(Part::training, 16); }) ==
-        "training text: 1 token given; 17 required for a window of 16 and the token after it; give more text or choose shorter windows");
-  CHECK(error_text([&] { single.require_window(Part::validation, 1); }).starts_with("validation text: 0 tokens given; 2 required"));
+        "training text: 1 token given; 17 required for a window of 16 and the token after it; give more text or choose "
+        "shorter windows");
+  CHECK(error_text([&] {
+    single.require_window(Part::validation, 1);
+  }).starts_with("validation text: 0 tokens given; 2 required"));
   const Corpus whole({.files = {latin}, .validation_share = 0}, *file.tokeniser);
   CHECK_NOTHROW(whole.require_window(Part::training, 9));
   CHECK_FALSE(error_text([&] { whole.require_window(Part::training, 10); }).empty());
@@ -221,7 +232,8 @@ TEST_CASE("a cache with an id outside the vocabulary is found out when it is rea
   const Corpus corpus(options, *file.tokeniser, cache);
   REQUIRE(corpus.from_cache());
   CHECK_NOTHROW((void)corpus.slice(Part::training, 0, 7));
-  CHECK(error_text([&] { (void)corpus.slice(Part::training, 0, 8); }).find("0 to 255 required; the file is damaged") != std::string::npos);
+  CHECK(error_text([&] { (void)corpus.slice(Part::training, 0, 8); }).find("0 to 255 required; the file is damaged") !=
+        std::string::npos);
 }
 
 TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the same for one seed and part") {
@@ -269,7 +281,8 @@ TEST_CASE("the loss of a part is the sum over its targets, whatever else is draw
   double expected = 0;
   for (const auto& row : token_losses(*model, windows, 9)) expected = std::accumulate(row.begin(), row.end(), expected);
   CHECK(loss.sum.item() == doctest::Approx(expected).epsilon(1e-12));
-  CHECK(loss.sum.item() == doctest::Approx(27 * cross_entropy((*model)(windows.inputs), windows.targets).item()).epsilon(1e-12));
+  CHECK(loss.sum.item() ==
+        doctest::Approx(27 * cross_entropy((*model)(windows.inputs), windows.targets).item()).epsilon(1e-12));
   const LanguageScore all = score(*model, corpus, Part::training, options, 5);
   CHECK(all.tokens == 45);
   CHECK(all.perplexity == doctest::Approx(std::exp(all.loss)));

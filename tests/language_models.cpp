@@ -1,17 +1,18 @@
-// Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saved models.
+// Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saved
+// models.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "examples/common/files.h"
-#include "examples/common/run_record.h"
+#include "examples/app/run_files.h"
+#include "examples/app/run_record.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/sampling.h"
 #include "examples/language/saved_model.h"
-#include "nn/checkpoint.h"
-#include "nn/files.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
 #include "nn/models.h"
 #include "tests/close.h"
 #include "tests/models.h"
@@ -40,7 +41,8 @@ struct Letters {
 };
 
 // exp of the mean of -log p over the last `last` targets of windows of `length` that end at the given targets.
-double plain_perplexity(const Transformer& model, const Corpus& corpus, const std::vector<index_t>& ends, index_t length, index_t last) {
+double plain_perplexity(
+    const Transformer& model, const Corpus& corpus, const std::vector<index_t>& ends, index_t length, index_t last) {
   double total = 0;
   for (const index_t end : ends) {
     const TokenIds ids = corpus.slice(Part::training, end - length, length + 1);
@@ -124,7 +126,8 @@ TEST_CASE("perplexity over lengths and Delta-P are what a plain sum gives, over 
   for (const LengthScore& score : scores) {
     CHECK(score.windows == 7);
     CHECK(score.last == 5);
-    CHECK(score.perplexity == doctest::Approx(plain_perplexity(*model, *text.corpus, ends, score.length, 5)).epsilon(1e-12));
+    CHECK(score.perplexity ==
+          doctest::Approx(plain_perplexity(*model, *text.corpus, ends, score.length, 5)).epsilon(1e-12));
     CHECK(score.standard_error > 0);
     if (score.length == 8) {
       CHECK(score.deltas.empty());
@@ -132,8 +135,10 @@ TEST_CASE("perplexity over lengths and Delta-P are what a plain sum gives, over 
     }
     REQUIRE(score.deltas.size() == 2);
     for (const DeltaP& delta : score.deltas) {
-      CHECK(delta.full == doctest::Approx(plain_perplexity(*model, *text.corpus, ends, score.length, delta.last)).epsilon(1e-12));
-      CHECK(delta.truncated == doctest::Approx(plain_perplexity(*model, *text.corpus, ends, 8, delta.last)).epsilon(1e-12));
+      CHECK(delta.full ==
+            doctest::Approx(plain_perplexity(*model, *text.corpus, ends, score.length, delta.last)).epsilon(1e-12));
+      CHECK(delta.truncated ==
+            doctest::Approx(plain_perplexity(*model, *text.corpus, ends, 8, delta.last)).epsilon(1e-12));
       CHECK(delta.value() == delta.truncated - delta.full);
     }
     CHECK(score.deltas[0].last == 5);
@@ -141,18 +146,20 @@ TEST_CASE("perplexity over lengths and Delta-P are what a plain sum gives, over 
   }
 }
 
-TEST_CASE("with fewer targets than asked for, the length's own count; K above the training length; few windows where text is short") {
+TEST_CASE(
+    "with fewer targets than asked for, the length's own count; K above the training length; few windows where text is "
+    "short") {
   const Letters text(40);
   const auto model = random_decoder(small("none"));
-  const auto scores =
-      perplexity_by_length(*model, *text.corpus, {.train_length = 4, .multiples = {1, 2, 8}, .last = 6, .windows = 20}, Part::training);
+  const auto scores = perplexity_by_length(
+      *model, *text.corpus, {.train_length = 4, .multiples = {1, 2, 8}, .last = 6, .windows = 20}, Part::training);
   CHECK(scores[0].last == 4);
   CHECK(scores[1].last == 6);
   CHECK(scores[1].windows == 2);  // 40 - 1 - 32 = 7 places after the first end: two windows of 6 targets
   REQUIRE(scores[1].deltas.size() == 1);
   CHECK(scores[1].deltas[0].last == 4);  // more cannot be graded in the shortened window
-  const auto single =
-      perplexity_by_length(*model, *text.corpus, {.train_length = 39, .multiples = {1}, .last = 6, .windows = 20}, Part::training);
+  const auto single = perplexity_by_length(
+      *model, *text.corpus, {.train_length = 39, .multiples = {1}, .last = 6, .windows = 20}, Part::training);
   CHECK(single[0].windows == 1);
   CHECK(std::isnan(single[0].standard_error));
 }
@@ -160,18 +167,21 @@ TEST_CASE("with fewer targets than asked for, the length's own count; K above th
 TEST_CASE("a model that knows nothing has the perplexity of its vocabulary at every length, and no use for context") {
   const Letters text(300);
   Transformer model(small("rope"));
-  for (const Module::Parameter& each : model.parameters()) raw::copy_into(Tensor::zeros(each.tensor.shape()), each.tensor);
-  for (const LengthScore& score : perplexity_by_length(model, *text.corpus, {.train_length = 8, .multiples = {1, 4}}, Part::training)) {
+  for (const Module::Parameter& each : model.parameters())
+    raw::copy_into(Tensor::zeros(each.tensor.shape()), each.tensor);
+  for (const LengthScore& score :
+      perplexity_by_length(model, *text.corpus, {.train_length = 8, .multiples = {1, 4}}, Part::training)) {
     CHECK(score.perplexity == doctest::Approx(5).epsilon(1e-6));
     for (const DeltaP& delta : score.deltas) CHECK(std::abs(delta.value()) < 1e-6);
   }
 }
 
-TEST_CASE("a scheme that knows no longer positions says so in the table; text too short for a length is refused before") {
+TEST_CASE(
+    "a scheme that knows no longer positions says so in the table; text too short for a length is refused before") {
   const Letters text(200);
   const auto model = random_decoder(small("absolute"));
-  const auto scores =
-      perplexity_by_length(*model, *text.corpus, {.train_length = 9, .multiples = {1, 2}, .last = 4, .windows = 3}, Part::training);
+  const auto scores = perplexity_by_length(
+      *model, *text.corpus, {.train_length = 9, .multiples = {1, 2}, .last = 4, .windows = 3}, Part::training);
   CHECK(std::isfinite(scores[0].perplexity));
   CHECK(std::isnan(scores[1].perplexity));
   CHECK(scores[1].refused.find("absolute") != std::string::npos);
@@ -182,8 +192,8 @@ TEST_CASE("a scheme that knows no longer positions says so in the table; text to
   });
   CHECK(reason == "evaluation at length 576: 200 tokens of text given; 577 required; lengths that fit: 9, 72");
   CHECK(error_text([&] {
-          (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9}, Part::validation);
-        }).find("no length fits") != std::string::npos);
+    (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9}, Part::validation);
+  }).find("no length fits") != std::string::npos);
 }
 
 TEST_CASE("tables, CSV and pictures of several models") {
@@ -206,11 +216,13 @@ TEST_CASE("tables, CSV and pictures of several models") {
     CHECK(svg.find("<style>") < svg.find("doublings of the training length\""));
   }
   CHECK_FALSE(length_plot(models).log_y);
-  const std::vector<NamedScores> refused{{"absolute", {{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 0, 0, NAN, NAN, {}, "no row"}}},
-                                         {"rope", {{128, 20, 128, 7, 0.1, {}, {}}, {256, 20, 256, 70, 0.1, {}, {}}}}};
+  const std::vector<NamedScores> refused{
+      {"absolute", {{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 0, 0, NAN, NAN, {}, "no row"}}},
+      {"rope", {{128, 20, 128, 7, 0.1, {}, {}}, {256, 20, 256, 70, 0.1, {}, {}}}}};
   CHECK(length_plot(refused).curves.size() == 1);  // a single point is no curve
   CHECK(length_plot(refused).log_y);
-  CHECK(length_table(refused).rows()[1] == std::vector<std::string>{"absolute", "256", "2", "-", "-", "-", "-", "no row"});
+  CHECK(length_table(refused).rows()[1] ==
+        std::vector<std::string>{"absolute", "256", "2", "-", "-", "-", "-", "no row"});
   CHECK(length_plot(models).curves[0].x == std::vector<double>{0, 1});
   CHECK(delta_plot(models).curves[1].y == std::vector<double>{0.75});
 }
@@ -251,7 +263,7 @@ TEST_CASE("logits that are not finite and options out of range are refused") {
   CHECK(refusal({1, NAN}, {}).find("not finite given") != std::string::npos);
   CHECK(refusal({}, {}).find("not finite given") != std::string::npos);
   for (const SamplingOptions& bad : {SamplingOptions{-1, 0, 1}, SamplingOptions{1, -1, 1}, SamplingOptions{1, 0, 0},
-                                     SamplingOptions{1, 0, 1.1}, SamplingOptions{NAN, 0, 1}}) {
+           SamplingOptions{1, 0, 1.1}, SamplingOptions{NAN, 0, 1}}) {
     CHECK(refusal({1, 2}, bad).find("0 or more, 0 or more, above 0 and at most 1 required") != std::string::npos);
   }
 }
@@ -271,8 +283,10 @@ TEST_CASE("text with a cache is the text of full passes; the same seed the same 
     const TokenIds greedy = generate(*model, prompt, options);
     TokenIds so_far = prompt;
     for (const TokenId token : greedy) {
-      const Tensor logits = (*model)(Tensor::of({so_far.begin(), so_far.end()}, {1, static_cast<index_t>(so_far.size())}, DType::i64));
-      CHECK(static_cast<std::size_t>(token) == best_of(slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector()));
+      const Tensor logits =
+          (*model)(Tensor::of({so_far.begin(), so_far.end()}, {1, static_cast<index_t>(so_far.size())}, DType::i64));
+      CHECK(
+          static_cast<std::size_t>(token) == best_of(slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector()));
       so_far.push_back(token);
     }
   }
@@ -308,7 +322,8 @@ TEST_CASE("a limited context goes on from its later half; a stop token and the c
   CHECK(error_text([&] { (void)generate(*model, {}, options); }).find("empty prompt") != std::string::npos);
 }
 
-TEST_CASE("the options of a model as facts of a run, there and back, for every named model; others are refused by name") {
+TEST_CASE(
+    "the options of a model as facts of a run, there and back, for every named model; others are refused by name") {
   const TokeniserPointer tokeniser = byte_tokeniser();
   for (const NamedModel& named : named_models()) {
     const Facts facts = language_facts(named.options, *tokeniser);
@@ -336,8 +351,10 @@ TEST_CASE("the options of a model as facts of a run, there and back, for every n
         "here: model.activation: \"gloo\" found; a name such as gelu required; is it of another version?");
   CHECK(with("model.dim", "8x").starts_with("here: model.dim: \"8x\" found; a number required"));
   CHECK(with("model.tied", "yes").starts_with("here: model.tied: \"yes\" found; "));
-  CHECK(with("model.scheme", "").starts_with("here: model.scheme: \"\" found; the options of a language model's training required"));
-  CHECK(with("model.window", "3").starts_with("here: model.window: \"3\" found; an option of this version's models required"));
+  CHECK(with("model.scheme", "")
+            .starts_with("here: model.scheme: \"\" found; the options of a language model's training required"));
+  CHECK(with("model.window", "3")
+            .starts_with("here: model.window: \"3\" found; an option of this version's models required"));
 }
 
 TEST_CASE("a saved model is the model; another tokeniser, a missing file and foreign weights are refused by name") {
@@ -349,7 +366,9 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
     write_file(scratch / "run.json", text_of(record));
     tokeniser.save(scratch / tokeniser_file);
   };
-  const auto load = [&](const std::string& executor = {}) { return load_language_model(scratch.folder.string(), executor); };
+  const auto load = [&](const std::string& executor = {}) {
+    return load_language_model(scratch.folder.string(), executor);
+  };
   const auto refusal = [&] { return error_text([&] { (void)load(); }); };
   save_weights(scratch / "weights.safetensors", *model);
   save(*text.tokeniser);

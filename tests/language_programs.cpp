@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "examples/common/files.h"
-#include "examples/common/run_record.h"
+#include "examples/app/run_files.h"
+#include "examples/app/run_record.h"
 #include "examples/language/bpe.h"
 #include "examples/language/saved_model.h"
 #include "examples/language/unicode.h"
-#include "nn/checkpoint.h"
-#include "nn/files.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
 #include "tests/models.h"
 #include "tests/scratch.h"
+#include "tests/places.h"
 
 using namespace whence;
 using namespace whence::language;
@@ -34,7 +35,7 @@ struct Outcome {
 
 // A program on a command line for the shell, in which every argument stands between single quotes.
 Outcome run(const Scratch& scratch, const std::string& program, const std::vector<std::string>& arguments) {
-  std::string command = concat("'", WHENCE_PROGRAM_DIR, "/", program, "'");
+  std::string command = to_text("'", test::program_folder(), "/", program, "'");
   for (const std::string& argument : arguments) command += " '" + argument + "'";
   const int status = std::system((command + " >" + (scratch / "out.log") + " 2>" + (scratch / "err.log")).c_str());
   return {WEXITSTATUS(status), read_file(scratch / "out.log"), read_file(scratch / "err.log")};
@@ -44,7 +45,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 std::string story() {
   std::string text;
-  for (int i = 0; i < 60; ++i) text += concat("It's the ", i, "th cat's tale, naïve and long.\r\n");
+  for (int i = 0; i < 60; ++i) text += to_text("It's the ", i, "th cat's tale, naïve and long.\r\n");
   return text;
 }
 
@@ -68,24 +69,24 @@ TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file a
   for (const std::string kind : {"bytes", "characters", "words", "bpe"}) {
     CAPTURE(kind);
     const std::string file = scratch / (kind + ".json");
-    const Outcome trained =
-        run(scratch, "tokenize", {"--kind", kind, "--data", scratch / "story.txt", scratch / "more.txt", "--out", file});
+    const Outcome trained = run(
+        scratch, "tokenize", {"--kind", kind, "--data", scratch / "story.txt", scratch / "more.txt", "--out", file});
     CHECK_MESSAGE(trained.code == 0, trained.err);
     CHECK(has(trained.out, "exact"));
     CHECK_FALSE(has(trained.out, "not exact"));
     const TokeniserPointer tokeniser = load_tokeniser(file);
-    CHECK(has(trained.out, concat("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
+    CHECK(has(trained.out, to_text("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
     CHECK(has(trained.out, std::to_string(tokeniser->encode(story()).size())));
     const Outcome shown = run(scratch, "tokenize", {"--tokeniser", file, "--text", "It is"});
     CHECK(shown.code == 0);
     CHECK(has(shown.out, "|\nids: "));
   }
-  const Outcome again =
-      run(scratch, "tokenize", {"--data", scratch / "story.txt", "--kind", "bpe", "--vocabulary", "300", "--export", scratch / "gpt2"});
+  const Outcome again = run(scratch, "tokenize",
+      {"--data", scratch / "story.txt", "--kind", "bpe", "--vocabulary", "300", "--export", scratch / "gpt2"});
   CHECK(again.code == 0);
-  const Outcome imported =
-      run(scratch, "tokenize",
-          {"--vocab", scratch / "gpt2/vocab.json", "--merges", scratch / "gpt2/merges.txt", "--out", scratch / "imported.json"});
+  const Outcome imported = run(scratch, "tokenize",
+      {"--vocab", scratch / "gpt2/vocab.json", "--merges", scratch / "gpt2/merges.txt", "--out",
+          scratch / "imported.json"});
   CHECK_MESSAGE(imported.code == 0, imported.err);
   const std::string text = story();
   const std::string_view texts[] = {text};
@@ -104,7 +105,8 @@ TEST_CASE("tokenize: bad usage and bad text are one line, exit code 2, and nothi
       {{"--data", scratch / "empty.txt"}, "empty.txt: an empty file given"},
       {{"--data", scratch.folder.string()}, "not a regular file"},
       {{"--data", scratch / "latin.txt", "--kind", "characters"}, "latin.txt: line 2, byte 6: not UTF-8"},
-      {{"--data", good, "--kind", "syllables"}, "--kind: \"syllables\" given; one of bytes, characters, words, bpe required"},
+      {{"--data", good, "--kind", "syllables"},
+          "--kind: \"syllables\" given; one of bytes, characters, words, bpe required"},
       {{"--data", good, "--vocabulary", "100"}, "257 or more required"},
       {{"--data", good, "--kind", "bytes", "--vocabulary", "300"}, "--vocabulary: 300 given; it has no effect without"},
       {{"--data", good, "--kind", "words", "--export", scratch / "x"}, "--export: "},
@@ -151,10 +153,11 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
 TEST_CASE("generate: a scheme that knows no longer positions goes on all the same, within its training length") {
   const Scratch scratch("generate-absolute");
   save_model(scratch, "absolute");
-  const Outcome outcome =
-      run(scratch, "generate", {"--run", scratch.folder.string(), "--tokens", "50", "--prompt", "a prompt of 21 letters", "--quiet"});
+  const Outcome outcome = run(scratch, "generate",
+      {"--run", scratch.folder.string(), "--tokens", "50", "--prompt", "a prompt of 21 letters", "--quiet"});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  const Outcome too_long = run(scratch, "generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
+  const Outcome too_long =
+      run(scratch, "generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
   CHECK(too_long.code != 0);
   CHECK_MESSAGE(has(too_long.err, "absolute"), too_long.err);
 }

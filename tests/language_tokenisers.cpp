@@ -1,17 +1,18 @@
-// Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, and bad input.
+// Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, and bad
+// input.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <fstream>
 #include <map>
 
-#include "examples/common/files.h"
+#include "examples/app/run_files.h"
 #include "examples/language/bpe.h"
 #include "examples/language/byte_spelling.h"
 #include "examples/language/pieces.h"
 #include "examples/language/sha256.h"
 #include "examples/language/unicode.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tensor/random.h"
 #include "tests/close.h"
 #include "tests/scratch.h"
@@ -36,11 +37,13 @@ std::vector<std::string> pieces(std::string_view text) {
 std::string soup(std::size_t length, std::uint64_t seed, const std::vector<std::string>& alphabet) {
   const Stream stream(seed, "soup");
   std::string text;
-  for (std::size_t i = 0; i < length; ++i) text += alphabet[stream.below(i, static_cast<std::uint32_t>(alphabet.size()))];
+  for (std::size_t i = 0; i < length; ++i)
+    text += alphabet[stream.below(i, static_cast<std::uint32_t>(alphabet.size()))];
   return text;
 }
 
-const std::vector<std::string> letters{"a", "b", "a", "n", " ", " ", "\n", "1", ".", "'s", "é", "猫", "\r\n", "\0"s, "\xFF", "\t", "😀"};
+const std::vector<std::string> letters{
+    "a", "b", "a", "n", " ", " ", "\n", "1", ".", "'s", "é", "猫", "\r\n", "\0"s, "\xFF", "\t", "😀"};
 
 using Spellings = std::vector<std::string>;
 
@@ -49,7 +52,9 @@ std::vector<std::string> naive_merges(const std::string& text, index_t vocabular
   Spellings tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.push_back(spelled(std::string(1, static_cast<char>(byte))));
   std::sort(tokens.begin(), tokens.end());
-  const auto number_of = [&](const std::string& token) { return std::find(tokens.begin(), tokens.end(), token) - tokens.begin(); };
+  const auto number_of = [&](const std::string& token) {
+    return std::find(tokens.begin(), tokens.end(), token) - tokens.begin();
+  };
   std::vector<Spellings> words;
   for (const std::string& piece : pieces(text)) {
     words.emplace_back();
@@ -61,7 +66,8 @@ std::vector<std::string> naive_merges(const std::string& text, index_t vocabular
     for (const Spellings& word : words) {
       for (std::size_t i = 0; i + 1 < word.size(); ++i) ++counts[{number_of(word[i]), number_of(word[i + 1])}];
     }
-    const auto best = std::max_element(counts.begin(), counts.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    const auto best =
+        std::max_element(counts.begin(), counts.end(), [](auto& a, auto& b) { return a.second < b.second; });
     if (best == counts.end() || best->second < 2) break;
     const std::string left = tokens[static_cast<std::size_t>(best->first.first)],
                       right = tokens[static_cast<std::size_t>(best->first.second)];
@@ -69,14 +75,16 @@ std::vector<std::string> naive_merges(const std::string& text, index_t vocabular
     if (std::find(tokens.begin(), tokens.end(), left + right) == tokens.end()) tokens.push_back(left + right);
     for (Spellings& word : words) {
       for (std::size_t i = 0; i + 1 < word.size(); ++i) {
-        if (word[i] == left && word[i + 1] == right) word[i] += right, word.erase(word.begin() + static_cast<long>(i) + 1);
+        if (word[i] == left && word[i + 1] == right)
+          word[i] += right, word.erase(word.begin() + static_cast<long>(i) + 1);
       }
     }
   }
   return merges;
 }
 
-// The tokens of a piece as GPT-2's encoder.py finds them: the pair of lowest rank, everywhere from left to right, until none is left.
+// The tokens of a piece as GPT-2's encoder.py finds them: the pair of lowest rank, everywhere from left to right, until
+// none is left.
 Spellings naive_encoding(const std::string& piece, const std::vector<std::string>& merges) {
   Spellings word;
   for (const char c : piece) word.push_back(spelled({&c, 1}));
@@ -88,7 +96,8 @@ Spellings naive_encoding(const std::string& piece, const std::vector<std::string
     }
     if (best == merges.size()) return word;
     for (std::size_t i = 0; i + 1 < word.size(); ++i) {
-      if (word[i] + ' ' + word[i + 1] == merges[best]) word[i] += word[i + 1], word.erase(word.begin() + static_cast<long>(i) + 1);
+      if (word[i] + ' ' + word[i + 1] == merges[best])
+        word[i] += word[i + 1], word.erase(word.begin() + static_cast<long>(i) + 1);
     }
   }
 }
@@ -123,9 +132,10 @@ TEST_CASE("SHA-256: the standard's examples, however the text is cut") {
 }
 
 TEST_CASE("UTF-8: what is valid and what is not") {
-  for (const std::string good : {"a", "é", "猫", "😀", "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF", "\xEE\x80\x80"}) CHECK(is_utf8(good));
-  const std::vector<std::string> bad{"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80",
-                                     "\xF5", "\xE7\x8C", "\xC3"};
+  for (const std::string good : {"a", "é", "猫", "😀", "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF", "\xEE\x80\x80"})
+    CHECK(is_utf8(good));
+  const std::vector<std::string> bad{"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+      "\xF4\x90\x80\x80", "\xF5", "\xE7\x8C", "\xC3"};
   for (const std::string& text : bad) CHECK_FALSE(is_utf8(text));
   for (std::uint32_t code = 0; code < 0x110000; code += 37) {
     if (code >= 0xD800 && code < 0xE000) continue;
@@ -142,7 +152,8 @@ TEST_CASE("UTF-8: a stream gives whole characters only, and the same text howeve
   std::string expected = whole.push(text);
   expected += whole.finish();
   const std::string bad(replacement_character);
-  CHECK(expected == "na\u00efve 猫😀" + bad + "|" + bad + "|" + bad + bad + bad + bad + bad + "|\0|"s + bad);  // as Python decodes it
+  CHECK(expected == "na\u00efve 猫😀" + bad + "|" + bad + "|" + bad + bad + bad + bad + bad + "|\0|"s +
+                        bad);  // as Python decodes it
   for (const std::size_t step : {1u, 2u, 3u, 5u}) {
     Utf8Stream stream;
     std::string joined;
@@ -174,8 +185,9 @@ TEST_CASE("letters, numbers, white space") {
 TEST_CASE("pieces: GPT-2's pattern") {
   using List = std::vector<std::string>;
   CHECK(pieces("Hello world") == List{"Hello", " world"});
-  CHECK(pieces("it's we'll they've I'm he'd you're can't o'sullivan") ==
-        List{"it", "'s", " we", "'ll", " they", "'ve", " I", "'m", " he", "'d", " you", "'re", " can", "'t", " o", "'s", "ullivan"});
+  CHECK(pieces("it's we'll they've I'm he'd you're can't o'sullivan") == List{"it", "'s", " we", "'ll", " they", "'ve",
+                                                                             " I", "'m", " he", "'d", " you", "'re",
+                                                                             " can", "'t", " o", "'s", "ullivan"});
   CHECK(pieces("IT'S 'so") == List{"IT", "'", "S", " '", "so"});  // case counts, and a blank goes with the mark
   CHECK(pieces("a1b22 33") == List{"a", "1", "b", "22", " 33"});
   CHECK(pieces("x!!  y") == List{"x", "!!", " ", " y"});
@@ -305,7 +317,7 @@ TEST_CASE("GPT-2's files: read, refused when they contradict each other, special
   CHECK(tokeniser->end_of_text() == -1);
 
   std::string table = read_file(vocabulary);
-  table.insert(table.size() - 1, concat(",\"<|endoftext|>\":", tokeniser->vocabulary()));
+  table.insert(table.size() - 1, to_text(",\"<|endoftext|>\":", tokeniser->vocabulary()));
   write_file(vocabulary, table);
   const TokeniserPointer with_end = read_gpt2_files(vocabulary, merges);
   CHECK(with_end->end_of_text() == tokeniser->vocabulary());
@@ -337,7 +349,8 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
   CHECK(refusal("").find("damaged") != std::string::npos);
   CHECK(refusal("[]").find("no file that `tokenize` wrote") != std::string::npos);
   CHECK(refusal(R"({"model": {}})").find("no file that `tokenize` wrote") != std::string::npos);
-  CHECK(refusal(R"({"format": "whence tokeniser", "version": 2, "kind": "bytes"})").find("version 2 given") != std::string::npos);
+  CHECK(refusal(R"({"format": "whence tokeniser", "version": 2, "kind": "bytes"})").find("version 2 given") !=
+        std::string::npos);
   CHECK(refusal(head + R"("syllables"})").find("kind 'syllables' given") != std::string::npos);
   CHECK(refusal(head + R"("words"})").find("damaged") != std::string::npos);
   CHECK(refusal(head + R"("words", "words": ["a", "a"]})").find("entry 1 is entry 0 again") != std::string::npos);
@@ -349,9 +362,10 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
 TEST_CASE("ids outside the vocabulary, and a model of another vocabulary, are refused") {
   const TokeniserPointer tokeniser = trained("characters", "abc", 0);
   CHECK(error_text([&] {
-          (void)tokeniser->decode(TokenIds{1, 4});
-        }) == "decode: token 4 given; 0 to 3 required; is it of another tokeniser?");
+    (void)tokeniser->decode(TokenIds{1, 4});
+  }) == "decode: token 4 given; 0 to 3 required; is it of another tokeniser?");
   CHECK(error_text([&] { (void)tokeniser->decode(TokenIds{-1}); }).find("token -1 given") != std::string::npos);
-  CHECK(error_text([&] { require_same_vocabulary(*tokeniser, 5); }).find("it has 4 tokens and the model 5") != std::string::npos);
+  CHECK(error_text([&] { require_same_vocabulary(*tokeniser, 5); }).find("it has 4 tokens and the model 5") !=
+        std::string::npos);
   CHECK_NOTHROW(require_same_vocabulary(*tokeniser, 4));
 }

@@ -1,4 +1,5 @@
-// The walls of the house: includes point one way, public headers show no third-party header, and documents keep up with the registry.
+// The walls of the house: includes point one way, public headers show no third-party header, and documents keep up with
+// the registry.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <sstream>
 
 #include "nn/scheme.h"
+#include "tests/places.h"
 
 using namespace whence;
 namespace fs = std::filesystem;
@@ -30,7 +32,7 @@ struct Include {
 std::vector<Include> includes_under(const std::string& folder) {
   static const std::regex line(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
   std::vector<Include> found;
-  for (const auto& entry : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / folder)) {
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(test::source_folder()) / folder)) {
     const std::string extension = entry.path().extension().string();
     if (!std::set<std::string>{".h", ".cpp", ".cu", ".cuh"}.contains(extension)) continue;
     std::istringstream lines(text_of(entry.path()));
@@ -46,11 +48,10 @@ std::vector<Include> includes_under(const std::string& folder) {
 
 TEST_CASE("layering: a layer includes only itself and what lies below it") {
   const std::map<std::string, std::set<std::string>> allowed = {{"tensor", {"tensor"}},
-                                                                {"autograd", {"autograd", "tensor"}},
-                                                                {"nn", {"nn", "autograd", "tensor"}},
-                                                                {"cuda", {"cuda", "tensor"}},
-                                                                {"examples", {"examples", "nn", "autograd", "tensor"}}};
-  for (const auto& entry : allowed) {  // clang 16 with OpenMP cannot capture a structured binding, and CHECK_MESSAGE captures
+      {"autograd", {"autograd", "tensor"}}, {"nn", {"nn", "autograd", "tensor"}}, {"cuda", {"cuda", "tensor"}},
+      {"examples", {"examples", "nn", "autograd", "tensor"}}};
+  for (const auto& entry :
+      allowed) {  // clang 16 with OpenMP cannot capture a structured binding, and CHECK_MESSAGE captures
     const std::string& layer = entry.first;
     const std::set<std::string>& below = entry.second;
     const auto includes = includes_under(layer);
@@ -80,28 +81,30 @@ TEST_CASE("layering: third-party headers stay in source files, each kind where i
 TEST_CASE("layering: only the one qualifier decides by preprocessor whether there is CUDA") {
   const std::set<std::string> may{"device.h", "launch.h", "math.h", "half.h"};
   for (const std::string layer : {"tensor", "autograd", "nn", "examples"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / layer)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(test::source_folder()) / layer)) {
       if (!entry.is_regular_file() || may.contains(entry.path().filename().string())) continue;
       CHECK_MESSAGE(text_of(entry.path()).find("__CUDA") == std::string::npos, entry.path().string());
     }
   }
 }
 
-// A kernel that says threadIdx or asm cannot run under the emulator, and one that is not started by launch_kernel is in no error and no
-// count.
+// A kernel that says threadIdx or asm cannot run under the emulator, and one that is not started by launch_kernel is in
+// no error and no count.
 TEST_CASE("layering: kernels know the machine through cuda/thread.h alone") {
-  const std::map<std::string, std::set<std::string>> allowed = {
-      {R"(\basm\b|__asm)", {"fibers.cpp", "fiber_switch.h"}},
+  const std::map<std::string, std::set<std::string>> allowed = {{R"(\basm\b|__asm)", {"fibers.cpp", "fiber_switch.h"}},
       {R"(<<<)", {"launch_kernel.h", "launch.h"}},
-      {R"(\b(threadIdx|blockIdx|blockDim|gridDim|__shared__|__syncthreads|__syncwarp|__shfl\w*|atomicAdd)\b)", {"thread.h", "launch.h"}},
+      {R"(\b(threadIdx|blockIdx|blockDim|gridDim|__shared__|__syncthreads|__syncwarp|__shfl\w*|atomicAdd)\b)",
+          {"thread.h", "launch.h"}},
       {R"(cudaMallocManaged)", {}}};
   for (const auto& entry : allowed) {
     const std::regex word(entry.first);
     const std::set<std::string>& may = entry.second;
     for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"}) {
-      for (const auto& file : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / layer)) {
+      for (const auto& file : fs::recursive_directory_iterator(fs::path(test::source_folder()) / layer)) {
         const std::string extension = file.path().extension().string();
-        if (!std::set<std::string>{".h", ".cpp", ".cu"}.contains(extension) || may.contains(file.path().filename().string())) continue;
+        if (!std::set<std::string>{".h", ".cpp", ".cu"}.contains(extension) ||
+            may.contains(file.path().filename().string()))
+          continue;
         std::istringstream lines(text_of(file.path()));
         for (std::string line; std::getline(lines, line);) {
           const std::string code = line.substr(0, line.find("//"));
@@ -127,10 +130,11 @@ TEST_CASE("documents: every scheme says what it is where it is registered") {
 TEST_CASE("documents: every file that a README points to is there") {
   const std::regex link(R"(\]\(([^)#]+)\))");
   for (const std::string folder : {"", "nn", "cuda"}) {
-    const fs::path here = fs::path(WHENCE_SOURCE_DIR) / folder;
+    const fs::path here = fs::path(test::source_folder()) / folder;
     const std::string readme = text_of(here / "README.md");
     int links = 0;
-    for (auto match = std::sregex_iterator(readme.begin(), readme.end(), link); match != std::sregex_iterator(); ++match, ++links) {
+    for (auto match = std::sregex_iterator(readme.begin(), readme.end(), link); match != std::sregex_iterator();
+         ++match, ++links) {
       const std::string to = (*match)[1].str();
       if (!to.starts_with("http")) CHECK_MESSAGE(fs::exists(here / to), folder, "/README.md: ", to);
     }
@@ -140,7 +144,7 @@ TEST_CASE("documents: every file that a README points to is there") {
 
 TEST_CASE("documents: every source file says in its first line what it is") {
   for (const std::string folder : {"tensor", "autograd", "nn", "cuda", "examples", "tests"}) {
-    for (const auto& entry : fs::recursive_directory_iterator(fs::path(WHENCE_SOURCE_DIR) / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(test::source_folder()) / folder)) {
       const std::string extension = entry.path().extension().string();
       if (!std::set<std::string>{".h", ".cpp", ".cu", ".cuh"}.contains(extension)) continue;
       CHECK_MESSAGE(text_of(entry.path()).starts_with("// "), entry.path().string());

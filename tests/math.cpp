@@ -36,7 +36,8 @@ double worst_over_binades(const F& f, const Exact& exact) {
   for (int exponent = -149; exponent < 128; ++exponent) {
     for (int i = 0; i < 200; ++i) {
       const float x = static_cast<float>(std::ldexp(1 + i / 200.0, exponent));
-      result = std::max({result, units(f(x), exact(static_cast<double>(x))), units(f(-x), exact(-static_cast<double>(x)))});
+      result =
+          std::max({result, units(f(x), exact(static_cast<double>(x))), units(f(-x), exact(-static_cast<double>(x)))});
     }
   }
   return result;
@@ -49,7 +50,8 @@ double exact_exp(double x) { return std::exp(x); }
 double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double exact_tanh(double x) { return std::tanh(x); }
 
-constexpr float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity(),
+                not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
 

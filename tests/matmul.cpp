@@ -1,4 +1,5 @@
-// Matrix products against three plain loops in long double: layouts, broadcast batches, bias, every dtype, and the bits on several threads.
+// Matrix products against three plain loops in long double: layouts, broadcast batches, bias, every dtype, and the bits
+// on several threads.
 #include "tensor/raw.h"
 #include "tests/reference.h"
 
@@ -11,16 +12,19 @@ struct Problem {
   Shape a, b;
 };
 
-std::vector<double> reference(const Tensor& a, const Tensor& b, double alpha, const std::vector<double>& bias, const Shape& out) {
+std::vector<double> reference(
+    const Tensor& a, const Tensor& b, double alpha, const std::vector<double>& bias, const Shape& out) {
   Shape batch_a = out, batch_b = out;
   batch_a[-1] = a.size(-1), batch_b[-2] = b.size(-2);
   const auto as = read(raw::expand(a, batch_a)), bs = read(raw::expand(b, batch_b));
-  const std::size_t m = static_cast<std::size_t>(out[-2]), n = static_cast<std::size_t>(out[-1]), k = static_cast<std::size_t>(a.size(-1));
+  const std::size_t m = static_cast<std::size_t>(out[-2]), n = static_cast<std::size_t>(out[-1]),
+                    k = static_cast<std::size_t>(a.size(-1));
   std::vector<double> result(static_cast<std::size_t>(numel(out)));
   for (std::size_t at = 0; at < result.size(); ++at) {
     const std::size_t matrix = at / (m * n), i = at / n % m, j = at % n;
     long double total = 0;
-    for (std::size_t l = 0; l < k; ++l) total += static_cast<long double>(as[(matrix * m + i) * k + l]) * bs[(matrix * k + l) * n + j];
+    for (std::size_t l = 0; l < k; ++l)
+      total += static_cast<long double>(as[(matrix * m + i) * k + l]) * bs[(matrix * k + l) * n + j];
     result[at] = static_cast<double>(alpha * total + (bias.empty() ? 0 : bias[j]));
   }
   return result;
@@ -45,10 +49,9 @@ void check(const Problem& problem, DType dtype, Layout layout_a, Layout layout_b
 }  // namespace
 
 TEST_CASE("products of every dtype and layout") {
-  const std::vector<Problem> problems{{{3, 4}, {4, 5}},           {{1, 1}, {1, 1}},           {{1, 7}, {7, 1}},
-                                      {{5, 1}, {1, 6}},           {{2, 3, 4}, {2, 4, 5}},     {{2, 3, 4}, {4, 5}},
-                                      {{3, 4}, {2, 4, 5}},        {{2, 1, 3, 4}, {3, 4, 2}},  {{20, 17}, {17, 33}},
-                                      {{3, 20, 17}, {3, 17, 33}}, {{2, 20, 40}, {1, 40, 30}}, {{2, 2, 16, 30}, {30, 24}}};
+  const std::vector<Problem> problems{{{3, 4}, {4, 5}}, {{1, 1}, {1, 1}}, {{1, 7}, {7, 1}}, {{5, 1}, {1, 6}},
+      {{2, 3, 4}, {2, 4, 5}}, {{2, 3, 4}, {4, 5}}, {{3, 4}, {2, 4, 5}}, {{2, 1, 3, 4}, {3, 4, 2}}, {{20, 17}, {17, 33}},
+      {{3, 20, 17}, {3, 17, 33}}, {{2, 20, 40}, {1, 40, 30}}, {{2, 2, 16, 30}, {30, 24}}};
   for (const DType dtype : floating_dtypes) {
     for (const Layout layout_a : layouts) {
       for (const Layout layout_b : layouts) {
@@ -59,7 +62,8 @@ TEST_CASE("products of every dtype and layout") {
 }
 
 TEST_CASE("products large enough for several tiles, with ragged edges") {
-  for (const Problem& problem : {Problem{{300, 70}, {70, 530}}, Problem{{70, 700}, {700, 90}}, Problem{{3, 257, 65}, {3, 65, 129}}}) {
+  for (const Problem& problem :
+      {Problem{{300, 70}, {70, 530}}, Problem{{70, 700}, {700, 90}}, Problem{{3, 257, 65}, {3, 65, 129}}}) {
     for (const Layout layout : {Layout::contiguous, Layout::permuted}) check(problem, DType::f32, layout, layout);
     check(problem, DType::f64, Layout::contiguous, Layout::permuted);
   }
@@ -76,7 +80,8 @@ TEST_CASE("heads read through permuted views, without copies and with the right 
 TEST_CASE("empty products") {
   const Tensor bias = Tensor::of({1, 2, 3}, {3});
   CHECK(read(raw::matmul(Tensor::zeros({2, 0}), Tensor::zeros({0, 3}))) == std::vector<double>(6, 0));
-  CHECK(read(raw::matmul(Tensor::zeros({2, 0}), Tensor::zeros({0, 3}), 1, &bias)) == std::vector<double>{1, 2, 3, 1, 2, 3});
+  CHECK(read(raw::matmul(Tensor::zeros({2, 0}), Tensor::zeros({0, 3}), 1, &bias)) ==
+        std::vector<double>{1, 2, 3, 1, 2, 3});
   CHECK(raw::matmul(Tensor::zeros({0, 4}), Tensor::zeros({4, 3})).shape() == Shape{0, 3});
   CHECK(raw::matmul(Tensor::zeros({5, 2, 4}), Tensor::zeros({5, 4, 0})).shape() == Shape{5, 2, 0});
   CHECK(raw::matmul(Tensor::zeros({0, 2, 4}), Tensor::zeros({4, 3})).shape() == Shape{0, 2, 3});
@@ -84,7 +89,9 @@ TEST_CASE("empty products") {
 
 TEST_CASE("a dual product has tangent a' b + a b'") {
   const Tensor a = random_tensor({4, 6}, DType::dual, 6), b = random_tensor({6, 5}, DType::dual, 7, Layout::permuted);
-  const auto split = [](const Tensor& x, bool tangents) { return Tensor::of(read(x, tangents), x.shape(), DType::f64); };
+  const auto split = [](const Tensor& x, bool tangents) {
+    return Tensor::of(read(x, tangents), x.shape(), DType::f64);
+  };
   const auto one = reference(split(a, true), split(b, false), 1, {}, {4, 5}),
              two = reference(split(a, false), split(b, true), 1, {}, {4, 5});
   std::vector<double> expected;
@@ -102,7 +109,8 @@ TEST_CASE("NaN and infinity pass through") {
 
 TEST_CASE("products give the same bits for any number of threads") {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Tensor a = random_tensor({520, 300}, dtype, 8), b = random_tensor({300, 310}, dtype, 9), bias = random_tensor({310}, dtype, 10);
+    const Tensor a = random_tensor({520, 300}, dtype, 8), b = random_tensor({300, 310}, dtype, 9),
+                 bias = random_tensor({310}, dtype, 10);
     expect_thread_independent("matmul", [&] { return raw::matmul(a, b, 1, &bias); });
     expect_thread_independent("a long inner axis", [&] { return raw::matmul(raw::transpose(b), b); });
     const Tensor heads = random_tensor({6, 100, 40}, dtype, 11);

@@ -12,12 +12,15 @@ using namespace whence::test;
 
 namespace {
 
-index_t count(const std::string& name, const std::string& scheme = {}) { return Transformer(named_model(name, scheme)).parameter_count(); }
+index_t count(const std::string& name, const std::string& scheme = {}) {
+  return Transformer(named_model(name, scheme)).parameter_count();
+}
 
 // The named model, small enough to compute with.
 TransformerOptions shrunk(const std::string& name) {
   TransformerOptions options = named_model(name);
-  options.vocabulary = 7, options.length = 9, options.dim = 8, options.layers = 2, options.heads = 2, options.hidden = 12;
+  options.vocabulary = 7, options.length = 9, options.dim = 8, options.layers = 2, options.heads = 2,
+  options.hidden = 12;
   return options;
 }
 
@@ -27,7 +30,7 @@ TEST_CASE("parameter counts of the papers' models") {
   // GPT-2: 50257 x 768 + 1024 x 768 + 12 (4 x 768 x 768 + 4 x 768 + 2 x 4 x 768 x 768 + 5 x 768 + 4 x 768) + 2 x 768
   CHECK(count("gpt2-124m") == 124439808);
   CHECK(count("gpt2-124m", "none") == 123653376);
-  CHECK(count("gpt2-124m", "cope(p_max=64, table=shared)") == 123653376 + 65 * 64);                    // the paper's 123.7 M
+  CHECK(count("gpt2-124m", "cope(p_max=64, table=shared)") == 123653376 + 65 * 64);  // the paper's 123.7 M
   CHECK(count("llama-20m") == 2 * 32000 * 256 + 4 * (4 * 256 * 256 + 3 * 256 * 768 + 2 * 256) + 256);  // 19.8 M
   CHECK(count("neox-125m") == 2 * 50304 * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
   CHECK(count("che") == 2 * 12 * 256 + 5 * (12 * 256 * 256 + 5 * 256 + 4 * 256));
@@ -40,7 +43,9 @@ TEST_CASE("an unknown model is refused with the nearest name") {
 TEST_CASE("an encoder refuses schemes that need a causal mask") {
   TransformerOptions options = shrunk("che");
   options.scheme = "cope(p_max=4)";
-  CHECK(message([&] { const Transformer model(options); }).find("transformer: cope(p_max=4) in a model that is not causal given") == 0);
+  CHECK(message([&] {
+    const Transformer model(options);
+  }).find("transformer: cope(p_max=4) in a model that is not causal given") == 0);
 }
 
 TEST_CASE("every named model trains: a gradient at every parameter, and right ones") {
@@ -59,7 +64,8 @@ TEST_CASE("every named model trains: a gradient at every parameter, and right on
     const auto moved = [&](double step) {
       const NoGrad values_only;
       for (const Module::Parameter& parameter : model.parameters()) {
-        raw::copy_into(raw::add(parameter.tensor.detach(), normal(parameter.tensor.shape(), 9) * step), parameter.tensor);
+        raw::copy_into(
+            raw::add(parameter.tensor.detach(), normal(parameter.tensor.shape(), 9) * step), parameter.tensor);
       }
       return loss().item();
     };
@@ -76,7 +82,8 @@ TEST_CASE("post-LN models end normalised, encoders see the future, decoders do n
     CAPTURE(named.name);
     Transformer model(shrunk(named.name));
     randomise(model);
-    const Tensor tokens = Tensor::of({1, 2, 3, 4, 5}, {1, 5}, DType::i64), other = Tensor::of({1, 2, 3, 4, 6}, {1, 5}, DType::i64);
+    const Tensor tokens = Tensor::of({1, 2, 3, 4, 5}, {1, 5}, DType::i64),
+                 other = Tensor::of({1, 2, 3, 4, 6}, {1, 5}, DType::i64);
     const bool same = same_bits(contiguous(slice(model(tokens), 1, 0, 4)), contiguous(slice(model(other), 1, 0, 4)));
     CHECK(same == named.options.causal);
     if (!named.options.causal) CHECK_THROWS_AS(Decoding(model, 8), Error);
@@ -98,14 +105,15 @@ TEST_CASE("dropout of patterns and hidden numbers: in training only, another in 
 TEST_CASE("dropout of patterns drops the same pairs whatever the blocks of rows") {
   const Shape shape{2, 3, 11, 4};
   const AttendInputs inputs{.x = {},
-                            .query = normal(shape, 1),
-                            .key = normal(shape, 2),
-                            .value = normal(shape, 3),
-                            .sequence = Sequence::run(11, false),
-                            .dropout = PatternDropout{0.4, Stream(5, "tests.pattern")}};
+      .query = normal(shape, 1),
+      .key = normal(shape, 2),
+      .value = normal(shape, 3),
+      .sequence = Sequence::run(11, false),
+      .dropout = PatternDropout{0.4, Stream(5, "tests.pattern")}};
   const Stages none;
   const Tensor whole = reference_executor().attend(inputs, none);
-  for (const index_t rows : {1, 3, 4, 11}) CHECK(distance(strips_executor_of(rows)->attend(inputs, none), whole) < 1e-14);
+  for (const index_t rows : {1, 3, 4, 11})
+    CHECK(distance(strips_executor_of(rows)->attend(inputs, none), whole) < 1e-14);
   AttendInputs undisturbed = inputs;
   undisturbed.dropout.reset();
   CHECK(distance(reference_executor().attend(undisturbed, none), whole) > 1e-3);

@@ -49,8 +49,12 @@ struct Mutation {
   Tensors inputs;  // floating ones are differentiated by
 };
 
-Tensor normal(const Shape& shape, const char* purpose) { return Tensor::normal(shape, 0, 1, Stream(11, purpose), DType::f64); }
-Tensor uniform(const Shape& shape, double low, double high) { return Tensor::uniform(shape, low, high, Stream(11, "uniform"), DType::f64); }
+Tensor normal(const Shape& shape, const char* purpose) {
+  return Tensor::normal(shape, 0, 1, Stream(11, purpose), DType::f64);
+}
+Tensor uniform(const Shape& shape, double low, double high) {
+  return Tensor::uniform(shape, low, high, Stream(11, "uniform"), DType::f64);
+}
 Tensor row_sum(const Tensor& x) { return sum(x, {-1}, true); }
 Tensor row_mean(const Tensor& x) { return mean(x, {-1}, true); }
 
@@ -59,71 +63,79 @@ GradcheckReport check(const Mutation& mutation, const Backward& backward) {
   in.resize(3);
   std::vector<Named> named;
   for (std::size_t k = 0; k < in.size(); ++k) {
-    if (in[k].defined() && is_floating(in[k].dtype())) named.push_back({concat("input ", k), in[k]});
+    if (in[k].defined() && is_floating(in[k].dtype())) named.push_back({to_text("input ", k), in[k]});
   }
-  return gradcheck([&] { return apply(Handmade{mutation.forward, backward}, Site::current(), in[0], in[1], in[2]); }, named);
+  return gradcheck(
+      [&] {
+        return apply(Handmade{mutation.forward, backward}, Site::current(), in[0], in[1], in[2]);
+      },
+      named);
 }
 
-Tensor softmax_gradient(const Tensor& y, const Tensor& dy) { return multiply(y, subtract(dy, row_sum(multiply(y, dy)))); }
+Tensor softmax_gradient(const Tensor& y, const Tensor& dy) {
+  return multiply(y, subtract(dy, row_sum(multiply(y, dy))));
+}
 
 std::vector<Mutation> softmax_mutations() {
   const Forward forward = [](const Tensors& in) { return softmax(in[0]); };
-  const Backward right = [](const Tensors&, const Tensor& y, const Tensor& dy) { return Tensors{softmax_gradient(y, dy)}; };
-  const auto wrong = [&](const char* name, const std::function<Tensor(const Tensor&, const Tensor&)>& gradient) {
-    return Mutation{name,
-                    forward,
-                    right,
-                    [=](const Tensors&, const Tensor& y, const Tensor& dy) { return Tensors{gradient(y, dy)}; },
-                    {normal({3, 5}, "softmax")}};
+  const Backward right = [](const Tensors&, const Tensor& y, const Tensor& dy) {
+    return Tensors{softmax_gradient(y, dy)};
   };
-  return {wrong("softmax, factor y dropped", [](const Tensor& y, const Tensor& dy) { return subtract(dy, row_sum(multiply(y, dy))); }),
-          wrong("softmax, doubled", [](const Tensor& y, const Tensor& dy) { return affine(softmax_gradient(y, dy), 2, 0); }),
-          wrong("softmax, sign flipped", [](const Tensor& y, const Tensor& dy) { return affine(softmax_gradient(y, dy), -1, 0); })};
+  const auto wrong = [&](const char* name, const std::function<Tensor(const Tensor&, const Tensor&)>& gradient) {
+    return Mutation{name, forward, right,
+        [=](const Tensors&, const Tensor& y, const Tensor& dy) { return Tensors{gradient(y, dy)}; },
+        {normal({3, 5}, "softmax")}};
+  };
+  return {wrong("softmax, factor y dropped",
+              [](const Tensor& y, const Tensor& dy) { return subtract(dy, row_sum(multiply(y, dy))); }),
+      wrong(
+          "softmax, doubled", [](const Tensor& y, const Tensor& dy) { return affine(softmax_gradient(y, dy), 2, 0); }),
+      wrong("softmax, sign flipped",
+          [](const Tensor& y, const Tensor& dy) { return affine(softmax_gradient(y, dy), -1, 0); })};
 }
 
 std::vector<Mutation> layout_mutations() {
   return {{"permute, not inverted",
-           [](const Tensors& in) {
-             return permute(in[0], {1, 2, 0});
-           },
-           [](const Tensors&, const Tensor&, const Tensor& dy) {
-             return Tensors{permute(dy, {2, 0, 1})};
-           },
-           [](const Tensors&, const Tensor&, const Tensor& dy) {
-             return Tensors{permute(dy, {1, 2, 0})};
-           },
-           {normal({3, 3, 3}, "permute")}},
-          {"scan, wrong direction",
-           [](const Tensors& in) { return cumulative_sum(in[0]); },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{reverse_cumulative_sum(dy)}; },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{cumulative_sum(dy)}; },
-           {normal({2, 6}, "scan")}},
-          {"broadcast sum missing",
-           [](const Tensors& in) { return add(in[0], in[1]); },
-           [](const Tensors&, const Tensor&, const Tensor& dy) {
-             return Tensors{dy, sum_to(dy, {4})};
-           },
-           [](const Tensors&, const Tensor&, const Tensor& dy) {
-             return Tensors{dy, select(dy, 0, 0)};
-           },
-           {normal({3, 4}, "a"), normal({4}, "b")}},
-          {"mask forgotten",
-           [](const Tensors& in) { return keep(in[0], in[1]); },
-           [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{keep(dy, in[1])}; },
-           [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{dy}; },
-           {normal({2, 3}, "x"), Tensor::of({1, 0, 1, 1, 1, 1}, {2, 3}, DType::boolean)}}};
+              [](const Tensors& in) {
+                return permute(in[0], {1, 2, 0});
+              },
+              [](const Tensors&, const Tensor&, const Tensor& dy) {
+                return Tensors{permute(dy, {2, 0, 1})};
+              },
+              [](const Tensors&, const Tensor&, const Tensor& dy) {
+                return Tensors{permute(dy, {1, 2, 0})};
+              },
+              {normal({3, 3, 3}, "permute")}},
+      {"scan, wrong direction", [](const Tensors& in) { return cumulative_sum(in[0]); },
+          [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{reverse_cumulative_sum(dy)}; },
+          [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{cumulative_sum(dy)}; },
+          {normal({2, 6}, "scan")}},
+      {"broadcast sum missing", [](const Tensors& in) { return add(in[0], in[1]); },
+          [](const Tensors&, const Tensor&, const Tensor& dy) {
+            return Tensors{dy, sum_to(dy, {4})};
+          },
+          [](const Tensors&, const Tensor&, const Tensor& dy) {
+            return Tensors{dy, select(dy, 0, 0)};
+          },
+          {normal({3, 4}, "a"), normal({4}, "b")}},
+      {"mask forgotten", [](const Tensors& in) { return masked(in[0], in[1]); },
+          [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{masked(dy, in[1])}; },
+          [](const Tensors&, const Tensor&, const Tensor& dy) { return Tensors{dy}; },
+          {normal({2, 3}, "x"), Tensor::of({1, 0, 1, 1, 1, 1}, {2, 3}, DType::boolean)}}};
 }
 
 // dtable of take_rows with every index moved by `shift` rows.
 Tensor scattered(const Tensors& in, const Tensor& dy, index_t shift) {
   const Tensor out = Tensor::zeros(in[0].shape(), dy.dtype());
   Tensor moved = Tensor::empty(in[1].shape(), DType::i64);
-  for (index_t i = 0; i < moved.numel(); ++i) moved.data<index_t>()[i] = (in[1].data<index_t>()[i] + shift) % in[0].size(0);
+  for (index_t i = 0; i < moved.numel(); ++i)
+    moved.data<index_t>()[i] = (in[1].data<index_t>()[i] + shift) % in[0].size(0);
   kernels(dy.device()).scatter_add_rows(moved, raw::contiguous(dy), out);
   return out;
 }
 
-// lerp_at's gradients from plain loops for one row, with the two weights of a position in either order and the rows moved.
+// lerp_at's gradients from plain loops for one row, with the two weights of a position in either order and the rows
+// moved.
 Tensors interpolated(const Tensors& in, const Tensor& dy, bool swapped, index_t shift) {
   const std::vector<double> t = in[0].to_vector(), p = in[1].to_vector(), g = dy.to_vector();
   std::vector<double> dt(t.size()), dp(p.size());
@@ -143,13 +155,12 @@ std::vector<Mutation> index_mutations() {
     return [=](const Tensors& in, const Tensor&, const Tensor& dy) { return interpolated(in, dy, swapped, shift); };
   };
   const Tensors lerp_inputs{normal({6}, "table"), uniform({9}, 0, 5)};
-  return {{"take_rows, off by one row",
-           [](const Tensors& in) { return take_rows(in[0], in[1]); },
-           [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{scattered(in, dy, 0)}; },
-           [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{scattered(in, dy, 1)}; },
-           {normal({5, 3}, "rows"), Tensor::of({0, 3, 3, 1}, {4}, DType::i64)}},
-          {"lerp_at, off by one row", lerp, lerp_gradient(false, 0), lerp_gradient(false, 1), lerp_inputs},
-          {"lerp_at, weights swapped (CoPE Eq. 5)", lerp, lerp_gradient(false, 0), lerp_gradient(true, 0), lerp_inputs}};
+  return {{"take_rows, off by one row", [](const Tensors& in) { return take_rows(in[0], in[1]); },
+              [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{scattered(in, dy, 0)}; },
+              [](const Tensors& in, const Tensor&, const Tensor& dy) { return Tensors{scattered(in, dy, 1)}; },
+              {normal({5, 3}, "rows"), Tensor::of({0, 3, 3, 1}, {4}, DType::i64)}},
+      {"lerp_at, off by one row", lerp, lerp_gradient(false, 0), lerp_gradient(false, 1), lerp_inputs},
+      {"lerp_at, weights swapped (CoPE Eq. 5)", lerp, lerp_gradient(false, 0), lerp_gradient(true, 0), lerp_inputs}};
 }
 
 std::vector<Mutation> product_mutations() {
@@ -164,44 +175,45 @@ std::vector<Mutation> product_mutations() {
     };
   };
   return {{"relative error of 1e-7", product, right,
-           [](const Tensors& in, const Tensor&, const Tensor& dy) {
-             return Tensors{affine(multiply(dy, in[1]), 1 + 1e-7, 0), multiply(dy, in[0])};
-           },
-           pair},
-          {"gradient of the other input", product, right,
-           [](const Tensors& in, const Tensor&, const Tensor& dy) {
-             return Tensors{multiply(dy, in[0]), multiply(dy, in[1])};
-           },
-           pair},
-          {"matmul, scale forgotten",
-           [](const Tensors& in) { return matmul(in[0], in[1], 0.25); },
-           matmul_gradient(0.25),
-           matmul_gradient(1),
-           {normal({3, 4}, "a"), normal({4, 2}, "b")}}};
+              [](const Tensors& in, const Tensor&, const Tensor& dy) {
+                return Tensors{affine(multiply(dy, in[1]), 1 + 1e-7, 0), multiply(dy, in[0])};
+              },
+              pair},
+      {"gradient of the other input", product, right,
+          [](const Tensors& in, const Tensor&, const Tensor& dy) {
+            return Tensors{multiply(dy, in[0]), multiply(dy, in[1])};
+          },
+          pair},
+      {"matmul, scale forgotten", [](const Tensors& in) { return matmul(in[0], in[1], 0.25); }, matmul_gradient(0.25),
+          matmul_gradient(1), {normal({3, 4}, "a"), normal({4, 2}, "b")}}};
 }
 
 // dx = r (g - mean(g) - n mean(g n)); `with_mean` false forgets mean(g).
 Tensors layer_norm_gradient(const Tensors& in, const Tensor& dy, bool with_mean, bool with_bias) {
   const Tensor centered = subtract(in[0], row_mean(in[0]));
-  const Tensor r = reciprocal(sqrt(affine(row_mean(square(centered)), 1, 1e-5))), n = multiply(centered, r), g = multiply(dy, in[1]);
+  const Tensor r = reciprocal(sqrt(affine(row_mean(square(centered)), 1, 1e-5))), n = multiply(centered, r),
+               g = multiply(dy, in[1]);
   const Tensor inner = subtract(g, multiply(n, row_mean(multiply(g, n))));
   return {multiply(r, with_mean ? subtract(inner, row_mean(g)) : inner), sum(multiply(dy, n), {0}),
-          with_bias ? sum(dy, {0}) : Tensor::zeros(in[2].shape(), dy.dtype())};
+      with_bias ? sum(dy, {0}) : Tensor::zeros(in[2].shape(), dy.dtype())};
 }
 
 std::vector<Mutation> layer_norm_mutations() {
   const auto gradient = [](bool with_mean, bool with_bias) -> Backward {
-    return [=](const Tensors& in, const Tensor&, const Tensor& dy) { return layer_norm_gradient(in, dy, with_mean, with_bias); };
+    return [=](const Tensors& in, const Tensor&, const Tensor& dy) {
+      return layer_norm_gradient(in, dy, with_mean, with_bias);
+    };
   };
   const Forward forward = [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); };
   const Tensors inputs{normal({3, 5}, "x"), normal({5}, "weight"), normal({5}, "bias")};
   return {{"layer_norm, mean of the gradient missing", forward, gradient(true, true), gradient(false, true), inputs},
-          {"layer_norm, bias gradient missing", forward, gradient(true, true), gradient(true, false), inputs}};
+      {"layer_norm, bias gradient missing", forward, gradient(true, true), gradient(true, false), inputs}};
 }
 
 std::vector<Mutation> all_mutations() {
   std::vector<Mutation> all;
-  for (const auto& family : {softmax_mutations(), layout_mutations(), index_mutations(), product_mutations(), layer_norm_mutations()}) {
+  for (const auto& family :
+      {softmax_mutations(), layout_mutations(), index_mutations(), product_mutations(), layer_norm_mutations()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;
@@ -221,7 +233,8 @@ TEST_CASE("wrong backwards are caught, right ones pass") {
       by_differences = std::max(by_differences, input.differences.relative);
     }
     CHECK(by_duals > 1e-9);
-    std::printf("mutation: caught %s (by duals %.1g, by differences %.1g)\n", mutation.name.c_str(), by_duals, by_differences);
+    std::printf(
+        "mutation: caught %s (by duals %.1g, by differences %.1g)\n", mutation.name.c_str(), by_duals, by_differences);
   }
 }
 
@@ -234,8 +247,8 @@ TEST_CASE("differences alone do not see a relative error of 1e-7, duals do") {
   }
 }
 
-// Why a loss of .sum() is no test: with a cotangent of ones every softmax gradient is 0, whatever its factor or sign, and a permutation's
-// is 1 everywhere, inverted or not.
+// Why a loss of .sum() is no test: with a cotangent of ones every softmax gradient is 0, whatever its factor or sign,
+// and a permutation's is 1 everywhere, inverted or not.
 TEST_CASE("a cotangent of ones would let the softmax and permute mutants pass") {
   std::vector<Mutation> blind = softmax_mutations();
   blind.push_back(layout_mutations()[0]);

@@ -62,8 +62,8 @@ std::vector<double> numbers_at(const Module& module, const std::string& path) {
 
 TEST_CASE("module: paths of a whole subtree, own parameters first, in order of registration") {
   const Stack stack;
-  CHECK(paths_of(stack) == std::vector<std::string>{"blocks.0.scale", "blocks.0.first.weight", "blocks.0.first.bias", "blocks.1.scale",
-                                                    "blocks.1.first.weight", "blocks.1.first.bias"});
+  CHECK(paths_of(stack) == std::vector<std::string>{"blocks.0.scale", "blocks.0.first.weight", "blocks.0.first.bias",
+                               "blocks.1.scale", "blocks.1.first.weight", "blocks.1.first.bias"});
   CHECK(stack.b.first.path() == "blocks.1.first");
   CHECK(stack.path().empty());
   CHECK(stack.parameter_count() == 2 * (2 + 12 + 4));
@@ -171,7 +171,8 @@ TEST_CASE("layers: numbers against loops") {
   const std::vector<double> y = layer(Tensor::of(x, {2, 3}, DType::f64)).to_vector();
   for (std::size_t row = 0; row < 2; ++row) {
     for (std::size_t out = 0; out < 2; ++out) {
-      const double expected = x[3 * row] * w[3 * out] + x[3 * row + 1] * w[3 * out + 1] + x[3 * row + 2] * w[3 * out + 2];
+      const double expected =
+          x[3 * row] * w[3 * out] + x[3 * row + 1] * w[3 * out + 1] + x[3 * row + 2] * w[3 * out + 2];
       CHECK(y[2 * row + out] == doctest::Approx(expected + (out == 0 ? 0.25 : -0.5)).epsilon(1e-14));
     }
   }
@@ -195,7 +196,8 @@ TEST_CASE("mlp: each activation, and its probe") {
     const Capture capture("hidden");
     const Tensor y = mlp(x);
     CHECK(y.shape() == Shape{1, 2});
-    const std::vector<double> hidden = capture["hidden"].value().to_vector(), w = mlp.parameters()[0].tensor.to_vector();
+    const std::vector<double> hidden = capture["hidden"].value().to_vector(),
+                              w = mlp.parameters()[0].tensor.to_vector();
     for (std::size_t i = 0; i < 3; ++i) {
       const double s = w[2 * i] - 2 * w[2 * i + 1];
       const double cube = std::sqrt(2 / std::numbers::pi) * (s + 0.044715 * s * s * s);
@@ -211,7 +213,8 @@ TEST_CASE("mlp: each activation, and its probe") {
 }
 
 TEST_CASE("mean squared error: value, gradient, and no broadcasting") {
-  const Tensor x = requires_grad(Tensor::of({1, 2, 4}, {3}, DType::f64)), target = Tensor::of({0, 2, 1}, {3}, DType::f64);
+  const Tensor x = requires_grad(Tensor::of({1, 2, 4}, {3}, DType::f64)),
+               target = Tensor::of({0, 2, 1}, {3}, DType::f64);
   const Tensor loss = mean_squared_error(x, target);
   CHECK(loss.item() == doctest::Approx(10.0 / 3).epsilon(1e-14));
   backward(loss);
@@ -219,7 +222,8 @@ TEST_CASE("mean squared error: value, gradient, and no broadcasting") {
   CHECK(dx[0] == doctest::Approx(2.0 / 3).epsilon(1e-14));
   CHECK(dx[1] == 0);
   CHECK(dx[2] == doctest::Approx(2).epsilon(1e-14));
-  CHECK_THROWS_WITH_AS(static_cast<void>(mean_squared_error(x, Tensor::zeros({1}, DType::f64))), doctest::Contains("[3] required"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(mean_squared_error(x, Tensor::zeros({1}, DType::f64))),
+      doctest::Contains("[3] required"), Error);
   CHECK_THROWS_AS(static_cast<void>(mean_squared_error(x, Tensor::zeros({3}))), Error);
   CHECK_THROWS_AS(static_cast<void>(mean_squared_error(Tensor::zeros({0}), Tensor::zeros({0}))), Error);
 }

@@ -1,7 +1,7 @@
 // Tensors on the GPU, or on the emulated one, beside their twins on the CPU.
 #pragma once
 
-#include "cuda/backend.h"
+#include "cuda/runtime/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
@@ -42,12 +42,12 @@ void in_every_order(const F& f) {
   }
 }
 
-// What `run` makes of the outputs with each device's kernels. `at` moves an input to the device in question. Everything in the outputs'
-// storages is compared: what a kernel writes beside its output shows.
+// What `run` makes of the outputs with each device's kernels. `at` moves an input to the device in question. Everything
+// in the outputs' storages is compared: what a kernel writes beside its output shows.
 using Outputs = std::vector<Tensor>;
 using Mover = std::function<Tensor(const Tensor&)>;
 inline void expect_same_on_gpu(const std::string& name, DType dtype, const Outputs& outputs, index_t terms,
-                               const std::function<void(Kernels&, const Mover&, const Outputs&)>& run) {
+    const std::function<void(Kernels&, const Mover&, const Outputs&)>& run) {
   CAPTURE(name);
   CAPTURE(std::string(to_string(dtype)));
   const auto whole = [](const Tensor& y) {

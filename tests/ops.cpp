@@ -1,4 +1,5 @@
-// Ops where samples do not say everything: ties, strips of a larger tensor, values and gradients of different tensors, one index for many.
+// Ops where samples do not say everything: ties, strips of a larger tensor, values and gradients of different tensors,
+// one index for many.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -28,7 +29,8 @@ double distance(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
   const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double largest = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) largest = std::abs(x[i] - y[i]) <= largest ? largest : std::abs(x[i] - y[i]);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    largest = std::abs(x[i] - y[i]) <= largest ? largest : std::abs(x[i] - y[i]);
   return largest;
 }
 
@@ -36,7 +38,8 @@ double distance(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("ops: where both are equal, maximum and minimum give each half of the gradient") {
   const Tensor a = requires_grad(Tensor::of({1, 2, 3, 1e300}, {4}, DType::f64));
-  const Tensor b = requires_grad(Tensor::of({1, 5, 0, 1e300}, {4}, DType::f64)), v = Tensor::of({2, 4, 6, 8}, {4}, DType::f64);
+  const Tensor b = requires_grad(Tensor::of({1, 5, 0, 1e300}, {4}, DType::f64)),
+               v = Tensor::of({2, 4, 6, 8}, {4}, DType::f64);
   const Tensor larger = maximum(a, b), smaller = minimum(a, b);
   CHECK(larger.to_vector() == std::vector<double>{1, 5, 3, 1e300});
   CHECK(smaller.to_vector() == std::vector<double>{1, 2, 0, 1e300});
@@ -88,7 +91,8 @@ TEST_CASE("ops: dropout of a strip of rows drops what dropout of the whole drops
 }
 
 TEST_CASE("ops: straight_through has the one's value and the other's gradient") {
-  const Tensor soft = requires_grad(normal({3, 4}, "soft")), hard = requires_grad(normal({3, 4}, "hard")), v = normal({3, 4}, "v");
+  const Tensor soft = requires_grad(normal({3, 4}, "soft")), hard = requires_grad(normal({3, 4}, "hard")),
+               v = normal({3, 4}, "v");
   const Tensor y = straight_through(hard, soft);
   CHECK(same(y, hard));
   const auto gradients = grad(y, v, {soft});
@@ -112,7 +116,8 @@ TEST_CASE("ops: one index for all batches and heads is the index repeated, in ga
 TEST_CASE("ops: convolve_keys of width 1 is a linear layer over the heads, at sizes with several tiles and chunks") {
   for (const DType dtype : {DType::f64, DType::f32}) {
     const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-4;
-    const Tensor x = requires_grad(normal({2, 6, 9, 300}, "x", dtype)), weight = requires_grad(normal({7, 6, 1, 1}, "weight", dtype));
+    const Tensor x = requires_grad(normal({2, 6, 9, 300}, "x", dtype)),
+                 weight = requires_grad(normal({7, 6, 1, 1}, "weight", dtype));
     const Tensor bias = requires_grad(normal({7}, "bias", dtype)), v = normal({2, 7, 9, 300}, "v", dtype);
     const Tensor by_heads = permute(linear(permute(x, {0, 2, 3, 1}), reshape(weight, {7, 6}), bias), {0, 3, 1, 2});
     const Tensor y = convolve_keys(x, weight, bias, 0, 0);
@@ -156,7 +161,8 @@ TEST_CASE("ops: linear_gelu has the bits of gelu after linear on the CPU, in val
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     CAPTURE(std::string(to_string(dtype)));
     for (const bool with_bias : {true, false}) {
-      const Tensor x = requires_grad(normal({2, 3, 4}, "x", dtype)), weight = requires_grad(normal({8, 4}, "weight", dtype));
+      const Tensor x = requires_grad(normal({2, 3, 4}, "x", dtype)),
+                   weight = requires_grad(normal({8, 4}, "weight", dtype));
       const Tensor bias = with_bias ? requires_grad(normal({8}, "bias", dtype)) : Tensor();
       const Tensor seed = normal({2, 3, 8}, "seed", dtype);
       const Tensor fused = linear_gelu(x, weight, bias), composed = gelu(linear(x, weight, bias));

@@ -31,8 +31,8 @@ Tensor wave(index_t count, double phase, double scale, const Shape& shape, DType
   return Tensor::of(values, shape, dtype);
 }
 
-// Five steps at rates 0.01 t, from weights cos(i) and cos(10 + i), with gradients 0.5 sin(1 + 0.7 i + 1.3 t) and 0.5 sin(2 + 0.7 i + 1.3
-// t).
+// Five steps at rates 0.01 t, from weights cos(i) and cos(10 + i), with gradients 0.5 sin(1 + 0.7 i + 1.3 t) and 0.5
+// sin(2 + 0.7 i + 1.3 t).
 void five_steps(Pair& pair, Adam& adam, double gradients = 0.5, double scale = 1) {
   const DType dtype = pair.weight.dtype();
   std::vector<double> w, b;
@@ -53,20 +53,26 @@ void check_close(const Tensor& given, const std::vector<double>& expected, doubl
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(values[i] - expected[i]) < tolerance);
 }
 
-// torch.optim.AdamW and Adam of PyTorch in f64, beta 0.9 and 0.95, epsilon 1e-6, weight decay 0.1 on the weight and 0 on the bias.
+// torch.optim.AdamW and Adam of PyTorch in f64, beta 0.9 and 0.95, epsilon 1e-6, weight decay 0.1 on the weight and 0
+// on the bias.
 struct Expected {
   bool decoupled;
   std::vector<double> weight, first, second;
 };
-const std::vector<Expected> from_pytorch{
-    {true,
-     {0.9924546358344252, 0.5623898874051142, -0.3618390479894982, -0.9450663656577812, -0.6371985764065436, 0.25800837977070495},
-     {0.011704634228024079, 0.01873521186751497, 0.016954326619952786, 0.007199556644365687, -0.005941277317242333, -0.01628783572153235},
-     {0.029729124450707804, 0.028729350549525235, 0.026979280504182763, 0.027384145594401017, 0.0292718431650324, 0.029508671200293986}},
+const std::vector<Expected> from_pytorch{{true,
+                                             {0.9924546358344252, 0.5623898874051142, -0.3618390479894982,
+                                                 -0.9450663656577812, -0.6371985764065436, 0.25800837977070495},
+                                             {0.011704634228024079, 0.01873521186751497, 0.016954326619952786,
+                                                 0.007199556644365687, -0.005941277317242333, -0.01628783572153235},
+                                             {0.029729124450707804, 0.028729350549525235, 0.026979280504182763,
+                                                 0.027384145594401017, 0.0292718431650324, 0.029508671200293986}},
     {false,
-     {0.9695943193833763, 0.5517024173641742, -0.35632529909071536, -0.9298543321549718, -0.6240022194480696, 0.2520877363205292},
-     {0.05214775278788912, 0.04122392747591451, 0.0013075913731336662, -0.03213480210810431, -0.032038826260493515, -0.005053559691341229},
-     {0.032985513504212936, 0.030297916496039426, 0.02729255068105596, 0.029549890646933145, 0.030729403045506306, 0.02957014601258112}}};
+        {0.9695943193833763, 0.5517024173641742, -0.35632529909071536, -0.9298543321549718, -0.6240022194480696,
+            0.2520877363205292},
+        {0.05214775278788912, 0.04122392747591451, 0.0013075913731336662, -0.03213480210810431, -0.032038826260493515,
+            -0.005053559691341229},
+        {0.032985513504212936, 0.030297916496039426, 0.02729255068105596, 0.029549890646933145, 0.030729403045506306,
+            0.02957014601258112}}};
 const std::vector<double> bias_from_pytorch{-0.7862246543101343, 0.0462317251669959, 0.8651036244699858};
 
 AdamOptions options_of(const Expected& expected) {
@@ -152,7 +158,8 @@ TEST_CASE("adam: parameters without a path from the loss are all named, and noth
   Adam adam(three);
   backward(sum(square(three.b)));
   CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("no path from the loss to parameters a, c;"), Error);
-  CHECK_THROWS_WITH_AS(static_cast<void>(clip_by_global_norm(three.parameters(), 1)), doctest::Contains("parameters a, c;"), Error);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(clip_by_global_norm(three.parameters(), 1)), doctest::Contains("parameters a, c;"), Error);
   CHECK(three.b.to_vector() == std::vector<double>{1, 1});
   CHECK(adam.steps() == 0);
   three.freeze("a");
@@ -171,7 +178,8 @@ TEST_CASE("adam: a gradient that is not finite is named, and nothing is changed"
     set_gradient(pair.weight, Tensor::ones({2, 3}));
     set_gradient(pair.bias, Tensor::of({0, wrong, 0}, {3}));
     CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("the gradient of bias is"), Error);
-    CHECK_THROWS_WITH_AS(static_cast<void>(clip_by_global_norm(pair.parameters(), 1)), doctest::Contains("at element 1 of [3]"), Error);
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(clip_by_global_norm(pair.parameters(), 1)), doctest::Contains("at element 1 of [3]"), Error);
     CHECK(pair.weight.to_vector() == std::vector<double>(6, 0));
     CHECK(adam.moments()[0].first.to_vector() == std::vector<double>(6, 0));
   }

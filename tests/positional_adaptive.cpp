@@ -6,19 +6,13 @@ using namespace whence::test;
 
 namespace {
 
-const Texts schemes{"dape(none, width=3)",
-                    "dape(rope, width=3)",
-                    "dape(alibi, width=3)",
-                    "dape(alibi, width=3, form=concat)",
-                    "dape(kerple, width=3, form=add_residual)",
-                    "dape(fire, width=3, form=f_of_bias)",
-                    "cdape(alibi, width=3, kernel=1)",
-                    "cdape(kerple, width=3, remask=yes)",
-                    "cdape(rope, width=3, pad=left)",
-                    "cdape(none, width=3, kernel=2, pad=left)"};
+const Texts schemes{"dape(none, width=3)", "dape(rope, width=3)", "dape(alibi, width=3)",
+    "dape(alibi, width=3, form=concat)", "dape(kerple, width=3, form=add_residual)",
+    "dape(fire, width=3, form=f_of_bias)", "cdape(alibi, width=3, kernel=1)", "cdape(kerple, width=3, remask=yes)",
+    "cdape(rope, width=3, pad=left)", "cdape(none, width=3, kernel=2, pad=left)"};
 const Texts faithful{"cdape(kerple, width=3)", "cdape(rope, width=3, kernel=5)", "cdape(none, width=3, kernel=7)"};
-const Texts bidirectional{"dape(alibi, width=3)", "cdape(alibi, width=3)", "cdape(none, width=3, kernel=5, tril=always)",
-                          "cdape(rope, width=3, tril=no)"};
+const Texts bidirectional{"dape(alibi, width=3)", "cdape(alibi, width=3)",
+    "cdape(none, width=3, kernel=5, tril=always)", "cdape(rope, width=3, tril=no)"};
 
 }  // namespace
 
@@ -36,7 +30,8 @@ TEST_CASE("adaptive: rows see no future, ignore padding, run in strips") {
 
 TEST_CASE("adaptive: a decoded row is the row of a run that goes on") {
   for (const std::string& text : schemes) check_decoding(text);
-  for (std::size_t k = 0; k < faithful.size(); ++k) check_decoding(faithful[k], static_cast<index_t>(k) + 1);  // kernels 3, 5, 7
+  for (std::size_t k = 0; k < faithful.size(); ++k)
+    check_decoding(faithful[k], static_cast<index_t>(k) + 1);  // kernels 3, 5, 7
 
   const auto leaking = random_model("cdape(alibi, width=3, tril=no)");
   Decoding decoding(*leaking, 12);
@@ -61,9 +56,9 @@ TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle 
   open.sequence = Sequence::run(9, false);
   const Bare one("cdape(none, width=3)"), always("cdape(none, width=3, tril=always)");
   const Tensor triangle = one.logits(causal);
-  CHECK(distance(keep(always.logits(open), causal.sequence.mask).detach(), triangle.detach()) < 1e-13);
+  CHECK(distance(masked(always.logits(open), causal.sequence.mask).detach(), triangle.detach()) < 1e-13);
   CHECK(distance(always.logits(causal).detach(), triangle.detach()) == 0);  // as it is in causal models anyway
-  CHECK(distance(keep(one.logits(open), causal.sequence.mask).detach(), triangle.detach()) > 0.01);
+  CHECK(distance(masked(one.logits(open), causal.sequence.mask).detach(), triangle.detach()) > 0.01);
   CHECK(tokens_seen(one, open, 4) == up_to(8));
 }
 
@@ -71,9 +66,9 @@ TEST_CASE("adaptive: without tril a row of CDAPE sees the next k - 1 keys and no
   const AttendInputs inputs = random_inputs(12);
   for (const index_t k : {3, 5, 7}) {
     CAPTURE(k);
-    const Bare leaking(concat("cdape(alibi, width=3, kernel=", k, ", tril=no)"));
+    const Bare leaking(to_text("cdape(alibi, width=3, kernel=", k, ", tril=no)"));
     for (const index_t row : {0, 4}) CHECK(tokens_seen(leaking, inputs, row) == up_to(row + k - 1));
-    CHECK(!parse_schemes(concat("cdape(alibi, kernel=", k, ", tril=no)"))[0].make({8, 2, 9})->claims().sees_no_future);
+    CHECK(!parse_schemes(to_text("cdape(alibi, kernel=", k, ", tril=no)"))[0].make({8, 2, 9})->claims().sees_no_future);
   }
 }
 
@@ -90,7 +85,8 @@ TEST_CASE("adaptive: DAPE's and CDAPE's identities") {
 
   copy(dape, three, {"hidden.bias", "output.bias"});
   for (const char* name : {"hidden.weight", "output.weight"}) {  // only the middle tap
-    const Tensor middle = reshape(dape[name], {dape[name].size(0), -1, 1, 1}), zero = Tensor::zeros(middle.shape(), DType::f64);
+    const Tensor middle = reshape(dape[name], {dape[name].size(0), -1, 1, 1}),
+                 zero = Tensor::zeros(middle.shape(), DType::f64);
     three.set(name, concat_along(3, {zero, middle, zero}));
   }
   CHECK(distance(three.logits(inputs), dape.logits(inputs)) < 1e-13);
@@ -111,8 +107,10 @@ TEST_CASE("adaptive: DAPE's and CDAPE's identities") {
 TEST_CASE("adaptive: in a sum, f reads the bias of its own base alone") {
   const AttendInputs inputs = random_inputs(9);
   for (const std::string name : {"dape", "cdape"}) {
-    const Bare alone(name + "(alibi, width=3)"), beside(name + "(alibi, width=3) + sandwich"), bias("sandwich"), none("none");
-    for (const char* part : {"hidden.weight", "hidden.bias", "output.weight", "output.bias"}) beside.set(part, alone[part]);
+    const Bare alone(name + "(alibi, width=3)"), beside(name + "(alibi, width=3) + sandwich"), bias("sandwich"),
+        none("none");
+    for (const char* part : {"hidden.weight", "hidden.bias", "output.weight", "output.bias"})
+      beside.set(part, alone[part]);
     const Tensor expected = alone.logits(inputs) + bias.logits(inputs) - none.logits(inputs);
     CHECK(distance(beside.logits(inputs).detach(), expected.detach()) < 1e-13);
   }
@@ -121,14 +119,16 @@ TEST_CASE("adaptive: in a sum, f reads the bias of its own base alone") {
 TEST_CASE("adaptive: the last bias of each network moves whole rows, which attention cannot see") {
   const AttendInputs inputs = random_inputs(9);
   for (const std::string text : {"dape(alibi, width=3)", "dape(rope, width=3)", "cdape(alibi, width=3)",
-                                 "cdape(none, width=3, kernel=5, remask=yes)", "cope_mlp(width=3)", "cope_mlp(width=3, output=head)"}) {
+           "cdape(none, width=3, kernel=5, remask=yes)", "cope_mlp(width=3)", "cope_mlp(width=3, output=head)"}) {
     CAPTURE(text);
     const Bare scheme(text);
-    const Tensor before = scheme.output(inputs), gradient = grad(sum(before * normal(before.shape(), 8)), {}, {scheme["output.bias"]})[0];
+    const Tensor before = scheme.output(inputs),
+                 gradient = grad(sum(before * normal(before.shape(), 8)), {}, {scheme["output.bias"]})[0];
     CHECK(largest(gradient) < 1e-14);
     scheme.set("output.bias", scheme["output.bias"] + 3.0);
     CHECK(distance(scheme.output(inputs).detach(), before.detach()) < 1e-13);
-    CHECK(distance(scheme.logits(inputs).detach(), Tensor::zeros({1, 2, 9, 9}, DType::f64)) > 1);  // while the logits do move
+    CHECK(distance(scheme.logits(inputs).detach(), Tensor::zeros({1, 2, 9, 9}, DType::f64)) >
+          1);  // while the logits do move
   }
 }
 

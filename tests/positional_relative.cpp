@@ -1,4 +1,5 @@
-// What must hold of the schemes of distances and of rotations: identities between them, where biases vanish and fall, what is refused.
+// What must hold of the schemes of distances and of rotations: identities between them, where biases vanish and fall,
+// what is refused.
 // Worked numbers: tests/worked_relative.cpp.
 #include "nn/positional/alibi_slopes.h"
 #include "tests/bare.h"
@@ -8,21 +9,10 @@ using namespace whence::test;
 
 namespace {
 
-const Texts texts{"shaw(clip=2)",
-                  "relative(rows=3)",
-                  "relative(rows=3, capped=yes, table=per_layer)",
-                  "transformer_xl",
-                  "t5(buckets=4, max_distance=6)",
-                  "t5(scale=head, table=per_layer)",
-                  "kerple",
-                  "kerple(form=power)",
-                  "sandwich(dim=8)",
-                  "fire(width=4)",
-                  "fire(width=4, init_length=2, activation=leaky_relu)",
-                  "rope(width=2)",
-                  "interpolated(rope, factor=3)",
-                  "yarn(original=4)",
-                  "yarn(original=4, factor=2, layout=interleaved, width=2)"};
+const Texts texts{"shaw(clip=2)", "relative(rows=3)", "relative(rows=3, capped=yes, table=per_layer)", "transformer_xl",
+    "t5(buckets=4, max_distance=6)", "t5(scale=head, table=per_layer)", "kerple", "kerple(form=power)",
+    "sandwich(dim=8)", "fire(width=4)", "fire(width=4, init_length=2, activation=leaky_relu)", "rope(width=2)",
+    "interpolated(rope, factor=3)", "yarn(original=4)", "yarn(original=4, factor=2, layout=interleaved, width=2)"};
 const Texts causal_only{"relative(rows=3)", "relative(rows=3, capped=yes, table=per_layer)"};
 
 Texts bidirectional() {
@@ -34,7 +24,9 @@ Texts bidirectional() {
 }
 
 // What a scheme adds to the scores, [b h i j], masked entries 0.
-Tensor added(const Bare& scheme, const AttendInputs& inputs) { return (scheme.logits(inputs) - Bare("none").logits(inputs)).detach(); }
+Tensor added(const Bare& scheme, const AttendInputs& inputs) {
+  return (scheme.logits(inputs) - Bare("none").logits(inputs)).detach();
+}
 
 double at(const Tensor& x, index_t head, index_t i, index_t j) {
   return select(select(select(select(x, 0, 0), 0, head), 0, i), 0, j).item();
@@ -46,7 +38,9 @@ AttendInputs shifted(AttendInputs inputs, double by) {
   return inputs;
 }
 
-Tensor column(const std::vector<double>& numbers) { return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64); }
+Tensor column(const std::vector<double>& numbers) {
+  return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64);
+}
 
 // The bias of one query at 0 for keys `distances` to its left, in a model of two heads and this dtype.
 Tensor bias_at(const std::string& text, const std::vector<double>& distances, DType dtype) {
@@ -98,7 +92,8 @@ TEST_CASE("RoPE: the half layout is the interleaved one of permuted dims; length
   };
   AttendInputs other = inputs;  // half pairs (0, 2) and (1, 3); interleaved pairs (0, 1) and (2, 3)
   other.query = permuted(inputs.query), other.key = permuted(inputs.key);
-  CHECK(distance(Bare("rope").logits(inputs).detach(), Bare("rope(layout=interleaved)").logits(other).detach()) < 1e-13);
+  CHECK(
+      distance(Bare("rope").logits(inputs).detach(), Bare("rope(layout=interleaved)").logits(other).detach()) < 1e-13);
   Tensor q = inputs.query, k = inputs.key;
   Bare("rope").stages().rotates.at(0).scheme->rotate(q, k, inputs.sequence.positions);
   CHECK(distance(sum(square(q), {3}).detach(), sum(square(inputs.query), {3}).detach()) < 1e-13);
@@ -107,15 +102,15 @@ TEST_CASE("RoPE: the half layout is the interleaved one of permuted dims; length
 TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length") {
   const AttendInputs inputs = random_inputs(9);
   const Tensor rope = Bare("rope").logits(inputs).detach();
-  for (const std::string text :
-       {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)", "yarn(dynamic=yes, original=30)"}) {
+  for (const std::string text : {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)",
+           "yarn(dynamic=yes, original=30)"}) {
     CAPTURE(text);
     CHECK(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13);
   }
   CHECK(distance(Bare("yarn(dynamic=yes, original=8)").logits(inputs).detach(), rope) > 1e-3);
   // The run's factor is what the fixed one would have to be.
   CHECK(distance(Bare("yarn(dynamic=yes, original=6)").logits(inputs).detach(),
-                 Bare("yarn(original=6, factor=1.5)").logits(inputs).detach()) < 1e-13);
+            Bare("yarn(original=6, factor=1.5)").logits(inputs).detach()) < 1e-13);
 }
 
 TEST_CASE("YaRN of some dims leaves the others as they are") {
@@ -124,7 +119,8 @@ TEST_CASE("YaRN of some dims leaves the others as they are") {
   Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, Positions::range(9));
   CHECK(distance(slice(q, 3, 2, 4), slice(before, 3, 2, 4)) == 0);
   const double magnitude = 0.1 * std::log(4.0) + 1;
-  CHECK(distance(sum(square(slice(q, 3, 0, 2)), {3}), sum(square(slice(before, 3, 0, 2)), {3}) * (magnitude * magnitude)) < 1e-13);
+  CHECK(distance(sum(square(slice(q, 3, 0, 2)), {3}),
+            sum(square(slice(before, 3, 0, 2)), {3}) * (magnitude * magnitude)) < 1e-13);
 }
 
 TEST_CASE("dynamic YaRN: each sequence has its own factor, and a decoded row is the last one of its run") {
@@ -133,7 +129,8 @@ TEST_CASE("dynamic YaRN: each sequence has its own factor, and a decoded row is 
     const AttendInputs both = random_inputs(9, Sequence::padded(present_but(9, 3, left)), 2);
     const index_t begin = left ? 3 : 0, end = begin + 6;
     AttendInputs second = random_inputs(6);
-    second.query = slice(slice(both.query, 0, 1, 2), 2, begin, end), second.key = slice(slice(both.key, 0, 1, 2), 2, begin, end);
+    second.query = slice(slice(both.query, 0, 1, 2), 2, begin, end),
+    second.key = slice(slice(both.key, 0, 1, 2), 2, begin, end);
     const Tensor in_batch = slice(slice(slice(scheme.logits(both), 0, 1, 2), 2, begin, end), 3, begin, end);
     CHECK(distance(contiguous(in_batch).detach(), scheme.logits(second).detach()) < 1e-13);
   }
@@ -153,7 +150,8 @@ TEST_CASE("T5 with a table of -m p is ALiBi among its exact buckets, and no long
   const AttendInputs inputs = random_inputs(20);
   const std::vector<double> slopes = alibi_slopes(2);
   std::vector<double> rows;
-  for (index_t p = 0; p < 32; ++p) rows.insert(rows.end(), {-slopes[0] * static_cast<double>(p), -slopes[1] * static_cast<double>(p)});
+  for (index_t p = 0; p < 32; ++p)
+    rows.insert(rows.end(), {-slopes[0] * static_cast<double>(p), -slopes[1] * static_cast<double>(p)});
   const Bare t5("t5");
   t5.set("table", Tensor::of(rows, {32, 2}, DType::f64));
   const Tensor a = added(t5, inputs), b = added(Bare("alibi"), inputs);
@@ -167,7 +165,8 @@ TEST_CASE("T5: a bucket that begins at a whole logarithm is not lost to rounding
   const Tensor numbers = reshape(Tensor::arange(9, DType::f64), {9, 1});
   t5.set("table", expand(numbers, {9, 2}));
   const Tensor b = added(t5, random_inputs(65));
-  for (const auto& [distance_in_tokens, bucket] : {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}}) {
+  for (const auto& [distance_in_tokens, bucket] :
+      {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}}) {
     CHECK(at(b, 0, distance_in_tokens, 0) == doctest::Approx(bucket));
   }
 }
@@ -225,7 +224,8 @@ TEST_CASE("saturated CoPE is relative capped with r[n] = e[n + 1]") {
 
 TEST_CASE("Shaw: causal keys are relative capped; a clip beyond the run clips nothing; values as printed") {
   const AttendInputs inputs = random_inputs(9);
-  const Bare shaw("shaw(clip=3)"), relative("relative(rows=4, capped=yes)"), wide("shaw(clip=20)"), exact("shaw(clip=8)");
+  const Bare shaw("shaw(clip=3)"), relative("relative(rows=4, capped=yes)"), wide("shaw(clip=20)"),
+      exact("shaw(clip=8)");
   shaw.fill("value_table", 0);
   for (index_t n = 0; n < 4; ++n)
     raw::copy_into(raw::slice(shaw["key_table"].detach(), 0, 3 - n, 4 - n), raw::slice(relative["table"], 0, n, n + 1));
@@ -240,11 +240,14 @@ TEST_CASE("Shaw: causal keys are relative capped; a clip beyond the run clips no
   for (index_t i = 0; i < 9; ++i) {
     for (index_t j = 0; j < 9; ++j) steps.data<index_t>()[9 * i + j] = j - i + 8;
   }
-  const Tensor printed = matmul(pattern, both_sides.value) + sum(reshape(pattern, {1, 2, 9, 9, 1}) * take_rows(a, steps), {3});
+  const Tensor printed =
+      matmul(pattern, both_sides.value) + sum(reshape(pattern, {1, 2, 9, 9, 1}) * take_rows(a, steps), {3});
   CHECK(distance(exact.output(both_sides).detach(), printed.detach()) < 1e-13);
 }
 
-TEST_CASE("Transformer-XL: distances that count as themselves change nothing; both sides differ; zero parameters are no positions") {
+TEST_CASE(
+    "Transformer-XL: distances that count as themselves change nothing; both sides differ; zero parameters are no "
+    "positions") {
   AttendInputs inputs = random_inputs(9, Sequence::run(9, false));
   const Bare xl("transformer_xl");
   const Tensor plain = xl.logits(inputs).detach();
@@ -325,7 +328,8 @@ TEST_CASE("schemes of distances: what is refused, and how it is said") {
   CHECK(refusal("transformer_xl", {9, 3, 9}).find("model dim 9 given; an even one required") != std::string::npos);
   CHECK(refusal("transformer_xl + rope", sizes).find("leave one of them out") != std::string::npos);
   CHECK(refusal("rope + yarn", sizes).find("their angles only add up") != std::string::npos);
-  CHECK(refusal("yarn(dynamic=yes, factor=2)", sizes).find("factor given; it has no effect with dynamic=yes") != std::string::npos);
+  CHECK(refusal("yarn(dynamic=yes, factor=2)", sizes).find("factor given; it has no effect with dynamic=yes") !=
+        std::string::npos);
   CHECK(refusal("yarn(beta_fast=1, beta_slow=2)", sizes).find("beta_fast > beta_slow required") != std::string::npos);
   CHECK(refusal("yarn(width=3)", sizes).find("yarn: width 3 for heads of 4 dims; an even width") != std::string::npos);
   CHECK(refusal("yarn", {8, 2, 0}).find("one of them required") != std::string::npos);
@@ -336,6 +340,7 @@ TEST_CASE("schemes of distances: what is refused, and how it is said") {
     CHECK(refusal("interpolated(" + text + ", factor=2)", sizes).find("whole positions required") != std::string::npos);
     CHECK(message([&] { (void)Bare(text).logits(between); }).find("whole distances required") != std::string::npos);
   }
-  CHECK(message([&] { (void)Bare("relative").logits(random_inputs(4, Sequence::run(4, false))); }).find("use shaw instead") !=
-        std::string::npos);
+  CHECK(message([&] {
+    (void)Bare("relative").logits(random_inputs(4, Sequence::run(4, false)));
+  }).find("use shaw instead") != std::string::npos);
 }

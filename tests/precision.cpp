@@ -1,4 +1,5 @@
-// Training in 16 bits: masters, rounded copies, sums of gradients in f32, the loss scale; checkpoints that go on to the same bits.
+// Training in 16 bits: masters, rounded copies, sums of gradients in f32, the loss scale; checkpoints that go on to the
+// same bits.
 #include "nn/precision.h"
 
 #include <doctest/doctest.h>
@@ -11,8 +12,8 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "examples/tasks/task_training.h"
-#include "nn/checkpoint.h"
-#include "nn/safetensors.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/safetensors.h"
 #include "tensor/raw.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
@@ -71,7 +72,8 @@ TEST_CASE("precision: masters are the f32 weights that the model had, the model 
       precision.optimizer().step(1e-5);
     }
     for (index_t i = 0; i < 3; ++i)
-      CHECK(precision.weights()[0].tensor.at({i}) == doctest::Approx(weight[static_cast<std::size_t>(i)] - 1e-3).epsilon(1e-4));
+      CHECK(precision.weights()[0].tensor.at({i}) ==
+            doctest::Approx(weight[static_cast<std::size_t>(i)] - 1e-3).epsilon(1e-4));
     CHECK(model.weight.to_vector() == raw::cast(precision.weights()[0].tensor.detach(), dtype).to_vector());
     raw::copy_into(Tensor::of({1, 2, 3}, {3}), precision.weights()[0].tensor.detach());
     precision.publish();
@@ -93,7 +95,8 @@ TEST_CASE("precision: a 16-bit parameter's gradient is summed in f32, within a p
     const Tensor x = requires_grad(Tensor::full({1}, 1, dtype));
     const Tensor y = Tensor::full({1}, 1, dtype), small = Tensor::full({1}, 1.0 / 4096, dtype);
     Tensor total = cast(x * y, DType::f32);
-    for (int k = 0; k < 64; ++k) total = total + cast(x * small, DType::f32);  // 1 + 64/4096: in 16 bits each term would be lost
+    for (int k = 0; k < 64; ++k)
+      total = total + cast(x * small, DType::f32);  // 1 + 64/4096: in 16 bits each term would be lost
     backward(total, Tensor::ones({1}), {.keep_graph = true});
     CHECK(gradient(x).dtype() == DType::f32);
     CHECK(gradient(x).item() == 1 + 64.0 / 4096);
@@ -156,42 +159,28 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
   TwoParameters model;
   TrainingOptions options = options_for(DType::f16, 20);
   TrainingJob job{.label = "overflow", .model = &model};
-  job.loss = [&](std::int64_t) -> LossSum { return {sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32)), 1, 1}; };
+  job.loss = [&](std::int64_t) -> LossSum {
+    return {sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32)), 1, 1};
+  };
   const std::string forward = error_text([&] { (void)train(job, options); });
   CHECK_MESSAGE(forward.find("--precision bf16") != std::string::npos, forward);
   // A finite loss whose gradient alone is infinite: 1e5 through a cast to f16.
-  job.loss = [&](std::int64_t) -> LossSum { return {sum(cast(model.weight + sum(model.still), DType::f32) * 1e30) * 1e-25, 1, 1}; };
+  job.loss = [&](std::int64_t) -> LossSum {
+    return {sum(cast(model.weight + sum(model.still), DType::f32) * 1e30) * 1e-25, 1, 1};
+  };
   const std::string backward_overflow = error_text([&] { (void)train(job, options); });
-  CHECK_MESSAGE(backward_overflow.find("loss scale: gradients that are not finite at step 17 with a loss scale of 1;") != std::string::npos,
-                backward_overflow);
+  CHECK_MESSAGE(
+      backward_overflow.find("loss scale: gradients that are not finite at step 17 with a loss scale of 1;") !=
+          std::string::npos,
+      backward_overflow);
 }
 
-TEST_CASE("precision: a 16-bit run is resumed to the same bits, scale and skipped steps included; its weights are f32") {
+TEST_CASE(
+    "precision: a 16-bit run is resumed to the same bits, scale and skipped steps included; its weights are f32") {
   const Scratch scratch("precision-resume");
-  const std::vector<std::string> common{"selective_copy",
-                                        "--tokens",
-                                        "4",
-                                        "--blanks",
-                                        "4",
-                                        "--dim",
-                                        "16",
-                                        "--layers",
-                                        "1",
-                                        "--heads",
-                                        "2",
-                                        "--batch",
-                                        "4",
-                                        "--test-sequences",
-                                        "8",
-                                        "--quiet",
-                                        "--device",
-                                        "cpu",
-                                        "--dropout",
-                                        "0.1",
-                                        "--accumulate",
-                                        "2",
-                                        "--lr",
-                                        "1e-3"};
+  const std::vector<std::string> common{"selective_copy", "--tokens", "4", "--blanks", "4", "--dim", "16", "--layers",
+      "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet", "--device", "cpu", "--dropout", "0.1",
+      "--accumulate", "2", "--lr", "1e-3"};
   const auto run = [&](std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());
     return RunningProgram("train", more, scratch / "log").finish();
@@ -199,11 +188,13 @@ TEST_CASE("precision: a 16-bit run is resumed to the same bits, scale and skippe
   for (const std::string precision : {"f16", "bf16"}) {
     const std::string whole = scratch / ("whole-" + precision), cut = scratch / ("cut-" + precision);
     REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--out", whole}).code == 0);
-    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--save-every", "5", "--out", cut}).code == 0);
+    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--save-every", "5", "--out", cut})
+                .code == 0);
     std::filesystem::remove_all(std::filesystem::path(cut) / "checkpoints" / "step-000012");
     std::filesystem::remove(std::filesystem::path(cut) / "weights.safetensors");
-    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--save-every", "5", "--out", cut, "--resume"}).code ==
-            0);
+    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--save-every", "5", "--out", cut,
+                    "--resume"})
+                .code == 0);
     CHECK(text_of(cut + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
     for (const char* file : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
       const std::string at = std::string("/checkpoints/step-000012/") + file;
@@ -214,23 +205,27 @@ TEST_CASE("precision: a 16-bit run is resumed to the same bits, scale and skippe
     }
     const auto state = nlohmann::json::parse(text_of(whole + "/checkpoints/step-000012/state.json"));
     CHECK(state.at("facts").contains("loss scale") == (precision == "f16"));
-    CHECK(run({"--steps", "12", "--decay", "constant", "--out", cut, "--resume"}).err.find("--precision was " + precision + ", is f32") !=
-          std::string::npos);
+    CHECK(run({"--steps", "12", "--decay", "constant", "--out", cut, "--resume"})
+              .err.find("--precision was " + precision + ", is f32") != std::string::npos);
   }
-  CHECK(run({"--steps", "2", "--loss-scale-growth", "5", "--out", scratch / "none"}).err.find("--precision f16") != std::string::npos);
+  CHECK(run({"--steps", "2", "--loss-scale-growth", "5", "--out", scratch / "none"}).err.find("--precision f16") !=
+        std::string::npos);
 }
 
-TEST_CASE("training: out of memory, the text names the largest batch that makes the same steps, or says that none does") {
+TEST_CASE(
+    "training: out of memory, the text names the largest batch that makes the same steps, or says that none does") {
   TwoParameters model;
   TrainingOptions options = options_for(DType::f32, 2);
   TrainingJob job{.label = "full", .model = &model};
   job.sequences = 8;
   OutOfMemory::Numbers numbers{.asked = 400, .free = 100, .live = 1080, .capacity = 1180};
   job.loss = [&](std::int64_t) -> LossSum { throw OutOfMemory("memory: 400 bytes asked for", numbers); };
-  // Five numbers with gradient and two moments last: 80 bytes. 1400 are for 8 sequences, 175 each; in 1100 there is room for 6, and 4
-  // divides 8.
+  // Five numbers with gradient and two moments last: 80 bytes. 1400 are for 8 sequences, 175 each; in 1100 there is
+  // room for 6, and 4 divides 8.
   const std::string text = error_text([&] { (void)train(job, options); });
-  CHECK_MESSAGE(text.find("memory: 400 bytes asked for; the step wanted at least 1.37 KiB for 8 sequences beside 80 bytes") == 0, text);
+  CHECK_MESSAGE(
+      text.find("memory: 400 bytes asked for; the step wanted at least 1.37 KiB for 8 sequences beside 80 bytes") == 0,
+      text);
   CHECK_MESSAGE(text.find(": --batch 4 --accumulate 2 makes the same steps in less") != std::string::npos, text);
   CHECK_THROWS_AS((void)train(job, options), OutOfMemory);
   numbers.asked = 1 << 20;

@@ -1,4 +1,5 @@
-// The precision report against figures that are known by other means: significant digits of the dtypes, and PyTorch's saturation points.
+// The precision report against figures that are known by other means: significant digits of the dtypes, and PyTorch's
+// saturation points.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -14,12 +15,14 @@ using namespace whence::test;
 
 TEST_CASE("precision report: positions end where significant digits do, gates where PyTorch's do") {
   std::map<std::string, std::vector<double>> found;
-  for (const PrecisionRow& row : precision_report({DType::f16, DType::bf16, DType::f32}, {.heads = 2})) found[row.key] = row.answers;
+  for (const PrecisionRow& row : precision_report({DType::f16, DType::bf16, DType::f32}, {.heads = 2}))
+    found[row.key] = row.answers;
   // 11, 8 and 24 significant bits: 2^11 and 2^11 + 1 are one number.
   CHECK(found.at("positions") == std::vector<double>{2048, 256, 16777216});
   CHECK(found.at("rotation_angle") == found.at("positions"));
   CHECK(found.at("alibi_1") == found.at("positions"));  // a slope that is a power of two changes no digit
-  // 16 bits: sigmoid(x), in f32, rounds to 1 where e^-x is half of the distance below 1. f32: 1 + e^-x is 1 already from e^-x = 2^-24 on.
+  // 16 bits: sigmoid(x), in f32, rounds to 1 where e^-x is half of the distance below 1. f32: 1 + e^-x is 1 already
+  // from e^-x = 2^-24 on.
   const std::vector<double>& one = found.at("sigmoid_is_one");
   CHECK(one[0] == doctest::Approx(12 * std::log(2.0)).epsilon(2e-3));
   CHECK(one[1] == doctest::Approx(9 * std::log(2.0)).epsilon(1e-2));
@@ -42,7 +45,8 @@ TEST_CASE("precision: prints a table, or the same as JSON") {
   const auto run = [&](const std::vector<std::string>& arguments) {
     return RunningProgram("precision", arguments, scratch / "log").finish();
   };
-  const Outcome table = run({"--heads", "1", "--furthest", "4096"}), json = run({"--heads", "1", "--furthest", "4096", "--json"});
+  const Outcome table = run({"--heads", "1", "--furthest", "4096"}),
+                json = run({"--heads", "1", "--furthest", "4096", "--json"});
   REQUIRE(table.code == 0);
   REQUIRE(json.code == 0);
   CHECK(table.out.find("whole positions: n equals n + 1 from n =") != std::string::npos);

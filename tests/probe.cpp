@@ -180,10 +180,13 @@ TEST_CASE("unknown names and edits of another shape are refused") {
         "capture: 'gates' given; no probe of that name was passed under this capture; seen: none");
   (void)function(leaf({1}, {}));
   CHECK(message([&] { (void)capture["layer.cubes"]; }) ==
-        "capture: 'layer.cubes' given; no probe of that name was passed under this capture; seen: layer.squares, layer.inner.cubes, "
+        "capture: 'layer.cubes' given; no probe of that name was passed under this capture; seen: layer.squares, "
+        "layer.inner.cubes, "
         "layer.product");
   capture.edit("*.product", [](const Tensor& value) { return sum(value); });
-  CHECK(message([] { (void)function(leaf({1, 2}, {2})); }) == "edit: layer.product was f64 [2], the edit gave f64 []; equal ones required");
+  CHECK(message([] {
+    (void)function(leaf({1, 2}, {2}));
+  }) == "edit: layer.product was f64 [2], the edit gave f64 []; equal ones required");
   Capture other;
   other.edit("p", [](const Tensor& value) { return raw::cast(value, DType::f32); });
   CHECK(message([] { (void)probe("p", Tensor::ones({2}, DType::f64)); }) ==

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/places.h"
+
 namespace whence::test {
 
 struct Outcome {
@@ -28,12 +30,13 @@ inline std::string text_of(const std::string& path) {
 // A program that runs; its output goes to LOG.out and LOG.err.
 class RunningProgram {
  public:
-  RunningProgram(const std::string& program, const std::vector<std::string>& arguments, std::string log) : log_(std::move(log)) {
+  RunningProgram(const std::string& program, const std::vector<std::string>& arguments, std::string log)
+      : log_(std::move(log)) {
     child_ = fork();
     if (child_ != 0) return;
     dup2(open((log_ + ".out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 1);
     dup2(open((log_ + ".err").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 2);
-    const std::string path = std::string(WHENCE_PROGRAM_DIR) + "/" + program;
+    const std::string path = program_folder() + "/" + program;
     std::vector<char*> argv{const_cast<char*>(path.c_str())};
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
@@ -44,7 +47,8 @@ class RunningProgram {
   Outcome finish() const {
     int status = 0;
     waitpid(child_, &status, 0);
-    const Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log_ + ".out"), text_of(log_ + ".err")};
+    const Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(log_ + ".out"),
+        text_of(log_ + ".err")};
     for (const char* kind : {".out", ".err"}) std::filesystem::remove(log_ + kind);
     return outcome;
   }

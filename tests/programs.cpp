@@ -1,4 +1,5 @@
-// The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed to the same bytes.
+// The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed to the same
+// bytes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 #include "tests/program_run.h"
 
@@ -28,8 +30,8 @@ Outcome run(const std::string& program, const std::vector<std::string>& argument
 }
 
 std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{"--length", "16", "--dim",          "16", "--layers", "1",     "--heads",   "2",
-                                     "--batch",  "4",  "--test-strings", "8",  "--quiet",  "--out", out.string()};
+  std::vector<std::string> arguments{"--length", "16", "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4",
+      "--test-strings", "8", "--quiet", "--out", out.string()};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -45,7 +47,8 @@ bool has_checkpoint(const fs::path& out) {
 
 // Until the run has saved, a minute at most.
 void wait_for_checkpoint(const fs::path& out) {
-  for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
@@ -63,13 +66,16 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
       {{"--layers", "2x"}, "flip_flop: --layers: "},
       {{"--lr", "nan"}, "flip_flop: --lr: \"nan\" given; a finite number"},
       {{"--lr", "-1"}, "flip_flop: --lr: -1 given; "},
-      {{"--laeyrs", "2"}, "flip_flop: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
+      {{"--laeyrs", "2"},
+          "flip_flop: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
       {{"--heads", "3"}, "flip_flop: --heads: 3 given; a divisor of --dim required; "},
       {{"--length", "15"}, "flip_flop: --length: 15 given; an even number required; "},
       {{"--scheme", "coep"}, "flip_flop: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
-      {{"--scheme", "cope(pmax=3)"}, "flip_flop: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
+      {{"--scheme", "cope(pmax=3)"},
+          "flip_flop: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
       {{"--scheme", "none(p_max=3)"}, "flip_flop: scheme 'none(p_max=3)': option 'p_max' given; none has no options\n"},
-      {{"--scheme", "rope", "--dim", "12", "--heads", "4"}, "flip_flop: rope: width 3 for heads of 3 dims; an even width"},
+      {{"--scheme", "rope", "--dim", "12", "--heads", "4"},
+          "flip_flop: rope: width 3 for heads of 3 dims; an even width"},
       {{"--resume"}, "flip_flop: --resume: no checkpoint in "},
       {{"--out", "/proc/nowhere"}, "flip_flop: /proc/nowhere: output folder: "},
       {{"--seed", "1", "--seed", "2"}, "flip_flop: --seed: given twice; "},
@@ -90,29 +96,25 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
   }
 }
 
-TEST_CASE("programs: a GPU that cannot be used is refused with its cause by every program that runs a model, and nothing is written") {
+TEST_CASE(
+    "programs: a GPU that cannot be used is refused with its cause by every program that runs a model, and nothing is "
+    "written") {
   const std::string& cause = whence::cuda_facts().refusal;
   if (cause.empty()) return;  // there is one, real or emulated
   const fs::path out = fresh_folder("gpu");
-  const std::vector<std::vector<std::string>> calls{{"bench/attention"},
-                                                    {"bench/device_ops"},
-                                                    {"bench/training_step"},
-                                                    {"conformance", "rope"},
-                                                    {"flip_flop", "--out", out.string()},
-                                                    {"generate", "--run", out.string()},
-                                                    {"gradcheck", "softmax"},
-                                                    {"lab", "flip_flop", "--out", out.string()},
-                                                    {"quickstart", "--out", out.string()},
-                                                    {"recall"},
-                                                    {"train", "flip_flop", "--out", out.string()},
-                                                    {"train", "lm", "--out", out.string(), "--data", __FILE__}};
+  const std::vector<std::vector<std::string>> calls{{"bench/attention"}, {"bench/device_ops"}, {"bench/training_step"},
+      {"conformance", "rope"}, {"flip_flop", "--out", out.string()}, {"generate", "--run", out.string()},
+      {"gradcheck", "softmax"}, {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()},
+      {"recall"}, {"train", "flip_flop", "--out", out.string()},
+      {"train", "lm", "--out", out.string(), "--data", __FILE__}};
   for (const std::vector<std::string>& call : calls) {
     std::vector<std::string> arguments(call.begin() + 1, call.end());
     arguments.insert(arguments.end(), {"--device", "cuda"});
     const Outcome outcome = run(call[0], arguments);
     CAPTURE(call[0]);
     CHECK(outcome.code == 2);
-    CHECK_MESSAGE(outcome.err.find("device: cuda given; no GPU can be used: " + cause) != std::string::npos, outcome.err);
+    CHECK_MESSAGE(
+        outcome.err.find("device: cuda given; no GPU can be used: " + cause) != std::string::npos, outcome.err);
     CHECK(lines_in(outcome.err) == 1);
     CHECK_FALSE(fs::exists(out));
   }
@@ -137,8 +139,8 @@ TEST_CASE("programs: help and version end with 0, and help states defaults and r
 }
 
 TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run ends in the same bytes") {
-  const std::vector<std::string> sizes{"--scheme", "cope(p_max=8)", "--steps", "600",       "--warm-up",
-                                       "5",        "--save-every",  "7",       "--dropout", "0.1"};
+  const std::vector<std::string> sizes{
+      "--scheme", "cope(p_max=8)", "--steps", "600", "--warm-up", "5", "--save-every", "7", "--dropout", "0.1"};
   const auto with = [&](const fs::path& out, std::vector<std::string> more) {
     std::vector<std::string> arguments = tiny(out, sizes);
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -189,7 +191,8 @@ TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there;
   const Outcome again = run("flip_flop", tiny(out, sizes));
   CHECK(again.code == 2);
   CHECK_MESSAGE(again.err.find("holds a run") != std::string::npos, again.err);
-  const Outcome other = run("flip_flop", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
+  const Outcome other =
+      run("flip_flop", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
   CHECK(other.code == 2);
   CHECK_MESSAGE(other.err.find("--scheme was rope, is alibi") != std::string::npos, other.err);
   fs::remove_all(out);
@@ -233,7 +236,8 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   const fs::path out = fresh_folder("inside"), graph = fresh_folder("graph.dot");
   const Outcome described = run("flip_flop", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
-  for (const char* text : {"blocks.0.attention.position.table", "normal(0, 0.02)", "lerp_at", "cope.cpp:", "kept for backward"}) {
+  for (const char* text :
+      {"blocks.0.attention.position.table", "normal(0, 0.02)", "lerp_at", "cope.cpp:", "kept for backward"}) {
     CHECK_MESSAGE(described.out.find(text) != std::string::npos, text);
   }
   CHECK(text_of(graph).starts_with("digraph whence {"));
@@ -243,8 +247,8 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
 
 TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite names the op") {
   const fs::path out = fresh_folder("diverged");
-  const std::vector<std::string> wild{"--scheme",       "none", "--steps", "200", "--lr",      "10",
-                                      "--weight-decay", "10",   "--clip",  "1e9", "--warm-up", "0"};
+  const std::vector<std::string> wild{
+      "--scheme", "none", "--steps", "200", "--lr", "10", "--weight-decay", "10", "--clip", "1e9", "--warm-up", "0"};
   const Outcome diverged = run("flip_flop", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
   CHECK(diverged.code == 1);
   CHECK_MESSAGE(diverged.err.starts_with("flip_flop: "), diverged.err);

@@ -1,5 +1,5 @@
 // What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, atomic files.
-#include "examples/common/progress.h"
+#include "examples/app/progress.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -12,10 +12,10 @@
 #include <limits>
 #include <sstream>
 
-#include "examples/common/files.h"
-#include "examples/common/results.h"
-#include "examples/common/text.h"
-#include "nn/files.h"
+#include "examples/app/results.h"
+#include "examples/app/run_files.h"
+#include "examples/app/text.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 using namespace whence;
@@ -137,7 +137,8 @@ TEST_CASE("progress: a note gets its own line and the last state comes back") {
   job.at(1, 1);
   job.progress.note("saved");
   job.progress.finish();
-  CHECK(job.out.str() == "\rtrain 1/100 1 %  loss 0.5\r" + std::string(25, ' ') + "\rsaved\n\rtrain 1/100 1 %  loss 0.5\n");
+  CHECK(job.out.str() ==
+        "\rtrain 1/100 1 %  loss 0.5\r" + std::string(25, ' ') + "\rsaved\n\rtrain 1/100 1 %  loss 0.5\n");
 }
 
 TEST_CASE("progress: an exception leaves the terminal at the start of a line; quiet prints nothing") {
@@ -200,9 +201,10 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
 }
 
 TEST_CASE("JSON lines: order kept, nan as null, broken UTF-8 replaced") {
-  const LogRecord record = {
-      {"step", std::int64_t{3}}, {"loss", 0.1}, {"bad", not_a_number}, {"done", true}, {"name", std::string("a\n\"\xFF")}};
-  CHECK(json_line(record) == "{\"step\":3,\"loss\":0.1,\"bad\":null,\"done\":true,\"name\":\"a\\n\\\"\xEF\xBF\xBD\"}\n");
+  const LogRecord record = {{"step", std::int64_t{3}}, {"loss", 0.1}, {"bad", not_a_number}, {"done", true},
+      {"name", std::string("a\n\"\xFF")}};
+  CHECK(
+      json_line(record) == "{\"step\":3,\"loss\":0.1,\"bad\":null,\"done\":true,\"name\":\"a\\n\\\"\xEF\xBF\xBD\"}\n");
   CHECK(json_page({{"a", std::string("b")}}) == "{\n  \"a\": \"b\"\n}\n");
 }
 
@@ -212,10 +214,8 @@ TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
   {
     JsonLog fresh(log, JsonLog::Mode::fresh);
     fresh.append({{"step", std::int64_t{1}}, {"loss", 0.25}});
-    fresh.append({{"step", std::int64_t{2}},
-                  {"validation", std::numeric_limits<double>::quiet_NaN()},
-                  {"note", std::string("a, \"b\"")},
-                  {"good", true}});
+    fresh.append({{"step", std::int64_t{2}}, {"validation", std::numeric_limits<double>::quiet_NaN()},
+        {"note", std::string("a, \"b\"")}, {"good", true}});
   }
   CHECK(jsonl_as_csv(log) == "step,loss,validation,note,good\n1,0.25,,,\n2,,,\"a, \"\"b\"\"\",true\n");
   put(log, "");
@@ -259,11 +259,12 @@ TEST_CASE("atomic files: new content or old, never a temporary left") {
   // The rename fails: a folder stands there.
   fs::create_directory(folder.path / "taken");
   const std::string taken = (folder.path / "taken").string();
-  CHECK_THROWS_WITH_AS(write_file(taken, "x"), (taken + ": cannot write: exists and is not a regular file; another path required").c_str(),
-                       InputError);
+  CHECK_THROWS_WITH_AS(write_file(taken, "x"),
+      (taken + ": cannot write: exists and is not a regular file; another path required").c_str(), InputError);
   CHECK(folder.entries() == 2);
   const std::string absent = (folder.path / "absent" / "file").string();
-  CHECK_THROWS_WITH_AS(write_file(absent, "x"), (absent + ": cannot write: No such file or directory").c_str(), InputError);
+  CHECK_THROWS_WITH_AS(
+      write_file(absent, "x"), (absent + ": cannot write: No such file or directory").c_str(), InputError);
   CHECK_THROWS_AS((void)read_file(absent), InputError);
   CHECK_THROWS_AS((void)read_file(folder.path), InputError);
 }
@@ -299,9 +300,9 @@ TEST_CASE("output folder: created, tried, or refused") {
   CHECK(fs::is_empty(deep));
   put(folder.path / "file", "x");
   const fs::path under_file = folder.path / "file" / "out";
-  CHECK_THROWS_WITH_AS(
-      ensure_output_folder(under_file),
-      (under_file.string() + ": output folder: Not a directory; a folder that can be written required; choose another").c_str(),
+  CHECK_THROWS_WITH_AS(ensure_output_folder(under_file),
+      (under_file.string() + ": output folder: Not a directory; a folder that can be written required; choose another")
+          .c_str(),
       InputError);
   CHECK_THROWS_AS(ensure_output_folder(folder.path / "file"), InputError);
   CHECK_THROWS_AS(ensure_output_folder(""), InputError);

@@ -30,7 +30,8 @@ TEST_CASE("philox4x32-10 gives the known answers of Random123") {
   using Words = std::array<std::uint32_t, 4>;
   CHECK(philox(0, 0, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox(~0ull, ~0ull, ~0ull) == Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  CHECK(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e) == Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+  CHECK(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e) ==
+        Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
 TEST_CASE("tensors take draw i at element i, whatever the dtype's block is") {
@@ -43,7 +44,8 @@ TEST_CASE("tensors take draw i at element i, whatever the dtype's block is") {
     for (std::uint64_t i = 0; i < count; ++i) {
       const double u = dtype == DType::f64 ? stream.uniform53(i) : static_cast<double>(stream.uniform(i));
       const auto rounded = [&](double v) {
-        return visit(dtype, [&]<class T>(Type<T>) { return static_cast<double>(static_cast<compute_t<T>>(convert<T>(v))); });
+        return visit(
+            dtype, [&]<class T>(Type<T>) { return static_cast<double>(static_cast<compute_t<T>>(convert<T>(v))); });
       };
       expected_uniform.push_back(rounded(-1 + 4 * u));
       expected_normal.push_back(rounded(2 + 0.5 * stream.normal(i)));
@@ -54,7 +56,8 @@ TEST_CASE("tensors take draw i at element i, whatever the dtype's block is") {
 }
 
 TEST_CASE("moments and range") {
-  const auto u = read(Tensor::uniform({200000}, 0, 1, Stream(1, "u"))), n = read(Tensor::normal({200000}, 0, 1, Stream(1, "n")));
+  const auto u = read(Tensor::uniform({200000}, 0, 1, Stream(1, "u"))),
+             n = read(Tensor::normal({200000}, 0, 1, Stream(1, "n")));
   double low = 1, high = 0, second = 0, fourth = 0, square = 0;
   for (const double v : u) low = std::fmin(low, v), high = std::fmax(high, v), square += v * v / 200000;
   for (const double v : n) second += v * v / 200000, fourth += v * v * v * v / 200000;
@@ -74,7 +77,8 @@ TEST_CASE("streams of another seed, purpose or step are unrelated; the same stre
   const auto draw = [](const Stream& stream) { return read(Tensor::normal({50000}, 0, 1, stream)); };
   const auto base = draw(Stream(1, "dropout", 5));
   CHECK(base == draw(Stream(1, "dropout", 5)));
-  for (const Stream& other : {Stream(2, "dropout", 5), Stream(1, "dropouu", 5), Stream(1, "dropout", 6), Stream(1, "", 5)}) {
+  for (const Stream& other :
+      {Stream(2, "dropout", 5), Stream(1, "dropouu", 5), Stream(1, "dropout", 6), Stream(1, "", 5)}) {
     const auto values = draw(other);
     CHECK(values != base);
     CHECK(std::fabs(correlation(base, values)) < 0.02);

@@ -56,8 +56,9 @@ TEST_CASE("backward reaches the leaves through a checkpoint, once and with keep_
   CHECK(same_bits(gradient(w), expected[1]));
   backward(loss);
   CHECK(distance(gradient(w), raw::add(expected[1], expected[1])) == 0);
-  CHECK(message([&] { backward(y, y.detach()); }).find("checkpoint recorded at " + made + " has released what it saved") !=
-        std::string::npos);
+  CHECK(message([&] {
+    backward(y, y.detach());
+  }).find("checkpoint recorded at " + made + " has released what it saved") != std::string::npos);
   CHECK(memory_report(y).total == 0);  // looking at a released checkpoint is fine
 }
 
@@ -95,13 +96,14 @@ TEST_CASE("parts of f without history get none, and inputs that f ignores get ze
   const auto partly = [](const std::vector<Tensor>& in) {
     const NoGrad values_only;
     const Tensor weight = sigmoid(in[0]);
-    const SetRecording again(true);
+    const RecordingScope again(true);
     return weight * in[0];
   };
   const Tensor found = grad(sum(checkpoint(partly, {x})), {}, {x})[0];
   CHECK(distance(found, sigmoid(x.detach())) == 0);
   CHECK(found.shape() == x.shape());
-  const auto ignored = grad(sum(checkpoint([](const std::vector<Tensor>& in) { return square(in[0]); }, {x, w})), {}, {x, w});
+  const auto ignored =
+      grad(sum(checkpoint([](const std::vector<Tensor>& in) { return square(in[0]); }, {x, w})), {}, {x, w});
   CHECK(largest(ignored[1]) == 0);
   const auto constant = [](const std::vector<Tensor>&) { return Tensor::ones({4}, DType::f64); };
   CHECK(largest(grad(sum(checkpoint(constant, {x})), {}, {x})[0]) == 0);
@@ -133,9 +135,10 @@ TEST_CASE("a checkpoint refuses overwritten inputs and second derivatives") {
   const Tensor y = checkpoint(body, {x, w});
   const std::string made = above();
   CHECK(message([&] {
-          (void)grad(sum(y), {}, {x}, {.create_graph = true});
-        }).find("checkpoint recorded at " + made + " is differentiable once") != std::string::npos);
+    (void)grad(sum(y), {}, {x}, {.create_graph = true});
+  }).find("checkpoint recorded at " + made + " is differentiable once") != std::string::npos);
   raw::copy_into(w.detach(), x);
-  CHECK(message([&] { backward(sum(y)); }).find("checkpoint recorded at " + made + " saved a f64 [4,4] that was overwritten at ") !=
-        std::string::npos);
+  CHECK(message([&] {
+    backward(sum(y));
+  }).find("checkpoint recorded at " + made + " saved a f64 [4,4] that was overwritten at ") != std::string::npos);
 }

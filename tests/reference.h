@@ -34,7 +34,8 @@ void for_each_position(const Shape& shape, const F& f) {
   while (true) {
     f(std::as_const(position));
     int axis = shape.rank() - 1;
-    while (axis >= 0 && ++position[static_cast<std::size_t>(axis)] == shape[axis]) position[static_cast<std::size_t>(axis--)] = 0;
+    while (axis >= 0 && ++position[static_cast<std::size_t>(axis)] == shape[axis])
+      position[static_cast<std::size_t>(axis--)] = 0;
     if (axis < 0) return;
   }
 }
@@ -51,7 +52,8 @@ inline std::vector<double> read(const Tensor& x, bool tangents = false) {
     const T* data = x.data<T>();
     for_each_position(x.shape(), [&](const std::vector<index_t>& position) {
       index_t offset = 0;
-      for (int axis = 0; axis < x.rank(); ++axis) offset += position[static_cast<std::size_t>(axis)] * x.strides()[axis];
+      for (int axis = 0; axis < x.rank(); ++axis)
+        offset += position[static_cast<std::size_t>(axis)] * x.strides()[axis];
       if constexpr (std::is_same_v<T, Dual>)
         values.push_back(tangents ? data[offset].tangent : data[offset].value);
       else
@@ -78,8 +80,8 @@ inline Tensor random_contiguous(const Shape& shape, DType dtype, std::uint64_t s
   return x;
 }
 
-// `shape` in a layout: axes in reverse order in memory; every second element of a larger tensor, not from its start; first axis of extent
-// above 1 stretched.
+// `shape` in a layout: axes in reverse order in memory; every second element of a larger tensor, not from its start;
+// first axis of extent above 1 stretched.
 inline Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t seed, Layout layout = Layout::contiguous) {
   const int rank = shape.rank();
   if (layout == Layout::permuted) {
@@ -134,18 +136,22 @@ inline double typical_size(const std::vector<double>& values) {
   return values.empty() ? 0 : std::sqrt(total / static_cast<double>(values.size()));
 }
 
-// tol = k eps(dtype) sqrt(terms in a sum) size, with size the larger of the number's own and the typical one; k is 4 everywhere.
+// tol = k eps(dtype) sqrt(terms in a sum) size, with size the larger of the number's own and the typical one; k is 4
+// everywhere.
 // One comparison for all elements, so that a failing test says where and does not print a million lines.
-inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1) {
+inline void expect_close(
+    const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1) {
   REQUIRE(got.size() == expected.size());
-  const double factor = 4 * epsilon_of(dtype) * std::sqrt(static_cast<double>(terms > 0 ? terms : 1)), typical = typical_size(expected);
+  const double factor = 4 * epsilon_of(dtype) * std::sqrt(static_cast<double>(terms > 0 ? terms : 1)),
+               typical = typical_size(expected);
   const double smallest = dtype == DType::f16 ? 0x1p-24 : 0;  // subnormal halves have an absolute error
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double allowed = factor * std::max(typical, std::fabs(expected[i])) + smallest;
-    const bool same =
-        got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) || std::fabs(got[i] - expected[i]) <= allowed;
+    const bool same = got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ||
+                      std::fabs(got[i] - expected[i]) <= allowed;
     if (!same) {
-      FAIL_CHECK("element " << i << " of " << got.size() << ": got " << got[i] << ", expected " << expected[i] << " within " << allowed);
+      FAIL_CHECK("element " << i << " of " << got.size() << ": got " << got[i] << ", expected " << expected[i]
+                            << " within " << allowed);
       return;
     }
   }

@@ -1,4 +1,5 @@
-// The report page: what is embedded comes back bit for bit, no text can break out of its place, and a failed write leaves nothing.
+// The report page: what is embedded comes back bit for bit, no text can break out of its place, and a failed write
+// leaves nothing.
 #include "examples/report/report.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +32,8 @@ HeatMap causal_map(const std::string& name, int layer, int head, int length) {
   const Stream noise(7, name, static_cast<std::uint64_t>(layer * 100 + head));
   for (int i = 0; i < length; ++i) {
     for (int j = 0; j < length; ++j) {
-      map.values.push_back(j <= i ? static_cast<float>(noise.normal(static_cast<std::uint64_t>(i * length + j))) : masked);
+      map.values.push_back(
+          j <= i ? static_cast<float>(noise.normal(static_cast<std::uint64_t>(i * length + j))) : masked);
     }
   }
   return map;
@@ -42,7 +44,8 @@ Page small_page() {
   page.title = "A run";
   page.introduction = "First.\n\nSecond.";
   page.tables = {{"Errors", "a note", {"scheme", "error"}, {{"cope", "0.00"}, {"rope", "9.30"}}}};
-  page.plots = {{"Loss", "step", "nats", {{"cope", {0, 1, 2}, {0.7, 0.1, 0.01}}, {"rope", {0, 1, 2}, {0.7, 0.6, 0.5}}}, true}};
+  page.plots = {
+      {"Loss", "step", "nats", {{"cope", {0, 1, 2}, {0.7, 0.1, 0.01}}, {"rope", {0, 1, 2}, {0.7, 0.6, 0.5}}}, true}};
   page.map_title = "Maps";
   page.row_tokens = page.column_tokens = {"w", "1", "r"};
   page.maps = {causal_map("gates", 0, 0, 3), causal_map("positions", 0, 0, 3)};
@@ -154,7 +157,8 @@ TEST_CASE("report: values come back bit for bit, masked cells as NaN") {
 
 TEST_CASE("report: hostile text stays text") {
   const std::string evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'single'";
-  const std::size_t scripts = occurrences(html(small_page()), "<script"), ends = occurrences(html(small_page()), "</script");
+  const std::size_t scripts = occurrences(html(small_page()), "<script"),
+                    ends = occurrences(html(small_page()), "</script");
   Page page = small_page();
   page.title = page.introduction = page.map_title = page.map_note = page.footnotes[0] = evil;
   page.tables = {{evil, evil, {evil, evil}, {{evil, evil}}}};
@@ -178,14 +182,16 @@ TEST_CASE("report: escape and base64") {
   CHECK(escape("a\xC3") == "a\xEF\xBF\xBD");    // a cut sequence
   CHECK(escape("\x01\n") == "\xEF\xBF\xBD\n");  // a control character
   CHECK(paragraphs("one\n\n\n\ntwo") == "<p>one</p>\n<p>two</p>\n");
-  const std::vector<std::pair<std::string, std::string>> rfc4648 = {
-      {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
-  for (const auto& [plain, coded] : rfc4648) CHECK(base64(std::vector<std::uint8_t>(plain.begin(), plain.end())) == coded);
+  const std::vector<std::pair<std::string, std::string>> rfc4648 = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="},
+      {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  for (const auto& [plain, coded] : rfc4648)
+    CHECK(base64(std::vector<std::uint8_t>(plain.begin(), plain.end())) == coded);
 }
 
 TEST_CASE("report: nothing refers to the outside") {
   const std::string text = html(small_page());
-  for (const char* outside : {"http://", "https://", "//cdn", " src=", " href=", "@import", "url(", "fetch(", "XMLHttpRequest"}) {
+  for (const char* outside :
+      {"http://", "https://", "//cdn", " src=", " href=", "@import", "url(", "fetch(", "XMLHttpRequest"}) {
     CAPTURE(outside);
     CHECK(occurrences(text, outside) == 0);
   }
@@ -212,7 +218,8 @@ TEST_CASE("report: two layers, four heads, five quantities of 63 x 63 stay light
   }
   CHECK(html(page).size() < 600'000);
   for (HeatMap& map : page.maps) {
-    for (float& value : map.values) value = std::isnan(value) ? 0.5f : value;  // nothing masked: the most there is to say
+    for (float& value : map.values)
+      value = std::isnan(value) ? 0.5f : value;  // nothing masked: the most there is to say
   }
   CHECK(html(page).size() < 1'000'000);
 }
@@ -223,18 +230,22 @@ TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do
   const std::size_t start = gap.find("d=\"M");
   REQUIRE(start != std::string::npos);
   CHECK(occurrences(gap.substr(start, gap.find('"', start + 3) - start), "M") == 2);
-  const std::string logarithmic = svg({"t", "x", "y", {{"a", {0, 1, 2}, {1, 0, 0.001}}}, true});  // log(0) is not drawable
-  for (const std::string& drawing : {gap, logarithmic, svg({"t", "x", "y", {{"a", {}, {}}}, true}), svg({"t", "x", "y", {}, false})}) {
+  const std::string logarithmic =
+      svg({"t", "x", "y", {{"a", {0, 1, 2}, {1, 0, 0.001}}}, true});  // log(0) is not drawable
+  for (const std::string& drawing :
+      {gap, logarithmic, svg({"t", "x", "y", {{"a", {}, {}}}, true}), svg({"t", "x", "y", {}, false})}) {
     CHECK(occurrences(drawing, "nan") == 0);
     CHECK(occurrences(drawing, "inf") == 0);
   }
 
   for (const double end : {0.0, 10.0}) {  // crowded at the lower edge, and at the upper one
     Plot crowded{"t", "x", "y", {}, false};
-    for (int k = 0; k < 5; ++k) crowded.curves.push_back({"scheme " + std::to_string(k), {0, 1}, {static_cast<double>(k), end}});
+    for (int k = 0; k < 5; ++k)
+      crowded.curves.push_back({"scheme " + std::to_string(k), {0, 1}, {static_cast<double>(k), end}});
     const std::string labels = svg(crowded);
     std::vector<double> heights;
-    for (std::size_t at = labels.find("class=\"name\""); at != std::string::npos; at = labels.find("class=\"name\"", at + 1)) {
+    for (std::size_t at = labels.find("class=\"name\""); at != std::string::npos;
+         at = labels.find("class=\"name\"", at + 1)) {
       heights.push_back(std::stod(labels.substr(labels.find(" y=\"", at) + 4)));
     }
     REQUIRE(heights.size() == 5);
@@ -246,7 +257,8 @@ TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do
 TEST_CASE("report: contradictions are refused by name") {
   Page page = small_page();
   page.maps[1].values.pop_back();
-  CHECK(message_of(page) == "report: map 'positions' of layer 0, head 0: 8 values for 3 x 3 cells; give one per cell, NaN where masked");
+  CHECK(message_of(page) ==
+        "report: map 'positions' of layer 0, head 0: 8 values for 3 x 3 cells; give one per cell, NaN where masked");
   page = small_page();
   page.row_tokens.pop_back();
   CHECK(message_of(page).find("the page has 2 row tokens and 3 column tokens") != std::string::npos);
@@ -261,7 +273,8 @@ TEST_CASE("report: contradictions are refused by name") {
   CHECK(message_of(page).find("given twice") != std::string::npos);
   page = small_page();
   page.tables[0].rows[1].pop_back();
-  CHECK(message_of(page) == "report: table 'Errors': row 1 has 1 cells; the header has 2; give every row one cell per column");
+  CHECK(message_of(page) ==
+        "report: table 'Errors': row 1 has 1 cells; the header has 2; give every row one cell per column");
   page = small_page();
   page.plots[0].curves[1].y.pop_back();
   CHECK(message_of(page).find("curve 'rope' has 3 x and 2 y") != std::string::npos);
@@ -294,6 +307,7 @@ TEST_CASE("report: a failed write names the path and leaves nothing behind") {
   CHECK(folder.entries() == 0);
   std::filesystem::create_directory(folder.path / "taken");
   std::ofstream(folder.path / "taken" / "inside") << "x";
-  CHECK(refused((folder.path / "taken").string()));  // a folder stands in the way: the rename fails, after all was written
+  CHECK(refused(
+      (folder.path / "taken").string()));  // a folder stands in the way: the rename fails, after all was written
   CHECK(folder.entries() == 1);
 }

@@ -22,7 +22,8 @@ std::vector<double> reduce_reference(Reduction f, const Tensor& x, unsigned axes
   std::size_t i = 0;
   for_each_position(x.shape(), [&](const std::vector<index_t>& p) {
     index_t place = 0;
-    for (int axis = 0; axis < x.rank(); ++axis) place = place * shape[axis] + (axes >> axis & 1 ? 0 : p[static_cast<std::size_t>(axis)]);
+    for (int axis = 0; axis < x.rank(); ++axis)
+      place = place * shape[axis] + (axes >> axis & 1 ? 0 : p[static_cast<std::size_t>(axis)]);
     long double& total = result[static_cast<std::size_t>(place)];
     total = sum ? total + values[i] : std::fmax(total, values[i]);
     ++i;
@@ -50,7 +51,8 @@ void check_reduce(const Tensor& x, Reduction f, unsigned bits) {
   CHECK(y.storage().guards_intact());
 }
 
-std::vector<double> softmax_reference(const std::vector<double>& x, const std::vector<double>& mask, std::size_t width) {
+std::vector<double> softmax_reference(
+    const std::vector<double>& x, const std::vector<double>& mask, std::size_t width) {
   std::vector<double> y(x.size(), 0);
   for (std::size_t row = 0; row < x.size(); row += width) {
     double top = -INFINITY, total = 0;
@@ -78,8 +80,8 @@ TEST_CASE("reduce over every set of axes, every dtype and layout") {
 }
 
 TEST_CASE("reduce over axes long enough to be cut into chunks") {
-  const std::vector<std::pair<Shape, std::vector<unsigned>>> cases{
-      {{2, 33000}, {1, 2, 3}}, {{2000, 20}, {1, 3}}, {{700, 90}, {1, 2, 3}}, {{3, 900, 30}, {2, 5, 6, 7}}, {{40, 3, 300}, {5}}};
+  const std::vector<std::pair<Shape, std::vector<unsigned>>> cases{{{2, 33000}, {1, 2, 3}}, {{2000, 20}, {1, 3}},
+      {{700, 90}, {1, 2, 3}}, {{3, 900, 30}, {2, 5, 6, 7}}, {{40, 3, 300}, {5}}};
   for (const DType dtype : {DType::f32, DType::bf16, DType::dual}) {
     for (const Layout layout : {Layout::contiguous, Layout::permuted}) {
       for (const auto& [shape, sets] : cases) {
@@ -115,7 +117,8 @@ TEST_CASE("a dual sum carries tangents, a dual maximum that of the winner") {
   for (std::size_t row = 0; row < 3; ++row) {
     double total = 0;
     std::size_t best = row * 50;
-    for (std::size_t i = row * 50; i < row * 50 + 50; ++i) total += tangents[i], best = values[i] > values[best] ? i : best;
+    for (std::size_t i = row * 50; i < row * 50 + 50; ++i)
+      total += tangents[i], best = values[i] > values[best] ? i : best;
     CHECK(std::fabs(sums[row] - total) < 1e-12);
     CHECK(tops[row] == tangents[best]);
   }
@@ -155,18 +158,22 @@ TEST_CASE("softmax, with and without masks of any strides") {
         CAPTURE(shape);
         const Tensor y = raw::softmax(x);
         if (x.numel() > 0)
-          expect_close(read(y), softmax_reference(read(x), std::vector<double>(read(x).size(), 1), width), dtype, shape[-1]);
+          expect_close(
+              read(y), softmax_reference(read(x), std::vector<double>(read(x).size(), 1), width), dtype, shape[-1]);
         CHECK(y.storage().guards_intact());
         for (const int stretched : {0, 1, 2}) {  // a mask of its own; one per row; one row for all
           Shape mask_shape = shape;
           for (int axis = 0; axis < shape.rank(); ++axis) {
-            if ((stretched == 1 && axis + 1 == shape.rank()) || (stretched == 2 && axis + 1 < shape.rank())) mask_shape[axis] = 1;
+            if ((stretched == 1 && axis + 1 == shape.rank()) || (stretched == 2 && axis + 1 < shape.rank()))
+              mask_shape[axis] = 1;
           }
           const Tensor mask = Tensor::empty(mask_shape, DType::boolean);
-          for (index_t i = 0; i < mask.numel(); ++i) mask.data<bool>()[i] = i % 5 != 2 && (stretched != 1 || i % 2 == 0);
+          for (index_t i = 0; i < mask.numel(); ++i)
+            mask.data<bool>()[i] = i % 5 != 2 && (stretched != 1 || i % 2 == 0);
           const Tensor masked = raw::softmax(x, mask);
           if (x.numel() > 0)
-            expect_close(read(masked), softmax_reference(read(x), read(raw::expand(mask, shape)), width), dtype, shape[-1]);
+            expect_close(
+                read(masked), softmax_reference(read(x), read(raw::expand(mask, shape)), width), dtype, shape[-1]);
           CHECK(masked.storage().guards_intact());
         }
       }
@@ -191,7 +198,8 @@ TEST_CASE("softmax at the edges") {
 
 TEST_CASE("softmax_backward, every dtype") {
   for (const DType dtype : floating_dtypes) {
-    const Tensor y = raw::softmax(random_tensor({6, 130}, dtype, 8)), dy = random_tensor({6, 130}, dtype, 9, Layout::permuted);
+    const Tensor y = raw::softmax(random_tensor({6, 130}, dtype, 8)),
+                 dy = random_tensor({6, 130}, dtype, 9, Layout::permuted);
     const auto p = read(y), d = read(dy);
     std::vector<double> expected(p.size());
     for (std::size_t row = 0; row < p.size(); row += 130) {
@@ -206,12 +214,13 @@ TEST_CASE("softmax_backward, every dtype") {
 TEST_CASE("layer norm and its backward, every dtype") {
   const index_t rows = 70, width = 33;
   for (const DType dtype : floating_dtypes) {
-    const Tensor x = random_tensor({rows, width}, dtype, 10), w = random_tensor({width}, dtype, 11), b = random_tensor({width}, dtype, 12);
+    const Tensor x = random_tensor({rows, width}, dtype, 10), w = random_tensor({width}, dtype, 11),
+                 b = random_tensor({width}, dtype, 12);
     const Tensor dy = random_tensor({rows, width}, dtype, 13), y = Tensor::empty({rows, width}, dtype),
                  dx = Tensor::empty({rows, width}, dtype);
     const DType kept = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
-    const Tensor mean = Tensor::empty({rows}, kept), rstd = Tensor::empty({rows}, kept), dw = Tensor::empty({width}, dtype),
-                 db = Tensor::empty({width}, dtype);
+    const Tensor mean = Tensor::empty({rows}, kept), rstd = Tensor::empty({rows}, kept),
+                 dw = Tensor::empty({width}, dtype), db = Tensor::empty({width}, dtype);
     kernels({}).layer_norm(x, w, b, 1e-5, y, mean, rstd);
     kernels({}).layer_norm_backward(x, w, mean, rstd, dy, dx, dw, db);
     const auto xs = read(x), ws = read(w), bs = read(b), ds = read(dy);
@@ -273,7 +282,8 @@ TEST_CASE("row kernels give the same bits for any number of threads") {
   for (const auto& axes : {std::vector<int>{0}, {1}, {0, 1}}) {
     expect_thread_independent("sum", [&] { return raw::reduce(Reduction::sum, x, axes, false); });
     expect_thread_independent("maximum", [&] { return raw::reduce(Reduction::maximum, x, axes, false); });
-    expect_thread_independent("sum of a transposed view", [&] { return raw::reduce(Reduction::sum, raw::transpose(x), axes, false); });
+    expect_thread_independent(
+        "sum of a transposed view", [&] { return raw::reduce(Reduction::sum, raw::transpose(x), axes, false); });
   }
   expect_thread_independent("softmax", [&] { return raw::softmax(x); });
   expect_thread_independent("masked softmax", [&] { return raw::softmax(x, mask); });

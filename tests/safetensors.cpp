@@ -1,5 +1,5 @@
 // Safetensors: round trips, and what a damaged, hostile or foreign file is answered with.
-#include "nn/safetensors.h"
+#include "nn/io/safetensors.h"
 
 #include <sys/stat.h>
 
@@ -33,7 +33,9 @@ std::string framed(std::uint64_t length, const std::string& rest) {
 }
 
 // A file with this header and `data` zero bytes.
-std::string with_header(const std::string& json, std::size_t data = 0) { return framed(json.size(), json + std::string(data, '\0')); }
+std::string with_header(const std::string& json, std::size_t data = 0) {
+  return framed(json.size(), json + std::string(data, '\0'));
+}
 
 std::string entry(const std::string& shape, const std::string& offsets, const std::string& dtype = "F32") {
   return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
@@ -45,7 +47,7 @@ std::string one(const std::string& shape, const std::string& offsets, const std:
 
 SafetensorsFile small_file() {
   return {{{"weight", Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3})}, {"flag", Tensor::of({1, 0, 1}, {3}, DType::boolean)}},
-          {{"made", "by hand"}}};
+      {{"made", "by hand"}}};
 }
 
 // The message that reading these bytes gives; empty when the file is accepted.
@@ -63,11 +65,12 @@ TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any ord
   const Scratch scratch("round");
   SafetensorsFile content{{}, {{"b", "2"}, {"a", "one \"quoted\" \n"}}};
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean}) {
-    content.tensors.emplace_back(concat("x.", dtype), Tensor::of({0, 1, 1, 0, 1, 0}, {2, 3}, dtype));
+    content.tensors.emplace_back(to_text("x.", dtype), Tensor::of({0, 1, 1, 0, 1, 0}, {2, 3}, dtype));
   }
   content.tensors.emplace_back("none", Tensor::zeros({2, 0, 3}));
   content.tensors.emplace_back("scalar", Tensor::scalar(-0.0));
-  content.tensors.emplace_back("special", Tensor::of({std::nan(""), std::numeric_limits<double>::infinity(), 5e-324}, {3}, DType::f64));
+  content.tensors.emplace_back(
+      "special", Tensor::of({std::nan(""), std::numeric_limits<double>::infinity(), 5e-324}, {3}, DType::f64));
   content.tensors.emplace_back("transposed", raw::transpose(Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3})));
   write_safetensors(scratch / "a", content);
   const SafetensorsFile back = read_safetensors(scratch / "a");
@@ -76,8 +79,8 @@ TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any ord
   for (const auto& found : back.tensors) {
     const Tensor& tensor = found.second;
     CAPTURE(found.first);
-    const auto given =
-        std::find_if(content.tensors.begin(), content.tensors.end(), [&](const auto& other) { return other.first == found.first; });
+    const auto given = std::find_if(
+        content.tensors.begin(), content.tensors.end(), [&](const auto& other) { return other.first == found.first; });
     REQUIRE(given != content.tensors.end());
     const Tensor expected = raw::contiguous(given->second);
     CHECK(tensor.shape() == expected.shape());
@@ -99,9 +102,10 @@ TEST_CASE("safetensors: the layout on disk") {
   std::memcpy(&length, bytes.data(), 8);
   CHECK(length == 160);  // 155 characters of JSON
   const std::string padding(5, ' ');
-  CHECK(bytes.substr(8, length) == R"({"__metadata__":{"made":"by hand"},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-                                   R"("flag":{"dtype":"BOOL","shape":[3],"data_offsets":[24,27]}})" +
-                                       padding);
+  CHECK(bytes.substr(8, length) ==
+        R"({"__metadata__":{"made":"by hand"},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+        R"("flag":{"dtype":"BOOL","shape":[3],"data_offsets":[24,27]}})" +
+            padding);
   CHECK(bytes.size() == 8 + length + 27);
   write_safetensors(scratch / "empty", {});
   CHECK(read_bytes(scratch / "empty") == with_header("{}      "));
@@ -133,7 +137,8 @@ TEST_CASE("safetensors: with any byte changed, either refused or a well-formed f
       try {
         const SafetensorsFile content = read_safetensors(scratch / "flip");
         std::size_t total = 0;
-        for (const auto& [name, tensor] : content.tensors) total += static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype());
+        for (const auto& [name, tensor] : content.tensors)
+          total += static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype());
         CHECK(total == 27);
       } catch (const InputError& problem) {
         ++refused;
@@ -174,7 +179,8 @@ TEST_CASE("safetensors: the header's form") {
   const std::string good = entry("[1]", "[0,4]");
   CHECK(refusal(scratch / "x", with_header("{\"x\":" + good + "}", 4)).empty());
   refuses("{\"x\":" + good + ",\"x\":" + good + "}", "holds key 'x' twice");
-  refuses(R"({"x":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "tensor 'x' holds key 'dtype' twice");
+  refuses(
+      R"({"x":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "tensor 'x' holds key 'dtype' twice");
   refuses(R"({"__metadata__":{"a":"1","a":"2"}})", "holds key 'a' twice", 0);
   refuses(R"({"__metadata__":{},"__metadata__":{}})", "holds key '__metadata__' twice", 0);
   refuses(R"({"__metadata__":{"a":1}})", "texts required in __metadata__", 0);
@@ -225,13 +231,14 @@ TEST_CASE("safetensors: shapes, offsets and dtypes") {
   refuses(one("[1]", "[0,4]"), 0, "begin <= end <= 0");
   refuses(one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "lies from 18446744073709551612");
   refuses("{\"a\":" + entry("[2]", "[0,8]") + ",\"b\":" + entry("[2]", "[4,12]") + "}", 12,
-          "tensor 'b' begins at 4 where the data before it");
+      "tensor 'b' begins at 4 where the data before it");
   refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[0,4]") + "}", 4, "neither hole nor overlap");
   refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[8,12]") + "}", 12, "neither hole nor overlap");
   refuses(one("[1]", "[0,1]", "U8"), 1, "tensor 'x' has dtype 'U8'; F16, BF16, F32, F64, I32, I64 or BOOL required");
   refuses(one("[1]", "[0,1]", "F8_E4M3"), 1, "'F8_E4M3'");
   write_bytes(scratch / "x", framed(one("[2]", "[0,2]", "BOOL").size(), one("[2]", "[0,2]", "BOOL") + "\x01\x07"));
-  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors(scratch / "x")), doctest::Contains("holds 7 at element 1"), InputError);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors(scratch / "x")), doctest::Contains("holds 7 at element 1"), InputError);
   const std::string empties =
       "{\"b\":" + entry("[1]", "[0,4]") + ",\"a\":" + entry("[0]", "[4,4]") + ",\"c\":" + entry("[3,0]", "[0,0]") + "}";
   write_bytes(scratch / "x", with_header(empties, 4));
@@ -248,11 +255,15 @@ TEST_CASE("safetensors: other formats are named, and only regular files are read
   refuses("\x80\x02}q" + rest, "a Python pickle");
   refuses("GGUF" + rest, "a GGUF file");
   refuses("\x89HDF\r\n\x1a\n" + rest, "an HDF5 file");
-  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors(scratch.folder.string())), doctest::Contains("not a regular file"), InputError);
-  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors("/dev/zero")), doctest::Contains("not a regular file"), InputError);
-  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors(scratch / "missing")), doctest::Contains("No such file"), InputError);
+  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors(scratch.folder.string())),
+      doctest::Contains("not a regular file"), InputError);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors("/dev/zero")), doctest::Contains("not a regular file"), InputError);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors(scratch / "missing")), doctest::Contains("No such file"), InputError);
   REQUIRE(mkfifo((scratch / "pipe").c_str(), 0600) == 0);
-  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors(scratch / "pipe")), doctest::Contains("not a regular file"), InputError);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors(scratch / "pipe")), doctest::Contains("not a regular file"), InputError);
 }
 
 TEST_CASE("safetensors: a write that fails leaves the old file and nothing else") {
@@ -260,14 +271,17 @@ TEST_CASE("safetensors: a write that fails leaves the old file and nothing else"
   write_safetensors(scratch / "a", small_file());
   const std::string before = read_bytes(scratch / "a");
   const Tensor x = Tensor::ones({2});
-  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"x", x}, {"x", x}}, {}}), doctest::Contains("'x' given twice"), Error);
+  CHECK_THROWS_WITH_AS(
+      write_safetensors(scratch / "a", {{{"x", x}, {"x", x}}, {}}), doctest::Contains("'x' given twice"), Error);
   CHECK_THROWS_AS(write_safetensors(scratch / "a", {{{"__metadata__", x}}, {}}), Error);
-  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"\xFF", x}}, {}}), doctest::Contains("UTF-8 required"), Error);
+  CHECK_THROWS_WITH_AS(
+      write_safetensors(scratch / "a", {{{"\xFF", x}}, {}}), doctest::Contains("UTF-8 required"), Error);
   CHECK_THROWS_AS(write_safetensors(scratch / "a", {{{"x", x}}, {{"k", "1"}, {"k", "2"}}}), Error);
-  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"x", Tensor::zeros({1}, DType::dual)}}, {}}), doctest::Contains("no name for"),
-                       Error);
+  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"x", Tensor::zeros({1}, DType::dual)}}, {}}),
+      doctest::Contains("no name for"), Error);
   CHECK_THROWS_AS(write_safetensors(scratch / "no/such/folder", small_file()), InputError);
-  CHECK_THROWS_WITH_AS(write_safetensors("/dev/null", small_file()), doctest::Contains("not a regular file"), InputError);
+  CHECK_THROWS_WITH_AS(
+      write_safetensors("/dev/null", small_file()), doctest::Contains("not a regular file"), InputError);
   CHECK_THROWS_AS(write_safetensors(scratch.folder.string(), small_file()), InputError);
   CHECK(read_bytes(scratch / "a") == before);
   CHECK(std::distance(fs::directory_iterator(scratch.folder), fs::directory_iterator()) == 1);

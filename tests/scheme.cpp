@@ -40,15 +40,16 @@ class Decay final : public PositionalScheme, public BiasesScores {
 };
 
 void register_decay() {
-  static const RegisterScheme registered{
-      {.name = "decay",
-       .aliases = {"fading"},
-       .title = "decay with distance",
-       .paper = "tests/scheme.cpp",
-       .equation = "A_ij = S_ij - r ln(1 + i - j)",
-       .options = {{"rate", SchemeOption::Kind::real, "0.25", -2, 1e4, {}, "first value of r"},
-                   {"form", SchemeOption::Kind::word, "log", 0, 0, {"log", "linear"}, "growth with distance"}},
-       .make = [](const SchemeArguments& given) { return std::make_unique<Decay>(given.real("rate"), given.word("form")); }}};
+  static const RegisterScheme registered{{.name = "decay",
+      .aliases = {"fading"},
+      .title = "decay with distance",
+      .paper = "tests/scheme.cpp",
+      .equation = "A_ij = S_ij - r ln(1 + i - j)",
+      .options = {{"rate", SchemeOption::Kind::real, "0.25", -2, 1e4, {}, "first value of r"},
+          {"form", SchemeOption::Kind::word, "log", 0, 0, {"log", "linear"}, "growth with distance"}},
+      .make = [](const SchemeArguments& given) {
+        return std::make_unique<Decay>(given.real("rate"), given.word("form"));
+      }}};
 }
 
 // Embeds tokens; registered as a scheme that each layer has for itself when `misplaced`.
@@ -82,7 +83,8 @@ TEST_CASE("canonical text: registered name, given options in registered order") 
 }
 
 TEST_CASE("canonical text is its own canonical text") {
-  for (const std::string text : {"cope(z_scale=head,gates=values) + rope(width=2)", "rope(base=1e+4)", "absolute(rows=12)+alibi"}) {
+  for (const std::string text :
+      {"cope(z_scale=head,gates=values) + rope(width=2)", "rope(base=1e+4)", "absolute(rows=12)+alibi"}) {
     CHECK(canonical(canonical(text)) == canonical(text));
   }
 }
@@ -93,7 +95,8 @@ TEST_CASE("unknown names, with the nearest one where there is one") {
   CHECK(refusal("CoPE") == "scheme 'CoPE': 'CoPE' is no scheme; did you mean 'cope'?");
   CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, cdape, cope, ") == 0);
   CHECK(refusal("cope(pmax=3)") == "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?");
-  CHECK(refusal("rope(frequency=3)") == "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width");
+  CHECK(refusal("rope(frequency=3)") ==
+        "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width");
   CHECK(refusal("none(p_max=3)") == "scheme 'none(p_max=3)': option 'p_max' given; none has no options");
   CHECK(refusal("cope(gates=key)") == "scheme 'cope(gates=key)': gates is 'key'; did you mean 'keys'?");
   CHECK(refusal("cope(z_scale=2)") == "scheme 'cope(z_scale=2)': z_scale is '2'; known: 1, head");
@@ -107,7 +110,8 @@ TEST_CASE("texts that the grammar does not have") {
   CHECK(refusal("cope +") == "scheme 'cope +': at character 7: the end" + name);
   CHECK(refusal("cope + + rope") == "scheme 'cope + + rope': at character 8: '+'" + name);
   CHECK(refusal("cope rope") == "scheme 'cope rope': at character 6: 'r' found; '+', '(' or the end expected");
-  CHECK(refusal("cope(p_max=3))") == "scheme 'cope(p_max=3))': at character 14: ')' found; '+', '(' or the end expected");
+  CHECK(
+      refusal("cope(p_max=3))") == "scheme 'cope(p_max=3))': at character 14: ')' found; '+', '(' or the end expected");
   CHECK(refusal("cope(p_max)") == "scheme 'cope(p_max)': at character 11: ')' found; '=' expected");
   CHECK(refusal("cope(p_max=)") == "scheme 'cope(p_max=)': at character 12: ')' found; a value expected");
   CHECK(refusal("cope(p_max=3") == "scheme 'cope(p_max=3': at character 13: the end found; ')' expected");
@@ -125,11 +129,14 @@ TEST_CASE("what a sum refuses") {
 }
 
 TEST_CASE("numbers: which are read, and their ranges") {
-  for (const std::string value : {"1e4", "1e+4", "10000", "10000.0", "1E4"}) CHECK(refusal("rope(base=" + value + ")") == "accepted");
-  for (const std::string value : {"16", "1.6e1", "1", "1000000"}) CHECK(refusal("cope(p_max=" + value + ")") == "accepted");
-  for (const std::string value : {"0", "-1", "1.5", "nan", "inf", "-inf", "0x10", "3abc", "1e", "1e+", "ten", "1000001", "1e400", "-"}) {
+  for (const std::string value : {"1e4", "1e+4", "10000", "10000.0", "1E4"})
+    CHECK(refusal("rope(base=" + value + ")") == "accepted");
+  for (const std::string value : {"16", "1.6e1", "1", "1000000"})
+    CHECK(refusal("cope(p_max=" + value + ")") == "accepted");
+  for (const std::string value :
+      {"0", "-1", "1.5", "nan", "inf", "-inf", "0x10", "3abc", "1e", "1e+", "ten", "1000001", "1e400", "-"}) {
     CHECK(refusal("cope(p_max=" + value + ")") ==
-          concat("scheme 'cope(p_max=", value, ")': p_max is '", value, "'; a whole number in [1, 1e+06] required"));
+          to_text("scheme 'cope(p_max=", value, ")': p_max is '", value, "'; a whole number in [1, 1e+06] required"));
   }
   CHECK(refusal("rope(base=0.5)") == "scheme 'rope(base=0.5)': base is '0.5'; a number in [1, 1e+12] required");
   CHECK(refusal("rope(base=+4)") == "scheme 'rope(base=+4)': at character 11: '+' found; a value expected");
@@ -150,7 +157,8 @@ TEST_CASE("describe_schemes tells all that the registry knows") {
   register_decay();
   const std::string text = describe_schemes();
   for (const SchemeInfo& info : registered_schemes()) {
-    CHECK(text.find(info.name + ": " + info.title + " (" + info.paper + ")\n    " + info.equation + "\n") != std::string::npos);
+    CHECK(text.find(info.name + ": " + info.title + " (" + info.paper + ")\n    " + info.equation + "\n") !=
+          std::string::npos);
     CHECK_FALSE(info.title.empty());
     CHECK_FALSE(info.paper.empty());
     for (const SchemeOption& option : info.options) {
@@ -168,7 +176,8 @@ TEST_CASE("a scheme of the user's own works everywhere") {
   CHECK(canonical("fading(form=linear, rate=-1.5e+0) + rope") == "decay(rate=-1.5e+0, form=linear) + rope");
   CHECK(refusal("decai") == "scheme 'decai': 'decai' is no scheme; did you mean 'decay'?");
   CHECK(refusal("decay(rate=-3)") == "scheme 'decay(rate=-3)': rate is '-3'; a number in [-2, 10000] required");
-  Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
+  Transformer model(
+      {.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
   model.initialise(1);
   CHECK(model.scheme() == "decay(rate=0.5) + cope(p_max=3)");
   const Tensor rate = parameter(model, "blocks.1.attention.position.decay.rate");
@@ -183,42 +192,50 @@ TEST_CASE("a scheme of the user's own works everywhere") {
   randomise(sum_of_biases, DType::f32);
   const Capture all("*");
   (void)sum_of_biases(Tensor::ones({1, 4, 8}), Sequence::run(4));
-  CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(), all["logits"].value() - all["scores"].value()) <
-        1e-6);
+  CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(),
+            all["logits"].value() - all["scores"].value()) < 1e-6);
 }
 
 TEST_CASE("a scheme that embeds tokens and is registered for each layer is refused") {
   static const RegisterScheme registered{{.name = "misplaced",
-                                          .title = "misplaced",
-                                          .paper = "tests/scheme.cpp",
-                                          .equation = "none",
-                                          .shared = [](const SchemeArguments&) { return !misplaced; },
-                                          .make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); }}};
+      .title = "misplaced",
+      .paper = "tests/scheme.cpp",
+      .equation = "none",
+      .shared = [](const SchemeArguments&) { return !misplaced; },
+      .make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); }}};
   misplaced = true;
-  CHECK(message([] { Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "misplaced"}); }) ==
-        "scheme: misplaced is registered for each layer and embeds tokens, which happens once; shared required; correct its registration");
+  CHECK(message([] {
+    Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "misplaced"});
+  }) == "scheme: misplaced is registered for each layer and embeds tokens, which happens once; shared required; "
+        "correct its registration");
   misplaced = false;
 }
 
 TEST_CASE("a scheme over another: nested texts, aliases, and what is refused") {
   CHECK(canonical("randomized( rotary(base=500) , length = 64 )") == "randomised(rope(base=500), length=64)");
-  CHECK(canonical("shifted(interpolated(alibi, factor=2), by=3) + cope") == "shifted(interpolated(alibi, factor=2), by=3) + cope");
-  CHECK(refusal("randomised") == "scheme 'randomised': randomised given without a scheme inside; one required, as in randomised(rope)");
+  CHECK(canonical("shifted(interpolated(alibi, factor=2), by=3) + cope") ==
+        "shifted(interpolated(alibi, factor=2), by=3) + cope");
+  CHECK(refusal("randomised") ==
+        "scheme 'randomised': randomised given without a scheme inside; one required, as in randomised(rope)");
   CHECK(refusal("randomised(length=64)").find("given without a scheme inside") != std::string::npos);
   CHECK(refusal("randomised(rope, alibi)").find("'=' expected") != std::string::npos);
   CHECK(refusal("rope(alibi)").find("'=' expected") != std::string::npos);
   CHECK(refusal("randomised(rop)").find("did you mean 'rope'?") != std::string::npos);
   CHECK(refusal("randomised(rope").find("')' expected") != std::string::npos);
   const auto make = [](const char* text) { return message([text] { (void)parse_schemes(text)[0].make({8, 2, 16}); }); };
-  CHECK(make("randomised(cope)") == "randomised: the scheme inside reads no positions, so that randomised has no effect; leave it out");
-  CHECK(make("shifted(none, by=2)") == "shifted: the scheme inside reads no positions, so that shifted has no effect; leave it out");
+  CHECK(make("randomised(cope)") ==
+        "randomised: the scheme inside reads no positions, so that randomised has no effect; leave it out");
+  CHECK(make("shifted(none, by=2)") ==
+        "shifted: the scheme inside reads no positions, so that shifted has no effect; leave it out");
   CHECK(parse_schemes("randomised(absolute)")[0].shared());
   CHECK_FALSE(parse_schemes("randomised(rope)")[0].shared());
 }
 
 TEST_CASE("an option that has no effect beside the other schemes is refused") {
   const auto make = [](const char* scheme) {
-    return message([scheme] { Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = scheme}); });
+    return message([scheme] {
+      Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = scheme});
+    });
   };
   CHECK(make("cope(z_from=rotated)") ==
         "cope: z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");

@@ -1,4 +1,5 @@
-// The tasks' common parts, and selective copy and counting: supports, marginals, and every label by another way than the generator's.
+// The tasks' common parts, and selective copy and counting: supports, marginals, and every label by another way than
+// the generator's.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -51,12 +52,11 @@ struct Small {
   std::vector<std::string> options;
 };
 const std::vector<Small> small_tasks{{"flip_flop", {"--length", "20"}},
-                                     {"flip_flop", {"--length", "20", "--targets", "all"}},
-                                     {"selective_copy", {"--tokens", "5", "--blanks", "6"}},
-                                     {"selective_copy", {"--tokens", "5", "--blanks", "6", "--format", "separator"}},
-                                     {"selective_copy", {"--tokens", "5", "--blanks", "6", "--format", "markers"}},
-                                     {"counting", {"--operations", "40", "--variables", "3"}},
-                                     {"counting", {"--operations", "40", "--block", "20", "--training-set", "10"}}};
+    {"flip_flop", {"--length", "20", "--targets", "all"}}, {"selective_copy", {"--tokens", "5", "--blanks", "6"}},
+    {"selective_copy", {"--tokens", "5", "--blanks", "6", "--format", "separator"}},
+    {"selective_copy", {"--tokens", "5", "--blanks", "6", "--format", "markers"}},
+    {"counting", {"--operations", "40", "--variables", "3"}},
+    {"counting", {"--operations", "40", "--block", "20", "--training-set", "10"}}};
 
 }  // namespace
 
@@ -83,7 +83,8 @@ TEST_CASE("tasks: batches are well formed, and what is graded is among the targe
     const auto task = make_task(small.name, small.options);
     const TransformerOptions model = task->model();
     for (std::size_t set = 0; set <= task->test_sets().size(); ++set) {
-      const Batch batch = set < task->test_sets().size() ? task->test_batch(set, 1, 0, 40) : task->training_batch(1, 1, 40);
+      const Batch batch =
+          set < task->test_sets().size() ? task->test_batch(set, 1, 0, 40) : task->training_batch(1, 1, 40);
       const auto size = static_cast<std::size_t>(batch.sequences * batch.positions);
       REQUIRE((batch.inputs.size() == size && batch.targets.size() == size && batch.graded.size() == size));
       CHECK(batch.positions <= model.length);
@@ -123,8 +124,11 @@ TEST_CASE("tasks: names, options and figures") {
 }
 
 TEST_CASE("tasks: errors per token and per sequence, over batches, where something is graded") {
-  const Batch batch{
-      .sequences = 3, .positions = 2, .inputs = {0, 0, 0, 0, 0, 0}, .targets = {1, 2, 3, 4, 5, 6}, .graded = {1, 2, -1, 4, -1, -1}};
+  const Batch batch{.sequences = 3,
+      .positions = 2,
+      .inputs = {0, 0, 0, 0, 0, 0},
+      .targets = {1, 2, 3, 4, 5, 6},
+      .graded = {1, 2, -1, 4, -1, -1}};
   Errors errors;
   CHECK(std::isnan(errors.token_percent()));
   errors.add(batch, {1, 2, 9, 4, 9, 9});
@@ -180,7 +184,8 @@ TEST_CASE("tasks: selective copy in its three formats, the answer read off the t
         CHECK(std::count(context.begin(), context.end(), '_') == blanks[set]);
         std::string answer = context;
         std::erase(answer, '_');
-        const std::string rest = text.substr(context.size()), targets = wanted(*task, row_of(batch.targets, batch, row));
+        const std::string rest = text.substr(context.size()),
+                          targets = wanted(*task, row_of(batch.targets, batch, row));
         CHECK(targets.substr(targets.size() - 7) == answer);
         CHECK(targets.substr(0, targets.size() - 7) == std::string(targets.size() - 7, '.'));
         if (format == "plain") CHECK(rest == answer.substr(0, 6));
@@ -208,7 +213,8 @@ TEST_CASE("tasks: selective copy: symbols are uniform, and so are the places of 
   CHECK(symbols.begin()->first == 'a');
   CHECK(symbols.rbegin()->first == 'o');
   for (const auto& [symbol, seen] : symbols) CHECK(std::abs(seen - count * 3 / 15.0) < 5 * std::sqrt(count * 3 / 15.0));
-  CHECK(patterns.size() == 35);  // 7 choose 3, each as likely as the others: chi^2 of 34 degrees of freedom is below 80 but once in 10^5
+  CHECK(patterns.size() ==
+        35);  // 7 choose 3, each as likely as the others: chi^2 of 34 degrees of freedom is below 80 but once in 10^5
   double chi = 0;
   for (const auto& [pattern, seen] : patterns) chi += (seen - 200.0) * (seen - 200.0) / 200.0;
   CHECK(chi < 80);
@@ -304,7 +310,9 @@ TEST_CASE("tasks: counting: lengths, weights of the operations, and the share th
       const Batch batch = task->test_batch(expected.set, 9, first, 100);
       for (index_t row = 0; row < 100; ++row) {
         const Tokens inputs = row_of(batch.inputs, batch, row);
-        const auto seen = [&inputs](std::int64_t token) { return static_cast<int>(std::count(inputs.begin(), inputs.end(), token)); };
+        const auto seen = [&inputs](std::int64_t token) {
+          return static_cast<int>(std::count(inputs.begin(), inputs.end(), token));
+        };
         const int length = static_cast<int>(inputs.size()) - seen(0) + 1;  // the answer is no input
         const int steps = seen(2) + seen(3) + seen(5);
         tokens += length, cut += length > 512, operations += steps;
@@ -363,7 +371,8 @@ TEST_CASE("tasks: counting: a training set of fixed size is gone through once pe
     std::multiset<std::string> texts;
     for (std::int64_t step = first_step; step < first_step + 5; ++step) {
       const Batch batch = task->training_batch(1, step, 10);
-      for (index_t row = 0; row < 10; ++row) texts.insert(without_padding(text_of(*task, row_of(batch.inputs, batch, row))));
+      for (index_t row = 0; row < 10; ++row)
+        texts.insert(without_padding(text_of(*task, row_of(batch.inputs, batch, row))));
     }
     return texts;
   };

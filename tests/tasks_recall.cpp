@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "autograd/mode.h"
+#include "autograd/recording.h"
 #include "examples/tasks/recall_construction.h"
 #include "tensor/error.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 Batch random_batch(index_t length, index_t vocabulary, const std::string& trigger, index_t sequences) {
   const auto task = make_task("associative_recall",
-                              {"--length", std::to_string(length), "--vocabulary", std::to_string(vocabulary), "--trigger", trigger});
+      {"--length", std::to_string(length), "--vocabulary", std::to_string(vocabulary), "--trigger", trigger});
   return task->training_batch(6, 1, sequences);
 }
 
@@ -36,7 +36,8 @@ TEST_CASE("associative recall: the last token was seen once before, the target i
       ++places[static_cast<std::size_t>(seen)], ++answers[static_cast<std::size_t>(begin[seen + 1])];
     }
     if (trigger == "first") CHECK(places[0] == 3000);
-    for (std::size_t place = 0; place < 10 && trigger == "anywhere"; ++place) CHECK(std::abs(places[place] - 300) < 5 * std::sqrt(300));
+    for (std::size_t place = 0; place < 10 && trigger == "anywhere"; ++place)
+      CHECK(std::abs(places[place] - 300) < 5 * std::sqrt(300));
     for (const int seen : answers) CHECK(std::abs(seen - 150) < 5 * std::sqrt(150));
   }
 }
@@ -55,7 +56,8 @@ TEST_CASE("associative recall: longer test sets where the vocabulary suffices, a
   CHECK(before.token_percent() == 100.0);
 }
 
-TEST_CASE("associative recall: by construction, 100 % in both forms, with and without the residual, in both executors") {
+TEST_CASE(
+    "associative recall: by construction, 100 % in both forms, with and without the residual, in both executors") {
   for (const index_t length : {4, 33, 128, 512}) {
     const index_t vocabulary = length + 1;
     for (const std::string trigger : {"first", "anywhere"}) {
@@ -71,7 +73,8 @@ TEST_CASE("associative recall: by construction, 100 % in both forms, with and wi
             CHECK(outcome.errors.wrong_tokens == 0);
             // e^b / (e^b + N - 1) with the residual, e^b / (e^b + 2 e^-b + N - 3) without
             const double b = recall_sharpness(length), n = static_cast<double>(length);
-            const double mass = residual ? std::exp(b) / (std::exp(b) + n - 1) : std::exp(b) / (std::exp(b) + 2 * std::exp(-b) + n - 3);
+            const double mass =
+                residual ? std::exp(b) / (std::exp(b) + n - 1) : std::exp(b) / (std::exp(b) + 2 * std::exp(-b) + n - 3);
             CHECK(outcome.least_mass == doctest::Approx(mass).epsilon(1e-4));
           }
         }

@@ -1,4 +1,5 @@
-// Training on tasks: parts of a step against one large batch, validation, keep-best, early stop, the fingerprint of the data, event files.
+// Training on tasks: parts of a step against one large batch, validation, keep-best, early stop, the fingerprint of the
+// data, event files.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -10,8 +11,8 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/common/run_record.h"
-#include "examples/common/tensorboard.h"
+#include "examples/app/run_record.h"
+#include "examples/app/tensorboard.h"
 #include "examples/tasks/task_training.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"
@@ -62,7 +63,8 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("training: parts of a step make the step of one large batch, with unequal numbers of targets, clipped or not") {
+TEST_CASE(
+    "training: parts of a step make the step of one large batch, with unequal numbers of targets, clipped or not") {
   const auto task = make_task("flip_flop", {"--length", "24"});  // strings have 1 to 12 reads
   std::set<std::int64_t> counts;
   for (std::int64_t part = 1; part <= 4; ++part) counts.insert(task->training_batch(4, part, 3).counted());
@@ -115,7 +117,8 @@ TrainingResult run_up(OneNumber& model, const TrainingOptions& options, double o
 
 TrainingOptions upwards(const std::string& folder = {}) {
   TrainingOptions options;  // each step of Adam moves the number up by 0.1
-  options.steps = 40, options.learning_rate = 0.1, options.warm_up = 0, options.decay = "constant", options.weight_decay = 0;
+  options.steps = 40, options.learning_rate = 0.1, options.warm_up = 0, options.decay = "constant",
+  options.weight_decay = 0;
   options.validate_every = 2, options.folder = folder, options.quiet = true;
   return options;
 }
@@ -221,24 +224,22 @@ TEST_CASE("training: scores count what the model answers, headline and guesses b
 
 TEST_CASE("run records: written, read, and turned back into a command line") {
   const Scratch scratch("record");
-  const RunRecord record{"train",
-                         "1.2.3",
-                         "counting",
-                         {{"dim", "16"}, {"scheme", "cope(p_max=3) + \"x\""}, {"keep-best", "true"}, {"quiet", "false"}},
-                         {"dim", "scheme"},
-                         "0123",
-                         {{"parameters", "7"}}};
+  const RunRecord record{"train", "1.2.3", "counting",
+      {{"dim", "16"}, {"scheme", "cope(p_max=3) + \"x\""}, {"keep-best", "true"}, {"quiet", "false"}},
+      {"dim", "scheme"}, "0123", {{"parameters", "7"}}};
   std::ofstream(scratch / "run.json") << text_of(record);
   const RunRecord read = read_run_record(scratch / "run.json");
   CHECK(read.options == record.options);
   CHECK(read.given == record.given);
   CHECK((read.subject == "counting" && read.data == "0123" && read.version == "1.2.3"));
-  CHECK(arguments_of(read, read.given, {}) == std::vector<std::string>{"--dim", "16", "--scheme", "cope(p_max=3) + \"x\""});
+  CHECK(arguments_of(read, read.given, {}) ==
+        std::vector<std::string>{"--dim", "16", "--scheme", "cope(p_max=3) + \"x\""});
   CHECK(arguments_of(read, {"keep-best", "quiet"}, {}) == std::vector<std::string>{"--keep-best"});
   CHECK(arguments_of(read, read.given, {"--dim=8"}).size() == 2);
   CHECK(arguments_of(read, read.given, {"--scheme", "rope"}).size() == 2);
   std::ofstream(scratch / "other.json") << "{\"program\": 3}";
-  CHECK_THROWS_WITH_AS((void)read_run_record(scratch / "other.json"), doctest::Contains("no record of a run"), InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)read_run_record(scratch / "other.json"), doctest::Contains("no record of a run"), InputError);
 }
 
 namespace {
@@ -265,7 +266,8 @@ TEST_CASE("tensorboard: CRC-32C of the published examples") {
 }
 
 TEST_CASE("tensorboard: events and records byte by byte") {
-  // 09 wall time (f64), 1a file version; 10 step, 2a summary { 0a value { 0a tag, 15 number (f32) } }; 3a session log { 08 01 start }
+  // 09 wall time (f64), 1a file version; 10 step, 2a summary { 0a value { 0a tag, 15 number (f32) } }; 3a session log {
+  // 08 01 start }
   CHECK(hexadecimal(tensorboard_version_event(1.5)) == "09000000000000f83f1a0d627261696e2e4576656e743a32");
   CHECK(hexadecimal(tensorboard_scalar_event(1.5, 300, "loss", 0.25f)) ==
         "09000000000000f83f"

@@ -20,7 +20,8 @@ Tensor numbered(const Shape& shape, DType dtype = DType::f32) {
 
 index_t place(const std::vector<index_t>& position, const Shape& shape) {
   index_t result = 0;
-  for (int axis = 0; axis < shape.rank(); ++axis) result = result * shape[axis] + position[static_cast<std::size_t>(axis)];
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    result = result * shape[axis] + position[static_cast<std::size_t>(axis)];
   return result;
 }
 
@@ -36,8 +37,9 @@ TEST_CASE("shapes count, stride and print") {
   CHECK(Shape{2, 3, 4}[-1] == 4);
   CHECK(is_contiguous({2, 1, 3}, {3, 77, 1}));  // an axis of extent 1 does not matter
   CHECK_FALSE(is_contiguous({2, 3}, {1, 2}));
-  CHECK(error_text([] { Shape shape{1, 1, 1, 1, 1, 1, 1}; }) ==
-        "shape: more than 6 axes given; at most 6 are supported; merge axes with reshape");
+  CHECK(error_text([] {
+    Shape shape{1, 1, 1, 1, 1, 1, 1};
+  }) == "shape: more than 6 axes given; at most 6 are supported; merge axes with reshape");
 }
 
 TEST_CASE("broadcast_shapes follows the rule of equal or 1") {
@@ -46,8 +48,8 @@ TEST_CASE("broadcast_shapes follows the rule of equal or 1") {
   CHECK(broadcast_shapes("add", {}, {2}) == Shape{2});
   CHECK(broadcast_shapes("add", {0, 3}, {1, 3}) == Shape{0, 3});
   CHECK(error_text([] {
-          broadcast_shapes("add", {2, 3}, {4});
-        }) == "add: a is [2,3], b is [4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one of them");
+    broadcast_shapes("add", {2, 3}, {4});
+  }) == "add: a is [2,3], b is [4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one of them");
 }
 
 TEST_CASE("permute and transpose move axes, not numbers") {
@@ -60,9 +62,14 @@ TEST_CASE("permute and transpose move axes, not numbers") {
   for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], p[2], p[0]}, shape));
   CHECK(read(raw::transpose(x)) == read(raw::permute(x, {0, 2, 1})));
   CHECK(read(raw::transpose(x, 0, -1)) == read(raw::permute(x, {2, 1, 0})));
-  CHECK(error_text([&] { (void)raw::permute(x, {0, 1}); }) == "permute: x is [2,3,4], 2 axes given; each of its 3 axes is required once");
-  CHECK(error_text([&] { (void)raw::permute(x, {0, 1, 1}); }) == "permute: x is [2,3,4], axis 1 given twice; each axis is required once");
-  CHECK(error_text([&] { (void)raw::transpose(x, 0, 3); }) == "transpose: axis 3 given for 3 axes; an axis in [-3, 3) is required");
+  CHECK(error_text([&] {
+    (void)raw::permute(x, {0, 1});
+  }) == "permute: x is [2,3,4], 2 axes given; each of its 3 axes is required once");
+  CHECK(error_text([&] {
+    (void)raw::permute(x, {0, 1, 1});
+  }) == "permute: x is [2,3,4], axis 1 given twice; each axis is required once");
+  CHECK(error_text([&] { (void)raw::transpose(x, 0, 3); }) ==
+        "transpose: axis 3 given for 3 axes; an axis in [-3, 3) is required");
 }
 
 TEST_CASE("slice and select step through an axis") {
@@ -78,7 +85,8 @@ TEST_CASE("slice and select step through an axis") {
   CHECK(error_text([&] { (void)raw::slice(x, 1, 3, 8); }) ==
         "slice: x is [4,7], axis 1 from 3 to 8 step 1 given; 0 <= begin <= end <= 7 and step >= 1 are required");
   CHECK(error_text([&] { (void)raw::slice(x, 1, -1, 3); }) != "");
-  CHECK(error_text([&] { (void)raw::select(x, 0, 4); }) == "select: x is [4,7], index 4 of axis 0 given; an index in [0, 4) is required");
+  CHECK(error_text([&] { (void)raw::select(x, 0, 4); }) ==
+        "select: x is [4,7], index 4 of axis 0 given; an index in [0, 4) is required");
 }
 
 TEST_CASE("unsqueeze and expand add axes") {
@@ -93,8 +101,9 @@ TEST_CASE("unsqueeze and expand add axes") {
   for (const auto& p : positions(wide.shape())) CHECK(values[i++] == place({p[1], p[3]}, {2, 3}));
   CHECK(raw::expand(numbered({1, 3}), {0, 3}).numel() == 0);
   CHECK(error_text([&] {
-          (void)raw::expand(x, {2, 4});
-        }) == "expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last axis");
+    (void)raw::expand(x, {2, 4});
+  }) == "expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last "
+        "axis");
 }
 
 TEST_CASE("reshape keeps the order of the elements, without a copy where strides allow") {
@@ -107,14 +116,10 @@ TEST_CASE("reshape keeps the order of the elements, without a copy where strides
     Shape to;
     bool view;
   };
-  const std::vector<Case> cases{{swapped, {3, 2, 2, 2}, true},
-                                {swapped, {3, 1, 8}, false},
-                                {raw::slice(x, 2, 0, 2), {6, 2}, true},
-                                {raw::slice(x, 2, 0, 2), {2, 6}, false},
-                                {raw::slice(x, 1, 0, 2), {2, 8}, true},
-                                {raw::transpose(x, 1, 2), {2, 2, 2, 3, 1}, true},
-                                {raw::expand(numbered({2, 1}), {2, 6}), {2, 3, 2}, true},
-                                {raw::expand(numbered({2, 1}), {2, 6}), {12}, false}};
+  const std::vector<Case> cases{{swapped, {3, 2, 2, 2}, true}, {swapped, {3, 1, 8}, false},
+      {raw::slice(x, 2, 0, 2), {6, 2}, true}, {raw::slice(x, 2, 0, 2), {2, 6}, false},
+      {raw::slice(x, 1, 0, 2), {2, 8}, true}, {raw::transpose(x, 1, 2), {2, 2, 2, 3, 1}, true},
+      {raw::expand(numbered({2, 1}), {2, 6}), {2, 3, 2}, true}, {raw::expand(numbered({2, 1}), {2, 6}), {12}, false}};
   for (const Case& c : cases) {
     const Tensor y = raw::reshape(c.from, c.to);
     CAPTURE(c.from.shape());
@@ -125,8 +130,8 @@ TEST_CASE("reshape keeps the order of the elements, without a copy where strides
   }
   CHECK(raw::reshape(Tensor::zeros({0, 4}), {2, 0, 7}).numel() == 0);
   CHECK(error_text([&] {
-          (void)raw::reshape(x, {5, -1});
-        }) == "reshape: x is [2,3,4], shape [5,-1] given; a shape of 24 elements is required, at most one extent -1");
+    (void)raw::reshape(x, {5, -1});
+  }) == "reshape: x is [2,3,4], shape [5,-1] given; a shape of 24 elements is required, at most one extent -1");
   CHECK(error_text([&] { (void)raw::reshape(x, {-1, -1}); }) != "");
   CHECK(error_text([&] { (void)raw::reshape(Tensor::zeros({0}), {0, -1}); }) != "");
 }
@@ -196,15 +201,19 @@ TEST_CASE("making tensors") {
         "tensor: an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?");
   CHECK(error_text([] { (void)Tensor::empty({2, -1}); }) == "empty: shape [2,-1] given; extents of 0 or more required");
   CHECK(error_text([] { (void)Tensor::of({1, 2}, {3}); }) == "of: 2 values given for shape [3]; 3 required");
-  CHECK(error_text([&] { (void)x.item(); }) == "item: shape [2] given; exactly one element required; use at or to_vector");
+  CHECK(error_text([&] { (void)x.item(); }) ==
+        "item: shape [2] given; exactly one element required; use at or to_vector");
   CHECK(error_text([&] { (void)x.data<float>(); }) == "data: dtype f64 given; f32 required; convert with cast");
 }
 
 TEST_CASE("errors name the op, what was given and what to do") {
-  const Tensor f32 = Tensor::zeros({2, 3}), f64 = Tensor::zeros({2, 3}, DType::f64), i64 = Tensor::zeros({2, 3}, DType::i64);
-  CHECK(error_text([&] { (void)raw::add(f32, f64); }) == "add: a is f32, b is f64; equal dtypes required; convert with cast");
-  CHECK(error_text([&] { (void)raw::add(i64, i64); }) == "add: a is i64; a floating dtype is required; convert with cast");
-  CHECK(error_text([&] { (void)raw::keep(f32, f32, 0); }) == "keep: mask is f32; bool required; convert with cast");
+  const Tensor f32 = Tensor::zeros({2, 3}), f64 = Tensor::zeros({2, 3}, DType::f64),
+               i64 = Tensor::zeros({2, 3}, DType::i64);
+  CHECK(error_text([&] { (void)raw::add(f32, f64); }) ==
+        "add: a is f32, b is f64; equal dtypes required; convert with cast");
+  CHECK(error_text([&] { (void)raw::add(i64, i64); }) ==
+        "add: a is i64; a floating dtype is required; convert with cast");
+  CHECK(error_text([&] { (void)raw::masked(f32, f32, 0); }) == "masked: mask is f32; bool required; convert with cast");
   CHECK(error_text([&] { (void)raw::unary_backward(Unary::exp, f32, Tensor::zeros({3})); }) ==
         "unary_backward: kept is [2,3]; [3] required");
   CHECK(error_text([&] { (void)raw::matmul(f32, f32); }) ==
@@ -212,24 +221,30 @@ TEST_CASE("errors name the op, what was given and what to do") {
   CHECK(error_text([&] { (void)raw::matmul(f32, Tensor::zeros({3})); }) ==
         "matmul: b is [3]; two axes or more are required; use unsqueeze");
   CHECK(error_text([&] {
-          (void)raw::matmul(Tensor::zeros({2, 2, 3}), Tensor::zeros({3, 3, 2}));
-        }) == "matmul: a is [2,2,3], b is [3,3,2]; batch extents 2 and 3 differ and neither is 1; reshape or expand one of them");
+    (void)raw::matmul(Tensor::zeros({2, 2, 3}), Tensor::zeros({3, 3, 2}));
+  }) == "matmul: a is [2,2,3], b is [3,3,2]; batch extents 2 and 3 differ and neither is 1; reshape or expand one of "
+        "them");
   const Tensor bias = Tensor::zeros({3});
-  CHECK(error_text([&] { (void)raw::matmul(f32, Tensor::zeros({3, 2}), 1, &bias); }) == "matmul: bias is [3]; [2] required");
-  CHECK(error_text([] {
-          (void)raw::reduce(Reduction::maximum, Tensor::zeros({2, 0}), {1}, false);
-        }) == "maximum: x is [2,0]; at least one element along each reduced axis is required; nothing has no maximum");
   CHECK(error_text([&] {
-          (void)raw::reduce(Reduction::sum, f32, {0, -2}, false);
-        }) == "sum: x is [2,3], axis 0 given twice; each axis at most once is required");
-  CHECK(error_text([&] { (void)raw::sum_to(f32, {2}); }) == "sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required");
-  CHECK(error_text([&] { (void)raw::softmax(Tensor::scalar(1)); }) == "softmax: x is []; one axis or more is required; use unsqueeze");
-  CHECK(error_text([&] { (void)raw::unary_second(Unary::exp, Tensor::zeros({1}, DType::dual), Tensor::zeros({1}, DType::dual)); }) ==
-        "unary_second: dual given; the second derivative of a dual would need nested duals; use f64");
+    (void)raw::matmul(f32, Tensor::zeros({3, 2}), 1, &bias);
+  }) == "matmul: bias is [3]; [2] required");
+  CHECK(error_text([] {
+    (void)raw::reduce(Reduction::maximum, Tensor::zeros({2, 0}), {1}, false);
+  }) == "maximum: x is [2,0]; at least one element along each reduced axis is required; nothing has no maximum");
+  CHECK(error_text([&] {
+    (void)raw::reduce(Reduction::sum, f32, {0, -2}, false);
+  }) == "sum: x is [2,3], axis 0 given twice; each axis at most once is required");
+  CHECK(error_text([&] { (void)raw::sum_to(f32, {2}); }) ==
+        "sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required");
+  CHECK(error_text([&] { (void)raw::softmax(Tensor::scalar(1)); }) ==
+        "softmax: x is []; one axis or more is required; use unsqueeze");
+  CHECK(error_text([&] {
+    (void)raw::unary_second(Unary::exp, Tensor::zeros({1}, DType::dual), Tensor::zeros({1}, DType::dual));
+  }) == "unary_second: dual given; the second derivative of a dual would need nested duals; use f64");
   CHECK(error_text([] { (void)Tensor::zeros({1}, DType::f32, Device::cuda()); }) ==
         "device: cuda:0 given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu");
   const Site here = Site::current();
   const CallSite site(here);
   CHECK(error_text([&] { (void)raw::add(f32, f64); }) ==
-        concat("tensor.cpp:", here.line(), ": add: a is f32, b is f64; equal dtypes required; convert with cast"));
+        to_text("tensor.cpp:", here.line(), ": add: a is f32, b is f64; equal dtypes required; convert with cast"));
 }

@@ -1,11 +1,12 @@
-// `train lm` as a user runs it: killed and resumed, repeated, refused with bad text; and text drawn from what it leaves.
+// `train lm` as a user runs it: killed and resumed, repeated, refused with bad text; and text drawn from what it
+// leaves.
 #include <doctest/doctest.h>
 
 #include <filesystem>
 
-#include "examples/common/files.h"
-#include "nn/checkpoint.h"
-#include "nn/files.h"
+#include "examples/app/run_files.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
 #include "tensor/random.h"
 #include "tests/program_run.h"
 
@@ -31,41 +32,16 @@ void write_text(const std::string& path, int documents) {
 }
 
 std::vector<std::string> command(const std::string& out, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{"lm",
-                                     "--data",
-                                     "text.txt",
-                                     "--dim",
-                                     "16",
-                                     "--layers",
-                                     "1",
-                                     "--heads",
-                                     "2",
-                                     "--length",
-                                     "16",
-                                     "--batch",
-                                     "4",
-                                     "--steps",
-                                     "40",
-                                     "--quiet",
-                                     "--warm-up",
-                                     "5",
-                                     "--save-every",
-                                     "5",
-                                     "--dropout",
-                                     "0.1",
-                                     "--accumulate",
-                                     "2",
-                                     "--evaluate-to",
-                                     "4",
-                                     "--evaluation-windows",
-                                     "3",
-                                     "--out",
-                                     out};
+  std::vector<std::string> arguments{"lm", "--data", "text.txt", "--dim", "16", "--layers", "1", "--heads", "2",
+      "--length", "16", "--batch", "4", "--steps", "40", "--quiet", "--warm-up", "5", "--save-every", "5", "--dropout",
+      "0.1", "--accumulate", "2", "--evaluate-to", "4", "--evaluation-windows", "3", "--out", out};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
 
-Outcome run(const std::vector<std::string>& arguments) { return RunningProgram("train", arguments, "train_lm").finish(); }
+Outcome run(const std::vector<std::string>& arguments) {
+  return RunningProgram("train", arguments, "train_lm").finish();
+}
 
 std::string refusal(const std::vector<std::string>& more) {
   std::filesystem::remove_all("refused");
@@ -102,7 +78,8 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   killed.signal(SIGKILL);
   (void)killed.finish();
   const bool saved = find_latest("cut/checkpoints").has_value();
-  const Outcome resumed = run(command("cut", saved ? std::vector<std::string>{"--resume", "--threads", "1"} : std::vector<std::string>{}));
+  const Outcome resumed =
+      run(command("cut", saved ? std::vector<std::string>{"--resume", "--threads", "1"} : std::vector<std::string>{}));
   REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
   CHECK(read_file("cut/weights.safetensors") == weights);
 
@@ -111,7 +88,8 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   CHECK(read_file("again/weights.safetensors") == weights);
 
   const std::vector<std::string> draw{"--run", "whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
-  const Outcome text = RunningProgram("generate", draw, "generate").finish(), same = RunningProgram("generate", draw, "generate").finish();
+  const Outcome text = RunningProgram("generate", draw, "generate").finish(),
+                same = RunningProgram("generate", draw, "generate").finish();
   CHECK_MESSAGE(text.code == 0, text.err);
   CHECK(text.out.size() > 8);
   CHECK(text.out == same.out);

@@ -1,5 +1,5 @@
-// The train program as a user meets it: lists, dumps, results, refusals; killed and resumed, or repeated from its record, to the same
-// bytes.
+// The train program as a user meets it: lists, dumps, results, refusals; killed and resumed, or repeated from its
+// record, to the same bytes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ Arguments operator+(Arguments left, const Arguments& right) {
 }
 
 const Arguments tiny_task{"selective_copy", "--tokens", "4", "--blanks", "4"};
-const Arguments tiny_model{"--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet"};
+const Arguments tiny_model{
+    "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet"};
 
 bool has_checkpoint(const std::string& out) {
   std::error_code ignored;
@@ -62,20 +63,22 @@ TEST_CASE("train: lists every task, explains each, and says in one line what is 
     Arguments arguments;
     std::string message;
   };
-  for (const Case& bad :
-       std::vector<Case>{{{}, "train: no task given; "},
-                         {{"selctive_copy"},
-                          "train: task 'selctive_copy': no task of that name; one of those that --list prints required; did you mean "
-                          "'selective_copy'?\n"},
-                         {{"counting", "--variabels", "3"},
-                          "train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
-                         {{"counting", "--block", "2"}, "train: --block: 2 given; 0, or 3 and more required; "},
-                         {{"selective_copy", "--heads", "3"}, "train: --heads: 3 given; a divisor of --dim required; "},
-                         {{"selective_copy", "--patience", "3"}, "train: --patience: given; it has no effect without --validate-every; "},
-                         {{"selective_copy", "--dump-set", "dense"}, "train: --dump-set: dense given; it has no effect without --dump; "},
-                         {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "train: --dump-set: dence given; "},
-                         {{"--from", "nowhere.json"}, "train: nowhere.json: "},
-                         {{"flip_flop", "--length", "15"}, "train: flip-flop: length 15 given; "}}) {
+  for (const Case& bad : std::vector<Case>{{{}, "train: no task given; "},
+           {{"selctive_copy"},
+               "train: task 'selctive_copy': no task of that name; one of those that --list prints required; did you "
+               "mean "
+               "'selective_copy'?\n"},
+           {{"counting", "--variabels", "3"},
+               "train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
+           {{"counting", "--block", "2"}, "train: --block: 2 given; 0, or 3 and more required; "},
+           {{"selective_copy", "--heads", "3"}, "train: --heads: 3 given; a divisor of --dim required; "},
+           {{"selective_copy", "--patience", "3"},
+               "train: --patience: given; it has no effect without --validate-every; "},
+           {{"selective_copy", "--dump-set", "dense"},
+               "train: --dump-set: dense given; it has no effect without --dump; "},
+           {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "train: --dump-set: dence given; "},
+           {{"--from", "nowhere.json"}, "train: nowhere.json: "},
+           {{"flip_flop", "--length", "15"}, "train: flip-flop: length 15 given; "}}) {
     const Outcome outcome = train(scratch, bad.arguments);
     CHECK(outcome.code == 2);
     CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
@@ -112,11 +115,13 @@ TEST_CASE("train: --dump prints the task's own sequences, the same each time, fo
 TEST_CASE("train: prints every test set beside guesses, and writes results, logs and its record") {
   const Scratch scratch("train-results");
   const std::string out = scratch / "run";
-  const Outcome outcome = train(scratch, tiny_task + tiny_model +
-                                             Arguments{"--steps", "6", "--validate-every", "3", "--validation-sequences", "8",
-                                                       "--keep-best", "--tensorboard", "--log-every", "2", "--out", out});
+  const Outcome outcome =
+      train(scratch, tiny_task + tiny_model +
+                         Arguments{"--steps", "6", "--validate-every", "3", "--validation-sequences", "8",
+                             "--keep-best", "--tensorboard", "--log-every", "2", "--out", out});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  for (const char* text : {"model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
+  for (const char* text :
+      {"model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
     CHECK_MESSAGE(outcome.out.find(text) != std::string::npos, text);
   }
   const auto results = json_lines(text_of(out + "/results.jsonl"));
@@ -137,7 +142,8 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
   CHECK(record.at("options").at("tokens") == "4");
   CHECK(record.at("options").at("sparse-blanks") == "8");
   CHECK(record.at("data").get<std::string>().size() == 16);
-  for (const char* file : {"weights.safetensors", "best.safetensors", "checkpoints"}) CHECK_MESSAGE(fs::exists(fs::path(out) / file), file);
+  for (const char* file : {"weights.safetensors", "best.safetensors", "checkpoints"})
+    CHECK_MESSAGE(fs::exists(fs::path(out) / file), file);
 }
 
 TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; other data are refused") {
@@ -150,7 +156,8 @@ TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; ot
   CHECK(text_of(again + "/weights.safetensors") == text_of(first + "/weights.safetensors"));
   CHECK(text_of(again + "/results.csv") == text_of(first + "/results.csv"));
   CHECK(text_of(again + "/run.json") == text_of(first + "/run.json"));
-  REQUIRE(train(scratch, {"selective_copy", "--from", first + "/run.json", "--seed", "4", "--out", other, "--quiet"}).code == 0);
+  REQUIRE(train(scratch, {"selective_copy", "--from", first + "/run.json", "--seed", "4", "--out", other, "--quiet"})
+              .code == 0);
   CHECK(text_of(other + "/weights.safetensors") != text_of(first + "/weights.safetensors"));
   CHECK(train(scratch, {"counting", "--from", first + "/run.json"}).code == 2);
   auto record = nlohmann::json::parse(text_of(first + "/run.json"));
@@ -163,8 +170,8 @@ TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; ot
 
 TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
   const Scratch scratch("train-killed");
-  const Arguments sizes{"--steps",          "240", "--accumulate",           "3",  "--dropout",   "0.1",  "--save-every", "7",
-                        "--validate-every", "10",  "--validation-sequences", "16", "--keep-best", "--lr", "1e-3"};
+  const Arguments sizes{"--steps", "240", "--accumulate", "3", "--dropout", "0.1", "--save-every", "7",
+      "--validate-every", "10", "--validation-sequences", "16", "--keep-best", "--lr", "1e-3"};
   const std::string whole = scratch / "whole";
   REQUIRE(train(scratch, tiny_task + tiny_model + sizes + Arguments{"--threads", "1", "--out", whole}).code == 0);
   int killed = 0;
@@ -175,7 +182,8 @@ TEST_CASE("train: killed and resumed, with dropout, accumulation and validation,
     for (int attempt = 0; attempt < 4 && !done; ++attempt) {
       const RunningProgram program("train", arguments, scratch / "killed-log");
       if (attempt < 3) {
-        for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
         std::this_thread::sleep_for(std::chrono::milliseconds(5 + 40 * attempt));
         program.signal(SIGKILL);
       }
@@ -195,7 +203,8 @@ TEST_CASE("train: killed and resumed, with dropout, accumulation and validation,
 TEST_CASE("train: a run is not resumed with another task, other data or other options") {
   const Scratch scratch("train-other");
   const std::string out = scratch / "run";
-  REQUIRE(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--save-every", "2", "--out", out}).code == 0);
+  REQUIRE(
+      train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--save-every", "2", "--out", out}).code == 0);
   const auto refusal = [&](Arguments task, const Arguments& more) {
     const Outcome outcome = train(scratch, task + tiny_model + Arguments{"--steps", "3", "--out", out} + more);
     CHECK(outcome.code == 2);
@@ -204,6 +213,7 @@ TEST_CASE("train: a run is not resumed with another task, other data or other op
   CHECK(refusal(tiny_task, {}).find("holds a run") != std::string::npos);
   CHECK(refusal(tiny_task, {"--resume", "--accumulate", "2"}).find("--accumulate was 1, is 2") != std::string::npos);
   CHECK(refusal(tiny_task, {"--resume", "--sparse-blanks", "5"}).find("--data was ") != std::string::npos);
-  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("--task was selective_copy, is counting") != std::string::npos);
+  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("--task was selective_copy, is counting") !=
+        std::string::npos);
   CHECK(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--out", out, "--resume"}).code == 0);
 }

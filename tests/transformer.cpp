@@ -17,7 +17,8 @@ Tensor with_other_end(const Tensor& tokens, index_t from, index_t vocabulary) {
   std::vector<double> values = tokens.to_vector();
   const index_t length = tokens.size(1);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (static_cast<index_t>(i) % length >= from) values[i] = static_cast<double>((static_cast<index_t>(values[i]) + 1) % vocabulary);
+    if (static_cast<index_t>(i) % length >= from)
+      values[i] = static_cast<double>((static_cast<index_t>(values[i]) + 1) % vocabulary);
   }
   return Tensor::of(values, tokens.shape(), DType::i64);
 }
@@ -51,8 +52,12 @@ std::vector<std::string> paths_of(const Module& module) {
 Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass& pass) {
   const TransformerOptions& options = model.options();
   const auto at = [&](const std::string& path) { return parameter(model, path).detach(); };
-  const auto project = [&](const Tensor& x, const std::string& path) { return linear(x, at(path + ".weight"), at(path + ".bias")); };
-  const auto norm = [&](const Tensor& x, const std::string& path) { return layer_norm(x, at(path + ".weight"), at(path + ".bias")); };
+  const auto project = [&](const Tensor& x, const std::string& path) {
+    return linear(x, at(path + ".weight"), at(path + ".bias"));
+  };
+  const auto norm = [&](const Tensor& x, const std::string& path) {
+    return layer_norm(x, at(path + ".weight"), at(path + ".bias"));
+  };
   const auto drop = [&](const Tensor& x, const std::string& path) {
     return pass.training ? dropout(x, options.dropout, Stream(pass.seed, path, pass.step)) : x;
   };
@@ -60,12 +65,15 @@ Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass&
   const Tensor mask = reshape(causal_mask(length), {1, length, length});
   Tensor x = drop(take_rows(at("embedding.weight"), tokens), "dropout");
   for (index_t layer = 0; layer < options.layers; ++layer) {
-    const std::string block = concat("blocks.", layer), attention = block + ".attention";
+    const std::string block = to_text("blocks.", layer), attention = block + ".attention";
     const Tensor seen = norm(x, block + ".norm1");
     std::vector<Tensor> mixed;
     for (index_t h = 0; h < options.heads; ++h) {
-      const auto of_head = [&](const char* name) { return slice(project(seen, attention + name), 2, h * width, (h + 1) * width); };
-      const Tensor scores = matmul(of_head(".query"), transpose(of_head(".key")), 1 / std::sqrt(static_cast<double>(width)));
+      const auto of_head = [&](const char* name) {
+        return slice(project(seen, attention + name), 2, h * width, (h + 1) * width);
+      };
+      const Tensor scores =
+          matmul(of_head(".query"), transpose(of_head(".key")), 1 / std::sqrt(static_cast<double>(width)));
       mixed.push_back(matmul(softmax(scores, mask), of_head(".value")));
     }
     x = x + drop(project(concat_along(2, mixed), attention + ".output"), attention + ".dropout");
@@ -100,7 +108,7 @@ TEST_CASE("gradcheck of the whole decoder by every parameter") {
       std::vector<Named> leaves;
       for (const Module::Parameter& each : model->parameters()) leaves.push_back({each.path, each.tensor});
       const GradcheckReport report = gradcheck([&] { return cross_entropy((*model)(tokens), targets); }, leaves,
-                                               {.dual_tolerance = 1e-11, .difference_tolerance = 1e-5, .one_by_one = 16});
+          {.dual_tolerance = 1e-11, .difference_tolerance = 1e-5, .one_by_one = 16});
       CHECK_MESSAGE(report.ok(), report.text());
     }
   }
@@ -109,7 +117,8 @@ TEST_CASE("gradcheck of the whole decoder by every parameter") {
 TEST_CASE("a training step has the same bits on 1, 2 and 3 threads, and again") {
   for (const std::string text : {"cope", "absolute", "alibi + rope", "cope(p_max=16, gates=separate_keys)"}) {
     TransformerOptions options = small(text);
-    options.vocabulary = 19, options.length = 48, options.dim = 64, options.heads = 4, options.hidden = 0, options.dropout = 0.1;
+    options.vocabulary = 19, options.length = 48, options.dim = 64, options.heads = 4, options.hidden = 0,
+    options.dropout = 0.1;
     const auto model = random_decoder(options, DType::f32);
     const Tensor tokens = random_tokens(4, 48, 19);
     const auto step = [&] { return gradients_of_a_step(*model, tokens, {.training = true, .seed = 3, .step = 5}); };
@@ -139,7 +148,8 @@ TEST_CASE("parameter paths") {
 
   options.scheme = "absolute + cope(gates=separate_keys) + rope", options.layers = 2, options.tied = false;
   expected = {"embedding.weight", "position.table"};
-  for (const char* path : {"blocks.0", "blocks.1"}) block(path, {"cope.table", "cope.gate_key.weight", "cope.gate_key.bias"});
+  for (const char* path : {"blocks.0", "blocks.1"})
+    block(path, {"cope.table", "cope.gate_key.weight", "cope.gate_key.bias"});
   add("norm", {"weight", "bias"});
   add("head", {"weight"});
   CHECK(paths_of(Transformer(options)) == expected);
@@ -149,9 +159,11 @@ TEST_CASE("sizes of the parameters, tied and untied") {
   const Transformer tied({.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "cope(p_max=3)"});
   const index_t block = 2 * 16 + 4 * (64 + 8) + 4 * 4 + (8 * 32 + 32) + (32 * 8 + 8);  // norms, projections, table, MLP
   CHECK(tied.parameter_count() == 5 * 8 + 2 * block + 16);
-  const Transformer untied({.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "cope(p_max=3)", .tied = false});
+  const Transformer untied(
+      {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "cope(p_max=3)", .tied = false});
   CHECK(untied.parameter_count() == tied.parameter_count() + 5 * 8);
-  CHECK(parameter(Transformer(small("absolute")), "position.table").shape() == Shape{9, 8});  // as many rows as the training length
+  CHECK(parameter(Transformer(small("absolute")), "position.table").shape() ==
+        Shape{9, 8});  // as many rows as the training length
   CHECK(parameter(Transformer(small("cope")), "blocks.1.attention.position.table").shape() == Shape{65, 4});
 }
 
@@ -173,7 +185,7 @@ TEST_CASE("with its table still zero, CoPE's gates and positions have gradients 
     backward(cross_entropy(model(tokens), targets));
     CHECK(capture.names().size() == 4);
     return std::max(largest(capture["blocks.0.attention.position.gates"].gradient()),
-                    largest(capture["blocks.1.attention.position.positions"].gradient()));
+        largest(capture["blocks.1.attention.position.positions"].gradient()));
   };
   CHECK(gates() == 0);
   CHECK(largest(gradient(table)) > 0);
@@ -224,8 +236,10 @@ TEST_CASE("sizes that do not fit are refused as bad input") {
   CHECK(refusal({.vocabulary = 5, .length = 4, .layers = 0}) == "transformer: layers 0 given; 1 or more required");
   CHECK(refusal({.vocabulary = 5, .length = 4, .heads = 0}) == "transformer: heads 0 given; 1 or more required");
   CHECK(refusal({.vocabulary = 5, .length = 4, .dim = -8}) == "transformer: dim -8 given; 1 or more required");
-  CHECK(refusal({.vocabulary = 5, .length = 4, .scheme = "kope"}) == "scheme 'kope': 'kope' is no scheme; did you mean 'cope'?");
-  CHECK(refusal({.vocabulary = 5, .length = 4, .dropout = -0.5}) == "dropout: -0.5 given; at least 0 and less than 1 required");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .scheme = "kope"}) ==
+        "scheme 'kope': 'kope' is no scheme; did you mean 'cope'?");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .dropout = -0.5}) ==
+        "dropout: -0.5 given; at least 0 and less than 1 required");
 }
 
 TEST_CASE("tokens that do not fit are refused") {

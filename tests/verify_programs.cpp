@@ -1,4 +1,5 @@
-// gradcheck and probe as a user meets them: what they print and write, their exit codes, and every bad input refused in one line.
+// gradcheck and probe as a user meets them: what they print and write, their exit codes, and every bad input refused in
+// one line.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 #include "autograd/ops.h"
 #include "examples/verify/gradient_check.h"
-#include "nn/safetensors.h"
+#include "nn/io/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tests/program_run.h"
@@ -39,7 +40,9 @@ Tensors cope_tensors(DType dtype = DType::f64) {
   return tensors;
 }
 
-void write(const std::string& path, const Tensors& tensors) { write_safetensors(path, {{tensors.begin(), tensors.end()}, {}}); }
+void write(const std::string& path, const Tensors& tensors) {
+  write_safetensors(path, {{tensors.begin(), tensors.end()}, {}});
+}
 
 Tensors read(const std::string& path) {
   Tensors tensors;
@@ -57,7 +60,7 @@ double distance(const Tensor& a, const Tensor& b) {
 
 // Runs the probe on these tensors; `more` are further options.
 Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::vector<std::string>& more = {},
-              const std::string& scheme = "cope(p_max=3)") {
+    const std::string& scheme = "cope(p_max=3)") {
   write(scratch / "in", tensors);
   std::filesystem::remove(scratch / "out");
   std::vector<std::string> arguments{"--scheme", scheme, "--in", scratch / "in", "--out", scratch / "out"};
@@ -81,8 +84,9 @@ TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a
   const Outcome outcome = probe(scratch, cope_tensors());
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   const Tensors found = read(scratch / "out");
-  for (const char* name : {"output", "logits", "pattern", "scores", "gates", "positions", "position_logit", "gradient.q", "gradient.k",
-                           "gradient.v", "gradient.table", "gradient.gates", "gradient.positions", "gradient.logits", "gradient.pattern"}) {
+  for (const char* name : {"output", "logits", "pattern", "scores", "gates", "positions", "position_logit",
+           "gradient.q", "gradient.k", "gradient.v", "gradient.table", "gradient.gates", "gradient.positions",
+           "gradient.logits", "gradient.pattern"}) {
     CHECK_MESSAGE(found.contains(name), name);
   }
   CHECK(found.at("gradient.table").shape() == Shape{4, 4});
@@ -93,8 +97,8 @@ TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a
     CHECK(std::fabs(row - 1) < 1e-14);
   }
   CHECK(distance(found.at("gradient.pattern"), found.at("pattern")) > 0.01);
-  // sum_j over masked entries aside, d(loss)/d(logits) has the file's own cotangent in it and what the softmax sends back, whose rows sum
-  // to 0
+  // sum_j over masked entries aside, d(loss)/d(logits) has the file's own cotangent in it and what the softmax sends
+  // back, whose rows sum to 0
   const Tensor given = cope_tensors().at("cotangent_logits"), gradient = found.at("gradient.logits");
   double both = 0;
   for (index_t j = 0; j <= 3; ++j) both += gradient.at({0, 1, 3, j}) - given.at({0, 1, 3, j});
@@ -136,11 +140,13 @@ TEST_CASE("probe: scale, mask, padding, positions and drawn parameters do what t
   REQUIRE(probe(scratch, tensors, {"--scale", "1"}).code == 0);
   CHECK(distance(halved.at("output"), read(scratch / "out").at("output")) > 0.01);
 
-  tensors["present"] = Tensor::of({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, {2, 5}, DType::boolean);  // two tokens of padding in the second sequence
+  tensors["present"] = Tensor::of({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, {2, 5},
+      DType::boolean);  // two tokens of padding in the second sequence
   REQUIRE(probe(scratch, tensors).code == 0);
   CHECK(read(scratch / "out").at("pattern").at({1, 0, 4, 1}) == 0);
   tensors.erase("present");
-  tensors["mask"] = Tensor::of(std::vector<double>(25, 1), {1, 1, 5, 5}, DType::boolean);  // everything, besides the causal mask
+  tensors["mask"] =
+      Tensor::of(std::vector<double>(25, 1), {1, 1, 5, 5}, DType::boolean);  // everything, besides the causal mask
   REQUIRE(probe(scratch, tensors).code == 0);
   CHECK(distance(halved.at("output"), read(scratch / "out").at("output")) == 0);
 
@@ -164,8 +170,9 @@ TEST_CASE("probe: missing parameters are drawn when asked for, and what only emb
   CHECK(drawn.code == 0);
   CHECK(drawn.out.find("drawn by --init: table") != std::string::npos);
 
-  const Outcome tokens = probe(
-      scratch, {{"x", normal({2, 5, 8}, "x")}, {"table", normal({5, 8}, "t")}, {"cotangent", normal({2, 5, 8}, "c")}}, {}, "absolute");
+  const Outcome tokens = probe(scratch,
+      {{"x", normal({2, 5, 8}, "x")}, {"table", normal({5, 8}, "t")}, {"cotangent", normal({2, 5, 8}, "c")}}, {},
+      "absolute");
   REQUIRE_MESSAGE(tokens.code == 0, tokens.err);
   CHECK(std::fabs(read(scratch / "out").at("output").at({1, 2, 3}) - normal({2, 5, 8}, "x").at({1, 2, 3}) -
                   normal({5, 8}, "t").at({2, 3})) < 1e-15);
@@ -184,13 +191,15 @@ TEST_CASE("probe: tensors that are missing, unknown, or of another shape or dtyp
     tensors.erase(name);
     return tensors;
   };
-  const auto refused = [&](const Tensors& tensors, const std::string& message, const std::string& scheme = "cope(p_max=3)") {
+  const auto refused = [&](const Tensors& tensors, const std::string& message,
+                           const std::string& scheme = "cope(p_max=3)") {
     check_refused(scratch, probe(scratch, tensors, {}, scheme), at + message);
   };
   refused(without("k"), "missing: k [2,2,5,4]; there: \"cotangent\", \"cotangent_logits\", \"q\", \"table\", \"v\"; ");
   refused(without("q"), "tensor q missing; there: ");
   refused(without("table"), "missing: table [4,4]; ");
-  refused(with("tabel", normal({4, 4}, "t")), "tensor \"tabel\" given; cope(p_max=3) reads no tensor of this name; did you mean 'table'?");
+  refused(with("tabel", normal({4, 4}, "t")),
+      "tensor \"tabel\" given; cope(p_max=3) reads no tensor of this name; did you mean 'table'?");
   refused(with("x", normal({2, 5, 8}, "x")), "tensor \"x\" given; cope(p_max=3) reads no tensor of this name; ");
   refused(with("q", normal({2, 5, 8}, "q")), "tensor q: [2,5,8] given; [b,h,t,d] with extents of 1 and more required");
   refused(with("q", normal({2, 2, 0, 4}, "q")), "tensor q: [2,2,0,4] given; ");
@@ -211,11 +220,13 @@ TEST_CASE("probe: files that are cut off or lie about their lengths are refused,
   const Scratch scratch("probe-files");
   REQUIRE(probe(scratch, cope_tensors()).code == 0);
   const std::string whole = text_of(scratch / "in");
-  const std::vector<std::string> arguments{"--scheme", "cope(p_max=3)", "--in", scratch / "bad", "--out", scratch / "out"};
+  const std::vector<std::string> arguments{
+      "--scheme", "cope(p_max=3)", "--in", scratch / "bad", "--out", scratch / "out"};
   std::filesystem::remove(scratch / "out");
   const auto refused = [&](const std::string& bytes, const std::string& message) {
     std::ofstream(scratch / "bad", std::ios::binary) << bytes;
-    check_refused(scratch, run(scratch, "probe", arguments), "probe: " + (scratch / "bad") + ": safetensors: " + message);
+    check_refused(
+        scratch, run(scratch, "probe", arguments), "probe: " + (scratch / "bad") + ": safetensors: " + message);
   };
   for (std::size_t tenth = 0; tenth < 10; ++tenth) refused(whole.substr(0, whole.size() * tenth / 10), "");
   refused(whole.substr(0, whole.size() - 1), "");
@@ -229,33 +240,40 @@ TEST_CASE("probe: files that are cut off or lie about their lengths are refused,
 
 TEST_CASE("probe: options that are unknown, missing or without effect are refused") {
   const Scratch scratch("probe-options");
-  const auto refused = [&](const std::vector<std::string>& more, const std::string& message, const std::string& scheme = "cope(p_max=3)") {
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& message,
+                           const std::string& scheme = "cope(p_max=3)") {
     check_refused(scratch, probe(scratch, cope_tensors(), more, scheme), "probe: " + message);
   };
-  refused({"--excutor", "strips"}, "--excutor: unknown option given; a known option required; did you mean --executor?");
+  refused(
+      {"--excutor", "strips"}, "--excutor: unknown option given; a known option required; did you mean --executor?");
   refused({"--length", "8"}, "--length: 8 given; it has no effect without --describe; leave it out");
   refused({"--dtype", "f8"}, "--dtype: \"f8\" given; one of f64, f32, bf16, f16 required; ");
   refused({"--executor", "strips"}, "--executor: strips given with a tensor cotangent_logits; ");
   refused({"--bidirectional"}, "--bidirectional: given with cope(p_max=3); a causal mask is required");
-  refused({"--init", "3"}, (scratch / "in") + ": --init given; the file has every parameter, so that it has no effect; leave it out");
+  refused({"--init", "3"},
+      (scratch / "in") + ": --init given; the file has every parameter, so that it has no effect; leave it out");
   refused({"--describe", "cope"}, "--scheme: cope(p_max=3) given; it has no effect without a run; ");
   refused({}, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?", "coep");
   refused({}, "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?", "cope(pmax=3)");
   const std::string before = text_of(scratch / "in");
-  const Outcome same = run(scratch, "probe", {"--scheme", "cope(p_max=3)", "--in", scratch / "in", "--out", scratch / "./in"});
+  const Outcome same =
+      run(scratch, "probe", {"--scheme", "cope(p_max=3)", "--in", scratch / "in", "--out", scratch / "./in"});
   check_refused(scratch, same, "probe: --out: " + (scratch / "./in") + " given; another file than --in required; ");
   CHECK(text_of(scratch / "in") == before);
-  check_refused(scratch, run(scratch, "probe", {"--scheme", "none"}), "probe: --in: nothing given; some text required; ");
+  check_refused(
+      scratch, run(scratch, "probe", {"--scheme", "none"}), "probe: --in: nothing given; some text required; ");
   check_refused(scratch, run(scratch, "probe", {"--describe", "rope", "--head-dim", "3"}), "probe: rope: ");
   const Tensors tokens{{"x", normal({2, 5, 8}, "x")}};
-  check_refused(scratch, probe(scratch, tokens, {"--scale", "2"}, "sinusoidal"), "probe: --scale: 2 given; it has no effect without ");
+  check_refused(scratch, probe(scratch, tokens, {"--scale", "2"}, "sinusoidal"),
+      "probe: --scale: 2 given; it has no effect without ");
 }
 
 TEST_CASE("probe: --describe prints what a file must hold, and such a file runs") {
   const Scratch scratch("probe-describe");
   for (const std::string scheme : {"cope(p_max=3) + rope", "cope(gates=separate_keys)", "absolute", "none"}) {
     CAPTURE(scheme);
-    const Outcome described = run(scratch, "probe", {"--describe", scheme, "--heads", "2", "--head-dim", "4", "--length", "5"});
+    const Outcome described =
+        run(scratch, "probe", {"--describe", scheme, "--heads", "2", "--head-dim", "4", "--length", "5"});
     REQUIRE_MESSAGE(described.code == 0, described.err);
     const auto json = nlohmann::json::parse(described.out);
     Tensors tensors;
@@ -269,7 +287,8 @@ TEST_CASE("probe: --describe prints what a file must hold, and such a file runs"
     const Outcome outcome = probe(scratch, tensors, {}, scheme);
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     const Tensors found = read(scratch / "out");
-    for (const std::string name : json.at("probes")) CHECK_MESSAGE((found.contains(name) || tensors.contains(name)), name);
+    for (const std::string name : json.at("probes"))
+      CHECK_MESSAGE((found.contains(name) || tensors.contains(name)), name);
     CHECK(json.at("claims").at("causal_only") == (scheme.starts_with("cope")));
   }
 }
@@ -295,12 +314,14 @@ TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures; wh
   const std::pair<std::vector<std::string>, std::string> bad[] = {
       {{"lerp"}, "gradcheck: 'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?"},
       {{"copee"}, "gradcheck: 'copee' given; an op, a scheme or all required; did you mean 'cope'?"},
-      {{"softmax", "cope(pmax=8)"}, "gradcheck: scheme 'cope(pmax=8)': 'pmax' is no option of cope; did you mean 'p_max'?"},
+      {{"softmax", "cope(pmax=8)"},
+          "gradcheck: scheme 'cope(pmax=8)': 'pmax' is no option of cope; did you mean 'p_max'?"},
       {{}, "gradcheck: no name given; "},
       {{"softmax", "--length", "8"}, "gradcheck: --length: 8 given; it has no effect without a scheme among the names"},
       {{"--list", "--seed", "2"}, "gradcheck: --seed: 2 given; it has no effect without "},
       {{"softmax", "all"}, "gradcheck: all: given beside other names; "},
-      {{"softmax", "--no-sums"}, "gradcheck: --no-sums: true given; it has no effect without the name all; leave it out"}};
+      {{"softmax", "--no-sums"},
+          "gradcheck: --no-sums: true given; it has no effect without the name all; leave it out"}};
   for (const auto& entry : bad) {
     const Outcome outcome = run(scratch, "gradcheck", entry.first);
     CHECK(outcome.code == 2);
@@ -310,7 +331,9 @@ TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures; wh
 }
 
 TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by duals and by differences") {
-  const auto half = [](const std::vector<Tensor>& in) { return in[0] * in[0].detach(); };  // x^2, of which backward sees one factor
+  const auto half = [](const std::vector<Tensor>& in) {
+    return in[0] * in[0].detach();
+  };  // x^2, of which backward sees one factor
   const auto samples = [half] { return std::vector<CheckedSample>{{"half", false, {normal({2, 3}, "x")}, half}}; };
   const GradientChecks checks = check_op({"half_a_square", false, samples, {}, {}}, {});
   CHECK_FALSE(checks.ok());

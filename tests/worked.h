@@ -1,5 +1,6 @@
-// The worked numbers of every scheme and how they are checked: logits, patterns, outputs, named intermediates and all gradients of two
-// losses, in f64. tests/data/worked_examples.json was made by PyTorch; its meta entry says how. Each worked_*.cpp lists its examples.
+// The worked numbers of every scheme and how they are checked: logits, patterns, outputs, named intermediates and all
+// gradients of two losses, in f64. tests/data/worked_examples.json was made by PyTorch; its meta entry says how. Each
+// worked_*.cpp lists its examples.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 #include "nn/executor.h"
 #include "nn/scheme.h"
 #include "tests/close.h"
+#include "tests/places.h"
 
 namespace whence::test {
 
@@ -21,7 +23,7 @@ using nlohmann::json;
 constexpr double worked_tolerance = 1e-12;
 
 inline const json& worked_file() {
-  static const json parsed = json::parse(std::ifstream(std::string(WHENCE_TEST_DATA) + "/worked_examples.json"));
+  static const json parsed = json::parse(std::ifstream(source_folder() + "/tests/data/worked_examples.json"));
   return parsed;
 }
 
@@ -34,7 +36,8 @@ inline const json& worked_json(const std::string& name) {
 }
 
 inline Tensor worked_tensor(const json& entry, DType dtype = DType::f64) {
-  return Tensor::of(entry.at("data").get<std::vector<double>>(), Shape(entry.at("shape").get<std::vector<index_t>>()), dtype);
+  return Tensor::of(
+      entry.at("data").get<std::vector<double>>(), Shape(entry.at("shape").get<std::vector<index_t>>()), dtype);
 }
 
 // One of the file's intermediates and the probe (end of its name) that shows it; ours is the file's times `factor`.
@@ -46,7 +49,8 @@ struct Intermediate {
 // How an example of the file is run here. Every output of the file is compared unless it stands in `unseen`.
 struct Setting {
   std::string name, scheme;  // of the example; the scheme's text
-  // The file's letter of a parameter -> the end of our path. Paths begin with "layer." or, where one instance serves all layers, "shared.".
+  // The file's letter of a parameter -> the end of our path. Paths begin with "layer." or, where one instance serves
+  // all layers, "shared.".
   std::map<std::string, std::string> letters = {};
   std::vector<Intermediate> intermediates = {};
   std::vector<std::string> unseen = {};  // outputs that no probe shows
@@ -76,12 +80,14 @@ class WorkedFamily {
 class Example {
  public:
   explicit Example(const Setting& setting) : setting_(setting), json_(worked_json(setting.name)) {
-    for (const auto& [name, entry] : json_.at("inputs").items()) leaves_.push_back({name, requires_grad(worked_tensor(entry))});
+    for (const auto& [name, entry] : json_.at("inputs").items())
+      leaves_.push_back({name, requires_grad(worked_tensor(entry))});
     const std::vector<SchemeSpec> specs = parse_schemes(setting.scheme);
     owner_ = std::make_unique<Owner>(specs, sizes());
     owner_->to(DType::f64);
     for (const Module::Parameter& parameter : owner_->parameters()) set(parameter);
-    CHECK(leaves_.size() == json_.at("inputs").size() + json_.at("params").size());  // no parameter of the file is forgotten
+    CHECK(leaves_.size() ==
+          json_.at("inputs").size() + json_.at("params").size());  // no parameter of the file is forgotten
     std::vector<const PositionalScheme*> schemes = owner_->shared.all();
     for (const PositionalScheme* scheme : owner_->each_layer.all()) schemes.push_back(scheme);
     stages_ = Stages::of(schemes);
@@ -91,8 +97,10 @@ class Example {
   const json& expected() const { return json_; }
   const std::vector<Named>& leaves() const { return leaves_; }
   const Stages& stages() const { return stages_; }
-  bool embeds() const { return json_.at("inputs").contains("x"); }           // the scheme adds to tokens x
-  bool has_two_layers() const { return json_.at("inputs").contains("q1"); }  // which share one table; the example adds their logits
+  bool embeds() const { return json_.at("inputs").contains("x"); }  // the scheme adds to tokens x
+  bool has_two_layers() const {
+    return json_.at("inputs").contains("q1");
+  }  // which share one table; the example adds their logits
   Tensor mask() const { return worked_tensor(json_.at("mask"), DType::boolean); }
   Tensor input(const std::string& name) const {
     for (const Named& each : leaves_) {
@@ -162,7 +170,8 @@ class Example {
     REQUIRE(!setting_.identity.empty());
     REQUIRE(parameter.path.find(setting_.identity) != std::string::npos);
     Tensor identity = Tensor::zeros(parameter.tensor.shape(), DType::f64);
-    for (index_t k = 0; identity.rank() == 2 && k < identity.size(0); ++k) identity.data<double>()[k * identity.size(1) + k] = 1;
+    for (index_t k = 0; identity.rank() == 2 && k < identity.size(0); ++k)
+      identity.data<double>()[k * identity.size(1) + k] = 1;
     raw::copy_into(identity, parameter.tensor);
   }
 
@@ -200,7 +209,8 @@ inline void check_gradients(const Tensor& loss, const json& expected, const std:
   for (std::size_t k = 0; k < leaves.size(); ++k) {
     CAPTURE(leaves[k].name);
     const Tensor wanted = reshape(worked_tensor(expected.at(leaves[k].name)), leaves[k].tensor.shape());
-    CHECK(distance(found[k].defined() ? found[k] : Tensor::zeros(wanted.shape(), DType::f64), wanted) < worked_tolerance);
+    CHECK(
+        distance(found[k].defined() ? found[k] : Tensor::zeros(wanted.shape(), DType::f64), wanted) < worked_tolerance);
   }
 }
 
@@ -212,7 +222,8 @@ inline void check_loss(const Tensor& loss, const json& expected) {
 inline void check_reference(const Example& it) {
   const json &expected = it.expected(), &outputs = expected.at("outputs");
   const Example::Result result = it.run();
-  CHECK(distance(keep(result.logits, it.mask()), keep(worked_tensor(outputs.at("logits_premask")), it.mask())) < worked_tolerance);
+  CHECK(distance(masked(result.logits, it.mask()), masked(worked_tensor(outputs.at("logits_premask")), it.mask())) <
+        worked_tolerance);
   CHECK(distance(result.pattern, worked_tensor(outputs.at("probs"))) < worked_tolerance);
   CHECK(distance(result.output, worked_tensor(outputs.at("attn_out"))) < worked_tolerance);
   const Tensor loss = sum(result.logits * worked_tensor(expected.at("W")));
@@ -243,10 +254,12 @@ inline void check_intermediate(const Example& it, const Intermediate& wanted, co
     found = true;
     const Tensor numbers = worked_tensor(it.expected().at("outputs").at(wanted.name)) * wanted.factor;
     const Tensor ours =
-        expand(reshape(capture[seen].value(), numbers.rank() == 2 ? numbers.shape() : capture[seen].value().shape()), numbers.shape());
-    const bool by_pair = numbers.rank() == 4 && numbers.size(2) == it.mask().size(0) && numbers.size(3) == it.mask().size(1) &&
-                         wanted.name != "q_rot" && wanted.name != "k_rot";
-    CHECK((by_pair ? distance(keep(ours, it.mask()), keep(numbers, it.mask())) : distance(ours, numbers)) < worked_tolerance);
+        expand(reshape(capture[seen].value(), numbers.rank() == 2 ? numbers.shape() : capture[seen].value().shape()),
+            numbers.shape());
+    const bool by_pair = numbers.rank() == 4 && numbers.size(2) == it.mask().size(0) &&
+                         numbers.size(3) == it.mask().size(1) && wanted.name != "q_rot" && wanted.name != "k_rot";
+    CHECK((by_pair ? distance(masked(ours, it.mask()), masked(numbers, it.mask())) : distance(ours, numbers)) <
+          worked_tolerance);
   }
   CHECK_MESSAGE(found, "no probe's name ends with " << wanted.probe);
 }
@@ -259,7 +272,8 @@ inline void check_intermediates(const Example& it) {
     const Setting& setting = it.setting();
     return name == "logits_premask" || name == "probs" || name == "attn_out" ||
            std::count(setting.unseen.begin(), setting.unseen.end(), name) > 0 ||
-           std::any_of(setting.intermediates.begin(), setting.intermediates.end(), [&](const auto& each) { return each.name == name; });
+           std::any_of(setting.intermediates.begin(), setting.intermediates.end(),
+               [&](const auto& each) { return each.name == name; });
   };
   for (const auto& entry : it.expected().at("outputs").items()) {
     const std::string& name = entry.key();
@@ -276,7 +290,7 @@ inline void check_worked_gradcheck(const Example& it) {
   };
   if (it.embeds()) return check([&] { return it.embedded(); });
   check([&] { return it.run().output; });
-  check([&] { return keep(it.run().logits, it.mask()); });
+  check([&] { return masked(it.run().logits, it.mask()); });
 }
 
 inline void check_embedding(const Example& it) {

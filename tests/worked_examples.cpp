@@ -1,5 +1,6 @@
-// The worked numbers of the schemes that need no relatives: none, absolute ones, ALiBi, rotary ones and CoPE as its paper lists it; that
-// every example of the file is run; ALiBi's slopes. The other worked_*.cpp have the other families.
+// The worked numbers of the schemes that need no relatives: none, absolute ones, ALiBi, rotary ones and CoPE as its
+// paper lists it; that every example of the file is run; ALiBi's slopes. The other worked_*.cpp have the other
+// families.
 #include "tests/worked.h"
 
 using namespace whence;
@@ -18,8 +19,7 @@ Setting cope(const std::string& name, const std::string& scheme) {
 }
 
 std::vector<Setting> settings() {
-  std::vector<Setting> all{
-      {.name = "nope", .scheme = "none"},
+  std::vector<Setting> all{{.name = "nope", .scheme = "none"},
       {.name = "ape_learned", .scheme = "absolute(rows=6)", .letters = {{"P", "table"}}},
       {.name = "ape_sinusoidal_interleaved", .scheme = "sinusoidal"},
       {.name = "ape_sinusoidal_concat", .scheme = "sinusoidal(layout=concat)"},
@@ -28,17 +28,20 @@ std::vector<Setting> settings() {
       {.name = "rope_half", .scheme = "rope", .intermediates = rotated},
       {.name = "rope_interleaved", .scheme = "rope(layout=interleaved)", .intermediates = rotated},
       {.name = "rope_pi", .scheme = "interpolated(rope, factor=4)", .intermediates = rotated},
-      cope("cope_listing1", "cope(p_max=2)"),
-      cope("cope_noclamp", "cope(p_max=4)"),
+      cope("cope_listing1", "cope(p_max=2)"), cope("cope_noclamp", "cope(p_max=4)"),
       cope("cope_val_gates", "cope(p_max=2, gates=values)"),
       {.name = "cope_shared_two_layers", .scheme = "cope(p_max=2)", .letters = cope_letters},
-      {.name = "cope_plus_rope", .scheme = "cope(p_max=2) + rope", .letters = cope_letters, .intermediates = cope_and_rope_seen},
+      {.name = "cope_plus_rope",
+          .scheme = "cope(p_max=2) + rope",
+          .letters = cope_letters,
+          .intermediates = cope_and_rope_seen},
       {.name = "cope_plus_rope_zrot",
-       .scheme = "cope(p_max=2, z_from=rotated) + rope",
-       .letters = cope_letters,
-       .intermediates = cope_and_rope_seen}};
+          .scheme = "cope(p_max=2, z_from=rotated) + rope",
+          .letters = cope_letters,
+          .intermediates = cope_and_rope_seen}};
   Setting ram = cope("cope_ram_default", "cope(p_max=2, z_scale=head)");
-  ram.intermediates.back().factor = 1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
+  ram.intermediates.back().factor =
+      1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
   Setting separate = cope("cope_sep_keys", "cope(p_max=2, gates=separate_keys)");
   separate.identity = "gate_key";
   Setting saturated = cope("cope_saturated", "cope(p_max=3)");

@@ -1,4 +1,5 @@
-// Functions of two numbers that broadcast as numpy does: y = f(a, b). A gradient is summed over what broadcasting stretched: sum_to.
+// Functions of two numbers that broadcast as numpy does: y = f(a, b). A gradient is summed over what broadcasting
+// stretched: sum_to.
 #include "autograd/backward.h"
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -11,10 +12,9 @@ namespace {
 template <class Op>
 Samples<Op> broadcasting_samples(Tensor (*draw_b)(const Shape&)) {
   Samples<Op> all;
-  const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}}, {{2, 3, 4}, {4}},         {{3, 1}, {1, 7}}, {{5}, {2, 1, 5}},
-                                            {{}, {2, 3}},     {{2, 1, 3}, {}},          {{}, {}},         {{0, 4}, {1, 4}},
-                                            {{1}, {0}},       {{2, 3, 1, 5}, {3, 4, 1}}};
-  for (const auto& [a, b] : shapes) all.push_back({concat(a, " ", b), {}, {draw::normal(a), draw_b(b)}});
+  const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}}, {{2, 3, 4}, {4}}, {{3, 1}, {1, 7}}, {{5}, {2, 1, 5}},
+      {{}, {2, 3}}, {{2, 1, 3}, {}}, {{}, {}}, {{0, 4}, {1, 4}}, {{1}, {0}}, {{2, 3, 1, 5}, {3, 4, 1}}};
+  for (const auto& [a, b] : shapes) all.push_back({to_text(a, " ", b), {}, {draw::normal(a), draw_b(b)}});
   return all;
 }
 
@@ -23,12 +23,13 @@ Tensor away_from_zero(const Shape& shape) { return draw::uniform(shape, 0.5, 2);
 template <class Op>
 std::vector<BadInput> clashes() {
   const std::string op = Op::name;
-  return {{op + ": a is [2,3], b is [2,4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one of them",
-           [] {
-             (void)apply(Op{}, Site::current(), Tensor::zeros({2, 3}), Tensor::zeros({2, 4}));
-           }},
-          {op + ": a is f32, b is f64; equal dtypes required; convert with cast",
-           [] { (void)apply(Op{}, Site::current(), Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
+  return {{op + ": a is [2,3], b is [2,4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one "
+                "of them",
+              [] {
+                (void)apply(Op{}, Site::current(), Tensor::zeros({2, 3}), Tensor::zeros({2, 4}));
+              }},
+      {op + ": a is f32, b is f64; equal dtypes required; convert with cast",
+          [] { (void)apply(Op{}, Site::current(), Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
 }
 
 // y = a + b    da = dy    db = dy
@@ -123,7 +124,8 @@ struct Extremum {
   bool smallest = false;
   const char* op = "maximum";
 
-  // Which one was taken does not change with small steps, so s is a constant: no history. s = ([a wins or ties] + 1 - [b wins or ties]) / 2
+  // Which one was taken does not change with small steps, so s is a constant: no history. s = ([a wins or ties] + 1 -
+  // [b wins or ties]) / 2
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor a = saved.a.get().detach(), b = saved.b.get().detach();
     const Tensor left = raw::binary(op, Binary::greater_equal, smallest ? b : a, smallest ? a : b);

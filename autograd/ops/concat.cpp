@@ -45,10 +45,11 @@ Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
     raw::require_same_dtype(op, parts[0], parts[k]);
     raw::require_same_device(op, parts[0], parts[k]);
     bool agree = parts[k].rank() == shape.rank();
-    for (int other = 0; agree && other < shape.rank(); ++other) agree = other == axis || parts[k].size(other) == shape[other];
+    for (int other = 0; agree && other < shape.rank(); ++other)
+      agree = other == axis || parts[k].size(other) == shape[other];
     if (!agree) {
-      fail(op, concat("part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(), "; equal extents outside axis ", axis,
-                      " required"));
+      fail(op, to_text("part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(),
+                   "; equal extents outside axis ", axis, " required"));
     }
     shape[axis] += parts[k].size(axis);
   }
@@ -67,18 +68,19 @@ Tensor join(int axis, const std::vector<Tensor>& parts) {
 
 std::vector<CheckedSample> samples() {
   const auto along = [](int axis) { return [axis](const std::vector<Tensor>& in) { return concat_along(axis, in); }; };
-  return {{"three parts, middle axis", false, {draw::normal({2, 1, 3}), draw::normal({2, 4, 3}), draw::normal({2, 2, 3})}, along(1)},
-          {"last axis", false, {draw::normal({3, 2}), draw::normal({3, 5})}, along(-1)},
-          {"one part", false, {draw::normal({3})}, along(0)},
-          {"an empty part", false, {draw::normal({0, 2}), draw::normal({3, 2})}, along(0)}};
+  return {{"three parts, middle axis", false,
+              {draw::normal({2, 1, 3}), draw::normal({2, 4, 3}), draw::normal({2, 2, 3})}, along(1)},
+      {"last axis", false, {draw::normal({3, 2}), draw::normal({3, 5})}, along(-1)},
+      {"one part", false, {draw::normal({3})}, along(0)},
+      {"an empty part", false, {draw::normal({0, 2}), draw::normal({3, 2})}, along(0)}};
 }
 
 std::vector<BadInput> bad_inputs() {
   return {{"concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required",
-           [] {
-             (void)concat_along(1, {Tensor::zeros({2, 3}), Tensor::zeros({3, 3})});
-           }},
-          {"concat_along: no parts given; at least one required", [] { (void)concat_along(0, {}); }}};
+              [] {
+                (void)concat_along(1, {Tensor::zeros({2, 3}), Tensor::zeros({3, 3})});
+              }},
+      {"concat_along: no parts given; at least one required", [] { (void)concat_along(0, {}); }}};
 }
 
 const CheckedEntry checked({op, false, samples, bad_inputs, {}});

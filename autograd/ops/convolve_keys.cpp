@@ -1,8 +1,12 @@
-// Convolve every row of scores along its keys, heads being channels.         (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
-//   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y[b,o,i,j] = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left], zeros outside
-//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]      a convolution again: taps turned round, left' = k - 1 - left
+// Convolve every row of scores along its keys, heads being channels.         (DAPE V2, Zheng et al. 2024,
+// arXiv:2410.04798)
+//   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y[b,o,i,j] = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left],
+//   zeros outside
+//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]      a convolution again: taps turned round, left' = k - 1
+//   - left
 //   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]      dbias[o] = sum_{b,i,j} dy[b,o,i,j]
-// The three sums are linear in each argument, and each one's derivatives are the other two: that is how second derivatives come.
+// The three sums are linear in each argument, and each one's derivatives are the other two: that is how second
+// derivatives come.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
@@ -35,12 +39,13 @@ struct Adjoint {
     saved.g = g;
     saved.weight = weight;
     const index_t k = weight.size(3), keys = g.size(3) - left - right + k - 1;
-    return convolve({g.size(0), g.size(1), g.size(2), g.size(3), weight.size(1), keys, k, k - 1 - left}, g, weight, Tensor(), true);
+    return convolve(
+        {g.size(0), g.size(1), g.size(2), g.size(3), weight.size(1), keys, k, k - 1 - left}, g, weight, Tensor(), true);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
   static Samples<Adjoint> samples() {
     return {{"width 3", {1, 1}, {draw::normal({2, 3, 2, 5}), draw::normal({3, 2, 1, 3})}},
-            {"left, cropped on the right", {3, -1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 5, 1, 2})}}};
+        {"left, cropped on the right", {3, -1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 5, 1, 2})}}};
   }
 };
 
@@ -62,7 +67,7 @@ struct KernelGradient {
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
   static Samples<KernelGradient> samples() {
     return {{"width 3", {1, 1, 3}, {draw::normal({2, 3, 2, 5}), draw::normal({2, 2, 2, 5})}},
-            {"left, cropped on the right", {3, -1, 2}, {draw::normal({1, 2, 3, 4}), draw::normal({1, 5, 3, 3})}}};
+        {"left, cropped on the right", {3, -1, 2}, {draw::normal({1, 2, 3, 4}), draw::normal({1, 5, 3, 3})}}};
   }
 };
 
@@ -91,9 +96,10 @@ struct ConvolveKeys {
     raw::require_floating(name, "x", x);
     raw::require_same_dtype(name, x, weight);
     raw::require_same_device(name, x, weight);
-    if (x.rank() != 4) fail(name, concat("x is ", x.shape(), "; [b, c, i, j] required"));
+    if (x.rank() != 4) fail(name, to_text("x is ", x.shape(), "; [b, c, i, j] required"));
     if (weight.rank() != 4 || weight.size(1) != x.size(1) || weight.size(2) != 1 || weight.numel() == 0) {
-      fail(name, concat("x is ", x.shape(), ", weight is ", weight.shape(), "; weight [o, ", x.size(1), ", 1, k] with o, k > 0 required"));
+      fail(name, to_text("x is ", x.shape(), ", weight is ", weight.shape(), "; weight [o, ", x.size(1),
+                     ", 1, k] with o, k > 0 required"));
     }
     if (bias.defined()) {
       raw::require_same_dtype(name, x, bias);
@@ -101,8 +107,8 @@ struct ConvolveKeys {
       raw::require_shape(name, "bias", bias, {weight.size(0)});
     }
     if (forward_of(x, weight, left, right).keys_out < 0) {
-      fail(name, concat("x has ", x.size(3), " keys, left ", left, ", right ", right, ", weight spans ", weight.size(3),
-                        "; keys + left + right >= ", weight.size(3) - 1, " required; pad more"));
+      fail(name, to_text("x has ", x.size(3), " keys, left ", left, ", right ", right, ", weight spans ",
+                     weight.size(3), "; keys + left + right >= ", weight.size(3) - 1, " required; pad more"));
     }
   }
   static Samples<ConvolveKeys> samples();
@@ -127,40 +133,36 @@ Grads<2> KernelGradient::backward(const Saved& saved, const Tensor& dz, Needs<2>
 
 Samples<ConvolveKeys> ConvolveKeys::samples() {
   const auto drawn = [](const char* name, const Shape& x, index_t outputs, index_t k, index_t before, index_t after) {
-    return Sample<ConvolveKeys>{name, {before, after}, {draw::normal(x), draw::normal({outputs, x[1], 1, k}), draw::normal({outputs})}};
+    return Sample<ConvolveKeys>{
+        name, {before, after}, {draw::normal(x), draw::normal({outputs, x[1], 1, k}), draw::normal({outputs})}};
   };
   Samples<ConvolveKeys> all = {drawn("width 3", {2, 3, 4, 7}, 5, 3, 1, 1),
-                               drawn("a linear layer over the heads", {2, 6, 3, 5}, 4, 1, 0, 0),
-                               drawn("width 5, odd extents", {1, 3, 3, 9}, 1, 5, 2, 2),
-                               drawn("keys before only", {2, 2, 3, 6}, 3, 3, 2, 0),
-                               drawn("padding that widens", {1, 2, 2, 4}, 2, 2, 3, 4),
-                               drawn("cropped", {1, 2, 2, 6}, 2, 3, -1, 0),
-                               drawn("keys after only", {1, 1, 2, 5}, 2, 4, 0, 3),
-                               drawn("wider than the row", {1, 2, 2, 2}, 3, 7, 3, 3),
-                               drawn("more keys than a tile", {1, 2, 1, 515}, 2, 3, 1, 1),
-                               drawn("one row, one key", {1, 3, 1, 1}, 2, 1, 0, 0),
-                               drawn("no keys", {1, 2, 3, 0}, 2, 3, 1, 1),
-                               drawn("no batch", {0, 2, 3, 4}, 2, 3, 1, 1)};
+      drawn("a linear layer over the heads", {2, 6, 3, 5}, 4, 1, 0, 0),
+      drawn("width 5, odd extents", {1, 3, 3, 9}, 1, 5, 2, 2), drawn("keys before only", {2, 2, 3, 6}, 3, 3, 2, 0),
+      drawn("padding that widens", {1, 2, 2, 4}, 2, 2, 3, 4), drawn("cropped", {1, 2, 2, 6}, 2, 3, -1, 0),
+      drawn("keys after only", {1, 1, 2, 5}, 2, 4, 0, 3), drawn("wider than the row", {1, 2, 2, 2}, 3, 7, 3, 3),
+      drawn("more keys than a tile", {1, 2, 1, 515}, 2, 3, 1, 1), drawn("one row, one key", {1, 3, 1, 1}, 2, 1, 0, 0),
+      drawn("no keys", {1, 2, 3, 0}, 2, 3, 1, 1), drawn("no batch", {0, 2, 3, 4}, 2, 3, 1, 1)};
   all.push_back({"without bias", {1, 1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 2, 1, 3}), Tensor()}});
   return all;
 }
 
 std::vector<BadInput> ConvolveKeys::bad_inputs() {
   return {{"convolve_keys: x is [2,3]; [b, c, i, j] required",
-           [] {
-             (void)convolve_keys(Tensor::zeros({2, 3}), Tensor::zeros({1, 3, 1, 1}), Tensor(), 0, 0);
-           }},
-          {"convolve_keys: x is [1,2,3,4], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
-           [] {
-             (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 3, 1, 1}), Tensor(), 0, 0);
-           }},
-          {"convolve_keys: bias is [4]; [5] required",
-           [] {
-             (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 2, 1, 1}), Tensor::zeros({4}), 0, 0);
-           }},
-          {"convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more", [] {
-             (void)convolve_keys(Tensor::zeros({1, 2, 3, 2}), Tensor::zeros({1, 2, 1, 5}), Tensor(), 0, 0);
-           }}};
+              [] {
+                (void)convolve_keys(Tensor::zeros({2, 3}), Tensor::zeros({1, 3, 1, 1}), Tensor(), 0, 0);
+              }},
+      {"convolve_keys: x is [1,2,3,4], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
+          [] {
+            (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 3, 1, 1}), Tensor(), 0, 0);
+          }},
+      {"convolve_keys: bias is [4]; [5] required",
+          [] {
+            (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 2, 1, 1}), Tensor::zeros({4}), 0, 0);
+          }},
+      {"convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more", [] {
+         (void)convolve_keys(Tensor::zeros({1, 2, 3, 2}), Tensor::zeros({1, 2, 1, 5}), Tensor(), 0, 0);
+       }}};
 }
 
 Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one key on each side

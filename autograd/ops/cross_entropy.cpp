@@ -1,7 +1,8 @@
 // Cross-entropy of rows of logits.    logits x:[... v]  target:[...]  ->  scalar y
 //   y = (1/n) sum over the n rows that are not ignored of  log(sum_v e^{x_v}) - x_target        0 when n = 0
 //   dx_v = (dy / n) (e^{x_v} / sum_w e^{x_w} - [v = target])        0 in ignored rows
-// The sum is the same with 1 in place of n. Only the mean needs n, which is counted on the CPU: on a GPU it waits for the targets.
+// The sum is the same with 1 in place of n. Only the mean needs n, which is counted on the CPU: on a GPU it waits for
+// the targets.
 // Kept: the logits and each row's log-sum-exp, not the softmax.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -44,7 +45,8 @@ struct CrossEntropy {
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     const Tensor x = saved.logits.get(), dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-    kernels(x.device()).cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
+    kernels(x.device())
+        .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
     return {dx, Tensor()};
   }
 
@@ -61,27 +63,28 @@ struct CrossEntropy {
     bool agree = logits.rank() == target.rank() + 1 && logits.size(-1) > 0;
     for (int axis = 0; agree && axis < target.rank(); ++axis) agree = logits.size(axis) == target.size(axis);
     if (!agree)
-      fail(name, concat("logits are ", logits.shape(), ", target is ", target.shape(), "; [... v] and [...] required, nothing broadcasts"));
+      fail(name, to_text("logits are ", logits.shape(), ", target is ", target.shape(),
+                     "; [... v] and [...] required, nothing broadcasts"));
   }
 
   static Samples<CrossEntropy> samples() {
     return {{"rows", {-1}, {draw::normal({4, 11}), draw::index({4}, 11)}},
-            {"leading axes", {-1}, {draw::normal({2, 3, 5}), draw::index({2, 3}, 5)}},
-            {"some ignored", {-100}, {draw::normal({3, 17}), Tensor::of({-100, 16, 0}, {3}, DType::i32)}},
-            {"all ignored", {-1}, {draw::normal({2, 3}), Tensor::full({2}, -1, DType::i64)}},
-            {"one row without an axis", {-1}, {draw::normal({5}), draw::index({}, 5)}},
-            {"no rows", {-1}, {draw::normal({0, 3}), draw::index({0}, 3)}},
-            {"the sum", {-1, true}, {draw::normal({2, 3, 5}), draw::index({2, 3}, 5)}},
-            {"the sum, some ignored", {-100, true}, {draw::normal({3, 17}), Tensor::of({-100, 16, 0}, {3}, DType::i32)}}};
+        {"leading axes", {-1}, {draw::normal({2, 3, 5}), draw::index({2, 3}, 5)}},
+        {"some ignored", {-100}, {draw::normal({3, 17}), Tensor::of({-100, 16, 0}, {3}, DType::i32)}},
+        {"all ignored", {-1}, {draw::normal({2, 3}), Tensor::full({2}, -1, DType::i64)}},
+        {"one row without an axis", {-1}, {draw::normal({5}), draw::index({}, 5)}},
+        {"no rows", {-1}, {draw::normal({0, 3}), draw::index({0}, 3)}},
+        {"the sum", {-1, true}, {draw::normal({2, 3, 5}), draw::index({2, 3}, 5)}},
+        {"the sum, some ignored", {-100, true}, {draw::normal({3, 17}), Tensor::of({-100, 16, 0}, {3}, DType::i32)}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"cross_entropy: target at [1] is 3; a value in [0, 3) required, or -1 to ignore it",
-             [] {
-               (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0, 3}, {2}, DType::i64));
-             }},
-            {"cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts", [] {
-               (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0}, {1}, DType::i64));
-             }}};
+                [] {
+                  (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0, 3}, {2}, DType::i64));
+                }},
+        {"cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts", [] {
+           (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0}, {1}, DType::i64));
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     double total = 0;

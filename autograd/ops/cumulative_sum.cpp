@@ -17,20 +17,20 @@ struct CumulativeSum {  // along the last axis
     return raw::cumulative_sum(x, reverse);
   }
   // y_j = sum_{l <= j} x_l: x_l is in every y_j from j = l on
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {apply(CumulativeSum{!reverse}, Site::current(), dy)}; }
+  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
+    return {apply(CumulativeSum{!reverse}, Site::current(), dy)};
+  }
 
   static Samples<CumulativeSum> samples() {
-    return {{"forwards", {false}, {draw::normal({2, 3, 5})}},
-            {"backwards", {true}, {draw::normal({4, 9})}},
-            {"long rows", {true}, {draw::normal({2, 67})}},
-            {"one element", {false}, {draw::normal({3, 1})}},
-            {"no elements", {false}, {draw::normal({2, 0})}}};
+    return {{"forwards", {false}, {draw::normal({2, 3, 5})}}, {"backwards", {true}, {draw::normal({4, 9})}},
+        {"long rows", {true}, {draw::normal({2, 67})}}, {"one element", {false}, {draw::normal({3, 1})}},
+        {"no elements", {false}, {draw::normal({2, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"cumulative_sum: x is []; at least one axis required", [] { (void)cumulative_sum(Tensor::zeros({})); }},
-            {"cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] {
-               (void)cumulative_sum(Tensor::zeros({2, 3}), 2);
-             }}};
+        {"cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] {
+           (void)cumulative_sum(Tensor::zeros({2, 3}), 2);
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y = in[0].to_vector();
@@ -42,8 +42,10 @@ struct CumulativeSum {  // along the last axis
 
 // Another axis than the last changes places with it, before and after.
 std::vector<CheckedSample> other_axis_samples() {
-  return {{"first axis, forwards", false, {draw::normal({5, 3})}, [](const auto& in) { return cumulative_sum(in[0], 0); }},
-          {"middle axis, backwards", false, {draw::normal({2, 4, 3})}, [](const auto& in) { return reverse_cumulative_sum(in[0], 1); }}};
+  return {
+      {"first axis, forwards", false, {draw::normal({5, 3})}, [](const auto& in) { return cumulative_sum(in[0], 0); }},
+      {"middle axis, backwards", false, {draw::normal({2, 4, 3})},
+          [](const auto& in) { return reverse_cumulative_sum(in[0], 1); }}};
 }
 
 const Checked<CumulativeSum> checked;
@@ -51,7 +53,8 @@ const CheckedEntry checked_other_axis({"cumulative_sum along other axes", false,
 
 Tensor along(const Tensor& x, int axis, bool reverse, const Site& at) {
   const CallSite place(at);
-  if (x.rank() == 0 || normal_axis(CumulativeSum::name, axis, x.rank()) == x.rank() - 1) return apply(CumulativeSum{reverse}, at, x);
+  if (x.rank() == 0 || normal_axis(CumulativeSum::name, axis, x.rank()) == x.rank() - 1)
+    return apply(CumulativeSum{reverse}, at, x);
   return transpose(apply(CumulativeSum{reverse}, at, transpose(x, axis, -1, at)), axis, -1, at);
 }
 

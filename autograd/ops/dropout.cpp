@@ -10,7 +10,8 @@
 namespace whence {
 namespace {
 
-// x is runs of `count` elements each; element e of run r has number r stride + offset + e. A tensor that is no strip is one run.
+// x is runs of `count` elements each; element e of run r has number r stride + offset + e. A tensor that is no strip is
+// one run.
 struct Numbering {
   index_t runs = 1, count, stride = 0, offset = 0;
   // Groups of four numbers, which one call of Philox draws, that a run may touch.
@@ -56,40 +57,46 @@ struct Dropout {
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       using C = compute_t<T>;
       launch(name, x.device(), numbers.runs * numbers.groups(),
-             Drop<T>{from.data<T>(), y.data<T>(), numbers, stream, threshold, static_cast<C>(1 / (1 - probability))}, 16);
+          Drop<T>{from.data<T>(), y.data<T>(), numbers, stream, threshold, static_cast<C>(1 / (1 - probability))}, 16);
     });
     return y;
   }
   // Linear in x, so its own adjoint.
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {apply(Dropout{*this}, Site::current(), dy)}; }
+  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
+    return {apply(Dropout{*this}, Site::current(), dy)};
+  }
 
   Numbering numbering(const Shape& x) const {
     if (rows.total == 0) return {.count = numel(x)};
-    if (x.rank() < 2) fail(name, concat("x is ", x, ", a strip of ", rows.total, " rows; [... i, j] required"));
+    if (x.rank() < 2) fail(name, to_text("x is ", x, ", a strip of ", rows.total, " rows; [... i, j] required"));
     const index_t i = x[-2], j = x[-1];
     if (rows.begin < 0 || rows.begin + i > rows.total) {
-      fail(name, concat("x is ", x, ", rows [", rows.begin, ", ", rows.begin + i, ") of ", rows.total, "; rows inside [0, ", rows.total,
-                        ") required"));
+      fail(name, to_text("x is ", x, ", rows [", rows.begin, ", ", rows.begin + i, ") of ", rows.total,
+                     "; rows inside [0, ", rows.total, ") required"));
     }
-    return {.runs = i * j == 0 ? 0 : numel(x) / (i * j), .count = i * j, .stride = rows.total * j, .offset = rows.begin * j};
+    return {.runs = i * j == 0 ? 0 : numel(x) / (i * j),
+        .count = i * j,
+        .stride = rows.total * j,
+        .offset = rows.begin * j};
   }
 
   static Samples<Dropout> samples() {
     return {{"a third", {1.0 / 3, Stream(7, "dropout", 3)}, {draw::normal({3, 7})}},
-            {"none", {0, Stream(7, "dropout", 3)}, {draw::normal({5})}},
-            {"a strip", {0.4, Stream(7, "dropout", 3), {2, 9}}, {draw::normal({2, 3, 5})}},
-            {"0-d", {0.5, Stream(1, "dropout")}, {draw::normal({})}},
-            {"nothing", {0.5, Stream(1, "dropout")}, {draw::normal({0, 2})}}};
+        {"none", {0, Stream(7, "dropout", 3)}, {draw::normal({5})}},
+        {"a strip", {0.4, Stream(7, "dropout", 3), {2, 9}}, {draw::normal({2, 3, 5})}},
+        {"0-d", {0.5, Stream(1, "dropout")}, {draw::normal({})}},
+        {"nothing", {0.5, Stream(1, "dropout")}, {draw::normal({0, 2})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"dropout: probability 1 given; a number in [0, 1) required", [] { (void)dropout(Tensor::zeros({2}), 1, Stream()); }},
-            {"dropout: x is [2], a strip of 4 rows; [... i, j] required",
-             [] {
-               (void)dropout(Tensor::zeros({2}), 0.5, Stream(), {0, 4});
-             }},
-            {"dropout: x is [3,2], rows [2, 5) of 4; rows inside [0, 4) required", [] {
-               (void)dropout(Tensor::zeros({3, 2}), 0.5, Stream(), {2, 4});
-             }}};
+    return {{"dropout: probability 1 given; a number in [0, 1) required",
+                [] { (void)dropout(Tensor::zeros({2}), 1, Stream()); }},
+        {"dropout: x is [2], a strip of 4 rows; [... i, j] required",
+            [] {
+              (void)dropout(Tensor::zeros({2}), 0.5, Stream(), {0, 4});
+            }},
+        {"dropout: x is [3,2], rows [2, 5) of 4; rows inside [0, 4) required", [] {
+           (void)dropout(Tensor::zeros({3, 2}), 0.5, Stream(), {2, 4});
+         }}};
   }
 };
 
@@ -97,12 +104,14 @@ const Checked<Dropout> checked;
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at) { return dropout(x, probability, stream, RowsOf{}, at); }
+Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at) {
+  return dropout(x, probability, stream, RowsOf{}, at);
+}
 
 Tensor dropout(const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at) {
   const CallSite place(at);
   if (!(probability >= 0 && probability < 1)) {
-    fail(Dropout::name, concat("probability ", probability, " given; a number in [0, 1) required"));
+    fail(Dropout::name, to_text("probability ", probability, " given; a number in [0, 1) required"));
   }
   return apply(Dropout{probability, stream, rows}, at, x);
 }

@@ -1,5 +1,7 @@
-// Pick along one axis, and its adjoint.       x:[... n ...]  index:[... j ...]  ->  y[..., j, ...] = x[..., index[..., j, ...], ...]
-//   gather:        dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j, so the bits are the same on every run
+// Pick along one axis, and its adjoint.       x:[... n ...]  index:[... j ...]  ->  y[..., j, ...] = x[..., index[...,
+// j, ...], ...]
+//   gather:        dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j, so the bits are the same on
+//   every run
 //   sum_by_index:  y[..., n] = sum over j with index[..., j] = n of x[..., j],     dx[..., j] = dy[..., index[..., j]]
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -17,9 +19,9 @@ void check_index(const char* op, const Tensor& x, const Tensor& index, int axis,
     agree = (k == axis && !same_extent) || x.size(k) == index.size(k) || (k < axis && index.size(k) == 1);
   }
   if (!agree) {
-    fail(op,
-         concat("x is ", x.shape(), ", index is ", index.shape(), "; equal extents ", same_extent ? "" : concat("outside axis ", axis, " "),
-                "required, or 1 in index before ", same_extent ? "the last axis" : "it"));
+    fail(op, to_text("x is ", x.shape(), ", index is ", index.shape(), "; equal extents ",
+                 same_extent ? "" : to_text("outside axis ", axis, " "), "required, or 1 in index before ",
+                 same_extent ? "the last axis" : "it"));
   }
 }
 
@@ -35,29 +37,29 @@ struct Gather {
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
   static Samples<Gather> samples() {
     return {{"last axis", {1}, {draw::normal({3, 5}), draw::index({3, 7}, 5)}},
-            {"first axis", {0}, {draw::normal({4, 2, 3}), draw::index({6, 2, 3}, 4)}},
-            {"middle axis", {1}, {draw::normal({2, 3, 4}), draw::index({2, 2, 4}, 3)}},
-            {"one index for all heads", {3}, {draw::normal({2, 3, 4, 5}), draw::index({1, 1, 4, 6}, 5)}},
-            {"one index for all rows", {3}, {draw::normal({2, 2, 3, 5}), draw::index({2, 1, 1, 2}, 5)}},
-            {"one index for the first axis", {1}, {draw::normal({3, 4, 2}), draw::index({1, 3, 2}, 4)}},
-            {"no index", {1}, {draw::normal({2, 3}), draw::index({2, 0}, 3)}}};
+        {"first axis", {0}, {draw::normal({4, 2, 3}), draw::index({6, 2, 3}, 4)}},
+        {"middle axis", {1}, {draw::normal({2, 3, 4}), draw::index({2, 2, 4}, 3)}},
+        {"one index for all heads", {3}, {draw::normal({2, 3, 4, 5}), draw::index({1, 1, 4, 6}, 5)}},
+        {"one index for all rows", {3}, {draw::normal({2, 2, 3, 5}), draw::index({2, 1, 1, 2}, 5)}},
+        {"one index for the first axis", {1}, {draw::normal({3, 4, 2}), draw::index({1, 3, 2}, 4)}},
+        {"no index", {1}, {draw::normal({2, 3}), draw::index({2, 0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"gather: index at [1,0] is 3; a value in [0, 3) required",
-             [] {
-               (void)gather(Tensor::zeros({2, 3}), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
-             }},
-            {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
-             [] {
-               (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({3, 1}, DType::i64));
-             }},
-            {"gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
-             [] {
-               (void)gather(Tensor::zeros({2, 3}), 0, Tensor::zeros({2, 1}, DType::i64));
-             }},
-            {"gather: index is f32; i64 or i32 required; convert with cast", [] {
-               (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({2, 1}));
-             }}};
+                [] {
+                  (void)gather(Tensor::zeros({2, 3}), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
+                }},
+        {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
+            [] {
+              (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({3, 1}, DType::i64));
+            }},
+        {"gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
+            [] {
+              (void)gather(Tensor::zeros({2, 3}), 0, Tensor::zeros({2, 1}, DType::i64));
+            }},
+        {"gather: index is f32; i64 or i32 required; convert with cast", [] {
+           (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({2, 1}));
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -80,26 +82,26 @@ struct SumByIndex {
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
   static Samples<SumByIndex> samples() {
     return {{"last axis", {1, 4}, {draw::normal({3, 7}), draw::index({3, 7}, 4)}},
-            {"first axis, one row hit often", {0, 2}, {draw::normal({6, 2}), draw::index({6, 2}, 1)}},
-            {"one index for all heads", {3, 5}, {draw::normal({2, 3, 4, 6}), draw::index({1, 1, 4, 6}, 5)}},
-            {"one index for all rows", {2, 3}, {draw::normal({2, 3, 4}), draw::index({2, 1, 4}, 3)}},
-            {"nothing to add", {1, 3}, {draw::normal({2, 0}), draw::index({2, 0}, 3)}}};
+        {"first axis, one row hit often", {0, 2}, {draw::normal({6, 2}), draw::index({6, 2}, 1)}},
+        {"one index for all heads", {3, 5}, {draw::normal({2, 3, 4, 6}), draw::index({1, 1, 4, 6}, 5)}},
+        {"one index for all rows", {2, 3}, {draw::normal({2, 3, 4}), draw::index({2, 1, 4}, 3)}},
+        {"nothing to add", {1, 3}, {draw::normal({2, 0}), draw::index({2, 0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"sum_by_index: index at [0,1] is 2; a value in [0, 2) required",
-             [] {
-               (void)sum_by_index(Tensor::zeros({3, 2}), Tensor::of({0, 2}, {1, 2}, DType::i64), 2);
-             }},
-            {"sum_by_index: x is [2,3], index is [2,1]; equal extents required, or 1 in index before the last axis",
-             [] {
-               (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 1}, DType::i64), 4);
-             }},
-            {"sum_by_index: rows -1 given; 0 or more required",
-             [] {
-               (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 3}, DType::i64), -1);
-             }},
-            {"sum_by_index: x is []; at least one axis required",
-             [] { (void)sum_by_index(Tensor::zeros({}), Tensor::zeros({}, DType::i64), 1); }}};
+                [] {
+                  (void)sum_by_index(Tensor::zeros({3, 2}), Tensor::of({0, 2}, {1, 2}, DType::i64), 2);
+                }},
+        {"sum_by_index: x is [2,3], index is [2,1]; equal extents required, or 1 in index before the last axis",
+            [] {
+              (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 1}, DType::i64), 4);
+            }},
+        {"sum_by_index: rows -1 given; 0 or more required",
+            [] {
+              (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 3}, DType::i64), -1);
+            }},
+        {"sum_by_index: x is []; at least one axis required",
+            [] { (void)sum_by_index(Tensor::zeros({}), Tensor::zeros({}, DType::i64), 1); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y(static_cast<std::size_t>(in[0].size(0) * 4));
@@ -157,7 +159,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at) {
 Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site at) {
   const CallSite place(at);
   const char* name = SumByIndex::name;
-  if (rows < 0) fail(name, concat("rows ", rows, " given; 0 or more required"));
+  if (rows < 0) fail(name, to_text("rows ", rows, " given; 0 or more required"));
   if (x.rank() == 0) fail(name, "x is []; at least one axis required");
   check_index(name, x, index, x.rank() - 1, true);
   return apply(SumByIndex{x.rank() - 1, rows}, at, x, detail::checked_index(name, "index", index, rows));

@@ -6,11 +6,13 @@
 
 namespace whence::detail {
 
-// `index` as contiguous i64 numbers in [0, count), except `also` where that is negative. Throws Error naming position and value of the
-// first other one; on a device, where looking would mean waiting, the Error comes when numbers are next read from it, and 0 stands for the
-// index until then.
-inline Tensor checked_index(const char* op, const char* argument, const Tensor& index, index_t count, index_t also = 0) {
-  if (!is_index(index.dtype())) fail(op, concat(argument, " is ", index.dtype(), "; i64 or i32 required; convert with cast"));
+// `index` as contiguous i64 numbers in [0, count), except `also` where that is negative. Throws Error naming position
+// and value of the first other one; on a device, where looking would mean waiting, the Error comes when numbers are
+// next read from it, and 0 stands for the index until then.
+inline Tensor checked_index(
+    const char* op, const char* argument, const Tensor& index, index_t count, index_t also = 0) {
+  if (!is_index(index.dtype()))
+    fail(op, to_text(argument, " is ", index.dtype(), "; i64 or i32 required; convert with cast"));
   const Tensor flat = raw::contiguous(index.dtype() == DType::i64 ? index : raw::cast(index, DType::i64));
   return kernels(flat.device()).checked_index({op, argument, count, also}, flat);
 }

@@ -1,10 +1,10 @@
-// Read a table at a real-valued index: CoPE's interpolation.                       (Golovneva et al. 2024, Listing 1; nn/README.md, A1 and
-// A9)
+// Read a table at a real-valued index: CoPE's interpolation.                       (Golovneva et al. 2024, Listing 1;
+// nn/README.md, A1 and A9)
 //   table t:[... n]   position p:[... m], 0 <= p <= n-1   ->   y:[... m]
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a
 //   dt[a] += (1-w) dy_j     dt[c] += w dy_j     dp_j = (t[c] - t[a]) dy_j
-// At an integer a = c: the value is t[p], and dp_j is exactly 0 although the function has a corner there. Positions outside the table are
-// read at its nearest end with derivative 0.
+// At an integer a = c: the value is t[p], and dp_j is exactly 0 although the function has a corner there. Positions
+// outside the table are read at its nearest end with derivative 0.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -31,7 +31,8 @@ struct LerpAt {
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     const Tensor t = saved.table.get(), p = saved.position.get(), g = raw::contiguous(dy);
-    const Tensor dt = Tensor::empty(t.shape(), t.dtype(), t.device()), dp = Tensor::empty(p.shape(), p.dtype(), p.device());
+    const Tensor dt = Tensor::empty(t.shape(), t.dtype(), t.device()),
+                 dp = Tensor::empty(p.shape(), p.dtype(), p.device());
     kernels(p.device()).lerp_at_backward(t, p, g, dt, dp);
     return {dt, dp};
   }
@@ -43,26 +44,27 @@ struct LerpAt {
     bool agree = table.rank() == position.rank() && table.rank() > 0 && table.size(-1) > 0;
     for (int axis = 0; agree && axis + 1 < table.rank(); ++axis) agree = table.size(axis) == position.size(axis);
     if (!agree) {
-      fail(name, concat("table is ", table.shape(), ", position is ", position.shape(),
-                        "; [... n] with n > 0 and [... m] with the same leading axes required; expand one of them"));
+      fail(name, to_text("table is ", table.shape(), ", position is ", position.shape(),
+                     "; [... n] with n > 0 and [... m] with the same leading axes required; expand one of them"));
     }
   }
 
   static Samples<LerpAt> samples() {
     return {{"interior", {}, {draw::normal({2, 3, 6}), draw::uniform({2, 3, 5}, 0, 5)}},
-            {"integer positions", {}, {draw::normal({1, 6}), draw::integers({1, 9}, 0, 5)}, true},
-            {"one-row table", {}, {draw::normal({4, 1}), Tensor::zeros({4, 7}, DType::f64)}, true},
-            {"long rows", {}, {draw::normal({2, 9}), draw::uniform({2, 301}, 0, 8)}},
-            {"outside the table", {}, {draw::normal({3, 4}), draw::uniform({3, 6}, 3.5, 7)}},
-            {"no positions", {}, {draw::normal({2, 4}), draw::normal({2, 0})}}};
+        {"integer positions", {}, {draw::normal({1, 6}), draw::integers({1, 9}, 0, 5)}, true},
+        {"one-row table", {}, {draw::normal({4, 1}), Tensor::zeros({4, 7}, DType::f64)}, true},
+        {"long rows", {}, {draw::normal({2, 9}), draw::uniform({2, 301}, 0, 8)}},
+        {"outside the table", {}, {draw::normal({3, 4}), draw::uniform({3, 6}, 3.5, 7)}},
+        {"no positions", {}, {draw::normal({2, 4}), draw::normal({2, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {
-        {"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes required; expand one of "
+        {"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
+         "required; expand one of "
          "them",
-         [] {
-           (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5}));
-         }}};
+            [] {
+              (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5}));
+            }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;

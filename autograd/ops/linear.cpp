@@ -1,5 +1,6 @@
 // The affine map of a layer.    y = x W' + b,  x:[... in]  W:[out in]  b:[out]  ->  y:[... out]
-//   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes of x folded into rows: three products, none batched)
+//   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes of x folded into rows: three products,
+//   none batched)
 // And with GELU behind it.      y = gelu(h),  h = x W' + b       dh = gelu'(h) dy, then as above
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -19,7 +20,8 @@ void check(const char* name, const Tensor& x, const Tensor& weight, const Tensor
   raw::require_same_dtype(name, x, weight);
   raw::require_same_device(name, x, weight);
   if (x.rank() == 0 || weight.rank() != 2 || x.size(-1) != weight.size(1)) {
-    fail(name, concat("x is ", x.shape(), ", weight is ", weight.shape(), "; x [... in] and weight [out,in] required"));
+    fail(
+        name, to_text("x is ", x.shape(), ", weight is ", weight.shape(), "; x [... in] and weight [out,in] required"));
   }
   if (!bias.defined()) return;
   raw::require_same_dtype(name, x, bias);
@@ -56,7 +58,8 @@ struct Linear {
     Shape shape = x.shape();
     shape[-1] = weight.size(0);
     // The bias is added by the product's own kernel while a tile is still in cache.
-    const Tensor y = raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, bias.defined() ? &bias : nullptr);
+    const Tensor y =
+        raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, bias.defined() ? &bias : nullptr);
     return raw::reshape(y, shape);
   }
 
@@ -66,19 +69,19 @@ struct Linear {
 
   static Samples<Linear> samples() {
     return {{"rows", {}, {draw::normal({3, 4}), draw::normal({5, 4}), draw::normal({5})}},
-            {"leading axes", {}, {draw::normal({2, 3, 4}), draw::normal({2, 4}), draw::normal({2})}},
-            {"no bias", {}, {draw::normal({3, 4}), draw::normal({1, 4}), Tensor()}},
-            {"one row without an axis", {}, {draw::normal({4}), draw::normal({3, 4}), draw::normal({3})}},
-            {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
+        {"leading axes", {}, {draw::normal({2, 3, 4}), draw::normal({2, 4}), draw::normal({2})}},
+        {"no bias", {}, {draw::normal({3, 4}), draw::normal({1, 4}), Tensor()}},
+        {"one row without an axis", {}, {draw::normal({4}), draw::normal({3, 4}), draw::normal({3})}},
+        {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"linear: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required",
-             [] {
-               (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {});
-             }},
-            {"linear: bias is [3]; [4] required", [] {
-               (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3}));
-             }}};
+                [] {
+                  (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {});
+                }},
+        {"linear: bias is [3]; [4] required", [] {
+           (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3}));
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -115,18 +118,19 @@ struct LinearGelu {
 
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3> needs) const {
     // y = gelu(h); the saved h has no history, so a backward that is itself recorded computes it again from what has
-    const Tensor h =
-        recording() ? linear(saved.x.get(), saved.weight.get(), saved.bias.defined() ? saved.bias.get() : Tensor()) : saved.before.get();
+    const Tensor h = recording()
+                         ? linear(saved.x.get(), saved.weight.get(), saved.bias.defined() ? saved.bias.get() : Tensor())
+                         : saved.before.get();
     return linear_backward(saved.x, saved.weight, unary_backward(Unary::gelu, h, dy), needs);
   }
 
   static Samples<LinearGelu> samples() {
     return {{"rows", {}, {draw::normal({3, 4}), draw::normal({5, 4}), draw::normal({5})}},
-            {"leading axes, a width of 8", {}, {draw::normal({2, 3, 4}), draw::normal({8, 4}), draw::normal({8})}},
-            {"no bias", {}, {draw::normal({3, 4}), draw::normal({8, 4}), Tensor()}},
-            // Positive, so that y is not so small beside h that the rounding of h is all there is.
-            {"one row without an axis", {}, {draw::uniform({4}, 0.1, 1), draw::uniform({3, 4}, 0.1, 1), draw::normal({3})}},
-            {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
+        {"leading axes, a width of 8", {}, {draw::normal({2, 3, 4}), draw::normal({8, 4}), draw::normal({8})}},
+        {"no bias", {}, {draw::normal({3, 4}), draw::normal({8, 4}), Tensor()}},
+        // Positive, so that y is not so small beside h that the rounding of h is all there is.
+        {"one row without an axis", {}, {draw::uniform({4}, 0.1, 1), draw::uniform({3, 4}, 0.1, 1), draw::normal({3})}},
+        {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"linear_gelu: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required", [] {
@@ -140,8 +144,12 @@ const Checked<LinearGelu> checked_gelu;
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) { return apply(Linear{}, at, x, weight, bias); }
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) {
+  return apply(Linear{}, at, x, weight, bias);
+}
 
-Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) { return apply(LinearGelu{}, at, x, weight, bias); }
+Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) {
+  return apply(LinearGelu{}, at, x, weight, bias);
+}
 
 }  // namespace whence

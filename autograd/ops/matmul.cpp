@@ -1,6 +1,7 @@
 // Matrix products over leading axes that broadcast.    y = s a b,  a:[... m k]  b:[... k n]  ->  y:[... m n]
 //   da = s dy b'    db = s a' dy    each summed over what broadcasting stretched
-// One b for a whole batch (a weight, CoPE's table) makes one tall product: the batch is folded into m, and for db into the summed axis.
+// One b for a whole batch (a weight, CoPE's table) makes one tall product: the batch is folded into m, and for db into
+// the summed axis.
 #include "autograd/backward.h"
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -43,7 +44,8 @@ struct MatMul {
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
-    // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as they are
+    // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as they
+    // are
     Grads<2> grads;
     if (saved.a_shape.rank() > 2 && saved.b_shape.rank() == 2) {
       // [... m k] [k n]: the sum over the batch that db needs is part of the product itself
@@ -59,19 +61,20 @@ struct MatMul {
 
   static Samples<MatMul> samples() {
     return {{"batched", {0.5}, {draw::normal({2, 3, 4}), draw::normal({2, 4, 5})}},
-            {"two matrices", {1}, {draw::normal({3, 4}), draw::normal({4, 2})}},
-            {"one b for a batch", {-2}, {draw::normal({2, 3, 2, 4}), draw::normal({4, 5})}},
-            {"one a for a batch", {1}, {draw::normal({3, 4}), draw::normal({2, 4, 2})}},
-            {"both broadcast", {1}, {draw::normal({2, 1, 3, 4}), draw::normal({1, 5, 4, 2})}},
-            {"one b of extent 1", {1}, {draw::normal({3, 2, 4}), draw::normal({1, 4, 2})}},
-            {"vectors as matrices", {1}, {draw::normal({1, 7}), draw::normal({7, 1})}},
-            {"no rows", {1}, {draw::normal({2, 0, 3}), draw::normal({3, 4})}},
-            {"nothing to sum", {1}, {draw::normal({2, 0}), draw::normal({0, 3})}}};
+        {"two matrices", {1}, {draw::normal({3, 4}), draw::normal({4, 2})}},
+        {"one b for a batch", {-2}, {draw::normal({2, 3, 2, 4}), draw::normal({4, 5})}},
+        {"one a for a batch", {1}, {draw::normal({3, 4}), draw::normal({2, 4, 2})}},
+        {"both broadcast", {1}, {draw::normal({2, 1, 3, 4}), draw::normal({1, 5, 4, 2})}},
+        {"one b of extent 1", {1}, {draw::normal({3, 2, 4}), draw::normal({1, 4, 2})}},
+        {"vectors as matrices", {1}, {draw::normal({1, 7}), draw::normal({7, 1})}},
+        {"no rows", {1}, {draw::normal({2, 0, 3}), draw::normal({3, 4})}},
+        {"nothing to sum", {1}, {draw::normal({2, 0}), draw::normal({0, 3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b", [] {
-               (void)matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({2, 5, 4}));
-             }}};
+    return {
+        {"matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b", [] {
+           (void)matmul(Tensor::zeros({2, 3, 4}), Tensor::zeros({2, 5, 4}));
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     const index_t batch = in[0].size(0), m = in[0].size(1), depth = in[0].size(2), n = in[1].size(2);

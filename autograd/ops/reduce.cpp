@@ -41,7 +41,9 @@ struct Sum {
     return all;
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] { (void)sum(Tensor::zeros({2, 3}), {2}); }}};
+    return {{"sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] {
+               (void)sum(Tensor::zeros({2, 3}), {2});
+             }}};
   }
 };
 
@@ -91,22 +93,24 @@ struct SumTo {
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {expand(dy, saved.from)}; }
   static Samples<SumTo> samples() {
-    return {{"inner and leading axis", {{3, 1}}, {draw::normal({2, 3, 4})}},
-            {"to 0-d", {{}}, {draw::normal({2, 3})}},
-            {"from nothing", {{1, 3}}, {draw::normal({0, 3})}}};
+    return {{"inner and leading axis", {{3, 1}}, {draw::normal({2, 3, 4})}}, {"to 0-d", {{}}, {draw::normal({2, 3})}},
+        {"from nothing", {{1, 3}}, {draw::normal({0, 3})}}};
   }
 };
 
 // y = max_j x_j = x_{argmax}: the gradient goes to the first of equal maxima, through gather.
 std::vector<CheckedSample> maximum_samples() {
-  const auto along = [](int axis) { return [axis](const std::vector<Tensor>& in) { return maximum_along(in[0], axis); }; };
+  const auto along = [](int axis) {
+    return [axis](const std::vector<Tensor>& in) { return maximum_along(in[0], axis); };
+  };
   return {{"last axis", false, {draw::normal({3, 5})}, along(-1)},
-          {"middle axis", false, {draw::normal({2, 4, 3})}, along(1)},
-          {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)},
-          {"one axis", false, {draw::normal({7})}, along(0)}};
+      {"middle axis", false, {draw::normal({2, 4, 3})}, along(1)},
+      {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)}, {"one axis", false, {draw::normal({7})}, along(0)}};
 }
 std::vector<BadInput> maximum_bad_inputs() {
-  return {{"maximum_along: x is [2,0]; at least one element along axis 1 required", [] { (void)maximum_along(Tensor::zeros({2, 0}), 1); }}};
+  return {{"maximum_along: x is [2,0]; at least one element along axis 1 required", [] {
+             (void)maximum_along(Tensor::zeros({2, 0}), 1);
+           }}};
 }
 
 const Checked<Sum> checked_sum;
@@ -116,15 +120,22 @@ const CheckedEntry checked_maximum({"maximum_along", false, maximum_samples, max
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) { return apply(Sum(axes, keep_axes), at, x); }
-Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) { return apply(Mean(axes, keep_axes), at, x); }
-Tensor sum_to(const Tensor& x, const Shape& shape, Site at) { return x.shape() == shape ? x : apply(SumTo{shape}, at, x); }
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
+  return apply(Sum(axes, keep_axes), at, x);
+}
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
+  return apply(Mean(axes, keep_axes), at, x);
+}
+Tensor sum_to(const Tensor& x, const Shape& shape, Site at) {
+  return x.shape() == shape ? x : apply(SumTo{shape}, at, x);
+}
 
 Tensor maximum_along(const Tensor& x, int axis, Site at) {
   const CallSite place(at);
   raw::require_floating("maximum_along", "x", x);
   const int normal = normal_axis("maximum_along", axis, x.rank());
-  if (x.size(normal) == 0) fail("maximum_along", concat("x is ", x.shape(), "; at least one element along axis ", normal, " required"));
+  if (x.size(normal) == 0)
+    fail("maximum_along", to_text("x is ", x.shape(), "; at least one element along axis ", normal, " required"));
   const Tensor index = raw::argmax(raw::contiguous(raw::transpose(x, normal, -1)));
   return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), at), normal, 0, at);
 }

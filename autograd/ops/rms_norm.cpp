@@ -42,34 +42,34 @@ struct RmsNorm {
 
   void check(const Tensor& x, const Tensor& weight) const {
     raw::require_floating(name, "x", x);
-    if (x.rank() == 0 || x.size(-1) == 0) fail(name, concat("x is ", x.shape(), "; [... c] with c > 0 required"));
+    if (x.rank() == 0 || x.size(-1) == 0) fail(name, to_text("x is ", x.shape(), "; [... c] with c > 0 required"));
     raw::require_same_dtype(name, x, weight);
     raw::require_same_device(name, x, weight);
     raw::require_shape(name, "weight", weight, {x.size(-1)});
-    if (!(epsilon >= 0)) fail(name, concat("epsilon ", epsilon, " given; 0 or more required"));
+    if (!(epsilon >= 0)) fail(name, to_text("epsilon ", epsilon, " given; 0 or more required"));
   }
 
   static Samples<RmsNorm> samples() {
     return {{"rows", {1e-6}, {draw::normal({4, 7}), draw::normal({7})}},
-            {"leading axes", {1e-6}, {draw::normal({2, 3, 16}), draw::normal({16})}},
-            {"several runs of rows, blocks of channels", {1e-6}, {draw::normal({130, 70}), draw::normal({70})}},
-            {"one row without an axis", {1e-3}, {draw::normal({5}), draw::normal({5})}},
-            {"one channel", {0.1}, {draw::normal({3, 1}), draw::normal({1})}},
-            {"a row of zeros", {1e-2}, {Tensor::zeros({2, 3}, DType::f64), draw::normal({3})}},
-            {"no rows", {1e-6}, {draw::normal({0, 3}), draw::normal({3})}}};
+        {"leading axes", {1e-6}, {draw::normal({2, 3, 16}), draw::normal({16})}},
+        {"several runs of rows, blocks of channels", {1e-6}, {draw::normal({130, 70}), draw::normal({70})}},
+        {"one row without an axis", {1e-3}, {draw::normal({5}), draw::normal({5})}},
+        {"one channel", {0.1}, {draw::normal({3, 1}), draw::normal({1})}},
+        {"a row of zeros", {1e-2}, {Tensor::zeros({2, 3}, DType::f64), draw::normal({3})}},
+        {"no rows", {1e-6}, {draw::normal({0, 3}), draw::normal({3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"rms_norm: weight is [4]; [3] required",
-             [] {
-               (void)rms_norm(Tensor::zeros({2, 3}), Tensor::zeros({4}));
-             }},
-            {"rms_norm: x is [2,0]; [... c] with c > 0 required",
-             [] {
-               (void)rms_norm(Tensor::zeros({2, 0}), Tensor::zeros({0}));
-             }},
-            {"rms_norm: epsilon -1 given; 0 or more required", [] {
-               (void)rms_norm(Tensor::zeros({2, 3}), Tensor::zeros({3}), -1);
-             }}};
+                [] {
+                  (void)rms_norm(Tensor::zeros({2, 3}), Tensor::zeros({4}));
+                }},
+        {"rms_norm: x is [2,0]; [... c] with c > 0 required",
+            [] {
+              (void)rms_norm(Tensor::zeros({2, 0}), Tensor::zeros({0}));
+            }},
+        {"rms_norm: epsilon -1 given; 0 or more required", [] {
+           (void)rms_norm(Tensor::zeros({2, 3}), Tensor::zeros({3}), -1);
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -87,6 +87,8 @@ const Checked<RmsNorm> checked;
 
 }  // namespace
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, Site at) { return apply(RmsNorm{epsilon}, at, x, weight); }
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, Site at) {
+  return apply(RmsNorm{epsilon}, at, x, weight);
+}
 
 }  // namespace whence

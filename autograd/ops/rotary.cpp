@@ -57,7 +57,8 @@ struct RotateRow {
     const index_t angles = at.angles_of(row);
     const T* from = x + row * at.width;
     T* to = y + row * at.width;
-    for (index_t k = 0; k < at.pairs; ++k) at.turn(from, to, k, cosine[angles + k], inverse ? -sine[angles + k] : sine[angles + k]);
+    for (index_t k = 0; k < at.pairs; ++k)
+      at.turn(from, to, k, cosine[angles + k], inverse ? -sine[angles + k] : sine[angles + k]);
     for (index_t k = 2 * at.pairs; k < at.width; ++k) to[k] = from[k];
   }
 };
@@ -105,24 +106,25 @@ struct Rotary {
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       using C = compute_t<T>;
       if (x.device().is_cpu()) {
-        launch(name, x.device(), numel(rows), RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse},
-               width);
+        launch(name, x.device(), numel(rows),
+            RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse}, width);
       } else {
         launch(name, x.device(), numel(rows) * (width - pairs),
-               RotatePair<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse});
+            RotatePair<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse});
       }
     });
     return y;
   }
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3>) const {
-    return {apply(Rotary{interleaved, !inverse}, Site::current(), dy, saved.cosine.get(), saved.sine.get()), Tensor(), Tensor()};
+    return {apply(Rotary{interleaved, !inverse}, Site::current(), dy, saved.cosine.get(), saved.sine.get()), Tensor(),
+        Tensor()};
   }
 };
 
 void check(const Tensor& x, const Tensor& angles) {
   raw::require_floating(Rotary::name, "x", x);
   if (angles.dtype() != DType::f64)
-    fail(Rotary::name, concat("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
+    fail(Rotary::name, to_text("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
   if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
   bool agree = x.rank() >= 2 && angles.rank() >= 2 && angles.rank() <= x.rank() && 2 * angles.size(-1) <= x.size(-1) &&
                angles.size(-2) == x.size(-2);
@@ -130,8 +132,9 @@ void check(const Tensor& x, const Tensor& angles) {
     agree = angles.shape()[axis] == 1 || angles.shape()[axis] == x.shape()[axis];
   }
   if (!agree) {
-    fail(Rotary::name, concat("x is ", x.shape(), ", angles are ", angles.shape(),
-                              "; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1"));
+    fail(Rotary::name,
+        to_text("x is ", x.shape(), ", angles are ", angles.shape(),
+            "; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1"));
   }
 }
 
@@ -140,21 +143,23 @@ Tensor angles_of(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stre
 
 std::vector<CheckedSample> samples() {
   const auto sample = [](const char* label, const Shape& x, const Shape& angles, bool interleaved) {
-    return CheckedSample{
-        label, false, {draw::normal(x)}, [=](const std::vector<Tensor>& in) { return rotary(in[0], angles_of(angles), interleaved); }};
+    return CheckedSample{label, false, {draw::normal(x)},
+        [=](const std::vector<Tensor>& in) { return rotary(in[0], angles_of(angles), interleaved); }};
   };
   return {sample("halves", {2, 3, 5, 4}, {5, 2}, false), sample("interleaved", {2, 3, 5, 4}, {5, 2}, true),
-          sample("angles per sequence, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, false), sample("no rows", {0, 4}, {0, 2}, true)};
+      sample("angles per sequence, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, false),
+      sample("no rows", {0, 4}, {0, 2}, true)};
 }
 
 std::vector<BadInput> bad_inputs() {
-  return {{"rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1",
-           [] {
-             (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 3}, DType::f64));
-           }},
-          {"rotary: angles are f32; f64 required: large positions lose their phase", [] {
-             (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 2}));
-           }}};
+  return {{"rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
+           "leading axes equal or 1",
+              [] {
+                (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 3}, DType::f64));
+              }},
+      {"rotary: angles are f32; f64 required: large positions lose their phase", [] {
+         (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 2}));
+       }}};
 }
 
 // The first sample: e^{ia} (x_first + i x_second), pair by pair.
@@ -182,12 +187,15 @@ const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference}
 Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved, Site at) {
   const CallSite place(at);
   check(x, angles);
-  const Tensor flat = raw::to_device(raw::contiguous(angles), x.device());  // few numbers, wherever they were worked out
+  const Tensor flat =
+      raw::to_device(raw::contiguous(angles), x.device());  // few numbers, wherever they were worked out
   Tensor cosine, sine;
   visit_floating(Rotary::name, x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    cosine = Tensor::empty(angles.shape(), dtype_of<C>, x.device()), sine = Tensor::empty(angles.shape(), dtype_of<C>, x.device());
-    launch(Rotary::name, x.device(), flat.numel(), SineTable<C>{flat.data<double>(), cosine.data<C>(), sine.data<C>()}, 32);
+    cosine = Tensor::empty(angles.shape(), dtype_of<C>, x.device()),
+    sine = Tensor::empty(angles.shape(), dtype_of<C>, x.device());
+    launch(Rotary::name, x.device(), flat.numel(), SineTable<C>{flat.data<double>(), cosine.data<C>(), sine.data<C>()},
+        32);
   });
   return apply(Rotary{interleaved}, at, x, cosine, sine);
 }

@@ -1,4 +1,5 @@
-// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, 0 elsewhere
+// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, 0
+// elsewhere
 //   dx = y (dy - sum_j y_j dy_j)        A row without any entry is all 0, in both directions.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -27,14 +28,16 @@ struct Softmax {
 
   static Samples<Softmax> samples() {
     return {{"no mask", {}, {draw::normal({2, 3, 5}), Tensor()}},
-            {"mask that broadcasts", {}, {draw::normal({2, 4, 6}), draw::mask({4, 6}, 0.6)}},
-            {"a row that is masked altogether", {}, {draw::normal({2, 3}), Tensor::of({1, 0, 1, 0, 0, 0}, {2, 3}, DType::boolean)}},
-            {"one entry", {}, {draw::normal({3, 1}), Tensor()}},
-            {"no rows", {}, {draw::normal({0, 4}), Tensor()}},
-            {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}}};
+        {"mask that broadcasts", {}, {draw::normal({2, 4, 6}), draw::mask({4, 6}, 0.6)}},
+        {"a row that is masked altogether", {},
+            {draw::normal({2, 3}), Tensor::of({1, 0, 1, 0, 0, 0}, {2, 3}, DType::boolean)}},
+        {"one entry", {}, {draw::normal({3, 1}), Tensor()}}, {"no rows", {}, {draw::normal({0, 4}), Tensor()}},
+        {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"softmax: mask is f32; bool required; convert with cast", [] { (void)softmax(Tensor::zeros({2, 3}), Tensor::ones({2, 3})); }}};
+    return {{"softmax: mask is f32; bool required; convert with cast", [] {
+               (void)softmax(Tensor::zeros({2, 3}), Tensor::ones({2, 3}));
+             }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y = in[0].to_vector();

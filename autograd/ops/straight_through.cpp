@@ -33,17 +33,18 @@ struct StraightThrough {
   Grads<2> backward(const Saved&, const Tensor& dy, Needs<2>) const { return {Tensor(), dy}; }
 };
 
-// Where the value is that of x itself, y = x: differences can judge it there. That value and x may differ is tests/ops.cpp's.
+// Where the value is that of x itself, y = x: differences can judge it there. That value and x may differ is
+// tests/ops.cpp's.
 std::vector<CheckedSample> samples() {
   const auto of_itself = [](const std::vector<Tensor>& in) { return straight_through(in[0].detach(), in[0]); };
-  return {{"of itself", false, {draw::normal({3, 5})}, of_itself},
-          {"0-d", false, {draw::normal({})}, of_itself},
-          {"nothing", false, {draw::normal({0, 2})}, of_itself}};
+  return {{"of itself", false, {draw::normal({3, 5})}, of_itself}, {"0-d", false, {draw::normal({})}, of_itself},
+      {"nothing", false, {draw::normal({0, 2})}, of_itself}};
 }
 std::vector<BadInput> bad_inputs() {
-  return {{"straight_through: x is [3]; [2] required", [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({3})); }},
-          {"straight_through: a is f32, b is f64; equal dtypes required; convert with cast",
-           [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
+  return {{"straight_through: x is [3]; [2] required",
+              [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({3})); }},
+      {"straight_through: a is f32, b is f64; equal dtypes required; convert with cast",
+          [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
 }
 
 const CheckedEntry checked({StraightThrough::name, false, samples, bad_inputs, {}});

@@ -44,14 +44,17 @@ struct ScatterRows {
     saved.index = index;
     // The kernel groups entries by row first, so each row is summed in a fixed order.
     const index_t width = dy.size(-1), count = index.numel();
-    const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}), sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
+    const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}),
+                 sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
     kernels(dy.device()).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);
     return sums;
   }
-  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const { return {take_rows(dz, saved.index.get()), Tensor()}; }
+  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const {
+    return {take_rows(dz, saved.index.get()), Tensor()};
+  }
   static Samples<ScatterRows> samples() {
     return {{"repeated rows", {4}, {draw::normal({2, 5, 3}), draw::index({2, 5}, 4)}},
-            {"no index", {2}, {draw::normal({0, 3}), draw::index({0}, 2)}}};
+        {"no index", {2}, {draw::normal({0, 3}), draw::index({0}, 2)}}};
   }
 };
 
@@ -64,7 +67,7 @@ struct TakeRows {
   Tensor forward(Saved& saved, const Tensor& table, const Tensor& index) const {
     raw::require_floating(name, "table", table);
     raw::require_same_device(name, table, index);
-    if (table.rank() != 2) fail(name, concat("table is ", table.shape(), "; [n,c] required"));
+    if (table.rank() != 2) fail(name, to_text("table is ", table.shape(), "; [n,c] required"));
     const Tensor places = detail::checked_index(name, "index", index, table.size(0)), from = raw::contiguous(table);
     saved.index = places;
     saved.rows = table.size(0);
@@ -74,9 +77,11 @@ struct TakeRows {
     visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
       const index_t width = table.size(1);
       if (table.device().is_cpu()) {
-        launch(name, table.device(), index.numel(), CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width}, width);
+        launch(name, table.device(), index.numel(),
+            CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width}, width);
       } else {
-        launch(name, table.device(), y.numel(), CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width});
+        launch(
+            name, table.device(), y.numel(), CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width});
       }
     });
     return y;
@@ -86,19 +91,20 @@ struct TakeRows {
   }
   static Samples<TakeRows> samples() {
     return {{"repeated rows", {}, {draw::normal({5, 3}), draw::index({2, 7}, 5)}},
-            {"one row, 0-d index", {}, {draw::normal({3, 4}), draw::index({}, 3)}},
-            {"no index", {}, {draw::normal({3, 2}), draw::index({0}, 3)}}};
+        {"one row, 0-d index", {}, {draw::normal({3, 4}), draw::index({}, 3)}},
+        {"no index", {}, {draw::normal({3, 2}), draw::index({0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"take_rows: index at [1,0] is 5; a value in [0, 5) required",
-             [] {
-               (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64));
-             }},
-            {"take_rows: index at [0] is -1; a value in [0, 5) required",
-             [] {
-               (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({-1}, {1}, DType::i32));
-             }},
-            {"take_rows: table is [5]; [n,c] required", [] { (void)take_rows(Tensor::zeros({5}), Tensor::zeros({1}, DType::i64)); }}};
+                [] {
+                  (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64));
+                }},
+        {"take_rows: index at [0] is -1; a value in [0, 5) required",
+            [] {
+              (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({-1}, {1}, DType::i32));
+            }},
+        {"take_rows: table is [5]; [n,c] required",
+            [] { (void)take_rows(Tensor::zeros({5}), Tensor::zeros({1}, DType::i64)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;

@@ -1,4 +1,5 @@
-// Functions of one number: y = f(x),  dx = f'(x) dy.  The functions and their derivatives are the table of tensor/pointwise.h.
+// Functions of one number: y = f(x),  dx = f'(x) dy.  The functions and their derivatives are the table of
+// tensor/pointwise.h.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -6,8 +7,8 @@
 namespace whence {
 namespace {
 
-Keeps keeps(Unary f) {
-  return visit(f, []<class F>(F) { return F::keeps; });
+Saves saves(Unary f) {
+  return visit(f, []<class F>(F) { return F::saves; });
 }
 
 // dx = dy g(kept), where g(kept) = f'(x) and kept is x or y. Its own derivative needs g', and is where we stop.
@@ -34,8 +35,8 @@ struct UnaryBackward {
   }
   static Samples<UnaryBackward> samples() {
     return {{"sigmoid", {Unary::sigmoid, {}}, {draw::uniform({3, 5}, 0.1, 0.9), draw::normal({3, 5})}},
-            {"gelu", {Unary::gelu, {}}, {draw::normal({2, 7}), draw::normal({2, 7})}},
-            {"exp of 0-d", {Unary::exp, {}}, {draw::normal({}), draw::normal({})}}};
+        {"gelu", {Unary::gelu, {}}, {draw::normal({2, 7}), draw::normal({2, 7})}},
+        {"exp of 0-d", {Unary::exp, {}}, {draw::normal({}), draw::normal({})}}};
   }
 };
 
@@ -44,8 +45,8 @@ struct UnaryOp {
   Unary f;
   UnaryAttributes p;
   const char* label() const {  // in the order of the enumeration
-    constexpr const char* labels[] = {"affine", "abs",     "exp",      "log",  "log1p", "sqrt",       "square", "reciprocal", "sin",  "cos",
-                                      "tanh",   "sigmoid", "softplus", "silu", "relu",  "leaky_relu", "gelu",   "gelu_erf",   "clamp"};
+    constexpr const char* labels[] = {"affine", "abs", "exp", "log", "log1p", "sqrt", "square", "reciprocal", "sin",
+        "cos", "tanh", "sigmoid", "softplus", "silu", "relu", "leaky_relu", "gelu", "gelu_erf", "clamp"};
     return labels[static_cast<int>(f)];
   }
   struct Saved {
@@ -54,40 +55,32 @@ struct UnaryOp {
   Tensor forward(Saved& saved, const Tensor& x) const {
     raw::require_floating(label(), "x", x);
     const Tensor y = raw::unary(f, x, p);
-    if (keeps(f) == Keeps::input) saved.kept = x;
-    if (keeps(f) == Keeps::output) saved.kept.output(y);
+    if (saves(f) == Saves::input) saved.kept = x;
+    if (saves(f) == Saves::output) saved.kept.output(y);
     return y;
   }
   // dx = f'(x) dy; only affine keeps nothing, and is its own kind of adjoint
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
-    if (keeps(f) == Keeps::nothing) return {apply(UnaryOp{f, {p.a, 0}}, Site::current(), dy)};  // affine: dx = a dy
+    if (saves(f) == Saves::nothing) return {apply(UnaryOp{f, {p.a, 0}}, Site::current(), dy)};  // affine: dx = a dy
     return {apply(UnaryBackward{f, p}, Site::current(), saved.kept.get(), dy)};
   }
   static Samples<UnaryOp> samples() {
     Samples<UnaryOp> all = {{"affine", {Unary::affine, {-1.5, 0.25}}, {draw::normal({2, 3})}},
-                            {"abs at 0", {Unary::abs, {}}, {draw::integers({9}, -1, 1)}, true},
-                            {"relu at 0", {Unary::relu, {}}, {draw::integers({9}, -1, 1)}, true},
-                            {"leaky_relu at 0", {Unary::leaky_relu, {0.01, 0}}, {draw::integers({9}, -1, 1)}, true},
-                            {"clamp at its bounds", {Unary::clamp, {-1, 1}}, {draw::integers({11}, -2, 2)}, true},
-                            {"softplus at 0 and far out", {Unary::softplus, {}}, {Tensor::of({0, 40, -40, 800, -800}, {5}, DType::f64)}},
-                            {"leaky_relu", {Unary::leaky_relu, {0.01, 0}}, {draw::normal({3, 4})}},
-                            {"clamp", {Unary::clamp, {-0.5, 0.7}}, {draw::normal({17})}}};
-    for (const auto& [label, f] :
-         {std::pair{"log", Unary::log}, {"log1p", Unary::log1p}, {"sqrt", Unary::sqrt}, {"reciprocal", Unary::reciprocal}}) {
+        {"abs at 0", {Unary::abs, {}}, {draw::integers({9}, -1, 1)}, true},
+        {"relu at 0", {Unary::relu, {}}, {draw::integers({9}, -1, 1)}, true},
+        {"leaky_relu at 0", {Unary::leaky_relu, {0.01, 0}}, {draw::integers({9}, -1, 1)}, true},
+        {"clamp at its bounds", {Unary::clamp, {-1, 1}}, {draw::integers({11}, -2, 2)}, true},
+        {"softplus at 0 and far out", {Unary::softplus, {}}, {Tensor::of({0, 40, -40, 800, -800}, {5}, DType::f64)}},
+        {"leaky_relu", {Unary::leaky_relu, {0.01, 0}}, {draw::normal({3, 4})}},
+        {"clamp", {Unary::clamp, {-0.5, 0.7}}, {draw::normal({17})}}};
+    for (const auto& [label, f] : {std::pair{"log", Unary::log}, {"log1p", Unary::log1p}, {"sqrt", Unary::sqrt},
+             {"reciprocal", Unary::reciprocal}}) {
       all.push_back({label, {f, {}}, {draw::uniform({3, 5}, 0.5, 2)}});
     }
-    for (const auto& [label, f] : {std::pair{"abs", Unary::abs},
-                                   {"exp", Unary::exp},
-                                   {"square", Unary::square},
-                                   {"sin", Unary::sin},
-                                   {"cos", Unary::cos},
-                                   {"tanh", Unary::tanh},
-                                   {"sigmoid", Unary::sigmoid},
-                                   {"softplus", Unary::softplus},
-                                   {"silu", Unary::silu},
-                                   {"relu", Unary::relu},
-                                   {"gelu", Unary::gelu},
-                                   {"gelu_erf", Unary::gelu_erf}}) {
+    for (const auto& [label, f] :
+        {std::pair{"abs", Unary::abs}, {"exp", Unary::exp}, {"square", Unary::square}, {"sin", Unary::sin},
+            {"cos", Unary::cos}, {"tanh", Unary::tanh}, {"sigmoid", Unary::sigmoid}, {"softplus", Unary::softplus},
+            {"silu", Unary::silu}, {"relu", Unary::relu}, {"gelu", Unary::gelu}, {"gelu_erf", Unary::gelu_erf}}) {
       all.push_back({label, {f, {}}, {draw::normal({2, 3, 5})}});
     }
     return all;
@@ -103,7 +96,9 @@ Tensor unary(Unary f, const Tensor& x, UnaryAttributes p, Site at) { return appl
 Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p, Site at) {
   return apply(UnaryBackward{f, p}, at, kept, dy);
 }
-Tensor affine(const Tensor& x, double scale, double shift, Site at) { return unary(Unary::affine, x, {scale, shift}, at); }
+Tensor affine(const Tensor& x, double scale, double shift, Site at) {
+  return unary(Unary::affine, x, {scale, shift}, at);
+}
 Tensor abs(const Tensor& x, Site at) { return unary(Unary::abs, x, {}, at); }
 Tensor exp(const Tensor& x, Site at) { return unary(Unary::exp, x, {}, at); }
 Tensor log(const Tensor& x, Site at) { return unary(Unary::log, x, {}, at); }

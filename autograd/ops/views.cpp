@@ -20,9 +20,8 @@ struct Reshape {
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {reshape(dy, saved.from)}; }
   static Samples<Reshape> samples() {
     return {{"merge", {{6, 4}}, {draw::normal({2, 3, 4})}},
-            {"split, one extent worked out", {{3, -1, 2}}, {draw::normal({12})}},
-            {"to 0-d", {{}}, {draw::normal({1, 1})}},
-            {"empty", {{0, 7}}, {draw::normal({3, 0})}}};
+        {"split, one extent worked out", {{3, -1, 2}}, {draw::normal({12})}}, {"to 0-d", {{}}, {draw::normal({1, 1})}},
+        {"empty", {{0, 7}}, {draw::normal({3, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1", [] {
@@ -54,12 +53,12 @@ struct Permute {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"permute: x is [2,3], axis 0 given twice; each axis is required once",
-             [] {
-               (void)permute(Tensor::zeros({2, 3}), {0, 0});
-             }},
-            {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once", [] {
-               (void)permute(Tensor::zeros({2, 3}), {0});
-             }}};
+                [] {
+                  (void)permute(Tensor::zeros({2, 3}), {0, 0});
+                }},
+        {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once", [] {
+           (void)permute(Tensor::zeros({2, 3}), {0});
+         }}};
   }
 };
 
@@ -71,13 +70,13 @@ struct Transpose {
   Tensor forward(Saved&, const Tensor& x) const { return raw::transpose(x, axis_a, axis_b); }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {transpose(dy, axis_a, axis_b)}; }
   static Samples<Transpose> samples() {
-    return {{"last two", {-2, -1}, {draw::normal({2, 3, 4})}},
-            {"outer and inner", {0, 2}, {draw::normal({2, 3, 4})}},
-            {"an axis with itself", {1, 1}, {draw::normal({2, 3})}}};
+    return {{"last two", {-2, -1}, {draw::normal({2, 3, 4})}}, {"outer and inner", {0, 2}, {draw::normal({2, 3, 4})}},
+        {"an axis with itself", {1, 1}, {draw::normal({2, 3})}}};
   }
 };
 
-// A slice of zeros filled with x: what slice and select do backwards.    y[begin + step k] = x[k], else 0    dx = the slice of dy
+// A slice of zeros filled with x: what slice and select do backwards.    y[begin + step k] = x[k], else 0    dx = the
+// slice of dy
 struct Unslice {
   static constexpr const char* name = "unslice";
   Shape to;
@@ -101,8 +100,7 @@ struct Unslice {
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {slice(dy, axis, begin, end, step)}; }
   static Samples<Unslice> samples() {
     return {{"inner axis", {{3, 7}, 1, 2, 5, 1}, {draw::normal({3, 3})}},
-            {"step 2", {{5, 2}, 0, 1, 5, 2}, {draw::normal({2, 2})}},
-            {"nothing", {{4}, 0, 2, 2, 1}, {draw::normal({0})}}};
+        {"step 2", {{5, 2}, 0, 1, 5, 2}, {draw::normal({2, 2})}}, {"nothing", {{4}, 0, 2, 2, 1}, {draw::normal({0})}}};
   }
 };
 
@@ -122,15 +120,14 @@ struct Slice {
     return {apply(Unslice{saved.from, axis, begin, end, step}, Site::current(), dy)};
   }
   static Samples<Slice> samples() {
-    return {{"middle axis", {1, 1, 3, 1}, {draw::normal({2, 4, 3})}},
-            {"step 3", {-1, 0, 8, 3}, {draw::normal({2, 8})}},
-            {"everything", {0, 0, 3, 1}, {draw::normal({3})}},
-            {"nothing", {0, 2, 2, 1}, {draw::normal({3, 2})}}};
+    return {{"middle axis", {1, 1, 3, 1}, {draw::normal({2, 4, 3})}}, {"step 3", {-1, 0, 8, 3}, {draw::normal({2, 8})}},
+        {"everything", {0, 0, 3, 1}, {draw::normal({3})}}, {"nothing", {0, 2, 2, 1}, {draw::normal({3, 2})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required", [] {
-               (void)slice(Tensor::zeros({2, 3}), 1, 2, 5);
-             }}};
+    return {
+        {"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required", [] {
+           (void)slice(Tensor::zeros({2, 3}), 1, 2, 5);
+         }}};
   }
 };
 
@@ -151,9 +148,8 @@ struct Select {
     return {apply(Unslice{saved.from, place, index, index + 1, 1}, Site::current(), unsqueeze(dy, place))};
   }
   static Samples<Select> samples() {
-    return {{"first axis", {0, 1}, {draw::normal({3, 4})}},
-            {"last axis", {-1, 2}, {draw::normal({2, 3, 4})}},
-            {"to 0-d", {0, 4}, {draw::normal({5})}}};
+    return {{"first axis", {0, 1}, {draw::normal({3, 4})}}, {"last axis", {-1, 2}, {draw::normal({2, 3, 4})}},
+        {"to 0-d", {0, 4}, {draw::normal({5})}}};
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required", [] {
@@ -175,7 +171,8 @@ struct Unsqueeze {
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {reshape(dy, saved.from)}; }
   static Samples<Unsqueeze> samples() {
-    return {{"in front", {0}, {draw::normal({2, 3})}}, {"at the end", {-1}, {draw::normal({2, 3})}}, {"of 0-d", {0}, {draw::normal({})}}};
+    return {{"in front", {0}, {draw::normal({2, 3})}}, {"at the end", {-1}, {draw::normal({2, 3})}},
+        {"of 0-d", {0}, {draw::normal({})}}};
   }
 };
 
@@ -192,14 +189,16 @@ struct Expand {
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {sum_to(dy, saved.from)}; }
   static Samples<Expand> samples() {
-    return {{"inner and leading axis", {{4, 2, 3}}, {draw::normal({2, 1})}},
-            {"0-d", {{2, 2}}, {draw::normal({})}},
-            {"to nothing", {{0, 3}}, {draw::normal({1, 3})}}};
+    return {{"inner and leading axis", {{4, 2, 3}}, {draw::normal({2, 1})}}, {"0-d", {{2, 2}}, {draw::normal({})}},
+        {"to nothing", {{0, 3}}, {draw::normal({1, 3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last axis", [] {
-               (void)expand(Tensor::zeros({2, 3}), {2, 4});
-             }}};
+    return {
+        {"expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last "
+         "axis",
+            [] {
+              (void)expand(Tensor::zeros({2, 3}), {2, 4});
+            }}};
   }
 };
 

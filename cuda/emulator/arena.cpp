@@ -12,17 +12,19 @@ namespace whence::gpu::emulator {
 namespace {
 
 constexpr std::size_t alignment = 256;
-std::size_t rounded(std::size_t bytes) { return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment; }
+std::size_t rounded(std::size_t bytes) {
+  return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
+}
 
-// Addresses that no integer or floating member of a kernel looks like by chance: its upper half is no sensible extent, and as a double it
-// is a denormal. The system may give others.
+// Addresses that no integer or floating member of a kernel looks like by chance: its upper half is no sensible extent,
+// and as a double it is a denormal. The system may give others.
 void* const wished = reinterpret_cast<void*>(0x6A5D'0000'0000);
 
 std::byte* map(void* where, std::size_t bytes, int access) {
   void* const memory = mmap(where, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    fail("emulator", concat(bytes_text(bytes), " of addresses are refused by the system (", std::strerror(errno),
-                            "); set WHENCE_EMULATOR_MEMORY to less, as in 512M"));
+    fail("emulator", to_text(bytes_text(bytes), " of addresses are refused by the system (", std::strerror(errno),
+                         "); set WHENCE_EMULATOR_MEMORY to less, as in 512M"));
   }
   return static_cast<std::byte*>(memory);
 }

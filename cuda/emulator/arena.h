@@ -1,5 +1,5 @@
-// The emulated device's memory. It has two faces: the addresses that the host gets are never mapped, so that host code that follows one is
-// caught; the same bytes lie, for kernels and copies, at another address.
+// The emulated device's memory. It has two faces: the addresses that the host gets are never mapped, so that host code
+// that follows one is caught; the same bytes lie, for kernels and copies, at another address.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ class Arena {
  public:
   static Arena& instance();  // Error when the host cannot reserve the addresses
 
-  // Aligned to 256 bytes and full of 0xFF, which is NaN in every floating dtype; null when Settings::memory has no room.
+  // Aligned to 256 bytes and full of 0xFF, which is NaN in every floating dtype; null when Settings::memory has no
+  // room.
   void* allocate(std::size_t bytes);
   void deallocate(void* block);
   std::size_t capacity() const;
@@ -23,7 +24,9 @@ class Arena {
   std::byte* bytes_at(const void* address) const { return address ? memory_ + offset(address) : nullptr; }
 
   // The device address of bytes that kernels see.
-  const std::byte* address_of(const void* bytes) const { return first_ + (static_cast<const std::byte*>(bytes) - memory_); }
+  const std::byte* address_of(const void* bytes) const {
+    return first_ + (static_cast<const std::byte*>(bytes) - memory_);
+  }
 
   // Where kernels see the memory: memory() is its first byte. For pointers (pointers.h) and shadows (shadow.h).
   std::byte* memory() const { return memory_; }
@@ -43,8 +46,8 @@ class Arena {
   std::map<std::size_t, std::size_t> blocks_;  // in use: offset to size
 };
 
-// Reports host code that touches device memory by one line, and hands on to what would have handled the fault. Called again and again,
-// since others (a test framework, a sanitizer) put their own handlers in its place.
+// Reports host code that touches device memory by one line, and hands on to what would have handled the fault. Called
+// again and again, since others (a test framework, a sanitizer) put their own handlers in its place.
 void watch_host_accesses();
 
 }  // namespace whence::gpu::emulator

@@ -1,5 +1,5 @@
-// The emulated twin of cuda/blas.cpp: products by OpenBLAS, one matrix after the other, on copies without gaps.
-#include "cuda/blas.h"
+// The emulated twin of cuda/runtime/blas.cpp: products by OpenBLAS, one matrix after the other, on copies without gaps.
+#include "cuda/runtime/blas.h"
 
 #include <vector>
 
@@ -9,11 +9,11 @@
 #include "tensor/pointwise.h"
 
 extern "C" {
-// Declared here for the reason given in tensor/cpu_matmul.cpp.
-void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb,
-                 float beta, float* c, int ldc);
-void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda, const double* b, int ldb,
-                 double beta, double* c, int ldc);
+// Declared here for the reason given in tensor/cpu/matmul.cpp.
+void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
+    const float* b, int ldb, float beta, float* c, int ldc);
+void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda,
+    const double* b, int ldb, double beta, double* c, int ldc);
 }
 
 namespace whence {
@@ -34,7 +34,8 @@ void gemm(index_t m, index_t n, index_t k, const C* a, const C* b, C* out) {
 // The matrix in the compute type, row-major without gaps.
 template <class T>
 std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_t rows, index_t columns) {
-  const T* const first = reinterpret_cast<const T*>(gpu::emulator::Arena::instance().bytes_at(from.first)) + which * from.step;
+  const T* const first =
+      reinterpret_cast<const T*>(gpu::emulator::Arena::instance().bytes_at(from.first)) + which * from.step;
   std::vector<compute_t<T>> matrix(static_cast<std::size_t>(rows * columns));
   for (index_t i = 0; i < rows; ++i) {
     for (index_t j = 0; j < columns; ++j) {
@@ -58,7 +59,8 @@ void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
   const T* const bias = device_numbers<T>(e.bias);
   T* const before = device_numbers<T>(e.before_gelu);
   for (index_t batch = 0; batch < p.batch; ++batch) {
-    gemm<C>(p.m, p.n, p.k, gathered<T>(p.a, batch, p.m, p.k).data(), gathered<T>(p.b, batch, p.k, p.n).data(), product.data());
+    gemm<C>(p.m, p.n, p.k, gathered<T>(p.a, batch, p.m, p.k).data(), gathered<T>(p.b, batch, p.k, p.n).data(),
+        product.data());
     T* const out = device_numbers<T>(p.out) + batch * p.m * p.n;
     for (index_t i = 0; i < p.m * p.n; ++i) {
       C sum = alpha * product[static_cast<std::size_t>(i)];
@@ -76,10 +78,10 @@ void count_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size
   counted.launches = 1;
   counted.arithmetic = static_cast<std::uint64_t>(2 * p.m * p.n * p.k * p.batch);
   counted.special = e.gelu ? static_cast<std::uint64_t>(p.m * p.n) : 0;
-  counted.global_read =
-      numbers(p.m * p.k + p.k * p.n + (p.beta != 0 ? p.m * p.n : 0)) + (e.bias ? static_cast<std::size_t>(p.n) * size : 0);
+  counted.global_read = numbers(p.m * p.k + p.k * p.n + (p.beta != 0 ? p.m * p.n : 0)) +
+                        (e.bias ? static_cast<std::size_t>(p.n) * size : 0);
   counted.global_written = numbers(p.m * p.n * (e.before_gelu ? 2 : 1));
-  gpu::emulator::count(concat("matmul ", to_string(p.dtype)).c_str(), counted);
+  gpu::emulator::count(to_text("matmul ", to_string(p.dtype)).c_str(), counted);
 }
 
 void submit_product(const BlasProduct& p, const BlasEpilogue& e) {

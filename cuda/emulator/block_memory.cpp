@@ -23,14 +23,15 @@ void BlockMemory::begin_block(std::size_t bytes) {
 std::byte* BlockMemory::part(int parts, std::size_t used, std::size_t bytes, const Site& at) {
   const std::size_t index = static_cast<std::size_t>(parts);
   if (used + bytes > size_) {
-    stop(at, concat(used + bytes, " bytes of shared memory asked for; the launch gives ", size_, "; give it more by shared_bytes"));
+    stop(at, to_text(used + bytes, " bytes of shared memory asked for; the launch gives ", size_,
+                 "; give it more by shared_bytes"));
   }
   if (index == parts_.size()) parts_.push_back({bytes, running.thread, short_site(at)});
   const Part& first = parts_[index];
   if (first.bytes != bytes) {
-    stop(at,
-         concat("asks for ", bytes, " bytes as part ", parts, " of the shared memory, thread ", first.thread, " for ", first.bytes, " at ",
-                whence::to_string(long_site(first.site)), "; the same parts in the same order are required of all threads of a block"));
+    stop(at, to_text("asks for ", bytes, " bytes as part ", parts, " of the shared memory, thread ", first.thread,
+                 " for ", first.bytes, " at ", whence::to_string(long_site(first.site)),
+                 "; the same parts in the same order are required of all threads of a block"));
   }
   return bytes_ + used;
 }

@@ -13,11 +13,13 @@ class BlockMemory {
   static BlockMemory& instance();
 
   void begin_block(std::size_t bytes);  // all of it unset: 0xFF, which is NaN in every floating dtype
-  // The next part for a thread that has asked for `parts` parts and `used` bytes before. Stops the launch when the threads of the block ask
-  // for different things, or for more than the launch gave.
+  // The next part for a thread that has asked for `parts` parts and `used` bytes before. Stops the launch when the
+  // threads of the block ask for different things, or for more than the launch gave.
   std::byte* part(int parts, std::size_t used, std::size_t bytes, const Site& at);
   void forget() { shadow_.assign(shadow_.size(), ShadowEntry{}); }  // when stamps begin anew
-  ShadowEntry& shadow(const void* number) { return shadow_[static_cast<std::size_t>(static_cast<const std::byte*>(number) - bytes_)]; }
+  ShadowEntry& shadow(const void* number) {
+    return shadow_[static_cast<std::size_t>(static_cast<const std::byte*>(number) - bytes_)];
+  }
 
  private:
   struct Part {

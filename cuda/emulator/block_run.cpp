@@ -1,5 +1,5 @@
-// Turns of a block's threads. A fiber runs one thread after the other until one waits; then another fiber goes on. So threads that never
-// wait share one stack, and a block without barriers costs two switches.
+// Turns of a block's threads. A fiber runs one thread after the other until one waits; then another fiber goes on. So
+// threads that never wait share one stack, and a block without barriers costs two switches.
 #include "cuda/emulator/block_run.h"
 
 #include "cuda/emulator/block_memory.h"
@@ -87,7 +87,8 @@ Fiber* BlockRun::idle_fiber() {
 void BlockRun::make_running(int thread) {
   const int warp = thread / warp_size;
   running.thread = thread;
-  running.stamp = warps_[static_cast<std::size_t>(warp)].segment << lane_bits | static_cast<std::uint32_t>(thread - warp * warp_size);
+  running.stamp = warps_[static_cast<std::size_t>(warp)].segment << lane_bits |
+                  static_cast<std::uint32_t>(thread - warp * warp_size);
 }
 
 // Leaves the running fiber for the one of a thread, or, with none that can go on, for run().
@@ -129,7 +130,8 @@ void BlockRun::start(int thread) {
 }
 
 void BlockRun::require_all_ended() {
-  const auto waiting = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.state != State::ended; });
+  const auto waiting =
+      std::find_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.state != State::ended; });
   if (waiting == tasks_.end()) return;
   running.thread = static_cast<int>(waiting - tasks_.begin());
   try {
@@ -211,7 +213,8 @@ void BlockRun::sync(const Site& at) {
 
 void BlockRun::sync_named(int barrier, int count, const Site& at) {
   if (barrier < 1 || barrier > 15 || count < 1 || count % warp_size != 0) {
-    stop(at, concat("sync_named(", barrier, ", ", count, "); barriers 1 to 15 and a multiple of 32 threads are required"));
+    stop(at,
+        to_text("sync_named(", barrier, ", ", count, "); barriers 1 to 15 and a multiple of 32 threads are required"));
   }
   const Place own{Meeting::sync_named, barrier, at, running.thread};
   Task& task = tasks_[static_cast<std::size_t>(running.thread)];
@@ -227,7 +230,9 @@ void BlockRun::sync_named(int barrier, int count, const Site& at) {
     for (std::size_t k = 0; k < named.threads.size(); k += warp_size) {
       const int first = named.threads[k];
       const bool whole = first % warp_size == 0 && named.threads[k + warp_size - 1] == first + warp_size - 1;
-      if (!whole) stop(at, concat("barrier ", barrier, " is met by a part of the warp of thread ", first, "; whole warps are required"));
+      if (!whole)
+        stop(at, to_text("barrier ", barrier, " is met by a part of the warp of thread ", first,
+                     "; whole warps are required"));
       scratch_.push_back(first / warp_size);
     }
     order_warps(scratch_);
@@ -246,13 +251,16 @@ BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, boo
   Task& task = tasks_[static_cast<std::size_t>(running.thread)];
   task.state = State::waiting, task.place = own;
   if (warp.arrived == 0) warp.place = own, warp.votes[buffer] = 0;
-  if (warp.place.meeting != meeting || warp.place.at.line() != at.line() || warp.place.at.column() != at.column()) mixed(warp.place, own);
+  if (warp.place.meeting != meeting || warp.place.at.line() != at.line() || warp.place.at.column() != at.column())
+    mixed(warp.place, own);
   warp.values[buffer][lane] = value;
   if (vote) warp.votes[buffer] |= 1u << lane;
   if (++warp.arrived == warp.lanes) {
     warp.arrived = 0, warp.buffer ^= 1;
     if (meeting == Meeting::sync_warp) scratch_.assign(1, index), order_warps(scratch_);
-    ++(meeting == Meeting::sync_warp ? running.now.warp_syncs : meeting >= Meeting::ballot ? running.now.votes : running.now.shuffles);
+    ++(meeting == Meeting::sync_warp ? running.now.warp_syncs
+        : meeting >= Meeting::ballot ? running.now.votes
+                                     : running.now.shuffles);
     scratch_.resize(static_cast<std::size_t>(warp.lanes));
     std::iota(scratch_.begin(), scratch_.end(), warp.first);
     release(scratch_);

@@ -1,4 +1,5 @@
-// One block of a launch while it runs: its threads on their fibers, who waits where, and which warp has seen what of the others.
+// One block of a launch while it runs: its threads on their fibers, who waits where, and which warp has seen what of
+// the others.
 #pragma once
 
 #include <array>
@@ -23,7 +24,19 @@ struct Code {
 };
 
 // Where a thread waits.
-enum class Meeting : unsigned char { none, sync, sync_named, sync_warp, shuffle, shuffle_xor, shuffle_up, shuffle_down, ballot, any, all };
+enum class Meeting : unsigned char {
+  none,
+  sync,
+  sync_named,
+  sync_warp,
+  shuffle,
+  shuffle_xor,
+  shuffle_up,
+  shuffle_down,
+  ballot,
+  any,
+  all
+};
 
 class BlockRun {
  public:
@@ -41,7 +54,8 @@ class BlockRun {
   };
   Exchange meet_warp(Meeting meeting, std::uint64_t value, bool vote, const Site& at);
 
-  // Whether what `stamp` names, a stretch of a thread of this block, may not yet have happened before the running thread's.
+  // Whether what `stamp` names, a stretch of a thread of this block, may not yet have happened before the running
+  // thread's.
   bool unordered(std::uint32_t stamp) const;
   int thread_of(std::uint32_t stamp) const;
   bool on_guard_page(const void* address) const { return current_ && current_->guards(address); }
@@ -61,8 +75,9 @@ class BlockRun {
   };
   struct Warp {
     int first = 0, lanes = 0, arrived = 0, buffer = 0;
-    Place place;                       // of the first lane that arrived
-    std::uint64_t values[2][32] = {};  // two sets take turns: a fast lane may bring its next value before a slow one has read
+    Place place;  // of the first lane that arrived
+    std::uint64_t values[2][32] =
+        {};  // two sets take turns: a fast lane may bring its next value before a slow one has read
     unsigned votes[2] = {};
     std::uint32_t segment = 0, clock = 1;  // changed at every barrier
     std::uint32_t seen[32] = {};           // of every warp, the clock up to which its deeds lie before this warp's

@@ -1,5 +1,6 @@
-// A number that counts what is done with it: float or double as a kernel computes with it under the emulator. Results are those of the
-// plain type, bit for bit, and so are the types of mixed expressions: Counted<float> times double is Counted<double>.
+// A number that counts what is done with it: float or double as a kernel computes with it under the emulator. Results
+// are those of the plain type, bit for bit, and so are the types of mixed expressions: Counted<float> times double is
+// Counted<double>.
 #pragma once
 
 #include <concepts>
@@ -14,7 +15,8 @@ namespace whence::gpu {
 template <class C>
 class Counted {
  public:
-  using plain_number = C;  // by this tensor/math.h knows that the functions of a number are to be had through special() and simple()
+  using plain_number =
+      C;  // by this tensor/math.h knows that the functions of a number are to be had through special() and simple()
 
   Counted() = default;
   template <class A>
@@ -61,7 +63,9 @@ class Counted {
   Counted& operator/=(const B& b) {
     return *this = Counted(*this / b);
   }
-  friend Counted operator-(Counted a) { return Counted(-a.value_); }  // costs nothing: the sign is part of the next operation
+  friend Counted operator-(Counted a) {
+    return Counted(-a.value_);
+  }  // costs nothing: the sign is part of the next operation
   friend Counted operator+(Counted a) { return a; }
 
  private:
@@ -71,7 +75,8 @@ class Counted {
   C value_;
 };
 
-// What may stand beside a counted number in an expression: another one, a plain one, or an element of memory that holds either.
+// What may stand beside a counted number in an expression: another one, a plain one, or an element of memory that holds
+// either.
 template <class A>
 struct Operand {
   static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
@@ -160,7 +165,8 @@ using Number = typename NumberOf<C>::type;  // what a kernel computes with: floa
 
 using whence::convert;  // of plain numbers
 
-// Between a counted number and any other type, with the rounding of tensor/convert.h; found by argument where a kernel says convert<T>(x).
+// Between a counted number and any other type, with the rounding of tensor/convert.h; found by argument where a kernel
+// says convert<T>(x).
 template <class To, class From>
 auto convert(const Counted<From>& value) {
   using Plain = typename Operand<To>::plain_type;

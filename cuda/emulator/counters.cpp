@@ -37,19 +37,17 @@ struct Column {
   std::uint64_t (*value)(const Counters&);
 };
 const Column columns[] = {{"launches", [](const Counters& c) { return c.launches; }},
-                          {"shapes", [](const Counters& c) { return c.shapes; }},
-                          {"blocks", [](const Counters& c) { return c.blocks; }},
-                          {"threads", [](const Counters& c) { return c.threads + c.indices; }},
-                          {"arithmetic", [](const Counters& c) { return c.arithmetic; }},
-                          {"divisions", [](const Counters& c) { return c.divisions; }},
-                          {"special", [](const Counters& c) { return c.special; }},
-                          {"read", [](const Counters& c) { return c.global_read; }},
-                          {"written", [](const Counters& c) { return c.global_written; }},
-                          {"shared r", [](const Counters& c) { return c.shared_read; }},
-                          {"shared w", [](const Counters& c) { return c.shared_written; }},
-                          {"barriers", [](const Counters& c) { return c.barriers; }},
-                          {"shuffles", [](const Counters& c) { return c.shuffles + c.votes; }},
-                          {"shared max", [](const Counters& c) { return c.shared_bytes; }}};
+    {"shapes", [](const Counters& c) { return c.shapes; }}, {"blocks", [](const Counters& c) { return c.blocks; }},
+    {"threads", [](const Counters& c) { return c.threads + c.indices; }},
+    {"arithmetic", [](const Counters& c) { return c.arithmetic; }},
+    {"divisions", [](const Counters& c) { return c.divisions; }},
+    {"special", [](const Counters& c) { return c.special; }}, {"read", [](const Counters& c) { return c.global_read; }},
+    {"written", [](const Counters& c) { return c.global_written; }},
+    {"shared r", [](const Counters& c) { return c.shared_read; }},
+    {"shared w", [](const Counters& c) { return c.shared_written; }},
+    {"barriers", [](const Counters& c) { return c.barriers; }},
+    {"shuffles", [](const Counters& c) { return c.shuffles + c.votes; }},
+    {"shared max", [](const Counters& c) { return c.shared_bytes; }}};
 constexpr int name_width = 28, number_width = 11;
 
 // Five digits at most: 1234, 12.3k, 4.56M
@@ -72,7 +70,8 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 }  // namespace
 
 Counters& Counters::operator+=(const Counters& other) {
-  launches += other.launches, shapes += other.shapes, blocks += other.blocks, threads += other.threads, indices += other.indices;
+  launches += other.launches, shapes += other.shapes, blocks += other.blocks, threads += other.threads,
+      indices += other.indices;
   arithmetic += other.arithmetic, divisions += other.divisions, special += other.special;
   global_read += other.global_read, global_written += other.global_written;
   shared_read += other.shared_read, shared_written += other.shared_written;
@@ -102,20 +101,22 @@ void count(const char* kernel, const Counters& more) {
 void count(const LaunchFacts& launch, const Counters& more) {
   count(launch.kernel, more);
   const std::lock_guard lock(mutex);
-  if (seen.emplace(launch.kernel, launch.blocks, launch.threads, launch.shared_bytes).second) ++all[launch.kernel].shapes;
+  if (seen.emplace(launch.kernel, launch.blocks, launch.threads, launch.shared_bytes).second)
+    ++all[launch.kernel].shapes;
 }
 
 std::string counters_table() {
   const std::map<std::string, Counters> counted = counters();
   std::vector<std::pair<std::string, Counters>> rows(counted.begin(), counted.end());
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.launches > b.second.launches; });
+  std::stable_sort(
+      rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.launches > b.second.launches; });
   std::ostringstream out;
   out << std::left << std::setw(name_width) << "kernel (emulated; bytes)" << std::right;
   for (const Column& column : columns) out << std::setw(number_width) << column.title;
   out << '\n';
   Counters sum;
   for (const auto& [name, counters_of_it] : rows) line(out, name, counters_of_it), sum += counters_of_it;
-  line(out, concat("all ", rows.size()), sum);
+  line(out, to_text("all ", rows.size()), sum);
   return out.str();
 }
 

@@ -1,22 +1,22 @@
-// What kernels did, counted per kernel's name. The counts do not depend on the order of threads, and so serve as a test of performance
-// on a machine without a GPU.
+// What kernels did, counted per kernel's name. The counts do not depend on the order of threads, and so serve as a test
+// of performance on a machine without a GPU.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 
 namespace whence::gpu::emulator {
 
 struct Counters {
   std::uint64_t launches = 0;
-  std::uint64_t shapes = 0;                               // different (blocks, threads, shared bytes) among them; not of index-style ops
-  std::uint64_t blocks = 0, threads = 0;                  // of all launches together
-  std::uint64_t indices = 0;                              // of index-style ops (tensor/launch.h), of which nothing else is known
-  std::uint64_t arithmetic = 0;                           // additions, subtractions, products, comparisons of Number; 2 for a b + c
-  std::uint64_t divisions = 0, special = 0;               // special: exp, log, sqrt, sin, cos, tanh, ...
+  std::uint64_t shapes = 0;  // different (blocks, threads, shared bytes) among them; not of index-style ops
+  std::uint64_t blocks = 0, threads = 0;     // of all launches together
+  std::uint64_t indices = 0;                 // of index-style ops (tensor/launch.h), of which nothing else is known
+  std::uint64_t arithmetic = 0;              // additions, subtractions, products, comparisons of Number; 2 for a b + c
+  std::uint64_t divisions = 0, special = 0;  // special: exp, log, sqrt, sin, cos, tanh, ...
   std::uint64_t global_read = 0, global_written = 0;      // bytes that threads asked for, before any cache
   std::uint64_t shared_read = 0, shared_written = 0;      // bytes
   std::uint64_t barriers = 0;                             // sync and sync_named, once per block
@@ -27,13 +27,14 @@ struct Counters {
   Counters& operator+=(const Counters& other);
 };
 
-// Since the start or the last reset_counters(). Products are counted under "matmul f32" and so on, copies under "copy to cpu" and
+// Since the start or the last reset_counters(). Products are counted under "matmul f32" and so on, copies under "copy
+// to cpu" and
 // "copy from cpu" with their bytes.
 std::map<std::string, Counters> counters();
 void reset_counters();
 
-// A table for people: one line per kernel, the most launches first, and a line of sums. With WHENCE_EMULATOR_COUNTS=1 in the environment
-// any program prints it on standard error when it ends.
+// A table for people: one line per kernel, the most launches first, and a line of sums. With WHENCE_EMULATOR_COUNTS=1
+// in the environment any program prints it on standard error when it ends.
 std::string counters_table();
 
 // Used by what runs kernels. The first form also remembers the launch's shape.

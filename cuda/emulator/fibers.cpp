@@ -10,12 +10,15 @@
 #include "tensor/error.h"
 
 // AddressSanitizer must be told of every switch; null in a program without it.
-extern "C" __attribute__((weak)) void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
-extern "C" __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack, const void** old_bottom, std::size_t* old_size);
+extern "C" __attribute__((weak)) void __sanitizer_start_switch_fiber(
+    void** fake_stack, const void* bottom, std::size_t size);
+extern "C" __attribute__((weak)) void __sanitizer_finish_switch_fiber(
+    void* fake_stack, const void** old_bottom, std::size_t* old_size);
 extern "C" __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void* address, std::size_t size);
 
 #ifdef __x86_64__
-// void whence_fiber_change(void** saved, void* next): keeps what a call must keep, changes the stack, and returns into the other fiber.
+// void whence_fiber_change(void** saved, void* next): keeps what a call must keep, changes the stack, and returns into
+// the other fiber.
 asm(R"(
 .text
 .p2align 4
@@ -52,8 +55,8 @@ std::size_t page() {
 // Instrumented frames are several times larger.
 std::size_t stack_size() { return __sanitizer_start_switch_fiber ? 512 * 1024 : 64 * 1024; }
 
-// Stacks lie whole pages apart, so their tops would all compete for the same few lines of the cache: each begins a little lower than the
-// last.
+// Stacks lie whole pages apart, so their tops would all compete for the same few lines of the cache: each begins a
+// little lower than the last.
 std::size_t next_stagger() {
   static std::size_t count = 0;
   return count++ * 5 % 64 * 64;
@@ -64,9 +67,11 @@ Fiber* left = nullptr;  // whom the running fiber was switched to from
 }  // namespace
 
 Fiber::Fiber(Entry entry) : entry_(entry), stagger_(next_stagger()) {
-  void* const memory = mmap(nullptr, page() + stack_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      mmap(nullptr, page() + stack_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, page(), PROT_NONE) != 0) {
-    fail("emulator", concat("no memory for a stack of ", stack_size(), " bytes; free some, or use blocks of fewer threads"));
+    fail("emulator",
+        to_text("no memory for a stack of ", stack_size(), " bytes; free some, or use blocks of fewer threads"));
   }
   memory_ = static_cast<std::byte*>(memory);
   bottom_ = memory_ + page(), size_ = stack_size();
@@ -87,8 +92,9 @@ void Fiber::restart() {
   if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(memory_ + page(), stack_size());
   fake_stack_ = nullptr;
 #ifdef __x86_64__
-  // As if it had been left in whence_fiber_change, called by the entry function's caller: six registers, then where to return to. Above it
-  // lies the return address of the entry function, none; a function begins 8 bytes below a multiple of 16.
+  // As if it had been left in whence_fiber_change, called by the entry function's caller: six registers, then where to
+  // return to. Above it lies the return address of the entry function, none; a function begins 8 bytes below a multiple
+  // of 16.
   void** top = reinterpret_cast<void**>(memory_ + page() + stack_size() - stagger_);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry_);
@@ -120,7 +126,8 @@ void Fiber::change(Fiber& here, Fiber& there) {
 
 void Fiber::begun() { arrived(nullptr); }
 
-// The running fiber tells AddressSanitizer that it runs, and learns from it where a host thread's stack lies that it was switched to from.
+// The running fiber tells AddressSanitizer that it runs, and learns from it where a host thread's stack lies that it
+// was switched to from.
 void Fiber::arrived(void* fake_stack) {
   if (!__sanitizer_finish_switch_fiber) return;
   const void* bottom = nullptr;

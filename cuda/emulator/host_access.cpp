@@ -54,7 +54,8 @@ void report_host_access(const void* address, bool writing) {
   if (const char* op = CallSite::op()) line << op << ": ";
   std::size_t offset = 0, bytes = 0;
   line << "host code " << (writing ? "wrote" : "read") << " device memory";
-  if (Arena::instance().find_block(address, &offset, &bytes)) line << ", " << offset << " bytes into a block of " << bytes;
+  if (Arena::instance().find_block(address, &offset, &bytes))
+    line << ", " << offset << " bytes into a block of " << bytes;
   if (running.last_kernel) line << "; the last kernel was " << running.last_kernel;
   line << "; numbers of cuda:0 must be copied first; use to_vector(), item() or raw::to_device()\n";
   line.write_out();
@@ -63,7 +64,8 @@ void report_host_access(const void* address, bool writing) {
 void report_stack(const char* kernel) {
   Line line;
   line << (kernel ? kernel : "kernel") << ": thread " << static_cast<std::size_t>(running.thread) << " of block "
-       << static_cast<std::size_t>(running.block) << ": its stack is full; kernels need smaller arrays and no recursion\n";
+       << static_cast<std::size_t>(running.block)
+       << ": its stack is full; kernels need smaller arrays and no recursion\n";
   line.write_out();
 }
 

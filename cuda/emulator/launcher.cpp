@@ -5,19 +5,20 @@
 #include <cstring>
 #include <new>
 
-#include "cuda/backend.h"
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/counters.h"
-#include "cuda/index_launcher.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/backend.h"
+#include "cuda/runtime/index_launcher.h"
+#include "cuda/runtime/runtime.h"
+#include "tensor/backend.h"
 
 namespace whence::gpu::emulator {
 
-// Between members lies what was there before, which may complete a number to an address; since the two faces of the arena are the same in
-// the lower half of their addresses, the number stays as it is.
+// Between members lies what was there before, which may complete a number to an address; since the two faces of the
+// arena are the same in the lower half of their addresses, the number stays as it is.
 BodyCopy::BodyCopy(const IndexBody& body)
     : bytes_(static_cast<std::byte*>(::operator new(body.bytes, std::align_val_t{64})),
-             [](std::byte* memory) { ::operator delete(memory, std::align_val_t{64}); }),
+          [](std::byte* memory) { ::operator delete(memory, std::align_val_t{64}); }),
       call_(body.call) {
   std::memcpy(bytes_.get(), body.body, body.bytes);
   const Arena& arena = Arena::instance();

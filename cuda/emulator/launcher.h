@@ -1,10 +1,11 @@
-// Index-style ops (tensor/launch.h) on the emulated device: their bodies hold plain pointers, and so run unchecked, but at device addresses
-// of their own and in the chosen order of indices.
+// Index-style ops (tensor/launch.h) on the emulated device: their bodies hold plain pointers, and so run unchecked, but
+// at device addresses of their own and in the chosen order of indices.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence::gpu::emulator {

@@ -1,5 +1,5 @@
-// Pointers as kernels have them under the emulator: each access is held inside the memory that the pointer was made for, looked up in
-// shadow memory, and counted.
+// Pointers as kernels have them under the emulator: each access is held inside the memory that the pointer was made
+// for, looked up in shadow memory, and counted.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct Index {
 };
 
 namespace emulator {
-[[noreturn]] void outside(Space space, bool writes, const void* number, const void* first, const void* end, std::size_t size,
-                          const Site& at);
+[[noreturn]] void outside(
+    Space space, bool writes, const void* number, const void* first, const void* end, std::size_t size, const Site& at);
 [[noreturn]] void misaligned(const void* number, std::size_t size, const Site& at);
 }  // namespace emulator
 
@@ -88,7 +88,8 @@ class Pointer {
     return before;
   }
   void require_aligned(Index i, std::size_t bytes) const {
-    if (reinterpret_cast<std::uintptr_t>(shifted(i.value)) % bytes != 0) emulator::misaligned(shifted(i.value), bytes, i.at);
+    if (reinterpret_cast<std::uintptr_t>(shifted(i.value)) % bytes != 0)
+      emulator::misaligned(shifted(i.value), bytes, i.at);
   }
 
  private:
@@ -112,7 +113,8 @@ class Pointer {
   Byte *begin_ = nullptr, *end_ = nullptr;
 };
 
-// What x[i] is when it may be written: it reads and writes when it is used, so `auto` must not keep it; load() gives a number.
+// What x[i] is when it may be written: it reads and writes when it is used, so `auto` must not keep it; load() gives a
+// number.
 template <class T, emulator::Space space>
 class Element {
  public:
@@ -163,13 +165,14 @@ namespace emulator {
 std::byte* kernel_bytes(const Storage& storage);
 }  // namespace emulator
 
-// A tensor's numbers as a kernel reads or writes them: its whole storage, since kernels walk by strides. REQUIRES: T is the tensor's dtype,
-// const or not.
+// A tensor's numbers as a kernel reads or writes them: its whole storage, since kernels walk by strides. REQUIRES: T is
+// the tensor's dtype, const or not.
 template <class T>
 Global<T> global(const Tensor& x) {
   if (!x.defined()) return nullptr;
   std::byte* const begin = emulator::kernel_bytes(x.storage());
-  const std::ptrdiff_t offset = reinterpret_cast<const std::byte*>(x.data<std::remove_const_t<T>>()) - x.storage().bytes();
+  const std::ptrdiff_t offset =
+      reinterpret_cast<const std::byte*>(x.data<std::remove_const_t<T>>()) - x.storage().bytes();
   return {reinterpret_cast<T*>(begin + offset), begin, begin + x.storage().size()};
 }
 

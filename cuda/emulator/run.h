@@ -1,4 +1,5 @@
-// The launch of a kernel under the emulator: recorded, where a graph is being recorded, or run to its end before the call returns.
+// The launch of a kernel under the emulator: recorded, where a graph is being recorded, or run to its end before the
+// call returns.
 #pragma once
 
 #include <cstring>
@@ -8,7 +9,8 @@
 
 namespace whence::gpu::emulator {
 
-// Runs all blocks in the order of settings(). Error, with the kernel, the block, the thread and the line, when the emulator stops it.
+// Runs all blocks in the order of settings(). Error, with the kernel, the block, the thread and the line, when the
+// emulator stops it.
 void execute(const LaunchFacts& facts, const Code& code);
 
 // `work` now, or at every replay of the graph that is being recorded.
@@ -17,7 +19,9 @@ void submit(std::function<void()> work);
 template <class Body>
 void run(const LaunchFacts& facts, const Body& body) {
   require_launchable(facts, nullptr);
-  submit([facts, body] { execute(facts, {&body, [](const void* of, Thread& thread) { (*static_cast<const Body*>(of))(thread); }}); });
+  submit([facts, body] {
+    execute(facts, {&body, [](const void* of, Thread& thread) { (*static_cast<const Body*>(of))(thread); }});
+  });
   launched(facts);
 }
 

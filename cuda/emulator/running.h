@@ -1,12 +1,12 @@
-// What runs at this moment on the emulated device: one thread of one block of one launch. Hot state, read at every access to memory, and so
-// plain members of one global object; one host thread at a time runs kernels (run.cpp).
+// What runs at this moment on the emulated device: one thread of one block of one launch. Hot state, read at every
+// access to memory, and so plain members of one global object; one host thread at a time runs kernels (run.cpp).
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
 #include "cuda/emulator/counters.h"
-#include "cuda/runtime.h"
+#include "cuda/runtime/runtime.h"
 #include "tensor/error.h"
 
 namespace whence::gpu::emulator {
@@ -33,10 +33,13 @@ inline constinit Running running;
 [[noreturn]] void stop(const Site& at, const std::string& message);
 
 // A place in the program in four bytes: its distance from a fixed object. 0: not known.
-static_assert(sizeof(Site) == sizeof(std::intptr_t), "std::source_location is one pointer to a constant of the program");
+static_assert(
+    sizeof(Site) == sizeof(std::intptr_t), "std::source_location is one pointer to a constant of the program");
 inline std::int32_t short_site(const Site& at) {
   return static_cast<std::int32_t>(std::bit_cast<std::intptr_t>(at) - reinterpret_cast<std::intptr_t>(&running));
 }
-inline Site long_site(std::int32_t distance) { return std::bit_cast<Site>(reinterpret_cast<std::intptr_t>(&running) + distance); }
+inline Site long_site(std::int32_t distance) {
+  return std::bit_cast<Site>(reinterpret_cast<std::intptr_t>(&running) + distance);
+}
 
 }  // namespace whence::gpu::emulator

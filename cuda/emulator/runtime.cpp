@@ -1,5 +1,6 @@
-// The emulated twin of cuda/runtime.cpp: every launch and copy has ended when its call returns, so there is nothing to wait for.
-#include "cuda/runtime.h"
+// The emulated twin of cuda/runtime/runtime.cpp: every launch and copy has ended when its call returns, so there is
+// nothing to wait for.
+#include "cuda/runtime/runtime.h"
 
 #include <cstring>
 #include <memory>
@@ -25,7 +26,7 @@ std::unique_ptr<Graph>& under_way() {
 std::byte* device_bytes(const char* op, const void* address, std::size_t bytes) {
   const emulator::Arena& arena = emulator::Arena::instance();
   if (!arena.contains(address) || arena.offset(address) + bytes > arena.reserved()) {
-    fail(op, concat(bytes, " bytes at an address that is not the device's; memory of cuda:0 is required"));
+    fail(op, to_text(bytes, " bytes at an address that is not the device's; memory of cuda:0 is required"));
   }
   return arena.bytes_at(address);
 }
@@ -62,7 +63,8 @@ MemoryRoom memory_room() {
 
 void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
-  if (capturing()) fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
+  if (capturing())
+    fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
   std::memcpy(to, device_bytes("copy", from, bytes), bytes);
   count_copy("copy to cpu", bytes, 0);
   emulator::watch_host_accesses();
@@ -82,8 +84,9 @@ void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
 
 std::string to_string(const LaunchFacts& facts) {
   if (facts.threads == 0) return facts.kernel;
-  std::string text = concat(facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
-  if (facts.shared_bytes > 0) text += concat(", ", facts.shared_bytes, " bytes of shared memory");
+  std::string text = to_text(
+      facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
+  if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
   return text;
 }
 
@@ -94,17 +97,19 @@ void require_launchable(const LaunchFacts& facts, const void*) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;
   constexpr std::size_t most_shared = 163 * 1024;  // what a block of the smallest of them, 8.0, may ask for
   if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024) {
-    fail("launch", concat(to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required"));
+    fail("launch", to_text(to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required"));
   }
   if (facts.shared_bytes > most_shared) {
-    fail("launch", concat(to_string(facts), " given; at most ", most_shared, " bytes required on ", device_facts().name));
+    fail("launch",
+        to_text(to_string(facts), " given; at most ", most_shared, " bytes required on ", device_facts().name));
   }
 }
 
 void launched(const LaunchFacts&) {}
 
 void synchronise() {
-  if (capturing()) fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+  if (capturing())
+    fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
 }
 
 bool capturing() { return under_way() != nullptr; }

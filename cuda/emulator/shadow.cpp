@@ -25,42 +25,47 @@ std::vector<BlockStart>& block_starts() {
 bool of_other_block(std::uint32_t stamp) { return stamp < running.block_first; }
 
 std::string who(std::uint32_t stamp) {
-  if (!of_other_block(stamp)) return concat("thread ", running.block_run->thread_of(stamp));
+  if (!of_other_block(stamp)) return to_text("thread ", running.block_run->thread_of(stamp));
   const std::vector<BlockStart>& starts = block_starts();
-  const auto after =
-      std::upper_bound(starts.begin(), starts.end(), stamp, [](std::uint32_t s, const BlockStart& start) { return s < start.first; });
-  return after == starts.begin() ? std::string("another block") : concat("block ", (after - 1)->block);
+  const auto after = std::upper_bound(
+      starts.begin(), starts.end(), stamp, [](std::uint32_t s, const BlockStart& start) { return s < start.first; });
+  return after == starts.begin() ? std::string("another block") : to_text("block ", (after - 1)->block);
 }
 
 std::string where(Space space, const void* number, int size) {
-  if (space == Space::shared) return concat(size, " bytes of shared memory");
+  if (space == Space::shared) return to_text(size, " bytes of shared memory");
   const Arena& arena = Arena::instance();
   std::size_t offset = 0, block = 0;
   const std::byte* const device_address = arena.address_of(number);
-  if (!arena.find_block(device_address, &offset, &block)) return concat(size, " bytes of global memory");
-  return concat(size, " bytes of global memory (", offset, " bytes into ", bytes_text(block), ")");
+  if (!arena.find_block(device_address, &offset, &block)) return to_text(size, " bytes of global memory");
+  return to_text(size, " bytes of global memory (", offset, " bytes into ", bytes_text(block), ")");
 }
 
-[[noreturn]] void race(const char* own, const char* other, std::uint32_t stamp, std::int32_t site, Space space, const void* number,
-                       int size, const Site& at) {
+[[noreturn]] void race(const char* own, const char* other, std::uint32_t stamp, std::int32_t site, Space space,
+    const void* number, int size, const Site& at) {
   const bool block = of_other_block(stamp);
-  stop(at, concat(own, ' ', where(space, number, size), " that ", who(stamp), ' ', other, " at ", whence::to_string(long_site(site)),
-                  block ? "; blocks of one launch have no order: a launch of its own is required for one of them"
-                        : ", with no barrier between; a barrier is required"));
+  stop(at, to_text(own, ' ', where(space, number, size), " that ", who(stamp), ' ', other, " at ",
+               whence::to_string(long_site(site)),
+               block ? "; blocks of one launch have no order: a launch of its own is required for one of them"
+                     : ", with no barrier between; a barrier is required"));
 }
 
 bool conflicts(std::uint32_t stamp) { return of_other_block(stamp) || running.block_run->unordered(stamp); }
 
-std::uint32_t first_that_counts(Space space) { return space == Space::shared ? running.block_first : running.launch_first; }
+std::uint32_t first_that_counts(Space space) {
+  return space == Space::shared ? running.block_first : running.launch_first;
+}
 
 }  // namespace
 
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at) {
   const std::uint32_t stamp = entry.write & ~atomic_bit;
-  if (stamp != running.stamp && conflicts(stamp)) race("reads", "wrote", stamp, entry.write_site, space, number, size, at);
+  if (stamp != running.stamp && conflicts(stamp))
+    race("reads", "wrote", stamp, entry.write_site, space, number, size, at);
 }
 
-void check_before_write(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic) {
+void check_before_write(
+    const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic) {
   const std::uint32_t first = first_that_counts(space), stamp = entry.write & ~atomic_bit;
   const char* const own = atomic ? "adds atomically to" : "writes";
   const bool both_atomic = atomic && (entry.write & atomic_bit) != 0;
@@ -75,29 +80,32 @@ void check_before_write(const ShadowEntry& entry, Space space, const void* numbe
 bool keeps_reader(const ShadowEntry& entry) { return conflicts(entry.read); }
 
 void unset_shared_read(int size, const Site& at) {
-  stop(at, concat("reads ", size,
-                  " bytes of shared memory that no thread of the block has written; a write, or a barrier after it, is missing"));
+  stop(at, to_text("reads ", size,
+               " bytes of shared memory that no thread of the block has written; a write, or a barrier after it, "
+               "is missing"));
 }
 
-void outside(Space space, bool writes, const void* number, const void* first, const void* end, std::size_t size, const Site& at) {
+void outside(Space space, bool writes, const void* number, const void* first, const void* end, std::size_t size,
+    const Site& at) {
   const char *const does = writes ? "writes" : "reads", *const memory = space == Space::shared ? "shared" : "global";
-  if (!first) stop(at, concat(does, " through a null pointer to ", memory, " memory"));
+  if (!first) stop(at, to_text(does, " through a null pointer to ", memory, " memory"));
   const auto begin = reinterpret_cast<std::uintptr_t>(first), at_number = reinterpret_cast<std::uintptr_t>(number);
   const index_t wide = static_cast<index_t>(size), index = (static_cast<index_t>(at_number - begin)) / wide;
-  stop(at, concat(does, " element ", index, " of ", memory, " memory that has ", (reinterpret_cast<std::uintptr_t>(end) - begin) / size,
-                  " elements of ", size, " bytes"));
+  stop(at, to_text(does, " element ", index, " of ", memory, " memory that has ",
+               (reinterpret_cast<std::uintptr_t>(end) - begin) / size, " elements of ", size, " bytes"));
 }
 
 void misaligned(const void* number, std::size_t size, const Site& at) {
-  stop(at, concat("an access of ", size, " bytes at an address that is ", reinterpret_cast<std::uintptr_t>(number) % size,
-                  " bytes past a multiple of them; aligned packs are required"));
+  stop(at,
+      to_text("an access of ", size, " bytes at an address that is ", reinterpret_cast<std::uintptr_t>(number) % size,
+          " bytes past a multiple of them; aligned packs are required"));
 }
 
 std::byte* kernel_bytes(const Storage& storage) {
   const Arena& arena = Arena::instance();
   if (storage.size() == 0) return arena.memory();
   if (storage.device().is_cpu() || !arena.contains(storage.bytes())) {
-    fail("kernel", concat("a tensor on ", whence::to_string(storage.device()), " given; one on cuda:0 is required"));
+    fail("kernel", to_text("a tensor on ", whence::to_string(storage.device()), " given; one on cuda:0 is required"));
   }
   return arena.bytes_at(storage.bytes());
 }
@@ -107,10 +115,11 @@ void prepare_shadows() {
   const Arena& arena = Arena::instance();
   for (std::size_t shift = 0; shift < 5; ++shift) {
     const std::size_t bytes = (arena.reserved() >> shift) * sizeof(ShadowEntry);
-    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-      fail("emulator",
-           concat(bytes_text(bytes), " of addresses are refused by the system; set WHENCE_EMULATOR_MEMORY to less, as in 512M"));
+      fail("emulator", to_text(bytes_text(bytes),
+                           " of addresses are refused by the system; set WHENCE_EMULATOR_MEMORY to less, as in 512M"));
     }
     shadows.of_size[shift] = static_cast<ShadowEntry*>(memory);
   }
@@ -120,7 +129,8 @@ void prepare_shadows() {
 void clear_shadows() {
   for (std::size_t shift = 0; shift < 5; ++shift) {
     const std::size_t bytes = (Arena::instance().reserved() >> shift) * sizeof(ShadowEntry);
-    if (madvise(shadows.of_size[shift], bytes, MADV_DONTNEED) != 0) fail("emulator", "the system refuses to empty shadow memory");
+    if (madvise(shadows.of_size[shift], bytes, MADV_DONTNEED) != 0)
+      fail("emulator", "the system refuses to empty shadow memory");
   }
   block_starts().clear();
   BlockMemory::instance().forget();

@@ -1,8 +1,10 @@
-// Shadow memory: beside every number of the device's and the block's memory, who read and wrote it last, so that two threads that touch one
-// number, at least one of them writing, without a barrier between them, are found in whatever order they happen to run.
+// Shadow memory: beside every number of the device's and the block's memory, who read and wrote it last, so that two
+// threads that touch one number, at least one of them writing, without a barrier between them, are found in whatever
+// order they happen to run.
 //
-// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment at its start and at every
-// barrier; BlockRun keeps vector clocks by which two segments of a block are ordered or not. Blocks of one launch are never ordered.
+// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment at
+// its start and at every barrier; BlockRun keeps vector clocks by which two segments of a block are ordered or not.
+// Blocks of one launch are never ordered.
 #pragma once
 
 #include "cuda/emulator/arena.h"
@@ -32,10 +34,13 @@ void note_block_start();  // after running.block and running.block_first are set
 // What a pointer may touch, and what it is for texts.
 enum class Space : unsigned char { global, shared };
 
-// Out of line: what is not the plain first access to a number in this launch. They stop the launch when two threads are in conflict.
+// Out of line: what is not the plain first access to a number in this launch. They stop the launch when two threads are
+// in conflict.
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at);
-void check_before_write(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic);
-bool keeps_reader(const ShadowEntry& entry);  // an earlier reader who is not ordered before this thread stays the one remembered
+void check_before_write(
+    const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic);
+bool keeps_reader(
+    const ShadowEntry& entry);  // an earlier reader who is not ordered before this thread stays the one remembered
 [[noreturn]] void unset_shared_read(int size, const Site& at);
 
 ShadowEntry& shared_shadow(const void* number);  // of the running block (block_memory.h)
@@ -44,7 +49,8 @@ template <int size>
 ShadowEntry& shadow_of(Space space, const void* number) {
   constexpr int shift = std::countr_zero(static_cast<unsigned>(size));
   if (space == Space::shared) return shared_shadow(number);
-  return shadows.of_size[shift][static_cast<std::size_t>(static_cast<const std::byte*>(number) - shadows.memory) >> shift];
+  return shadows
+      .of_size[shift][static_cast<std::size_t>(static_cast<const std::byte*>(number) - shadows.memory) >> shift];
 }
 
 template <int size>
@@ -52,7 +58,8 @@ void note_read(Space space, const void* number, const Site& at) {
   ShadowEntry& entry = shadow_of<size>(space, number);
   const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
   if (space == Space::shared && (entry.write & ~atomic_bit) < first) unset_shared_read(size, at);
-  if ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) check_before_read(entry, space, number, size, at);
+  if ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp)
+    check_before_read(entry, space, number, size, at);
   if (entry.read == running.stamp || (entry.read >= first && keeps_reader(entry))) return;
   entry.read = running.stamp, entry.read_site = short_site(at);
 }
@@ -61,8 +68,8 @@ template <int size>
 void note_write(Space space, const void* number, const Site& at, bool atomic = false) {
   ShadowEntry& entry = shadow_of<size>(space, number);
   const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
-  const bool others =
-      ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) || (entry.read >= first && entry.read != running.stamp);
+  const bool others = ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) ||
+                      (entry.read >= first && entry.read != running.stamp);
   if (others) check_before_write(entry, space, number, size, at, atomic);
   entry.write = running.stamp | (atomic ? atomic_bit : 0), entry.write_site = short_site(at);
 }

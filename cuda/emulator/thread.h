@@ -1,5 +1,5 @@
-// The emulated twin of cuda/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers (counted.h). Every method may be given
-// the place in the source by its default argument; kernels never name it.
+// The emulated twin of cuda/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers (counted.h). Every
+// method may be given the place in the source by its default argument; kernels never name it.
 #pragma once
 
 #include <cstring>
@@ -43,11 +43,18 @@ class Thread {
   }
   template <class V>
   V shuffle_down(V value, int distance, Site at = Site::current()) const {
-    return exchange(emulator::Meeting::shuffle_down, value, lane() + distance < warp_size ? lane() + distance : lane(), at);
+    return exchange(
+        emulator::Meeting::shuffle_down, value, lane() + distance < warp_size ? lane() + distance : lane(), at);
   }
-  unsigned ballot(bool vote, Site at = Site::current()) const { return run().meet_warp(emulator::Meeting::ballot, 0, vote, at).votes; }
-  bool any(bool vote, Site at = Site::current()) const { return run().meet_warp(emulator::Meeting::any, 0, vote, at).votes != 0; }
-  bool all(bool vote, Site at = Site::current()) const { return run().meet_warp(emulator::Meeting::all, 0, !vote, at).votes == 0; }
+  unsigned ballot(bool vote, Site at = Site::current()) const {
+    return run().meet_warp(emulator::Meeting::ballot, 0, vote, at).votes;
+  }
+  bool any(bool vote, Site at = Site::current()) const {
+    return run().meet_warp(emulator::Meeting::any, 0, vote, at).votes != 0;
+  }
+  bool all(bool vote, Site at = Site::current()) const {
+    return run().meet_warp(emulator::Meeting::all, 0, !vote, at).votes == 0;
+  }
 
   template <class I, emulator::Space space>
   I atomic_add(const Pointer<I, space>& memory, Index i, std::type_identity_t<I> value) const {
@@ -68,12 +75,14 @@ class Thread {
 
   template <class V>
   V exchange(emulator::Meeting meeting, V value, int from, const Site& at) const {
-    static_assert((std::is_arithmetic_v<V> || Operand<V>::counted) && sizeof(V) <= 8, "a shuffle moves one number of at most 64 bits");
+    static_assert((std::is_arithmetic_v<V> || Operand<V>::counted) && sizeof(V) <= 8,
+        "a shuffle moves one number of at most 64 bits");
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
     const auto met = run().meet_warp(meeting, bits, false, at);
     if (from >= met.lanes)
-      emulator::stop(at, concat("reads lane ", from, " of a warp of ", met.lanes, " threads; a lane that exists is required"));
+      emulator::stop(
+          at, to_text("reads lane ", from, " of a warp of ", met.lanes, " threads; a lane that exists is required"));
     std::memcpy(static_cast<void*>(&value), &met.values[from], sizeof value);
     return value;
   }

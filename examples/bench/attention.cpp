@@ -1,17 +1,19 @@
-// attention: time and memory of one attention with any scheme, forward and backward, by executor. Peak bytes are those of tensors.
+// attention: time and memory of one attention with any scheme, forward and backward, by executor. Peak bytes are those
+// of tensors.
 #include <algorithm>
 #include <iostream>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
-#include "examples/common/command_line.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "autograd/recording.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "examples/verify/scheme_run.h"
 #include "tensor/allocator.h"
+#include "tensor/backend.h"
 #include "tensor/device_choice.h"
 #include "tensor/device_runtime.h"
 #include "tensor/error.h"
@@ -39,7 +41,7 @@ const Executor& executor_named(const std::string& name) {
   for (const Executor* executor : executors()) {
     if (executor->name() == name) return *executor;
   }
-  throw InputError(concat("--executor: '", name, "' given; reference or strips required"));
+  throw InputError(to_text("--executor: '", name, "' given; reference or strips required"));
 }
 
 // Peak bytes above what the operands take. The device is waited for before each reading of the clock.
@@ -55,7 +57,8 @@ Measured measure(const Options& options, Device device) {
   }
   for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
   const Executor& executor = executor_named(options.executor);
-  const Sequence sequence = BareSetting{.causal = !options.bidirectional}.sequence(options.batch, options.length).on(device);
+  const Sequence sequence =
+      BareSetting{.causal = !options.bidirectional}.sequence(options.batch, options.length).on(device);
   Allocator& allocator = memory_of(device).allocator();
   const auto live = [&] { return static_cast<double>(allocator.statistics().live); };
   std::vector<double> forward, backward;
@@ -80,7 +83,8 @@ Measured measure(const Options& options, Device device) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("attention", "Times one attention with any positional scheme, by executor, and measures its memory.", WHENCE_VERSION);
+  CommandLine line("attention", "Times one attention with any positional scheme, by executor, and measures its memory.",
+      WHENCE_VERSION);
   line.heading("Options")
       .text("scheme", &options.scheme, {"positional scheme"})
       .choice("executor", &options.executor, {"reference", "strips"}, {"how attention is computed"})
@@ -100,16 +104,10 @@ int run(int argc, char** argv) {
   set_threads(options.threads);
   const Device device = choose_device(options.device).device;
   const Measured found = measure(options, device);
-  std::cout << json_line({{"scheme", options.scheme},
-                          {"executor", options.executor},
-                          {"device", to_string(device)},
-                          {"length", options.length},
-                          {"heads", options.heads},
-                          {"batch", options.batch},
-                          {"forward_ms", found.forward * 1e3},
-                          {"backward_ms", found.backward * 1e3},
-                          {"kept_mib", found.kept_mib},
-                          {"peak_mib", found.peak_mib}});
+  std::cout << json_line({{"scheme", options.scheme}, {"executor", options.executor}, {"device", to_string(device)},
+      {"length", options.length}, {"heads", options.heads}, {"batch", options.batch},
+      {"forward_ms", found.forward * 1e3}, {"backward_ms", found.backward * 1e3}, {"kept_mib", found.kept_mib},
+      {"peak_mib", found.peak_mib}});
   return 0;
 }
 

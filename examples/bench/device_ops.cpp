@@ -1,17 +1,18 @@
-// device_ops: milliseconds of single ops, forward and backward, on a device and in a dtype, with the rate that they reach of what bounds
-// them: bytes that must be moved, or operations of a matrix product. The PyTorch twin is device_ops.py.
+// device_ops: milliseconds of single ops, forward and backward, on a device and in a dtype, with the rate that they
+// reach of what bounds them: bytes that must be moved, or operations of a matrix product. The PyTorch twin is
+// device_ops.py.
 #include <algorithm>
 #include <functional>
 #include <iostream>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
-#include "examples/common/command_line.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "autograd/recording.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "tensor/device_choice.h"
 #include "tensor/device_runtime.h"
 #include "tensor/random.h"
@@ -37,7 +38,8 @@ struct Case {
 double milliseconds(Device device, double seconds, const std::function<void()>& call) {
   call();
   std::vector<double> found;
-  for (const double start = steady_seconds(); found.size() < 3 || (steady_seconds() - start < seconds && found.size() < 50);) {
+  for (const double start = steady_seconds();
+       found.size() < 3 || (steady_seconds() - start < seconds && found.size() < 50);) {
     constexpr int series = 5;
     synchronise(device);
     const double before = steady_seconds();
@@ -69,23 +71,21 @@ std::vector<Case> cases(const Options& options, DType dtype, Device device) {
   using Inputs = std::vector<Tensor>;
   const double product = 2.0 * static_cast<double>(tokens) * static_cast<double>(dim * wide);
   return {{"add", {numbers({tokens, wide}), numbers({tokens, wide})}, [](const Inputs& x) { return x[0] + x[1]; }},
-          {"gelu", {numbers({tokens, wide})}, [](const Inputs& x) { return gelu(x[0]); }},
-          {"heads apart",
-           {numbers({16, tokens / 16, 12, 64})},
-           [](const Inputs& x) {
-             return contiguous(permute(x[0], {0, 2, 1, 3}));
-           }},
-          {"softmax", {numbers({rows, 512})}, [](const Inputs& x) { return softmax(x[0]); }},
-          {"layer_norm",
-           {numbers({tokens, dim}), numbers({dim}), numbers({dim})},
-           [](const Inputs& x) { return layer_norm(x[0], x[1], x[2]); }},
-          {"cumulative_sum", {numbers({rows / 8, 512})}, [](const Inputs& x) { return cumulative_sum(x[0]); }},
-          {"embedding", {numbers({vocabulary, dim}), picks(vocabulary)}, [](const Inputs& x) { return take_rows(x[0], x[1]); }},
-          {"cross_entropy", {numbers({tokens, vocabulary}), picks(vocabulary)}, [](const Inputs& x) { return cross_entropy(x[0], x[1]); }},
-          {"linear",
-           {numbers({tokens, dim}), numbers({wide, dim}), numbers({wide})},
-           [](const Inputs& x) { return linear(x[0], x[1], x[2]); },
-           product}};
+      {"gelu", {numbers({tokens, wide})}, [](const Inputs& x) { return gelu(x[0]); }},
+      {"heads apart", {numbers({16, tokens / 16, 12, 64})},
+          [](const Inputs& x) {
+            return contiguous(permute(x[0], {0, 2, 1, 3}));
+          }},
+      {"softmax", {numbers({rows, 512})}, [](const Inputs& x) { return softmax(x[0]); }},
+      {"layer_norm", {numbers({tokens, dim}), numbers({dim}), numbers({dim})},
+          [](const Inputs& x) { return layer_norm(x[0], x[1], x[2]); }},
+      {"cumulative_sum", {numbers({rows / 8, 512})}, [](const Inputs& x) { return cumulative_sum(x[0]); }},
+      {"embedding", {numbers({vocabulary, dim}), picks(vocabulary)},
+          [](const Inputs& x) { return take_rows(x[0], x[1]); }},
+      {"cross_entropy", {numbers({tokens, vocabulary}), picks(vocabulary)},
+          [](const Inputs& x) { return cross_entropy(x[0], x[1]); }},
+      {"linear", {numbers({tokens, dim}), numbers({wide, dim}), numbers({wide})},
+          [](const Inputs& x) { return linear(x[0], x[1], x[2]); }, product}};
 }
 
 void time_case(const Case& each, const Options& options, Device device) {
@@ -102,9 +102,9 @@ void time_case(const Case& each, const Options& options, Device device) {
   const Tensor y = each.run(each.inputs), cotangent = Tensor::ones(y.shape(), y.dtype(), device);
   moved += static_cast<double>(y.numel()) * static_cast<double>(size_of(y.dtype()));
   const double backward = milliseconds(device, options.seconds, [&] { (void)grad(y, cotangent, leaves); });
-  LogRecord record{{"engine", std::string("whence")},          {"op", each.name},       {"device", to_string(device)},
-                   {"precision", options.precision},           {"forward_ms", forward}, {"backward_ms", backward},
-                   {"forward_gb_per_s", moved / forward / 1e6}};
+  LogRecord record{{"engine", std::string("whence")}, {"op", each.name}, {"device", to_string(device)},
+      {"precision", options.precision}, {"forward_ms", forward}, {"backward_ms", backward},
+      {"forward_gb_per_s", moved / forward / 1e6}};
   if (each.operations > 0) {
     record.push_back({"forward_tflop_per_s", each.operations / forward / 1e9});
     record.push_back({"backward_tflop_per_s", 2 * each.operations / backward / 1e9});
@@ -118,7 +118,7 @@ int run(int argc, char** argv) {
   line.heading("Options")
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
-              {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"})
+          {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"})
       .number("seconds", &options.seconds, Range<double>{0, 60, true}, {"spent on each measurement"});
   declare_device(line, &options.device);
   if (const auto page = line.parse(argc, argv)) {

@@ -3,11 +3,11 @@
 #include <iostream>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
+#include "autograd/recording.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 

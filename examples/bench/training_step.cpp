@@ -1,20 +1,21 @@
-// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop decoder, or of a named
-// model on random tokens. The PyTorch twin is training_step.py; `compare` runs the two in turn.
+// training_step: tokens per second of whole training steps (forward, backward, clipping, AdamW) of the flip-flop
+// decoder, or of a named model on random tokens. The PyTorch twin is training_step.py; `compare` runs the two in turn.
 #include <algorithm>
 #include <iostream>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/common/command_line.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_main.h"
-#include "examples/common/training_step.h"
+#include "examples/app/command_line.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_main.h"
+#include "examples/app/training_step.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/loss.h"
 #include "nn/models.h"
 #include "tensor/allocator.h"
+#include "tensor/backend.h"
 #include "tensor/device_runtime.h"
 #include "tensor/kernels.h"
 
@@ -44,11 +45,13 @@ TrainingBatch random_tokens(const Transformer& model, const Options& options, in
   const index_t count = options.model.batch * options.model.length;
   const Tensor tokens = Tensor::empty({options.model.batch, options.model.length}, DType::i64);
   for (index_t n = 0; n < count; ++n) {
-    tokens.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(model.options().vocabulary));
+    tokens.data<index_t>()[n] =
+        stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(model.options().vocabulary));
   }
   const index_t targets = options.model.batch * (options.model.length - 1);
-  return {
-      {contiguous(slice(tokens, 1, 0, options.model.length - 1)), contiguous(slice(tokens, 1, 1, options.model.length))}, targets, targets};
+  return {{contiguous(slice(tokens, 1, 0, options.model.length - 1)),
+              contiguous(slice(tokens, 1, 1, options.model.length))},
+      targets, targets};
 }
 
 Tensor random_token_loss(const Transformer& model, const TrainingBatch& batch, int step) {
@@ -56,13 +59,15 @@ Tensor random_token_loss(const Transformer& model, const TrainingBatch& batch, i
   return token_loss(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
-// Each part waits for the device, so that its time is its own. f16: with a loss scale, and without a step where gradients overflow.
+// Each part waits for the device, so that its time is its own. f16: with a loss scale, and without a step where
+// gradients overflow.
 StepTime time_step(const Transformer& model, MixedPrecision& precision, const Options& options, int step) {
   const double start = steady_seconds();
   Adam& optimizer = precision.optimizer();
   optimizer.zero_gradients();
-  const Tensor loss = options.name.empty() ? tasks::flip_flop_loss(model, options.model, 0, step + 1)
-                                           : random_token_loss(model, random_tokens(model, options, step + 1), step + 1);
+  const Tensor loss = options.name.empty()
+                          ? tasks::flip_flop_loss(model, options.model, 0, step + 1)
+                          : random_token_loss(model, random_tokens(model, options, step + 1), step + 1);
   synchronise(model.device());
   const double after_forward = steady_seconds();
   auto& loss_scale = precision.loss_scale();
@@ -78,7 +83,8 @@ StepTime time_step(const Transformer& model, MixedPrecision& precision, const Op
 }
 
 // The same step recorded as one graph; its parts cannot be told apart.
-std::vector<double> recorded_seconds(Transformer& model, MixedPrecision& precision, const Options& options, Device device) {
+std::vector<double> recorded_seconds(
+    Transformer& model, MixedPrecision& precision, const Options& options, Device device) {
   TrainingJob job{.model = &model};
   job.batch = [&](std::int64_t part) { return random_tokens(model, options, static_cast<int>(part)); };
   job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
@@ -102,8 +108,8 @@ std::vector<double> measured_seconds(const Transformer& model, MixedPrecision& p
   for (int step = 0; step < options.warm_up + options.steps; ++step) {
     const StepTime time = time_step(model, precision, options, step);
     if (options.verbose) {
-      std::cerr << "forward " << fixed(time.forward * 1e3, 1) << "  backward " << fixed(time.backward * 1e3, 1) << "  update "
-                << fixed(time.update * 1e3, 1) << " ms\n";
+      std::cerr << "forward " << fixed(time.forward * 1e3, 1) << "  backward " << fixed(time.backward * 1e3, 1)
+                << "  update " << fixed(time.update * 1e3, 1) << " ms\n";
     }
     if (step >= options.warm_up) seconds.push_back(time.total());
   }
@@ -114,7 +120,8 @@ TransformerOptions model_options(const Options& options, bool scheme_given) {
   if (options.name.empty()) return tasks::transformer_options(options.model);
   TransformerOptions model = named_model(options.name, scheme_given ? options.model.scheme : "");
   model.executor = options.model.executor;
-  model.dropout = model.pattern_dropout = model.hidden_dropout = 0;  // as in the PyTorch twin; a recorded step could not draw it anew
+  model.dropout = model.pattern_dropout = model.hidden_dropout =
+      0;  // as in the PyTorch twin; a recorded step could not draw it anew
   return model;
 }
 
@@ -122,7 +129,8 @@ void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> names;
   for (const NamedModel& named : named_models()) names.push_back(named.name);
   line.heading("Options")
-      .choice("model", &options.name, names, {"a named model, without dropout, on random tokens, in place of the flip-flop decoder"})
+      .choice("model", &options.name, names,
+          {"a named model, without dropout, on random tokens, in place of the flip-flop decoder"})
       .choice("executor", &options.model.executor, {"auto", "reference", "strips"}, {"how attention is computed"})
       .text("scheme", &options.model.scheme, {"positional scheme"})
       .integer("length", &options.model.length, Range<std::int64_t>{4, 65536}, {"of a string", "tokens"})
@@ -145,7 +153,8 @@ int run(int argc, char** argv) {
     std::cout << *page;
     return 0;
   }
-  for (const char* size : {"dim", "layers", "heads"}) line.refuse_unless(size, options.name.empty(), "no --model, which has its own sizes");
+  for (const char* size : {"dim", "layers", "heads"})
+    line.refuse_unless(size, options.name.empty(), "no --model, which has its own sizes");
   line.refuse_unless("cuda-graph", !options.name.empty(), "--model");
   line.refuse_unless("verbose", !options.cuda_graph, "parts that can be told apart; a recorded step is one");
   const Placement placement = placement_of(options.machine);
@@ -153,21 +162,17 @@ int run(int argc, char** argv) {
   model.initialise(0);
   model.to(placement.device);
   MixedPrecision precision(model, placement.precision, {.weight_decay = 0.1});
-  std::vector<double> seconds =
-      options.cuda_graph ? recorded_seconds(model, precision, options, placement.device) : measured_seconds(model, precision, options);
+  std::vector<double> seconds = options.cuda_graph ? recorded_seconds(model, precision, options, placement.device)
+                                                   : measured_seconds(model, precision, options);
   std::sort(seconds.begin(), seconds.end());
-  const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)), median = seconds[seconds.size() / 2];
-  std::cout << json_line({{"engine", std::string("whence ") + WHENCE_VERSION},
-                          {"scheme", model.scheme()},
-                          {"parameters", model.parameter_count()},
-                          {"device", to_string(placement.device)},
-                          {"precision", options.machine.precision},
-                          {"threads", std::int64_t{threads()}},
-                          {"blas", std::string(openblas_get_config()) + " " + openblas_get_corename()},
-                          {"median_ms", median * 1e3},
-                          {"best_ms", seconds.front() * 1e3},
-                          {"tokens_per_second", tokens / median},
-                          {"peak_mib", static_cast<double>(memory_of(placement.device).allocator().statistics().peak) / 1048576}});
+  const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)),
+               median = seconds[seconds.size() / 2];
+  std::cout << json_line({{"engine", std::string("whence ") + WHENCE_VERSION}, {"scheme", model.scheme()},
+      {"parameters", model.parameter_count()}, {"device", to_string(placement.device)},
+      {"precision", options.machine.precision}, {"threads", std::int64_t{threads()}},
+      {"blas", std::string(openblas_get_config()) + " " + openblas_get_corename()}, {"median_ms", median * 1e3},
+      {"best_ms", seconds.front() * 1e3}, {"tokens_per_second", tokens / median},
+      {"peak_mib", static_cast<double>(memory_of(placement.device).allocator().statistics().peak) / 1048576}});
   return 0;
 }
 

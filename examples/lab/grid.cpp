@@ -14,11 +14,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "examples/common/files.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/progress.h"
-#include "nn/checkpoint.h"
-#include "nn/files.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/progress.h"
+#include "examples/app/run_files.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 extern char** environ;
@@ -44,7 +44,8 @@ std::string folder_name(const std::string& scheme) {
 std::vector<std::string> arguments_of(const GridOptions& options, const GridCell& cell) {
   std::vector<std::string> arguments{options.task};
   arguments.insert(arguments.end(), options.train_options.begin(), options.train_options.end());
-  for (const std::string& more : {std::string("--scheme"), cell.scheme, std::string("--seed"), std::to_string(cell.seed)})
+  for (const std::string& more :
+      {std::string("--scheme"), cell.scheme, std::string("--seed"), std::to_string(cell.seed)})
     arguments.push_back(more);
   return arguments;
 }
@@ -56,8 +57,8 @@ bool finished(const GridOptions& options, const GridCell& cell) {
   if (!fs::exists(mark_of(cell))) return false;
   const json said = json::parse(read_file(mark_of(cell)), nullptr, false);
   if (said.is_discarded() || said.value("arguments", json::array()) != json(arguments_of(options, cell))) {
-    throw InputError(
-        concat("--out: ", cell.folder.string(), " holds a run with other options; the same options, or another folder, required"));
+    throw InputError(to_text("--out: ", cell.folder.string(),
+        " holds a run with other options; the same options, or another folder, required"));
   }
   return true;
 }
@@ -80,7 +81,9 @@ class Child {
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     const int failure = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (failure) throw Error(concat("lab: ", machine.train.string(), " could not be started: ", std::generic_category().message(failure)));
+    if (failure)
+      throw Error(to_text(
+          "lab: ", machine.train.string(), " could not be started: ", std::generic_category().message(failure)));
   }
 
   const GridOptions& grid() const { return *grid_; }
@@ -118,7 +121,8 @@ void read_results(GridCell& cell) {
     cell.seconds = std::max(cell.seconds, line.value("seconds", 0.0));
   }
   for (const json& line : lines_of(cell.folder / "results.jsonl")) {
-    GridCell::Score score{line.value("token_error_percent", std::nan("")), line.value("sequence_error_percent", std::nan("")), {}};
+    GridCell::Score score{
+        line.value("token_error_percent", std::nan("")), line.value("sequence_error_percent", std::nan("")), {}};
     for (const auto& [name, value] : line.items()) {
       if (name.starts_with("guess: ") && value.is_number()) score.guesses[name.substr(7)] = value.get<double>();
     }
@@ -138,7 +142,8 @@ std::string end_of(const std::string& log) {
 
 std::int64_t all_steps(const std::vector<GridOptions>& grids) {
   std::int64_t steps = 0;
-  for (const GridOptions& grid : grids) steps += grid.steps * grid.seeds * static_cast<std::int64_t>(grid.schemes.size());
+  for (const GridOptions& grid : grids)
+    steps += grid.steps * grid.seeds * static_cast<std::int64_t>(grid.schemes.size());
   return steps;
 }
 
@@ -147,14 +152,17 @@ class Laboratory {
   Laboratory(const std::vector<GridOptions>& grids, const Machine& machine)
       : grids_(grids),
         machine_(machine),
-        progress_(grids.size() == 1 ? "lab " + grids[0].task : concat("lab, ", grids.size(), " tasks"), all_steps(grids), 0,
-                  ProgressStyle::for_standard_error(machine.quiet), std::cerr) {
+        progress_(grids.size() == 1 ? "lab " + grids[0].task : to_text("lab, ", grids.size(), " tasks"),
+            all_steps(grids), 0, ProgressStyle::for_standard_error(machine.quiet), std::cerr) {
     for (const GridOptions& grid : grids) {
       cells_.emplace_back();
       for (int seed = 0; seed < grid.seeds; ++seed) {
         for (const std::string& scheme : grid.schemes) {
-          cells_.back().push_back(
-              {.scheme = scheme, .seed = seed, .folder = grid.folder / concat(folder_name(scheme), ".", seed), .curve = {}, .scores = {}});
+          cells_.back().push_back({.scheme = scheme,
+              .seed = seed,
+              .folder = grid.folder / to_text(folder_name(scheme), ".", seed),
+              .curve = {},
+              .scores = {}});
         }
       }
       runs_ += cells_.back().size();
@@ -208,13 +216,13 @@ class Laboratory {
         for (Child& other : running_) (void)other.poll(true);
         running_.clear();
         progress_.finish();
-        throw Error(concat("lab: ", grid.task, " with ", cell.scheme, " and seed ", cell.seed, " ended with exit code ", code, ": ",
-                           end_of(log), "; all of it: ", log));
+        throw Error(to_text("lab: ", grid.task, " with ", cell.scheme, " and seed ", cell.seed,
+            " ended with exit code ", code, ": ", end_of(log), "; all of it: ", log));
       }
       write_file(mark_of(cell).string(), json{{"arguments", arguments_of(grid, cell)}}.dump() + "\n");
       read_results(cell);
       take_as_done(grid);
-      progress_.note(concat(grid.task, ", ", cell.scheme, ", seed ", cell.seed, ": done, ", done_, " of ", runs_));
+      progress_.note(to_text(grid.task, ", ", cell.scheme, ", seed ", cell.seed, ": done, ", done_, " of ", runs_));
     }
   }
 
@@ -222,7 +230,8 @@ class Laboratory {
     for (const Child& child : running_) child.interrupt();
     for (Child& child : running_) (void)child.poll(true);
     progress_.finish();
-    throw Interrupted(concat("lab: stopped with ", done_, " of ", runs_, " runs done, the others saved; the same command goes on"));
+    throw Interrupted(
+        to_text("lab: stopped with ", done_, " of ", runs_, " runs done, the others saved; the same command goes on"));
   }
 
   void show() {
@@ -233,7 +242,7 @@ class Laboratory {
       const auto& curve = child.cell().curve;
       if (curve.empty()) continue;
       steps += curve.back().step;
-      figures.emplace_back(concat(child.cell().scheme, ".", child.cell().seed, " loss"), curve.back().loss);
+      figures.emplace_back(to_text(child.cell().scheme, ".", child.cell().seed, " loss"), curve.back().loss);
     }
     progress_.update(steps, 0, figures);
   }

@@ -1,4 +1,5 @@
-// The grids of a laboratory: one run of `train` for each task, scheme and seed, each a process of its own in a folder of its own.
+// The grids of a laboratory: one run of `train` for each task, scheme and seed, each a process of its own in a folder
+// of its own.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/training.h"
+#include "examples/app/training.h"
 
 namespace whence {
 
@@ -43,9 +44,10 @@ struct GridCell {
   std::vector<std::pair<std::string, Score>> scores;  // by test set
 };
 
-// Trains what is missing, in the order of tasks, seeds and then schemes, and reads all results, grid by grid. A folder that holds part of
-// the same grid is gone on with; one that holds another is refused (InputError). When asked to stop, the runs save and this throws
-// Interrupted; a run that fails makes an Error that names its log.
-[[nodiscard]] std::vector<std::vector<GridCell>> run_grids(const std::vector<GridOptions>& grids, const Machine& machine);
+// Trains what is missing, in the order of tasks, seeds and then schemes, and reads all results, grid by grid. A folder
+// that holds part of the same grid is gone on with; one that holds another is refused (InputError). When asked to stop,
+// the runs save and this throws Interrupted; a run that fails makes an Error that names its log.
+[[nodiscard]] std::vector<std::vector<GridCell>> run_grids(
+    const std::vector<GridOptions>& grids, const Machine& machine);
 
 }  // namespace whence

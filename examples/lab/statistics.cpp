@@ -27,7 +27,8 @@ double beta_fraction(double a, double b, double x) {
 }  // namespace
 
 Summary summary(const std::vector<double>& values) {
-  Summary result{.count = static_cast<int>(values.size()), .mean = 0, .deviation = std::numeric_limits<double>::quiet_NaN()};
+  Summary result{
+      .count = static_cast<int>(values.size()), .mean = 0, .deviation = std::numeric_limits<double>::quiet_NaN()};
   const double count = static_cast<double>(values.size());
   for (const double value : values) result.mean += value / count;
   if (values.empty()) result.mean = result.deviation;
@@ -40,14 +41,16 @@ Summary summary(const std::vector<double>& values) {
 
 double incomplete_beta(double a, double b, double x) {
   if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
-  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
+  const double front =
+      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
   return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a : 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
 double welch_p_value(const std::vector<double>& a, const std::vector<double>& b) {
   const Summary x = summary(a), y = summary(b);
   if (x.count < 2 || y.count < 2) return std::numeric_limits<double>::quiet_NaN();
-  const double of_x = x.deviation * x.deviation / x.count, of_y = y.deviation * y.deviation / y.count, both = of_x + of_y;
+  const double of_x = x.deviation * x.deviation / x.count, of_y = y.deviation * y.deviation / y.count,
+               both = of_x + of_y;
   if (both == 0) return std::numeric_limits<double>::quiet_NaN();  // no spread to weigh the difference by
   const double t = (x.mean - y.mean) / std::sqrt(both);
   const double freedom = both * both / (of_x * of_x / (x.count - 1) + of_y * of_y / (y.count - 1));

@@ -12,7 +12,7 @@
 
 #include "examples/language/byte_spelling.h"
 #include "examples/language/pieces.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 
 namespace whence::language {
 namespace {
@@ -29,10 +29,12 @@ struct Merge {
   TokenId result;
 };
 
-// One piece on its way from bytes to tokens: a chain of tokens, and the merges that are possible now, the earliest first.
+// One piece on its way from bytes to tokens: a chain of tokens, and the merges that are possible now, the earliest
+// first.
 class Chain {
  public:
-  Chain(const std::unordered_map<std::uint64_t, Merge>& merges, std::string_view piece, const std::array<TokenId, 256>& byte_tokens)
+  Chain(const std::unordered_map<std::uint64_t, Merge>& merges, std::string_view piece,
+      const std::array<TokenId, 256>& byte_tokens)
       : merges_(merges) {
     links_.reserve(piece.size());
     for (std::size_t i = 0; i < piece.size(); ++i) {
@@ -109,7 +111,8 @@ class Bpe final : public Tokeniser {
 
   ordered_json vocabulary_object() const {
     ordered_json object = ordered_json::object();
-    auto& entries = object.get_ref<ordered_json::object_t&>();  // a vector: object[key] would look through all of it, 50 000 times
+    auto& entries =
+        object.get_ref<ordered_json::object_t&>();  // a vector: object[key] would look through all of it, 50 000 times
     entries.reserve(spellings_.size());
     for (std::size_t id = 0; id < spellings_.size(); ++id) entries.push_back({spellings_[id], ordered_json(id)});
     return object;
@@ -117,14 +120,15 @@ class Bpe final : public Tokeniser {
   const std::vector<std::string>& merge_lines() const { return merge_lines_; }
 
   std::string json() const override {
-    const ordered_json file{{"format", "whence tokeniser"}, {"version", 1},          {"kind", kind()}, {"vocabulary", vocabulary()},
-                            {"vocab", vocabulary_object()}, {"merges", merge_lines_}};
+    const ordered_json file{{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind()},
+        {"vocabulary", vocabulary()}, {"vocab", vocabulary_object()}, {"merges", merge_lines_}};
     return file.dump(1) + '\n';
   }
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw InputError(concat(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required"));
+    throw InputError(
+        to_text(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required"));
   }
 
   void take_tokens(const std::map<std::string, std::int64_t>& vocabulary) {
@@ -132,8 +136,8 @@ class Bpe final : public Tokeniser {
     std::vector<bool> taken(vocabulary.size());
     for (const auto& [spelling, id] : vocabulary) {
       if (id < 0 || id >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(id)]) {
-        refuse(concat("token '", spelling, "' has number ", id, ", where ", taken.size(), " tokens must have each of 0 to ",
-                      taken.size() - 1));
+        refuse(to_text("token '", spelling, "' has number ", id, ", where ", taken.size(),
+            " tokens must have each of 0 to ", taken.size() - 1));
       }
       taken[static_cast<std::size_t>(id)] = true;
       spellings_[static_cast<std::size_t>(id)] = spelling;
@@ -142,21 +146,23 @@ class Bpe final : public Tokeniser {
     for (const std::string& spelling : spellings_) tokens_.push_back(unspelled(spelling).value_or(spelling));
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const auto found = vocabulary.find(spelled(std::string(1, static_cast<char>(byte))));
-      if (found == vocabulary.end()) refuse(concat("no token for byte ", byte));
+      if (found == vocabulary.end()) refuse(to_text("no token for byte ", byte));
       byte_tokens_[byte] = static_cast<TokenId>(found->second);
     }
-    if (const auto end = vocabulary.find("<|endoftext|>"); end != vocabulary.end()) end_of_text_ = static_cast<TokenId>(end->second);
+    if (const auto end = vocabulary.find("<|endoftext|>"); end != vocabulary.end())
+      end_of_text_ = static_cast<TokenId>(end->second);
   }
 
   void take_merge(std::size_t number, const std::map<std::string, std::int64_t>& vocabulary) {
     const std::string& line = merge_lines_[number];
     const std::size_t blank = line.find(' ');
     if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos)
-      refuse(concat("merge ", number, " is '", line, "', not two tokens"));
+      refuse(to_text("merge ", number, " is '", line, "', not two tokens"));
     const std::string left = line.substr(0, blank), right = line.substr(blank + 1);
     const auto id_of = [&](const std::string& spelling) {
       const auto found = vocabulary.find(spelling);
-      if (found == vocabulary.end()) refuse(concat("merge ", number, " is '", line, "', and '", spelling, "' is no token"));
+      if (found == vocabulary.end())
+        refuse(to_text("merge ", number, " is '", line, "', and '", spelling, "' is no token"));
       return static_cast<TokenId>(found->second);
     };
     merges_.emplace(pair_key(id_of(left), id_of(right)), Merge{static_cast<std::int32_t>(number), id_of(left + right)});
@@ -174,7 +180,7 @@ constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;
 }  // namespace
 
 TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary, const std::vector<std::string>& merges,
-                          const std::string& place) {
+    const std::string& place) {
   return std::make_unique<Bpe>(vocabulary, merges, place);
 }
 
@@ -189,14 +195,16 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
     const auto file = nlohmann::json::parse(InputFile(vocabulary_path).text(largest_file));
     return bpe_from(file.get<std::map<std::string, std::int64_t>>(), merges, vocabulary_path);
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(concat(vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required"));
+    throw InputError(
+        to_text(vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required"));
   }
 }
 
 void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder) {
   const auto* bpe = dynamic_cast<const Bpe*>(&tokeniser);
   if (bpe == nullptr)
-    throw InputError(concat("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other"));
+    throw InputError(
+        to_text("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other"));
   std::string merges = "#version: 0.2\n";
   for (const std::string& line : bpe->merge_lines()) merges += line + '\n';
   write_file(folder + "/vocab.json", bpe->vocabulary_object().dump());

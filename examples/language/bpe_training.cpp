@@ -1,4 +1,5 @@
-// Training byte-pair encoding: counts of pairs are kept up to date piece by piece, so that a merge costs what it changes.
+// Training byte-pair encoding: counts of pairs are kept up to date piece by piece, so that a merge costs what it
+// changes.
 #include <algorithm>
 #include <numeric>
 #include <queue>
@@ -62,7 +63,9 @@ class Trainer {
   struct Candidate {
     std::int64_t count = 0;
     Pair pair{};
-    bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : pair > other.pair; }
+    bool operator<(const Candidate& other) const {
+      return count != other.count ? count < other.count : pair > other.pair;
+    }
   };
 
   void read(std::span<const std::string_view> texts) {
@@ -122,11 +125,13 @@ class Trainer {
       Word& word = words_[w];
       TokenIds shorter = merged(word.tokens, pair, result);
       if (shorter.size() == word.tokens.size()) continue;  // merged away since
-      for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i) pairs_.at({word.tokens[i], word.tokens[i + 1]}).count -= word.count;
+      for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i)
+        pairs_.at({word.tokens[i], word.tokens[i + 1]}).count -= word.count;
       word.tokens = std::move(shorter);
       count(w);
       for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i) {
-        if (word.tokens[i] == result || word.tokens[i + 1] == result) risen.push_back({word.tokens[i], word.tokens[i + 1]});
+        if (word.tokens[i] == result || word.tokens[i + 1] == result)
+          risen.push_back({word.tokens[i], word.tokens[i + 1]});
       }
     }
     std::sort(risen.begin(), risen.end());
@@ -154,7 +159,8 @@ class Trainer {
 }  // namespace
 
 TokeniserPointer train_bpe(std::span<const std::string_view> texts, index_t vocabulary) {
-  if (vocabulary < 257) throw InputError(concat("bpe: a vocabulary of ", vocabulary, " given; 257 or more required, 256 being the bytes"));
+  if (vocabulary < 257)
+    throw InputError(to_text("bpe: a vocabulary of ", vocabulary, " given; 257 or more required, 256 being the bytes"));
   return Trainer(texts).train(vocabulary);
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "examples/common/results.h"
-#include "examples/common/text.h"
+#include "examples/app/results.h"
+#include "examples/app/text.h"
 #include "examples/language/documents.h"
 #include "examples/language/mapped_file.h"
 #include "examples/language/sha256.h"
@@ -23,7 +23,8 @@ Files open_all(const std::vector<std::string>& paths) {
   Files files;
   for (const std::string& path : paths) {
     files.push_back(std::make_unique<MappedFile>(path));
-    if (files.back()->bytes().empty()) throw InputError(concat(path, ": an empty file given; some text required; leave it out"));
+    if (files.back()->bytes().empty())
+      throw InputError(to_text(path, ": an empty file given; some text required; leave it out"));
   }
   return files;
 }
@@ -59,10 +60,10 @@ Documents split(const Files& files, const Files& validation_files, const CorpusO
     return documents;
   }
   if (all.size() < 2) {
-    throw InputError(concat(files[0]->path(), ": one document given",
-                            options.blank_lines > 0 ? concat(" (nowhere ", options.blank_lines, " blank lines between text)") : "",
-                            "; 2 or more required, some being set aside for validation; give --validation-data, another --blank-lines, or "
-                            "--validation 0"));
+    throw InputError(to_text(files[0]->path(), ": one document given",
+        options.blank_lines > 0 ? to_text(" (nowhere ", options.blank_lines, " blank lines between text)") : "",
+        "; 2 or more required, some being set aside for validation; give --validation-data, another --blank-lines, or "
+        "--validation 0"));
   }
   const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
   for (std::size_t i = 0; i < all.size(); ++i) documents.of[validates[i] ? 1 : 0].push_back(all[i]);
@@ -78,8 +79,10 @@ std::string hash_of(const Files& files, const Files& validation_files) {
   return sha256(list);
 }
 
-// Part by part, so that a document may be larger than memory. The tokeniser sees where the document ends, never what follows it.
-void encode_document(std::string_view document, const Tokeniser& tokeniser, const Files& files, TokenWriter& writer, PartSize& size) {
+// Part by part, so that a document may be larger than memory. The tokeniser sees where the document ends, never what
+// follows it.
+void encode_document(
+    std::string_view document, const Tokeniser& tokeniser, const Files& files, TokenWriter& writer, PartSize& size) {
   ++size.documents;
   size.bytes += static_cast<std::int64_t>(document.size());
   TokenIds ids;
@@ -87,7 +90,9 @@ void encode_document(std::string_view document, const Tokeniser& tokeniser, cons
     ids.clear();
     try {
       document.remove_prefix(tokeniser.encode_part(document, ids));
-    } catch (const UnfitText& unfit) { throw InputError(concat(place_of(files, document.data() + unfit.byte), ": ", unfit.reason)); }
+    } catch (const UnfitText& unfit) {
+      throw InputError(to_text(place_of(files, document.data() + unfit.byte), ": ", unfit.reason));
+    }
     size.tokens += static_cast<std::int64_t>(ids.size());
     size.unknown += tokeniser.unknown() < 0 ? 0 : std::count(ids.begin(), ids.end(), tokeniser.unknown());
     writer.add(ids);
@@ -95,11 +100,12 @@ void encode_document(std::string_view document, const Tokeniser& tokeniser, cons
 }
 
 // Training first, as the cache has it.
-void encode_all(const Documents& documents, const Tokeniser& tokeniser, const Files& files, const Files& validation_files, bool separate,
-                TokenWriter& writer, PartSize (&sizes)[2]) {
+void encode_all(const Documents& documents, const Tokeniser& tokeniser, const Files& files,
+    const Files& validation_files, bool separate, TokenWriter& writer, PartSize (&sizes)[2]) {
   for (std::size_t part = 0; part < 2; ++part) {
     for (const std::string_view document : documents.of[part]) {
-      encode_document(document, tokeniser, part == 1 && !validation_files.empty() ? validation_files : files, writer, sizes[part]);
+      encode_document(
+          document, tokeniser, part == 1 && !validation_files.empty() ? validation_files : files, writer, sizes[part]);
       if (!separate) continue;
       writer.add(TokenIds{tokeniser.end_of_text()});
       ++sizes[part].tokens;
@@ -107,23 +113,21 @@ void encode_all(const Documents& documents, const Tokeniser& tokeniser, const Fi
   }
 }
 
-std::vector<std::pair<std::string, std::string>> description_of(const CorpusOptions& options, const std::string& data,
-                                                                const Tokeniser& tokeniser) {
-  return {{"data", data},
-          {"tokeniser", tokeniser.hash()},
-          {"blank-lines", std::to_string(options.blank_lines)},
-          {"validation", options.validation_files.empty() ? number_text(options.validation_share) : "a file"},
-          {"split-seed", std::to_string(options.split_seed)},
-          {"separate", options.separate ? "true" : "false"}};
+std::vector<std::pair<std::string, std::string>> description_of(
+    const CorpusOptions& options, const std::string& data, const Tokeniser& tokeniser) {
+  return {{"data", data}, {"tokeniser", tokeniser.hash()}, {"blank-lines", std::to_string(options.blank_lines)},
+      {"validation", options.validation_files.empty() ? number_text(options.validation_share) : "a file"},
+      {"split-seed", std::to_string(options.split_seed)}, {"separate", options.separate ? "true" : "false"}};
 }
 
 void check(const CorpusOptions& options, const Tokeniser& tokeniser) {
   if (options.files.empty()) throw InputError("--data: no file given; one or more required");
   if (!(options.validation_share >= 0 && options.validation_share < 1)) {
-    throw InputError(concat("--validation: ", options.validation_share, " given; at least 0 and below 1 required"));
+    throw InputError(to_text("--validation: ", options.validation_share, " given; at least 0 and below 1 required"));
   }
   if (options.separate && tokeniser.end_of_text() < 0) {
-    throw InputError("--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
+    throw InputError(
+        "--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
   }
 }
 
@@ -137,19 +141,24 @@ struct Corpus::Contents {
 void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
   line.heading("Text")
       .text("data", &words.data, {"text or source files to train on, one or more"})
-      .text("validation-data", &words.validation_data, {"a file for validation; otherwise some documents of --data are set aside"})
+      .text("validation-data", &words.validation_data,
+          {"a file for validation; otherwise some documents of --data are set aside"})
       .integer("blank-lines", &corpus.blank_lines, Range<std::int64_t>{0, 1000},
-               {"so many in a row begin a new document; 0: only a new file does", "lines"})
-      .number("validation", &corpus.validation_share, Range<double>{0, 1, false, true}, {"share of the text set aside, in whole documents"})
-      .integer("split-seed", &corpus.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"draws which documents these are"})
+          {"so many in a row begin a new document; 0: only a new file does", "lines"})
+      .number("validation", &corpus.validation_share, Range<double>{0, 1, false, true},
+          {"share of the text set aside, in whole documents"})
+      .integer("split-seed", &corpus.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
+          {"draws which documents these are"})
       .flag("separate", &corpus.separate, {"the tokeniser's <|endoftext|> behind each document"})
       .names("FILE", &words.more, "more files, behind --data FILE");
 }
 
 void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words) {
   const bool own_validation = !words.validation_data.empty();
-  line.refuse_unless("validation", !own_validation, "setting documents of --data aside; --validation-data is all of the validation text");
-  line.refuse_unless("split-seed", !own_validation && corpus.validation_share > 0, "documents of --data set aside for validation");
+  line.refuse_unless("validation", !own_validation,
+      "setting documents of --data aside; --validation-data is all of the validation text");
+  line.refuse_unless(
+      "split-seed", !own_validation && corpus.validation_share > 0, "documents of --data set aside for validation");
   corpus.files.clear();
   if (!words.data.empty()) corpus.files.push_back(words.data);
   corpus.files.insert(corpus.files.end(), words.more.begin(), words.more.end());
@@ -184,7 +193,8 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   }
 
   TokenWriter writer(cache.string(), vocabulary_ <= 65536 ? 2 : 4);
-  encode_all(split(files, validation_files, options), tokeniser, files, validation_files, options.separate, writer, sizes_);
+  encode_all(
+      split(files, validation_files, options), tokeniser, files, validation_files, options.separate, writer, sizes_);
   writer.finish(key, sizes_);
   contents_->memory = writer.take_memory();
   if (cache.empty()) {
@@ -192,7 +202,8 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   } else if (map_cache()) {
     use(found);
   } else {
-    throw Error(concat(cache.string(), ": token cache: changed right after it was written; a file of its own required"));
+    throw Error(
+        to_text(cache.string(), ": token cache: changed right after it was written; a file of its own required"));
   }
 }
 
@@ -206,8 +217,9 @@ std::string Corpus::summary() const {
   std::string text;
   for (const Part part : {Part::training, Part::validation}) {
     const PartSize& each = size(part);
-    text += concat(name_of(part), ": ", each.documents, " documents, ", each.bytes, " bytes, ", each.tokens, " tokens (",
-                   fixed(bytes_per_token(part), 2), " bytes each", each.unknown > 0 ? concat(", ", each.unknown, " unknown") : "", ")\n");
+    text += to_text(name_of(part), ": ", each.documents, " documents, ", each.bytes, " bytes, ", each.tokens,
+        " tokens (", fixed(bytes_per_token(part), 2), " bytes each",
+        each.unknown > 0 ? to_text(", ", each.unknown, " unknown") : "", ")\n");
   }
   return text;
 }
@@ -215,21 +227,23 @@ std::string Corpus::summary() const {
 void Corpus::require_window(Part part, index_t length) const {
   const index_t has = tokens(part).size();
   if (has > length) return;
-  throw InputError(concat(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
-                          " required for a window of ", length, " and the token after it; give more text or choose shorter windows"));
+  throw InputError(to_text(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
+      " required for a window of ", length, " and the token after it; give more text or choose shorter windows"));
 }
 
 TokenIds Corpus::slice(Part part, index_t first, index_t count) const {
   const TokenRun& run = tokens(part);
   if (first < 0 || count < 0 || first > run.size() - count) {
-    throw Error(concat("corpus: tokens ", first, " to ", first + count, " asked for; the ", name_of(part), " text has ", run.size()));
+    throw Error(to_text(
+        "corpus: tokens ", first, " to ", first + count, " asked for; the ", name_of(part), " text has ", run.size()));
   }
   TokenIds ids;
   ids.reserve(static_cast<std::size_t>(count));
   for (index_t i = first; i < first + count; ++i) {
     const TokenId id = run[i];
     if (id < 0 || id >= vocabulary_) {
-      throw InputError(concat("token cache: token ", id, " found; 0 to ", vocabulary_ - 1, " required; the file is damaged: remove it"));
+      throw InputError(to_text(
+          "token cache: token ", id, " found; 0 to ", vocabulary_ - 1, " required; the file is damaged: remove it"));
     }
     ids.push_back(id);
   }

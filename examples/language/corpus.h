@@ -1,9 +1,11 @@
 // Text files as two runs of tokens, for training and for validation, that windows are taken from.
 //
-//   files -> documents (documents.h) -> some drawn for validation -> tokens, document after document in the order of the files
+//   files -> documents (documents.h) -> some drawn for validation -> tokens, document after document in the order of
+//   the files
 //
-// Files are mapped, never read whole; tokens are kept in memory, or written once to a cache file and mapped from there, so that text and
-// tokens may be larger than memory. The cache is made anew when files, tokeniser or options are others than it was made from.
+// Files are mapped, never read whole; tokens are kept in memory, or written once to a cache file and mapped from there,
+// so that text and tokens may be larger than memory. The cache is made anew when files, tokeniser or options are others
+// than it was made from.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/command_line.h"
+#include "examples/app/command_line.h"
 #include "examples/language/tokeniser.h"
 #include "tensor/tensor.h"
 
@@ -22,13 +24,15 @@ namespace whence::language {
 struct CorpusOptions {
   std::vector<std::string> files = {};
   std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
-  std::int64_t blank_lines = 3;                    // so many begin a new document inside a file; 0: a file is one document
-  double validation_share = 0.1;                   // of the text, in whole documents; 0: no validation
-  std::uint64_t split_seed = 0;  // which documents are drawn; not the seed of training, so that runs are compared on one text
-  bool separate = false;         // the tokeniser's <|endoftext|> behind each document
+  std::int64_t blank_lines = 3;   // so many begin a new document inside a file; 0: a file is one document
+  double validation_share = 0.1;  // of the text, in whole documents; 0: no validation
+  std::uint64_t split_seed =
+      0;                  // which documents are drawn; not the seed of training, so that runs are compared on one text
+  bool separate = false;  // the tokeniser's <|endoftext|> behind each document
 };
 
-// The options on a command line: --data FILE [FILE...], --validation-data, --blank-lines, --validation, --split-seed, --separate.
+// The options on a command line: --data FILE [FILE...], --validation-data, --blank-lines, --validation, --split-seed,
+// --separate.
 struct CorpusWords {
   std::string data, validation_data;
   std::vector<std::string> more;  // files behind the one of --data
@@ -43,7 +47,8 @@ enum class Part : unsigned char { training, validation };
 class TokenRun {
  public:
   TokenRun() = default;
-  TokenRun(const void* tokens, int bytes_per_token, index_t count) : tokens_(tokens), width_(bytes_per_token), count_(count) {}
+  TokenRun(const void* tokens, int bytes_per_token, index_t count)
+      : tokens_(tokens), width_(bytes_per_token), count_(count) {}
   index_t size() const { return count_; }
   // REQUIRES: 0 <= i < size().
   TokenId operator[](index_t i) const {
@@ -63,8 +68,9 @@ struct PartSize {
 
 class Corpus {
  public:
-  // `cache`: a file for the tokens; empty: they are kept in memory. Throws InputError "FILE: ..." for a file that is empty, cannot be read
-  // or is not what the tokeniser takes, and when no document would be left for training or for validation.
+  // `cache`: a file for the tokens; empty: they are kept in memory. Throws InputError "FILE: ..." for a file that is
+  // empty, cannot be read or is not what the tokeniser takes, and when no document would be left for training or for
+  // validation.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache = {});
   ~Corpus();
   Corpus(const Corpus&) = delete;

@@ -14,7 +14,8 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
   std::int64_t blanks = 0;
   bool text_seen = false;
   for (std::size_t line = 0; line < file.size() && blank_lines > 0;) {
-    const std::size_t newline = file.find('\n', line), end = newline == std::string_view::npos ? file.size() : newline + 1;
+    const std::size_t newline = file.find('\n', line),
+                      end = newline == std::string_view::npos ? file.size() : newline + 1;
     if (file.substr(line, end - line).find_first_not_of(" \t\r\n") == std::string_view::npos) {
       ++blanks;
     } else {
@@ -31,12 +32,14 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
   return documents;
 }
 
-std::vector<bool> validation_documents(const std::vector<std::string_view>& documents, double share, std::uint64_t seed) {
+std::vector<bool> validation_documents(
+    const std::vector<std::string_view>& documents, double share, std::uint64_t seed) {
   const Stream stream(seed, "validation documents");
   std::vector<std::size_t> order(documents.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto draw = [&stream](std::size_t i) { return stream.uniform53(i); };
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return std::pair(draw(a), a) < std::pair(draw(b), b); });
+  std::sort(order.begin(), order.end(),
+      [&](std::size_t a, std::size_t b) { return std::pair(draw(a), a) < std::pair(draw(b), b); });
   double wanted = 0;
   for (const std::string_view each : documents) wanted += share * static_cast<double>(each.size());
   std::vector<bool> chosen(documents.size(), false);

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "nn/loss.h"
 #include "tensor/random.h"
 
@@ -23,7 +23,8 @@ Windows windows_at(const Corpus& corpus, Part part, const std::vector<index_t>& 
   return windows;
 }
 
-std::vector<index_t> training_starts(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
+std::vector<index_t> training_starts(
+    const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
   const Stream stream(seed, "language windows", static_cast<std::uint64_t>(part));
   const index_t places = corpus.tokens(Part::training).size() - options.length;
   std::vector<index_t> starts;
@@ -36,7 +37,8 @@ std::vector<index_t> training_starts(const Corpus& corpus, const WindowOptions& 
 
 TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
   corpus.require_window(Part::training, options.length);
-  const Windows windows = windows_at(corpus, Part::training, training_starts(corpus, options, seed, part), options.length);
+  const Windows windows =
+      windows_at(corpus, Part::training, training_starts(corpus, options, seed, part), options.length);
   return {{windows.inputs, windows.targets}, windows.targets.numel(), windows.targets.numel()};
 }
 
@@ -45,7 +47,8 @@ Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uin
   return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
-LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
+LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed,
+    std::int64_t part) {
   const TrainingBatch batch = lm_batch(corpus, options, seed, part);
   return {lm_loss_of(model, batch, seed, part), batch.counted, batch.tokens};
 }
@@ -61,7 +64,8 @@ static double negative_log_probability(const double* logits, index_t vocabulary,
 std::vector<std::vector<double>> token_losses(const Transformer& model, const Windows& windows, index_t last) {
   const NoGrad values_only;
   const Tensor logits = model(windows.inputs);
-  const index_t rows = logits.size(0), length = logits.size(1), vocabulary = logits.size(2), graded = std::min(last, length);
+  const index_t rows = logits.size(0), length = logits.size(1), vocabulary = logits.size(2),
+                graded = std::min(last, length);
   std::vector<std::vector<double>> losses;
   for (index_t b = 0; b < rows; ++b) {
     const std::vector<double> numbers = slice(slice(logits, 0, b, b + 1), 1, length - graded, length).to_vector();
@@ -74,7 +78,8 @@ std::vector<std::vector<double>> token_losses(const Transformer& model, const Wi
   return losses;
 }
 
-LanguageScore score(const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
+LanguageScore score(
+    const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
   corpus.require_window(part, options.length);
   const index_t places = corpus.tokens(part).size() - options.length;  // where a window may begin: 0 ... places - 1
   const index_t count = std::min(windows, 1 + (places - 1) / options.length);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "examples/common/training.h"
+#include "examples/app/training.h"
 #include "examples/language/corpus.h"
 #include "nn/transformer.h"
 
@@ -15,26 +15,31 @@ struct WindowOptions {
   index_t sequences = 16;  // windows at once
 };
 
-// `count` windows of `length` + 1 tokens each, that begin at `starts`: inputs i64 [b t], targets i64 [b t], one to the right.
+// `count` windows of `length` + 1 tokens each, that begin at `starts`: inputs i64 [b t], targets i64 [b t], one to the
+// right.
 struct Windows {
   Tensor inputs, targets;
 };
 [[nodiscard]] Windows windows_at(const Corpus& corpus, Part part, const std::vector<index_t>& starts, index_t length);
 
-// Where the windows of training part 1, 2, ... begin: uniform over the training text, a pure function of (seed, part). Windows may run
-// across the borders of documents.
-[[nodiscard]] std::vector<index_t> training_starts(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed,
-                                                   std::int64_t part);
+// Where the windows of training part 1, 2, ... begin: uniform over the training text, a pure function of (seed, part).
+// Windows may run across the borders of documents.
+[[nodiscard]] std::vector<index_t> training_starts(
+    const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
 
 // One part of a training step in two halves, and as one: pure functions of model, seed and part.
-[[nodiscard]] TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
-[[nodiscard]] Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
+[[nodiscard]] TrainingBatch lm_batch(
+    const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
+[[nodiscard]] Tensor lm_loss_of(
+    const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
 // REQUIRES: corpus.require_window(training, length).
-[[nodiscard]] LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed,
-                              std::int64_t part);
+[[nodiscard]] LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options,
+    std::uint64_t seed, std::int64_t part);
 
-// -log p of the last `last` targets of each window, window after window, from one pass over whole windows. No gradients.
-[[nodiscard]] std::vector<std::vector<double>> token_losses(const Transformer& model, const Windows& windows, index_t last);
+// -log p of the last `last` targets of each window, window after window, from one pass over whole windows. No
+// gradients.
+[[nodiscard]] std::vector<std::vector<double>> token_losses(
+    const Transformer& model, const Windows& windows, index_t last);
 
 struct LanguageScore {
   double loss = 0;           // nats per token, the mean
@@ -43,6 +48,7 @@ struct LanguageScore {
   std::int64_t tokens = 0;
 };
 // Over at most `windows` windows spread evenly over a part of the corpus, without overlap.
-[[nodiscard]] LanguageScore score(const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows);
+[[nodiscard]] LanguageScore score(
+    const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows);
 
 }  // namespace whence::language

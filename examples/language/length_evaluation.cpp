@@ -8,10 +8,10 @@
 #include <map>
 #include <numeric>
 
-#include "examples/common/interrupt.h"
-#include "examples/common/progress.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/progress.h"
 #include "examples/report/plot.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 
 namespace whence::language {
 namespace {
@@ -24,13 +24,15 @@ std::vector<index_t> lengths_of(const LengthOptions& options) {
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   if (options.train_length < 1 || lengths.front() < options.train_length || options.last < 1 || options.windows < 1) {
-    throw Error(concat("length evaluation: training length ", options.train_length, ", shortest ", lengths.front(), ", last ", options.last,
-                       ", windows ", options.windows, "; 1 or more required, and no window shorter than in training"));
+    throw Error(to_text("length evaluation: training length ", options.train_length, ", shortest ", lengths.front(),
+        ", last ", options.last, ", windows ", options.windows,
+        "; 1 or more required, and no window shorter than in training"));
   }
   return lengths;
 }
 
-// The last target of each window: spread evenly, `graded` tokens or more apart, with room for the longest window before each.
+// The last target of each window: spread evenly, `graded` tokens or more apart, with room for the longest window before
+// each.
 std::vector<index_t> ends_of(const TokenRun& tokens, index_t longest, index_t graded, index_t windows) {
   const index_t span = tokens.size() - 1 - longest, count = std::min(windows, 1 + span / graded);
   std::vector<index_t> ends;
@@ -43,10 +45,11 @@ void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& l
   if (has > longest) return;
   std::string fitting;
   for (const index_t length : lengths) {
-    if (has > length) fitting += concat(fitting.empty() ? "" : ", ", length);
+    if (has > length) fitting += to_text(fitting.empty() ? "" : ", ", length);
   }
-  throw InputError(concat("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
-                          fitting.empty() ? std::string("no length fits: give more text") : concat("lengths that fit: ", fitting)));
+  throw InputError(
+      to_text("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
+          fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", fitting)));
 }
 
 using Losses = std::vector<std::vector<double>>;  // of each window its last targets
@@ -70,8 +73,10 @@ double standard_error(const Losses& losses, index_t last) {
   return losses.size() < 2 ? unknown : std::exp(sum / count) * std::sqrt(squares / (count - 1) / count);
 }
 
-LengthScore score_of(index_t length, const Losses& losses, const Losses& at_train_length, const LengthOptions& options) {
-  LengthScore score{.length = length, .windows = static_cast<index_t>(losses.size()), .last = std::min(options.last, length)};
+LengthScore score_of(
+    index_t length, const Losses& losses, const Losses& at_train_length, const LengthOptions& options) {
+  LengthScore score{
+      .length = length, .windows = static_cast<index_t>(losses.size()), .last = std::min(options.last, length)};
   score.perplexity = perplexity(losses, score.last);
   score.standard_error = standard_error(losses, score.last);
   if (length == options.train_length) return score;
@@ -86,14 +91,15 @@ LengthScore score_of(index_t length, const Losses& losses, const Losses& at_trai
 
 }  // namespace
 
-std::vector<LengthScore> perplexity_by_length(const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part) {
+std::vector<LengthScore> perplexity_by_length(
+    const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part) {
   const std::vector<index_t> lengths = lengths_of(options);
   require_room(corpus, part, lengths);
   const index_t kept = std::max(options.last, options.train_length);
   const std::vector<index_t> ends = ends_of(corpus.tokens(part), lengths.back(), kept, options.windows);
   const auto windows = static_cast<index_t>(ends.size());
   Progress progress("evaluate " + model.scheme(), static_cast<std::int64_t>(lengths.size()) * windows, 0,
-                    ProgressStyle::for_standard_error(options.quiet), std::cerr);
+      ProgressStyle::for_standard_error(options.quiet), std::cerr);
   std::vector<LengthScore> scores;
   Losses at_train_length;
   for (const index_t length : lengths) {
@@ -103,10 +109,12 @@ std::vector<LengthScore> perplexity_by_length(const Transformer& model, const Co
       for (index_t first = 0; first < windows; first += together) {
         if (interrupt_requested()) throw Interrupted("evaluation: stopped before the results were complete");
         std::vector<index_t> starts;
-        for (index_t w = first; w < std::min(windows, first + together); ++w) starts.push_back(ends[static_cast<std::size_t>(w)] - length);
+        for (index_t w = first; w < std::min(windows, first + together); ++w)
+          starts.push_back(ends[static_cast<std::size_t>(w)] - length);
         const Losses found = token_losses(model, windows_at(corpus, part, starts, length), kept);
         losses.insert(losses.end(), found.begin(), found.end());
-        const auto done = static_cast<std::int64_t>(scores.size()) * windows + first + static_cast<index_t>(starts.size());
+        const auto done =
+            static_cast<std::int64_t>(scores.size()) * windows + first + static_cast<index_t>(starts.size());
         progress.update(done, static_cast<index_t>(starts.size()) * length, {});
       }
     } catch (const Interrupted&) { throw; } catch (const Error& error) {

@@ -2,16 +2,18 @@
 //
 // Perplexity at length T (DAPE): whole windows of T tokens pass through the model, and the last K targets count:
 //   PPL(T) = exp(mean of -log p over the last K targets of all windows)
-// Windows of all lengths end at the same places, so that every length predicts the same tokens and only what precedes them differs.
+// Windows of all lengths end at the same places, so that every length predicts the same tokens and only what precedes
+// them differs.
 //
-// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the last T_train tokens helps, below
-// it harms. The appendix says K = T_train, its numbers are those of the last 256 tokens: both are given.
+// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the last T_train
+// tokens helps, below it harms. The appendix says K = T_train, its numbers are those of the last 256 tokens: both are
+// given.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "examples/common/results.h"
+#include "examples/app/results.h"
 #include "examples/language/language_model.h"
 #include "examples/report/report.h"
 
@@ -21,8 +23,8 @@ struct LengthOptions {
   index_t train_length = 128;
   std::vector<index_t> multiples = {1, 2, 4, 8, 16, 32, 64};  // of train_length
   index_t last = 256;                                         // K
-  index_t windows = 20;                                       // at most; fewer where the text has no room for more without overlap
-  index_t tokens_at_once = 4096;                              // windows that pass together hold about as many
+  index_t windows = 20;           // at most; fewer where the text has no room for more without overlap
+  index_t tokens_at_once = 4096;  // windows that pass together hold about as many
   bool quiet = true;
 };
 
@@ -41,9 +43,10 @@ struct LengthScore {
   std::string refused = {};  // the model's reason
 };
 
-// Ascending by length, the training length always among them. InputError when the part has no room for the longest window; Interrupted.
-[[nodiscard]] std::vector<LengthScore> perplexity_by_length(const Transformer& model, const Corpus& corpus, const LengthOptions& options,
-                                                            Part part = Part::validation);
+// Ascending by length, the training length always among them. InputError when the part has no room for the longest
+// window; Interrupted.
+[[nodiscard]] std::vector<LengthScore> perplexity_by_length(
+    const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
 
 struct NamedScores {
   std::string name;  // the scheme, and the seed where there are several
@@ -51,9 +54,11 @@ struct NamedScores {
 };
 [[nodiscard]] whence::Table length_table(const std::vector<NamedScores>& models);
 [[nodiscard]] whence::Table delta_table(const std::vector<NamedScores>& models);
-[[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);  // perplexity over doublings of the training length
-[[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);   // Delta-P of the smaller K
-// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg, PREFIX_delta.svg of all models, and PREFIX.json of the first. An SVG is a file of its own.
+[[nodiscard]] report::Plot length_plot(
+    const std::vector<NamedScores>& models);  // perplexity over doublings of the training length
+[[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);  // Delta-P of the smaller K
+// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg, PREFIX_delta.svg of all models, and PREFIX.json of the first. An SVG is a
+// file of its own.
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
 // What write_length_files left as PREFIX.json. InputError when there is none, or it is something else.
 [[nodiscard]] NamedScores read_length_scores(const std::string& path);

@@ -1,14 +1,15 @@
-// Perplexities by length as tables, CSV, plots, and a file that another run's tables and plots can show beside their own.
+// Perplexities by length as tables, CSV, plots, and a file that another run's tables and plots can show beside their
+// own.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "examples/common/files.h"
+#include "examples/app/run_files.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/report/plot.h"
 #include "examples/report/style.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 
 namespace whence::language {
 namespace {
@@ -16,20 +17,19 @@ namespace {
 using nlohmann::ordered_json;
 
 // JSON has no nan: null.
-double number_in(const ordered_json& value) { return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>(); }
+double number_in(const ordered_json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
 
 ordered_json json_of(const NamedScores& model) {
   ordered_json lengths = ordered_json::array();
   for (const LengthScore& score : model.scores) {
     ordered_json deltas = ordered_json::array();
-    for (const DeltaP& delta : score.deltas) deltas.push_back({{"last", delta.last}, {"full", delta.full}, {"truncated", delta.truncated}});
-    lengths.push_back({{"length", score.length},
-                       {"windows", score.windows},
-                       {"last", score.last},
-                       {"perplexity", score.perplexity},
-                       {"standard_error", score.standard_error},
-                       {"deltas", deltas},
-                       {"refused", score.refused}});
+    for (const DeltaP& delta : score.deltas)
+      deltas.push_back({{"last", delta.last}, {"full", delta.full}, {"truncated", delta.truncated}});
+    lengths.push_back(
+        {{"length", score.length}, {"windows", score.windows}, {"last", score.last}, {"perplexity", score.perplexity},
+            {"standard_error", score.standard_error}, {"deltas", deltas}, {"refused", score.refused}});
   }
   return {{"scheme", model.name}, {"lengths", lengths}};
 }
@@ -44,14 +44,15 @@ double doublings(const NamedScores& model, const LengthScore& score) {
 
 // Points that can be shown. A curve of one would be a label without a line; the table says why there is no more.
 std::size_t shown(const report::Curve& curve) {
-  return static_cast<std::size_t>(std::count_if(curve.y.begin(), curve.y.end(), [](double y) { return std::isfinite(y); }));
+  return static_cast<std::size_t>(
+      std::count_if(curve.y.begin(), curve.y.end(), [](double y) { return std::isfinite(y); }));
 }
 
 // Inline SVG takes its colours from the page around it; a file of its own brings them along.
 std::string svg_file(const report::Plot& plot) {
   std::string text = report::svg(plot);
   const std::size_t tag = text.find("<svg"), end = text.find('>', tag);
-  text.insert(end + 1, concat("<style><![CDATA[", report::style_sheet, "svg { background: var(--page); }]]></style>"));
+  text.insert(end + 1, to_text("<style><![CDATA[", report::style_sheet, "svg { background: var(--page); }]]></style>"));
   if (text.find("xmlns=") == std::string::npos) text.insert(tag + 4, " xmlns=\"http://www.w3.org/2000/svg\"");
   return text;
 }
@@ -59,12 +60,16 @@ std::string svg_file(const report::Plot& plot) {
 }  // namespace
 
 whence::Table length_table(const std::vector<NamedScores>& models) {
-  whence::Table table({"scheme", "length", "x training", "windows", "last tokens", "perplexity", "standard error", "note"});
+  whence::Table table(
+      {"scheme", "length", "x training", "windows", "last tokens", "perplexity", "standard error", "note"});
   for (const NamedScores& model : models) {
     for (const LengthScore& score : model.scores) {
-      const auto count = [&](index_t number) { return score.refused.empty() ? std::to_string(number) : std::string("-"); };
-      table.row({model.name, std::to_string(score.length), std::to_string(score.length / train_length(model)), count(score.windows),
-                 count(score.last), number(score.perplexity, 3), number(score.standard_error, 3), score.refused});
+      const auto count = [&](index_t number) {
+        return score.refused.empty() ? std::to_string(number) : std::string("-");
+      };
+      table.row({model.name, std::to_string(score.length), std::to_string(score.length / train_length(model)),
+          count(score.windows), count(score.last), number(score.perplexity, 3), number(score.standard_error, 3),
+          score.refused});
     }
   }
   return table;
@@ -75,8 +80,8 @@ whence::Table delta_table(const std::vector<NamedScores>& models) {
   for (const NamedScores& model : models) {
     for (const LengthScore& score : model.scores) {
       for (const DeltaP& delta : score.deltas) {
-        table.row({model.name, std::to_string(score.length), std::to_string(delta.last), number(delta.full, 3), number(delta.truncated, 3),
-                   number(delta.value(), 3)});
+        table.row({model.name, std::to_string(score.length), std::to_string(delta.last), number(delta.full, 3),
+            number(delta.truncated, 3), number(delta.value(), 3)});
       }
     }
   }
@@ -85,14 +90,15 @@ whence::Table delta_table(const std::vector<NamedScores>& models) {
 
 report::Plot length_plot(const std::vector<NamedScores>& models) {
   report::Plot plot{.title = "Perplexity beyond the training length",
-                    .x_label = "doublings of the training length",
-                    .y_label = "perplexity of the last tokens",
-                    .curves = {},
-                    .log_y = false};
+      .x_label = "doublings of the training length",
+      .y_label = "perplexity of the last tokens",
+      .curves = {},
+      .log_y = false};
   double lowest = std::numeric_limits<double>::infinity(), highest = 0;
   for (const NamedScores& model : models) {
     report::Curve curve{model.name, {}, {}};
-    for (const LengthScore& score : model.scores) curve.x.push_back(doublings(model, score)), curve.y.push_back(score.perplexity);
+    for (const LengthScore& score : model.scores)
+      curve.x.push_back(doublings(model, score)), curve.y.push_back(score.perplexity);
     if (shown(curve) < 2) continue;
     for (const double y : curve.y) lowest = std::fmin(lowest, y), highest = std::fmax(highest, y);
     plot.curves.push_back(std::move(curve));
@@ -103,10 +109,10 @@ report::Plot length_plot(const std::vector<NamedScores>& models) {
 
 report::Plot delta_plot(const std::vector<NamedScores>& models) {
   report::Plot plot{.title = "What text before the training length is worth",
-                    .x_label = "doublings of the training length",
-                    .y_label = "Delta-P (above 0: it helps)",
-                    .curves = {},
-                    .log_y = false};
+      .x_label = "doublings of the training length",
+      .y_label = "Delta-P (above 0: it helps)",
+      .curves = {},
+      .log_y = false};
   for (const NamedScores& model : models) {
     report::Curve curve{model.name, {}, {}};
     for (const LengthScore& score : model.scores) {
@@ -133,18 +139,20 @@ NamedScores read_length_scores(const std::string& path) {
     model.name = file.at("scheme").get<std::string>();
     for (const ordered_json& at : file.at("lengths")) {
       LengthScore score{.length = at.at("length").get<index_t>(),
-                        .windows = at.at("windows").get<index_t>(),
-                        .last = at.at("last").get<index_t>(),
-                        .perplexity = number_in(at.at("perplexity")),
-                        .standard_error = number_in(at.at("standard_error"))};
+          .windows = at.at("windows").get<index_t>(),
+          .last = at.at("last").get<index_t>(),
+          .perplexity = number_in(at.at("perplexity")),
+          .standard_error = number_in(at.at("standard_error"))};
       for (const ordered_json& delta : at.at("deltas")) {
-        score.deltas.push_back({delta.at("last").get<index_t>(), number_in(delta.at("full")), number_in(delta.at("truncated"))});
+        score.deltas.push_back(
+            {delta.at("last").get<index_t>(), number_in(delta.at("full")), number_in(delta.at("truncated"))});
       }
       score.refused = at.at("refused").get<std::string>();
       model.scores.push_back(std::move(score));
     }
   } catch (const nlohmann::json::exception& problem) {
-    throw InputError(concat(path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required"));
+    throw InputError(
+        to_text(path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required"));
   }
   return model;
 }

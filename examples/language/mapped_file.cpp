@@ -16,7 +16,7 @@ namespace whence::language {
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw InputError(concat(path, ": cannot read: ", why, "; a file that can be read required; check the path"));
+  throw InputError(to_text(path, ": cannot read: ", why, "; a file that can be read required; check the path"));
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ MappedFile::~MappedFile() {
 }
 
 std::string MappedFile::place_of(std::size_t byte) const {
-  return concat(path_, ": line ", 1 + std::count(data_, data_ + byte, '\n'), ", byte ", byte);
+  return to_text(path_, ": line ", 1 + std::count(data_, data_ + byte, '\n'), ", byte ", byte);
 }
 
 }  // namespace whence::language

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "nn/decoding.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -16,15 +16,17 @@ namespace {
 
 void check(const std::vector<double>& logits, const SamplingOptions& options) {
   const bool finite = std::all_of(logits.begin(), logits.end(), [](double z) { return std::isfinite(z); });
-  if (logits.empty() || !finite) throw Error("sampling: logits that are not finite given; finite ones required; is the model trained?");
+  if (logits.empty() || !finite)
+    throw Error("sampling: logits that are not finite given; finite ones required; is the model trained?");
   if (!(options.temperature >= 0) || options.top_k < 0 || !(options.top_p > 0 && options.top_p <= 1)) {
-    throw Error(concat("sampling: temperature ", options.temperature, ", top_k ", options.top_k, ", top_p ", options.top_p,
-                       " given; 0 or more, 0 or more, above 0 and at most 1 required"));
+    throw Error(to_text("sampling: temperature ", options.temperature, ", top_k ", options.top_k, ", top_p ",
+        options.top_p, " given; 0 or more, 0 or more, above 0 and at most 1 required"));
   }
 }
 
-// Probabilities are in double whatever the model's dtype: sums over a large vocabulary in single precision would move top_p's cut.
-// Keeps the tokens at the front of `order` and scales what is left to a sum of 1.
+// Probabilities are in double whatever the model's dtype: sums over a large vocabulary in single precision would move
+// top_p's cut.
+// Saves the tokens at the front of `order` and scales what is left to a sum of 1.
 void keep_first(std::vector<double>& probabilities, const std::vector<std::size_t>& order, std::size_t kept) {
   for (std::size_t i = kept; i < order.size(); ++i) probabilities[order[i]] = 0;
   const double total = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
@@ -32,7 +34,9 @@ void keep_first(std::vector<double>& probabilities, const std::vector<std::size_
 }
 
 // A row of logits [1 n v], the last, as numbers.
-std::vector<double> last_row(const Tensor& logits) { return slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector(); }
+std::vector<double> last_row(const Tensor& logits) {
+  return slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector();
+}
 
 Tensor tensor_of(const TokenIds& ids) {
   const Tensor tokens = Tensor::empty({1, static_cast<index_t>(ids.size())}, DType::i64);
@@ -50,7 +54,8 @@ std::vector<double> next_token_distribution(const std::vector<double>& logits, c
     probabilities[best] = 1;
     return probabilities;
   }
-  for (std::size_t v = 0; v < logits.size(); ++v) probabilities[v] = std::exp((logits[v] - logits[best]) / options.temperature);
+  for (std::size_t v = 0; v < logits.size(); ++v)
+    probabilities[v] = std::exp((logits[v] - logits[best]) / options.temperature);
   const bool cut = (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) || options.top_p < 1;
   std::vector<std::size_t> order(cut ? logits.size() : 0);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -80,7 +85,7 @@ TokenId draw(const std::vector<double>& distribution, double uniform) {
 }
 
 TokenIds generate(const Transformer& model, const TokenIds& prompt, const GenerationOptions& options,
-                  const std::function<bool(TokenId)>& emit) {
+    const std::function<bool(TokenId)>& emit) {
   if (prompt.empty()) throw Error("generate: an empty prompt given; one token or more required");
   const NoGrad values_only;
   const auto whole = static_cast<index_t>(prompt.size()) + std::max<index_t>(options.tokens, 1);

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <set>
 
-#include "examples/common/run_record.h"
-#include "examples/common/text.h"
-#include "nn/checkpoint.h"
+#include "examples/app/run_record.h"
+#include "examples/app/text.h"
+#include "nn/io/checkpoint.h"
 
 namespace whence::language {
 namespace {
@@ -17,11 +17,13 @@ const std::vector<std::string> norms{"layer", "rms"};
 const std::vector<std::string> places{"before", "after"};
 const std::vector<std::string> initialisations{"gpt2", "neox", "llama", "ram", "che"};
 
-// Walks over all fields once, in either direction: `Visitor` takes (name, field) and (name, field, names of an enumeration).
+// Walks over all fields once, in either direction: `Visitor` takes (name, field) and (name, field, names of an
+// enumeration).
 template <class Visitor, class Options>
 void visit_fields(Options& options, Visitor&& visitor) {
   visitor("vocabulary", options.vocabulary), visitor("outputs", options.outputs), visitor("length", options.length);
-  visitor("dim", options.dim), visitor("layers", options.layers), visitor("heads", options.heads), visitor("hidden", options.hidden);
+  visitor("dim", options.dim), visitor("layers", options.layers), visitor("heads", options.heads),
+      visitor("hidden", options.hidden);
   visitor("activation", options.activation, activations), visitor("norm", options.norm, norms);
   visitor("norm_place", options.norm_place, places), visitor("initialisation", options.initialisation, initialisations);
   visitor("scheme", options.scheme), visitor("executor", options.executor);
@@ -35,7 +37,7 @@ void visit_fields(Options& options, Visitor&& visitor) {
 struct ToFacts {
   Facts& facts;
 
-  void add(const char* name, std::string text) const { facts.emplace_back(concat("model.", name), std::move(text)); }
+  void add(const char* name, std::string text) const { facts.emplace_back(to_text("model.", name), std::move(text)); }
   void operator()(const char* name, index_t value) const { add(name, std::to_string(value)); }
   void operator()(const char* name, double value) const { add(name, number_text(value)); }
   void operator()(const char* name, bool value) const { add(name, value ? "true" : "false"); }
@@ -63,17 +65,19 @@ class FromFacts {
   // What another version of the program knew more of would be lost.
   void refuse_unread() const {
     for (const auto& [name, value] : facts_) {
-      if (name.starts_with("model.") && !read_.contains(name)) refuse(name, value, "an option of this version's models");
+      if (name.starts_with("model.") && !read_.contains(name))
+        refuse(name, value, "an option of this version's models");
     }
   }
 
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& value, const std::string& required) const {
-    throw InputError(concat(place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?"));
+    throw InputError(to_text(
+        place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?"));
   }
 
   const std::string& text_of(const char* name) {
-    const std::string whole = concat("model.", name);
+    const std::string whole = to_text("model.", name);
     read_.insert(whole);
     const auto found = std::ranges::find(facts_, whole, &Facts::value_type::first);
     if (found == facts_.end()) refuse(whole, "", "the options of a language model's training");
@@ -82,13 +86,13 @@ class FromFacts {
 
   template <class Number>
   void take(const std::optional<Number>& read, const char* name, Number& value) {
-    if (!read) refuse(concat("model.", name), text_of(name), "a number");
+    if (!read) refuse(to_text("model.", name), text_of(name), "a number");
     value = *read;
   }
 
   std::size_t choose(const char* name, const std::vector<std::string>& names) {
     const auto found = std::ranges::find(names, text_of(name));
-    if (found == names.end()) refuse(concat("model.", name), text_of(name), concat("a name such as ", names.front()));
+    if (found == names.end()) refuse(to_text("model.", name), text_of(name), to_text("a name such as ", names.front()));
     return static_cast<std::size_t>(found - names.begin());
   }
 
@@ -123,7 +127,8 @@ SavedModel load_language_model(const std::string& folder, const std::string& exe
   SavedModel saved{nullptr, load_tokeniser(file)};
   const auto hash = std::ranges::find(facts, "tokeniser.sha256", &Facts::value_type::first);
   if (hash == facts.end() || hash->second != saved.tokeniser->hash()) {
-    throw InputError(concat(file, ": tokeniser: another than in training given; the one that ", place, " names required"));
+    throw InputError(
+        to_text(file, ": tokeniser: another than in training given; the one that ", place, " names required"));
   }
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   saved.model = std::make_unique<Transformer>(options);

@@ -1,5 +1,6 @@
 // A trained language model as a folder: what training leaves and sampling needs.
-//   FOLDER/run.json              common/run_record.h; its facts hold the model's options and the tokeniser's hash (language_facts)
+//   FOLDER/run.json              app/run_record.h; its facts hold the model's options and the tokeniser's hash
+//   (language_facts)
 //   FOLDER/tokeniser.json        the tokeniser
 //   FOLDER/weights.safetensors   parameters by path
 #pragma once
@@ -18,7 +19,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 inline constexpr const char* tokeniser_file = "tokeniser.json";
 
-// {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"}, {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}: for
+// {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"}, {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}:
+// for
 // RunRecord::facts.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
 // The options of a model from such facts. InputError with `place` when one is missing, unknown, or not of its kind.
@@ -29,8 +31,8 @@ struct SavedModel {
   TokeniserPointer tokeniser;
 };
 
-// `executor`: another than in training; empty: the same. InputError when a file is missing or damaged, the tokeniser is another than the
-// model was trained with, or weights do not fit.
+// `executor`: another than in training; empty: the same. InputError when a file is missing or damaged, the tokeniser is
+// another than the model was trained with, or weights do not fit.
 [[nodiscard]] SavedModel load_language_model(const std::string& folder, const std::string& executor = {});
 
 }  // namespace whence::language

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "nn/files.h"
+#include "nn/io/files.h"
 
 namespace whence::language {
 namespace {
@@ -16,20 +16,24 @@ constexpr std::string_view magic = "whence tokens 1\n";
 constexpr std::size_t header_bytes = 4096;
 
 [[noreturn]] void refuse(const std::string& path, const char* action) {
-  throw InputError(concat(path, ": token cache: ", action, ": ", std::strerror(errno), "; room on a disk that can be written required"));
+  throw InputError(to_text(
+      path, ": token cache: ", action, ": ", std::strerror(errno), "; room on a disk that can be written required"));
 }
 
 nlohmann::json to_json(const PartSize& size) { return {size.documents, size.bytes, size.tokens, size.unknown}; }
 
 PartSize size_from(const nlohmann::json& numbers) {
   return {numbers.at(0).get<std::int64_t>(), numbers.at(1).get<std::int64_t>(), numbers.at(2).get<std::int64_t>(),
-          numbers.at(3).get<std::int64_t>()};
+      numbers.at(3).get<std::int64_t>()};
 }
 
 }  // namespace
 
 TokenWriter::TokenWriter(const std::string& path, int bytes_per_token)
-    : path_(path), temporary_(concat(path, ".tmp-", ::getpid())), width_(bytes_per_token), file_(nullptr, std::fclose) {
+    : path_(path),
+      temporary_(to_text(path, ".tmp-", ::getpid())),
+      width_(bytes_per_token),
+      file_(nullptr, std::fclose) {
   if (path_.empty()) return;
   file_.reset(std::fopen(temporary_.c_str(), "wbe"));
   if (!file_) refuse(path_, "open");
@@ -59,7 +63,8 @@ void TokenWriter::add(std::span<const TokenId> ids) {
 // The header comes last, over the blanks that were left for it: a file without one is never taken for whole.
 void TokenWriter::finish(const std::string& key, const PartSize (&sizes)[2]) {
   if (!file_) return;
-  const nlohmann::json facts{{"key", key}, {"bytes_per_token", width_}, {"training", to_json(sizes[0])}, {"validation", to_json(sizes[1])}};
+  const nlohmann::json facts{
+      {"key", key}, {"bytes_per_token", width_}, {"training", to_json(sizes[0])}, {"validation", to_json(sizes[1])}};
   const std::string header = std::string(magic) + facts.dump() + '\n';
   if (std::fseek(file_.get(), 0, SEEK_SET) != 0) refuse(path_, "seek");
   write(header.data(), header.size());
@@ -90,7 +95,8 @@ bool read_cache(const MappedFile& file, const std::string& key, CachedTokens& fo
     const int width = facts.at("bytes_per_token").get<int>();
     const PartSize sizes[2] = {size_from(facts.at("training")), size_from(facts.at("validation"))};
     const auto tokens = static_cast<std::uint64_t>(sizes[0].tokens + sizes[1].tokens);
-    if ((width != 2 && width != 4) || bytes.size() != header_bytes + tokens * static_cast<std::uint64_t>(width)) return false;
+    if ((width != 2 && width != 4) || bytes.size() != header_bytes + tokens * static_cast<std::uint64_t>(width))
+      return false;
     found = runs_in(bytes.data() + header_bytes, width, sizes);
     return true;
   } catch (const nlohmann::json::exception&) { return false; }

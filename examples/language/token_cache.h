@@ -1,5 +1,6 @@
 // Tokens as a file: written once, mapped afterwards.
-//   "whence tokens 1\n", then a line of JSON: key, bytes per token, sizes; blanks up to a multiple of 4096; training tokens; validation
+//   "whence tokens 1\n", then a line of JSON: key, bytes per token, sizes; blanks up to a multiple of 4096; training
+//   tokens; validation
 //   tokens; numbers of 2 or 4 bytes, of this machine's byte order
 #pragma once
 

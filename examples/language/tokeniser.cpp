@@ -6,7 +6,7 @@
 #include "examples/language/bpe.h"
 #include "examples/language/sha256.h"
 #include "examples/language/vocabulary_tokenisers.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tensor/suggest.h"
 
 namespace whence::language {
@@ -14,17 +14,21 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;  // far above any vocabulary; a wrong file is refused before it is parsed
+constexpr std::uint64_t largest_file = std::uint64_t{1}
+                                       << 28;  // far above any vocabulary; a wrong file is refused before it is parsed
 
-std::vector<std::string> strings(const json& file, const char* name) { return file.at(name).get<std::vector<std::string>>(); }
+std::vector<std::string> strings(const json& file, const char* name) {
+  return file.at(name).get<std::vector<std::string>>();
+}
 
 TokeniserPointer from_object(const json& file, const std::string& place) {
   const auto kind = file.at("kind").get<std::string>();
   if (kind == "bytes") return byte_tokeniser();
   if (kind == "characters") return characters_from(strings(file, "characters"), place);
   if (kind == "words") return words_from(strings(file, "words"), place);
-  if (kind == "bpe") return bpe_from(file.at("vocab").get<std::map<std::string, std::int64_t>>(), strings(file, "merges"), place);
-  throw InputError(concat(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required"));
+  if (kind == "bpe")
+    return bpe_from(file.at("vocab").get<std::map<std::string, std::int64_t>>(), strings(file, "merges"), place);
+  throw InputError(to_text(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required"));
 }
 
 }  // namespace
@@ -43,7 +47,8 @@ std::string Tokeniser::decode(std::span<const TokenId> ids) const {
   std::string text;
   for (const TokenId id : ids) {
     if (id < 0 || id >= vocabulary()) {
-      throw InputError(concat("decode: token ", id, " given; 0 to ", vocabulary() - 1, " required; is it of another tokeniser?"));
+      throw InputError(
+          to_text("decode: token ", id, " given; 0 to ", vocabulary() - 1, " required; is it of another tokeniser?"));
     }
     text += token(id);
   }
@@ -54,28 +59,31 @@ std::string Tokeniser::hash() const { return sha256(json()); }
 
 void Tokeniser::save(const std::string& path) const { write_file(path, json()); }
 
-TokeniserPointer load_tokeniser(const std::string& path) { return tokeniser_from_json(InputFile(path).text(largest_file), path); }
+TokeniserPointer load_tokeniser(const std::string& path) {
+  return tokeniser_from_json(InputFile(path).text(largest_file), path);
+}
 
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
   try {
     const json file = json::parse(text);
     if (!file.is_object() || file.value("format", "") != "whence tokeniser") {
-      throw InputError(
-          concat(place, ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges"));
+      throw InputError(to_text(place,
+          ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges"));
     }
     if (file.at("version").get<int>() != 1) {
-      throw InputError(concat(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required"));
+      throw InputError(
+          to_text(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required"));
     }
     return from_object(file, place);
   } catch (const json::exception& error) {
-    throw InputError(concat(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required"));
+    throw InputError(to_text(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required"));
   }
 }
 
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {
   if (tokeniser.vocabulary() == model_vocabulary) return;
-  throw InputError(concat("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
-                          "; the tokeniser that the model was trained with required"));
+  throw InputError(to_text("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
+      "; the tokeniser that the model was trained with required"));
 }
 
 }  // namespace whence::language

@@ -1,10 +1,13 @@
 // Text as numbers and back: what every tokeniser does, the four kinds there are, and their one file.
 //   bytes       256 tokens; any file, any byte
-//   characters  the code points of the training text, the rest unknown; text that is not UTF-8 is refused with its place
-//   words       the most frequent pieces of GPT-2's pattern ("pieces.h": a word with the blank before it), the rest unknown
+//   characters  the code points of the training text, the rest unknown; text that is not UTF-8 is refused with its
+//   place
+//   words       the most frequent pieces of GPT-2's pattern ("pieces.h": a word with the blank before it), the rest
+//   unknown
 //   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
-// Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text, byte for byte, unless
-// something was unknown, which decodes as U+FFFD. Special tokens of a vocabulary such as <|endoftext|> are never read out of text.
+// Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text, byte for
+// byte, unless something was unknown, which decodes as U+FFFD. Special tokens of a vocabulary such as <|endoftext|> are
+// never read out of text.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +29,7 @@ using TokenIds = std::vector<TokenId>;
 class UnfitText : public InputError {
  public:
   UnfitText(std::size_t at_byte, const std::string& why, std::size_t of_text = 0)
-      : InputError(concat("byte ", at_byte, ": ", why)), byte(at_byte), text(of_text), reason(why) {}
+      : InputError(to_text("byte ", at_byte, ": ", why)), byte(at_byte), text(of_text), reason(why) {}
   std::size_t byte, text;  // of several texts: which
   std::string reason;
 };
@@ -37,8 +40,9 @@ class Tokeniser {
 
   [[nodiscard]] virtual std::string kind() const = 0;
   [[nodiscard]] virtual index_t vocabulary() const = 0;
-  // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte, cut where the rest is
-  // encoded as if nothing had been cut. So a text larger than memory is encoded part by part. REQUIRES: text reaches to its end.
+  // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte, cut
+  // where the rest is encoded as if nothing had been cut. So a text larger than memory is encoded part by part.
+  // REQUIRES: text reaches to its end.
   virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const = 0;
   // The bytes of a token. REQUIRES: 0 <= id < vocabulary().
   [[nodiscard]] virtual std::string_view token(TokenId id) const = 0;
@@ -47,9 +51,10 @@ class Tokeniser {
   [[nodiscard]] virtual TokenId end_of_text() const { return -1; }
   [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
 
-  [[nodiscard]] TokenIds encode(std::string_view text) const;            // UnfitText where text is not what the kind takes
-  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;  // InputError when an id is outside the vocabulary
-  [[nodiscard]] std::string hash() const;                                // SHA-256 of json()
+  [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText where text is not what the kind takes
+  [[nodiscard]] std::string decode(
+      std::span<const TokenId> ids) const;  // InputError when an id is outside the vocabulary
+  [[nodiscard]] std::string hash() const;   // SHA-256 of json()
   void save(const std::string& path) const;
 };
 
@@ -60,7 +65,8 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
 
 [[nodiscard]] TokeniserPointer byte_tokeniser();
-// From texts; `vocabulary` tokens at most, "unknown" included; 0: for characters all that occur. The same texts give the same tokeniser.
+// From texts; `vocabulary` tokens at most, "unknown" included; 0: for characters all that occur. The same texts give
+// the same tokeniser.
 // Ties go to the smaller code point and to the word whose bytes come first.
 [[nodiscard]] TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary);
 [[nodiscard]] TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary);

@@ -6,15 +6,15 @@
 #include <set>
 #include <sstream>
 
-#include "examples/common/interrupt.h"
-#include "examples/common/machine.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/run_record.h"
-#include "examples/common/text.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/run_record.h"
+#include "examples/app/text.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/saved_model.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "nn/models.h"
 
 namespace whence::language {
@@ -44,7 +44,8 @@ void declare_options(CommandLine& line, Settings& settings) {
   line.text("tokeniser", &settings.tokeniser, {"bytes, or a file that `tokenize` wrote"});
   auto& model = settings.model;
   line.heading("Model")
-      .choice("model", &settings.named, names, {"one of `models`, in place of the sizes below; vocabulary and length are the text's"})
+      .choice("model", &settings.named, names,
+          {"one of `models`, in place of the sizes below; vocabulary and length are the text's"})
       .text("scheme", &settings.scheme, {"positional scheme, e.g. \"cdape(kerple, kernel=3)\""})
       .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
       .integer("layers", &model.layers, Count{1, 128}, {"blocks"})
@@ -54,18 +55,23 @@ void declare_options(CommandLine& line, Settings& settings) {
   line.heading("Windows")
       .integer("length", &settings.length, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
       .integer("batch", &settings.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})
-      .integer("validation-windows", &settings.validation_windows, Count{1, 1 << 20}, {"in each validation", "windows"});
+      .integer(
+          "validation-windows", &settings.validation_windows, Count{1, 1 << 20}, {"in each validation", "windows"});
   line.heading("Evaluation")
-      .integer("evaluate-to", &settings.evaluate_to, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
+      .integer(
+          "evaluate-to", &settings.evaluate_to, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
       .integer("last", &settings.last, Count{1, 1 << 20}, {"of each window count", "tokens"})
       .integer("evaluation-windows", &settings.evaluation_windows, Count{1, 1 << 20}, {"at each length", "windows"})
-      .text("beside", &settings.beside, {"folders of other runs, separated by commas, whose curves the tables and plots show too"});
+      .text("beside", &settings.beside,
+          {"folders of other runs, separated by commas, whose curves the tables and plots show too"});
   declare(line, settings.training, true);
   line.text("out", &settings.out, {"folder for checkpoints, logs and results"})
       .text("from", &settings.from, {"repeat the run of this run.json"});
   declare(line, settings.machine);
-  line.example("train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen", "bytes, windows of 128");
-  line.example("train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8", "with a tokeniser of `tokenize`");
+  line.example(
+      "train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen", "bytes, windows of 128");
+  line.example(
+      "train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8", "with a tokeniser of `tokenize`");
 }
 
 TransformerOptions model_of(const Settings& settings, const CommandLine& line, index_t vocabulary) {
@@ -82,11 +88,13 @@ TransformerOptions model_of(const Settings& settings, const CommandLine& line, i
   return model;
 }
 
-std::vector<std::pair<std::string, std::string>> description(const Settings& settings, const Corpus& corpus, const Facts& facts) {
+std::vector<std::pair<std::string, std::string>> description(
+    const Settings& settings, const Corpus& corpus, const Facts& facts) {
   std::vector<std::pair<std::string, std::string>> all = corpus.description();
   all.insert(all.end(), facts.begin(), facts.end());
   all.insert(all.end(), {{"length", std::to_string(settings.length)}, {"batch", std::to_string(settings.batch)}});
-  if (settings.training.validate_every > 0) all.emplace_back("validation-windows", std::to_string(settings.validation_windows));
+  if (settings.training.validate_every > 0)
+    all.emplace_back("validation-windows", std::to_string(settings.validation_windows));
   for (auto& fact : whence::description(settings.training)) all.push_back(std::move(fact));
   return all;
 }
@@ -115,40 +123,43 @@ std::vector<index_t> multiples_of(const Settings& settings, const Corpus& corpus
 std::vector<NamedScores> scores_beside(const Settings& settings) {
   std::vector<NamedScores> found;
   std::istringstream folders(settings.beside);
-  for (std::string folder; std::getline(folders, folder, ',');) found.push_back(read_length_scores(folder + "/lengths.json"));
+  for (std::string folder; std::getline(folders, folder, ',');)
+    found.push_back(read_length_scores(folder + "/lengths.json"));
   return found;
 }
 
-void evaluate(const Transformer& model, const Corpus& corpus, const Settings& settings, const std::vector<NamedScores>& beside) {
-  const LanguageScore own = score(model, corpus, Part::validation, {settings.length, settings.batch}, settings.validation_windows);
-  std::cout << "validation: " << fixed(own.loss, 4) << " nats per token, perplexity " << fixed(own.perplexity, 3) << ", "
-            << fixed(own.bits_per_byte, 4) << " bits per byte, " << own.tokens << " tokens\n";
+void evaluate(
+    const Transformer& model, const Corpus& corpus, const Settings& settings, const std::vector<NamedScores>& beside) {
+  const LanguageScore own =
+      score(model, corpus, Part::validation, {settings.length, settings.batch}, settings.validation_windows);
+  std::cout << "validation: " << fixed(own.loss, 4) << " nats per token, perplexity " << fixed(own.perplexity, 3)
+            << ", " << fixed(own.bits_per_byte, 4) << " bits per byte, " << own.tokens << " tokens\n";
   std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, corpus,
-                                                                        {.train_length = settings.length,
-                                                                         .multiples = multiples_of(settings, corpus),
-                                                                         .last = settings.last,
-                                                                         .windows = settings.evaluation_windows,
-                                                                         .quiet = settings.training.quiet})}};
+                                                       {.train_length = settings.length,
+                                                           .multiples = multiples_of(settings, corpus),
+                                                           .last = settings.last,
+                                                           .windows = settings.evaluation_windows,
+                                                           .quiet = settings.training.quiet})}};
   scores.insert(scores.end(), beside.begin(), beside.end());
   std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
   write_length_files(scores, (settings.training.folder / "lengths").string());
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
-  log.append(
-      {{"scheme", model.scheme()}, {"validation_loss", own.loss}, {"perplexity", own.perplexity}, {"bits_per_byte", own.bits_per_byte}});
+  log.append({{"scheme", model.scheme()}, {"validation_loss", own.loss}, {"perplexity", own.perplexity},
+      {"bits_per_byte", own.bits_per_byte}});
   for (const LengthScore& at : scores[0].scores) {
-    log.append({{"scheme", model.scheme()},
-                {"length", std::int64_t{at.length}},
-                {"perplexity", at.perplexity},
-                {"windows", std::int64_t{at.windows}}});
+    log.append({{"scheme", model.scheme()}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
+        {"windows", std::int64_t{at.windows}}});
   }
 }
 
 int run(CommandLine& line, Settings& settings) {
   take(line, settings.corpus, settings.words);
   check(settings.training);
-  if (line.given("warm-up") && settings.training.warm_up > settings.training.steps) line.refuse("warm-up", "at most --steps", "shorten it");
+  if (line.given("warm-up") && settings.training.warm_up > settings.training.steps)
+    line.refuse("warm-up", "at most --steps", "shorten it");
   settings.training.warm_up = std::min(settings.training.warm_up, settings.training.steps);
-  line.refuse_unless("validation-windows", settings.training.validate_every > 0 || settings.corpus.validation_share > 0, "validation text");
+  line.refuse_unless("validation-windows", settings.training.validate_every > 0 || settings.corpus.validation_share > 0,
+      "validation text");
   line.refuse_unless("loss-scale-growth", settings.machine.precision == "f16", "--precision f16");
   settings.training.folder = settings.out;
   const Placement placement = placement_of(settings.machine);
@@ -156,20 +167,24 @@ int run(CommandLine& line, Settings& settings) {
   const std::vector<NamedScores> beside = scores_beside(settings);
   install_interrupt_handler();
 
-  const TokeniserPointer tokeniser = settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
+  const TokeniserPointer tokeniser =
+      settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
   const Corpus corpus(settings.corpus, *tokeniser);
   corpus.require_window(Part::training, settings.length);
   corpus.require_window(Part::validation, settings.length);
   std::cout << corpus.summary() << std::endl;
   Transformer model(model_of(settings, line, tokeniser->vocabulary()));
-  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor " << model.explain() << std::endl;
+  std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
+            << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
 
   const Facts facts = language_facts(model.options(), *tokeniser);
   const WindowOptions windows{settings.length, settings.batch};
   TrainingJob job{.label = model.scheme(), .model = &model};
   job.batch = [&](std::int64_t part) { return lm_batch(corpus, windows, settings.training.seed, part); };
-  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) { return lm_loss_of(model, batch, settings.training.seed, part); };
+  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
+    return lm_loss_of(model, batch, settings.training.seed, part);
+  };
   job.not_recordable = not_recordable(model.options());
   job.sequences = settings.batch;
   job.validate = [&] {
@@ -184,7 +199,8 @@ int run(CommandLine& line, Settings& settings) {
             << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
   evaluate(model, corpus, settings, beside);
   std::cout << "written: " << settings.out
-            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, lengths.json, lengths*.csv, "
+            << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, "
+               "lengths.json, lengths*.csv, "
                "lengths*.svg}\n";
   return 0;
 }
@@ -193,7 +209,8 @@ int run(CommandLine& line, Settings& settings) {
 
 int train_language(const std::vector<std::string>& arguments) {
   Settings settings;
-  CommandLine line("train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
+  CommandLine line(
+      "train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
   declare_options(line, settings);
   std::vector<const char*> argv{"train lm"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -203,7 +220,8 @@ int train_language(const std::vector<std::string>& arguments) {
   }
   if (settings.from.empty()) return run(line, settings);
   const RunRecord record = read_run_record(settings.from);
-  if (record.subject != "lm") throw InputError(concat("--from: ", settings.from, " is a run of ", record.subject, "; one of lm required"));
+  if (record.subject != "lm")
+    throw InputError(to_text("--from: ", settings.from, " is a run of ", record.subject, "; one of lm required"));
   std::vector<std::string> typed, repeated = arguments_of(record, record.given, arguments);
   for (std::size_t k = 0; k < arguments.size(); ++k) {  // without --from itself
     if (arguments[k] == "--from")

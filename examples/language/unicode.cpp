@@ -9,12 +9,13 @@ namespace whence::language {
 namespace {
 
 bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
-  const auto above = std::upper_bound(ranges.begin(), ranges.end(), code, [](std::uint32_t c, const CodeRange& r) { return c < r.first; });
+  const auto above = std::upper_bound(
+      ranges.begin(), ranges.end(), code, [](std::uint32_t c, const CodeRange& r) { return c < r.first; });
   return above != ranges.begin() && code <= std::prev(above)->last;
 }
 
-// Of a character that begins with `lead`: how long it is (0: no character begins so), and what its second byte may be. The narrower
-// limits keep out overlong forms, surrogates and values above U+10FFFF (Unicode standard, table 3-7).
+// Of a character that begins with `lead`: how long it is (0: no character begins so), and what its second byte may be.
+// The narrower limits keep out overlong forms, surrogates and values above U+10FFFF (Unicode standard, table 3-7).
 struct Form {
   std::size_t length;
   unsigned char second_low = 0x80, second_high = 0xBF;
@@ -25,9 +26,11 @@ Form form_of(unsigned char lead) {
   if (lead < 0xC2) return {0};
   if (lead < 0xE0) return {2};
   if (lead < 0xF0)
-    return {3, static_cast<unsigned char>(lead == 0xE0 ? 0xA0 : 0x80), static_cast<unsigned char>(lead == 0xED ? 0x9F : 0xBF)};
+    return {3, static_cast<unsigned char>(lead == 0xE0 ? 0xA0 : 0x80),
+        static_cast<unsigned char>(lead == 0xED ? 0x9F : 0xBF)};
   if (lead < 0xF5)
-    return {4, static_cast<unsigned char>(lead == 0xF0 ? 0x90 : 0x80), static_cast<unsigned char>(lead == 0xF4 ? 0x8F : 0xBF)};
+    return {4, static_cast<unsigned char>(lead == 0xF0 ? 0x90 : 0x80),
+        static_cast<unsigned char>(lead == 0xF4 ? 0x8F : 0xBF)};
   return {0};
 }
 
@@ -86,8 +89,8 @@ bool is_number(const CodePoint& code) {
 }
 
 bool is_white_space(const CodePoint& code) {
-  constexpr CodeRange spaces[] = {{0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-                                  {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+  constexpr CodeRange spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+      {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
   if (code.value < 0x80) return code.value == ' ' || (code.value >= 0x09 && code.value <= 0x0D);
   return code.valid && within(spaces, code.value);
 }

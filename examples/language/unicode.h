@@ -1,4 +1,5 @@
-// UTF-8 read strictly, what a code point is (letter, number, white space), and bytes of a stream put out in whole characters.
+// UTF-8 read strictly, what a code point is (letter, number, white space), and bytes of a stream put out in whole
+// characters.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+
 [[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
 [[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
 
-// Bytes in, whole characters out. A sequence that could still become valid is kept back; what cannot becomes U+FFFD, one for each longest
-// run that began like a character, as browsers do.
+// Bytes in, whole characters out. A sequence that could still become valid is kept back; what cannot becomes U+FFFD,
+// one for each longest run that began like a character, as browsers do.
 class Utf8Stream {
  public:
   [[nodiscard]] std::string push(std::string_view bytes);

@@ -16,7 +16,8 @@ constexpr std::size_t part_bytes = std::size_t{1} << 20;
 constexpr const char* not_utf8 = "not UTF-8; characters require UTF-8; convert the text, or choose bytes or bpe";
 
 nlohmann::ordered_json file_of(const Tokeniser& tokeniser) {
-  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", tokeniser.kind()}, {"vocabulary", tokeniser.vocabulary()}};
+  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", tokeniser.kind()},
+      {"vocabulary", tokeniser.vocabulary()}};
 }
 
 class Bytes final : public Tokeniser {
@@ -101,12 +102,12 @@ class Words final : public Listed {
 void check_list(const std::vector<std::string>& tokens, bool single, const std::string& place) {
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const std::string where = concat(place, ": tokeniser: entry ", i);
-    if (tokens[i].empty()) throw InputError(concat(where, " is empty; some text required"));
+    const std::string where = to_text(place, ": tokeniser: entry ", i);
+    if (tokens[i].empty()) throw InputError(to_text(where, " is empty; some text required"));
     if (single && first_code_point(tokens[i]).bytes != tokens[i].size())
-      throw InputError(concat(where, " is no single character; one required"));
+      throw InputError(to_text(where, " is no single character; one required"));
     if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh) {
-      throw InputError(concat(where, " is entry ", old->second, " again; each once required"));
+      throw InputError(to_text(where, " is entry ", old->second, " again; each once required"));
     }
   }
 }
@@ -117,7 +118,7 @@ using Count = std::pair<std::string, std::int64_t>;
 std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t limit) {
   std::vector<Count> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end(),
-            [](const Count& a, const Count& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+      [](const Count& a, const Count& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < std::min(limit, sorted.size()); ++i) kept.push_back(sorted[i].first);
   return kept;
@@ -125,7 +126,9 @@ std::vector<std::string> most_frequent(const std::unordered_map<std::string, std
 
 // Without "unknown".
 std::size_t room(const char* kind, index_t vocabulary) {
-  if (vocabulary < 2) throw InputError(concat(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\""));
+  if (vocabulary < 2)
+    throw InputError(
+        to_text(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\""));
   return static_cast<std::size_t>(vocabulary - 1);
 }
 

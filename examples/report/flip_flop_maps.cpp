@@ -21,23 +21,30 @@ struct Quantity {
 };
 
 const Quantity quantities[] = {
-    {"position.gates", false, "gates", "g_ij = sigmoid(q_i.k_j / sqrt(d)): does query i count key j?  (CoPE, Eq. 3)", 0, 1},
+    {"position.gates", false, "gates", "g_ij = sigmoid(q_i.k_j / sqrt(d)): does query i count key j?  (CoPE, Eq. 3)", 0,
+        1},
     {"position.positions", false, "positions",
-     "p_ij = sum of g_il for l = j..i, at most p_max: how many counted keys from j up to i  (CoPE, Eq. 4)", 0, 0},
+        "p_ij = sum of g_il for l = j..i, at most p_max: how many counted keys from j up to i  (CoPE, Eq. 4)", 0, 0},
     {"pattern", false, "attention pattern", "softmax over the keys j <= i of q_i.k_j / sqrt(d) + q_i.e[p_ij]", 0, 1},
     {"position.gates", true, "dLoss/dgates", "how the loss would change if gate g_ij opened further", 0, 0},
     {"position.positions", true, "dLoss/dpositions",
-     "how the loss would change if p_ij grew; exactly 0 where p_ij is a whole number or at p_max", 0, 0},
+        "how the loss would change if p_ij grew; exactly 0 where p_ij is a whole number or at p_max", 0, 0},
     {"pattern", true, "dLoss/dpattern", "how the loss would change if query i attended more to key j", 0, 0},
 };
 
 // [1 h i j] of one probe -> one map per head. Keys after the query are masked.
 void add_quantity(Page& page, const Quantity& quantity, const Tensor& values, int layer) {
   const std::vector<double> numbers = values.to_vector();
-  const auto heads = static_cast<int>(values.size(1)), rows = static_cast<int>(values.size(2)), columns = static_cast<int>(values.size(3));
+  const auto heads = static_cast<int>(values.size(1)), rows = static_cast<int>(values.size(2)),
+             columns = static_cast<int>(values.size(3));
   for (int head = 0; head < heads; ++head) {
-    HeatMap map{
-        .name = quantity.name, .caption = quantity.caption, .layer = layer, .head = head, .rows = rows, .columns = columns, .values = {}};
+    HeatMap map{.name = quantity.name,
+        .caption = quantity.caption,
+        .layer = layer,
+        .head = head,
+        .rows = rows,
+        .columns = columns,
+        .values = {}};
     double largest = 0;
     for (int i = 0; i < rows; ++i) {
       for (int j = 0; j < columns; ++j) {
@@ -71,7 +78,7 @@ void add_maps(Page& page, const Transformer& model, const std::string& text) {
   }
   for (const Quantity& quantity : quantities) {
     for (int layer = 0; layer < static_cast<int>(model.options().layers); ++layer) {
-      const std::string name = concat("blocks.", layer, ".attention.", quantity.probe);
+      const std::string name = to_text("blocks.", layer, ".attention.", quantity.probe);
       if (!capture.contains(name)) continue;
       const Probed& probed = capture[name];
       const Tensor& values = quantity.gradient ? probed.gradient() : probed.value();

@@ -21,7 +21,9 @@ struct Axis {
   std::vector<double> ticks;
 
   [[nodiscard]] double scaled(double value) const { return logarithmic ? std::log10(value) : value; }
-  [[nodiscard]] double pixel(double value) const { return start + (scaled(value) - low) / (high - low) * (end - start); }
+  [[nodiscard]] double pixel(double value) const {
+    return start + (scaled(value) - low) / (high - low) * (end - start);
+  }
   [[nodiscard]] bool shows(double value) const { return std::isfinite(value) && (!logarithmic || value > 0); }
 };
 
@@ -61,7 +63,8 @@ void logarithmic_ticks(Axis& axis) {
 }
 
 Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
-  Axis axis{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), start, end, vertical && plot.log_y, {}};
+  Axis axis{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), start, end,
+      vertical && plot.log_y, {}};
   for (const Curve& curve : plot.curves) {
     for (const double value : vertical ? curve.y : curve.x) {
       if (!axis.shows(value)) continue;
@@ -83,13 +86,13 @@ Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
 std::string pair(double x, double y) { return number(x, 5) + " " + number(y, 5); }
 
 std::string line(std::string_view css, double x1, double y1, double x2, double y2) {
-  return "<line class=\"" + std::string(css) + "\" x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" +
-         number(y2) + "\"/>";
+  return "<line class=\"" + std::string(css) + "\" x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" +
+         number(x2) + "\" y2=\"" + number(y2) + "\"/>";
 }
 
 std::string text(std::string_view css, double x, double y, std::string_view content, std::string_view extra = "") {
-  return "<text class=\"" + std::string(css) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + std::string(extra) + ">" +
-         escape(content) + "</text>";
+  return "<text class=\"" + std::string(css) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\"" +
+         std::string(extra) + ">" + escape(content) + "</text>";
 }
 
 // Grid lines only for y: values are read off there, steps are not.
@@ -118,7 +121,8 @@ std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axi
     if (shown) points += (drawing ? "L" : "M") + pair(x.pixel(curve.x[k]), y.pixel(curve.y[k]));
     drawing = shown;
   }
-  return "<path class=\"curve c" + std::to_string(index % 7) + " d" + std::to_string(index % 6) + "\" d=\"" + points + "\"/>";
+  return "<path class=\"curve c" + std::to_string(index % 7) + " d" + std::to_string(index % 6) + "\" d=\"" + points +
+         "\"/>";
 }
 
 struct EndLabel {
@@ -158,7 +162,8 @@ void spread(std::vector<EndLabel>& labels, double lower_edge) {
 // A thin leader from the curve's end to a sample of its dashes, then its name and last value.
 std::string draw(const EndLabel& label, double edge) {
   const std::string look = "curve c" + std::to_string(label.index % 7) + " d" + std::to_string(label.index % 6);
-  return line("leader", label.x + 2, label.y, edge + 14, label.at) + line(look, edge + 16, label.at, edge + 46, label.at) +
+  return line("leader", label.x + 2, label.y, edge + 14, label.at) +
+         line(look, edge + 16, label.at, edge + 46, label.at) +
          text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
 }
 
@@ -173,8 +178,8 @@ std::string svg(const Plot& plot) {
   std::string spoken = plot.title + ": " + plot.y_label + " over " + plot.x_label + "; last values: ";
   for (const EndLabel& label : labels) spoken += label.content + "; ";
   spread(labels, height - bottom);
-  std::string out = "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 " + number(width) + " " + number(height) + "\" aria-label=\"" +
-                    escape(spoken) + "\">" + axes(plot, x, y);
+  std::string out = "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 " + number(width) + " " + number(height) +
+                    "\" aria-label=\"" + escape(spoken) + "\">" + axes(plot, x, y);
   for (std::size_t index = 0; index < plot.curves.size(); ++index) out += path(plot.curves[index], index, x, y);
   for (const EndLabel& label : labels) out += draw(label, width - right);
   return out + "</svg>\n";

@@ -18,7 +18,7 @@
 #include "examples/report/script_row.h"
 #include "examples/report/script_viewer.h"
 #include "examples/report/style.h"
-#include "nn/files.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence::report {
@@ -26,40 +26,43 @@ namespace {
 
 using nlohmann::json;
 
-// ---- What contradicts itself is refused before anything is written ----------------------------------------------------------------
+// ---- What contradicts itself is refused before anything is written
+// ----------------------------------------------------------------
 
 void check(const Table& table) {
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     if (table.rows[row].size() == table.header.size()) continue;
-    throw Error(concat("report: table '", table.title, "': row ", row, " has ", table.rows[row].size(), " cells; the header has ",
-                       table.header.size(), "; give every row one cell per column"));
+    throw Error(to_text("report: table '", table.title, "': row ", row, " has ", table.rows[row].size(),
+        " cells; the header has ", table.header.size(), "; give every row one cell per column"));
   }
 }
 
 void check(const Plot& plot) {
   for (const Curve& curve : plot.curves) {
     if (curve.x.size() == curve.y.size()) continue;
-    throw Error(concat("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x and ", curve.y.size(),
-                       " y; they must be equally many"));
+    throw Error(to_text("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x and ",
+        curve.y.size(), " y; they must be equally many"));
   }
 }
 
 void check(const HeatMap& map, const Page& page) {
-  const std::string place = concat("report: map '", map.name, "' of layer ", map.layer, ", head ", map.head, ": ");
+  const std::string place = to_text("report: map '", map.name, "' of layer ", map.layer, ", head ", map.head, ": ");
   const std::size_t rows = page.row_tokens.size(), columns = page.column_tokens.size();
-  if (map.rows < 1 || map.columns < 1 || static_cast<std::size_t>(map.rows) != rows || static_cast<std::size_t>(map.columns) != columns) {
-    throw Error(concat(place, "it is ", map.rows, " x ", map.columns, "; the page has ", rows, " row tokens and ", columns,
-                       " column tokens; give one token per row and column, at least one of each"));
+  if (map.rows < 1 || map.columns < 1 || static_cast<std::size_t>(map.rows) != rows ||
+      static_cast<std::size_t>(map.columns) != columns) {
+    throw Error(to_text(place, "it is ", map.rows, " x ", map.columns, "; the page has ", rows, " row tokens and ",
+        columns, " column tokens; give one token per row and column, at least one of each"));
   }
   if (map.values.size() != rows * columns) {
-    throw Error(concat(place, map.values.size(), " values for ", rows, " x ", columns, " cells; give one per cell, NaN where masked"));
+    throw Error(to_text(
+        place, map.values.size(), " values for ", rows, " x ", columns, " cells; give one per cell, NaN where masked"));
   }
   if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high) {
-    throw Error(concat(place, "colour range ", map.low, " to ", map.high, "; it must be finite and not descend"));
+    throw Error(to_text(place, "colour range ", map.low, " to ", map.high, "; it must be finite and not descend"));
   }
   // Off-centre, the neutral colour would no longer mean zero.
   if (map.scale == HeatMap::Scale::diverging && map.low != -map.high) {
-    throw Error(concat(place, "diverging colour range ", map.low, " to ", map.high, "; it must be symmetric about 0"));
+    throw Error(to_text(place, "diverging colour range ", map.low, " to ", map.high, "; it must be symmetric about 0"));
   }
 }
 
@@ -71,12 +74,14 @@ void check(const Page& page) {
   for (const HeatMap& map : page.maps) {
     check(map, page);
     if (!seen.emplace(map.name, map.layer, map.head).second) {
-      throw Error(concat("report: map '", map.name, "' of layer ", map.layer, ", head ", map.head, ": given twice; give it once"));
+      throw Error(to_text(
+          "report: map '", map.name, "' of layer ", map.layer, ", head ", map.head, ": given twice; give it once"));
     }
   }
 }
 
-// ---- Tables and plots ----------------------------------------------------------------------------------------------------------------
+// ---- Tables and plots
+// ----------------------------------------------------------------------------------------------------------------
 
 // A column is right-aligned where all its cells start like a number; empty cells and dashes do not count against it.
 bool numeric(const Table& table, std::size_t column) {
@@ -93,7 +98,8 @@ bool numeric(const Table& table, std::size_t column) {
 
 std::string table_html(const Table& table) {
   std::vector<std::string> style;
-  for (std::size_t column = 0; column < table.header.size(); ++column) style.push_back(numeric(table, column) ? " class=\"n\"" : "");
+  for (std::size_t column = 0; column < table.header.size(); ++column)
+    style.push_back(numeric(table, column) ? " class=\"n\"" : "");
   std::string out = "<section><h3>" + escape(table.title) + "</h3>\n<div class=\"scroll\"><table><thead><tr>";
   for (std::size_t column = 0; column < table.header.size(); ++column) {
     out += "<th scope=\"col\"" + style[column] + ">" + escape(table.header[column]) + "</th>";
@@ -103,7 +109,8 @@ std::string table_html(const Table& table) {
     out += "<tr>";
     for (std::size_t column = 0; column < row.size(); ++column) {
       const std::string tag = column == 0 ? "th" : "td";  // the first column names its row
-      out += "<" + tag + (column == 0 ? " scope=\"row\"" : "") + style[column] + ">" + escape(row[column]) + "</" + tag + ">";
+      out += "<" + tag + (column == 0 ? " scope=\"row\"" : "") + style[column] + ">" + escape(row[column]) + "</" +
+             tag + ">";
     }
     out += "</tr>\n";
   }
@@ -122,13 +129,15 @@ std::string results(const Page& page) {
   }
   if (!page.plots.empty()) {
     out += "<div class=\"plots\">\n";
-    for (const Plot& plot : page.plots) out += "<figure><h3>" + escape(plot.title) + "</h3>\n" + svg(plot) + "</figure>\n";
+    for (const Plot& plot : page.plots)
+      out += "<figure><h3>" + escape(plot.title) + "</h3>\n" + svg(plot) + "</figure>\n";
     out += "</div>\n";
   }
   return out;
 }
 
-// ---- Heat maps -------------------------------------------------------------------------------------------------------------------
+// ---- Heat maps
+// -------------------------------------------------------------------------------------------------------------------
 
 // Values as base64 of little-endian float32: exact, and masked cells cost one bit each.
 json embedded(const HeatMap& map) {
@@ -143,20 +152,14 @@ json embedded(const HeatMap& map) {
     const auto word = std::bit_cast<std::uint32_t>(map.values[cell]);
     for (unsigned shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<std::uint8_t>(word >> shift & 0xFFu));
   }
-  return {{"name", map.name},
-          {"caption", map.caption},
-          {"scale", map.scale == HeatMap::Scale::diverging ? "diverging" : "sequential"},
-          {"low", map.low},
-          {"high", map.high},
-          {"layer", map.layer},
-          {"head", map.head},
-          {"rows", map.rows},
-          {"columns", map.columns},
-          {"shown", masked ? base64(shown) : ""},
-          {"values", base64(bytes)}};
+  return {{"name", map.name}, {"caption", map.caption},
+      {"scale", map.scale == HeatMap::Scale::diverging ? "diverging" : "sequential"}, {"low", map.low},
+      {"high", map.high}, {"layer", map.layer}, {"head", map.head}, {"rows", map.rows}, {"columns", map.columns},
+      {"shown", masked ? base64(shown) : ""}, {"values", base64(bytes)}};
 }
 
-// JSON that cannot end its <script> element: pure ASCII, invalid UTF-8 replaced, and no '<' left (it only occurs inside strings).
+// JSON that cannot end its <script> element: pure ASCII, invalid UTF-8 replaced, and no '<' left (it only occurs inside
+// strings).
 std::string embedded(const Page& page) {
   json data = {{"rows", page.row_tokens}, {"columns", page.column_tokens}, {"maps", json::array()}};
   for (const HeatMap& map : page.maps) data["maps"].push_back(embedded(map));
@@ -182,8 +185,8 @@ Table ranges(const Page& page) {
       low = std::min(low, static_cast<double>(value)), high = std::max(high, static_cast<double>(value));
     }
     const bool any = count > 0;
-    table.rows.push_back({map.name, std::to_string(map.layer), std::to_string(map.head), std::to_string(count), any ? number(low) : "-",
-                          any ? number(sum / static_cast<double>(count)) : "-", any ? number(high) : "-"});
+    table.rows.push_back({map.name, std::to_string(map.layer), std::to_string(map.head), std::to_string(count),
+        any ? number(low) : "-", any ? number(sum / static_cast<double>(count)) : "-", any ? number(high) : "-"});
   }
   return table;
 }
@@ -193,20 +196,22 @@ std::string map_section(const Page& page) {
   std::string out = "<section id=\"maps\"><h2>" + escape(page.map_title) + "</h2>\n" + paragraphs(page.map_note);
   out += "<noscript><p>The heat maps are drawn by a script inside this file, which is switched off here. ";
   out += "Their ranges are listed below.</p></noscript>\n<div id=\"viewer\"></div>\n";
-  out +=
-      "<details><summary>Smallest, mean and largest value of every map</summary>\n" + table_html(ranges(page)) + "</details></section>\n";
+  out += "<details><summary>Smallest, mean and largest value of every map</summary>\n" + table_html(ranges(page)) +
+         "</details></section>\n";
   return out;
 }
 
 // The parts share one function scope, so that the page has no global names.
 std::string scripts(const Page& page) {
   if (page.maps.empty()) return "";
-  std::string out = "<script type=\"application/json\" id=\"map-data\">" + embedded(page) + "</script>\n<script>\n(() => {\n";
+  std::string out =
+      "<script type=\"application/json\" id=\"map-data\">" + embedded(page) + "</script>\n<script>\n(() => {\n";
   for (const std::string_view part : {script_core, script_panel, script_row, script_viewer}) out += part;
   return out + "})();\n</script>\n";
 }
 
-// ---- Disk --------------------------------------------------------------------------------------------------------------------------
+// ---- Disk
+// --------------------------------------------------------------------------------------------------------------------------
 
 }  // namespace
 
@@ -216,7 +221,8 @@ std::string html(const Page& page) {
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; ";
   out += "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  out += "<title>" + escape(page.title) + "</title>\n<style>" + std::string(style_sheet) + "</style>\n</head>\n<body>\n";
+  out +=
+      "<title>" + escape(page.title) + "</title>\n<style>" + std::string(style_sheet) + "</style>\n</head>\n<body>\n";
   out += "<div class=\"top\"><h1>" + escape(page.title) + "</h1><div id=\"theme\"></div></div>\n";
   out += paragraphs(page.introduction) + results(page) + map_section(page);
   if (!page.footnotes.empty()) {

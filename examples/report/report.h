@@ -1,4 +1,5 @@
-// The report page: what a program shows of a run, as plain numbers and text, and the writer of one self-contained HTML file.
+// The report page: what a program shows of a run, as plain numbers and text, and the writer of one self-contained HTML
+// file.
 // Knows nothing of tensors: a program copies what it wants to show into these structs.
 #pragma once
 
@@ -47,10 +48,12 @@ struct Page {
   std::vector<std::string> footnotes;
 };
 
-// The page as one HTML document without any reference to the outside. Throws where sizes or ranges contradict each other.
+// The page as one HTML document without any reference to the outside. Throws where sizes or ranges contradict each
+// other.
 [[nodiscard]] std::string html(const Page& page);
 
-// Writes html(page) to `path` through a temporary file beside it, so that `path` holds either its old content or all of the new.
+// Writes html(page) to `path` through a temporary file beside it, so that `path` holds either its old content or all of
+// the new.
 // Throws with "path: ..." and leaves nothing behind on failure.
 void write(const Page& page, const std::string& path);
 

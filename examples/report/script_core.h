@@ -8,12 +8,14 @@ namespace whence::report {
 inline constexpr std::string_view script_core = R"js(
 "use strict";
 
-// ---- Embedded data -------------------------------------------------------------------------------------------------------------
+// ---- Embedded data
+// -------------------------------------------------------------------------------------------------------------
 const data = JSON.parse(document.getElementById("map-data").textContent);
 
 const bytes_of = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
-// `shown` has one bit per cell, or is empty where no cell is masked; `values` has a little-endian float32 per shown cell.
+// `shown` has one bit per cell, or is empty where no cell is masked; `values` has a little-endian float32 per shown
+// cell.
 function decode(map) {
   const count = map.rows * map.columns;
   const cells = new Float32Array(count).fill(NaN);
@@ -54,7 +56,8 @@ const value_at = (map, row, column) => map.cells[row * map.columns + column];
 const visible = (token) => token === "" ? "\u2205" : token.replace(/ /g, "\u2423").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
 const row_tokens = data.rows.map(visible), column_tokens = data.columns.map(visible);
 
-// ---- Numbers -------------------------------------------------------------------------------------------------------------------
+// ---- Numbers
+// -------------------------------------------------------------------------------------------------------------------
 function format(value, digits = 4) {
   if (Number.isNaN(value)) return "masked";
   if (value === 0 || !Number.isFinite(value)) return String(value);
@@ -76,8 +79,10 @@ function unit_of(map) {
   return power < -1 || power > 2 ? power : 0;
 }
 
-// ---- Colours -------------------------------------------------------------------------------------------------------------------
-// Both maps are computed in OKLCH with lightness linear in the value: equal steps look equal, also in grey and to colour-blind eyes.
+// ---- Colours
+// -------------------------------------------------------------------------------------------------------------------
+// Both maps are computed in OKLCH with lightness linear in the value: equal steps look equal, also in grey and to
+// colour-blind eyes.
 function linear_rgb(lightness, chroma, hue) {
   const a = chroma * Math.cos(hue * Math.PI / 180), b = chroma * Math.sin(hue * Math.PI / 180);
   const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;

@@ -6,7 +6,8 @@
 namespace whence::report {
 
 inline constexpr std::string_view script_panel = R"js(
-// ---- Theme ---------------------------------------------------------------------------------------------------------------------
+// ---- Theme
+// ---------------------------------------------------------------------------------------------------------------------
 const style_of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 let theme = {};
 function read_theme() {
@@ -14,7 +15,8 @@ function read_theme() {
   for (const name of ["page", "ink", "soft", "rule", "accent", "hatch", "masked", "mark"]) theme[name] = style_of("--" + name);
 }
 
-// ---- Picture: one pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the hatching. --------
+// ---- Picture: one pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the
+// hatching. --------
 function picture(map, fit) {
   const key = fit + "," + theme.dark;
   if (map.pictures.has(key)) return map.pictures.get(key);
@@ -49,7 +51,8 @@ function hatching(context, ratio) {
   return context.createPattern(tile, "repeat");
 }
 
-// ---- Geometry ------------------------------------------------------------------------------------------------------------------
+// ---- Geometry
+// ------------------------------------------------------------------------------------------------------------------
 const mono = (size, weight = "") => `${weight} ${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
 const short = (token) => [...token].length > 10 ? [...token].slice(0, 9).join("") + "\u2026" : token;
 const longest = (tokens) => Math.max(...tokens.map((token) => [...short(token)].length));
@@ -60,7 +63,8 @@ function geometry(cell, axes) {
   if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
   const font = Math.max(9, Math.min(13, Math.floor(cell * 0.8))), letter = font * 0.602;
   const token_across = longest(column_tokens) * letter, upright = token_across <= 2 * cell - 1, stack = upright && token_across + 0.5 > cell;
-  // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of two cells.
+  // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of
+  // two cells.
   const stagger = font + 1 > cell && longest(row_tokens) <= 3;
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), token_width = longest(row_tokens) * letter;
   const gap = stagger ? 3 : 6, left = Math.ceil(3 + gap + 5.42 * String(row_count - 1).length + token_width * (stagger ? 2 : 1));
@@ -76,7 +80,8 @@ function fitting_cell(space, axes) {
   return Math.max(2, Math.floor(cell * ratio) / ratio);
 }
 
-// ---- Painting ------------------------------------------------------------------------------------------------------------------
+// ---- Painting
+// ------------------------------------------------------------------------------------------------------------------
 // Every k-th token where the cells are smaller than letters, so that labels never touch.
 function paint_tokens(context, g) {
   const across = g.upright ? 1 : Math.ceil((g.font + 1) / g.cell);
@@ -192,7 +197,8 @@ function paint_base(panel, map, g, fit, numbers) {
   Object.assign(panel, { base, map, g });
 }
 
-// The cursor: its row and column between thin lines, its cell in a frame of two tones that shows on any colour, its tokens marked.
+// The cursor: its row and column between thin lines, its cell in a frame of two tones that shows on any colour, its
+// tokens marked.
 function paint_cursor(panel, row, column) {
   const { canvas, base, g } = panel, context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
   context.setTransform(1, 0, 0, 1, 0, 0);

@@ -6,7 +6,8 @@
 namespace whence::report {
 
 inline constexpr std::string_view script_row = R"js(
-// ---- DOM helpers ---------------------------------------------------------------------------------------------------------------
+// ---- DOM helpers
+// ---------------------------------------------------------------------------------------------------------------
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,7 +22,8 @@ function make(tag, attributes = {}, ...children) {
 const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 const token_name = (tokens, index) => `${index} '${tokens[index]}'`;
 
-// ---- Strips: one small chart per quantity over a shared key axis ---------------------------------------------------------------------
+// ---- Strips: one small chart per quantity over a shared key axis
+// ---------------------------------------------------------------------
 const strip = { left: 70, right: 12, top: 20, height: 74 };
 
 // `panels` of one layer and head; returns what follow() needs to move the cursor line without drawing again.
@@ -97,7 +99,8 @@ function follow(strips, row, column, width) {
   }
 }
 
-// ---- List: the same row as numbers ---------------------------------------------------------------------------------------------------
+// ---- List: the same row as numbers
+// ---------------------------------------------------------------------------------------------------
 function draw_list(container, shown_maps, row, choose) {
   const head = make("tr", {}, make("th", { class: "n", scope: "col" }, "key j"), make("th", { scope: "col" }, "token"),
     ...shown_maps.map((map) => make("th", { class: "n", scope: "col" }, map.name)));

@@ -6,7 +6,8 @@
 namespace whence::report {
 
 inline constexpr std::string_view script_viewer = R"js(
-// ---- State ---------------------------------------------------------------------------------------------------------------------
+// ---- State
+// ---------------------------------------------------------------------------------------------------------------------
 // row and column are the selected cell; hover is the cell under the pointer and only shows while it is there.
 const state = {
   view: names.length > 1 ? "compare" : "one", name: names[0], layer: layers[0], head: heads[0], fit: false, numbers: false, cell: 0,
@@ -41,7 +42,8 @@ function write_address() {
   try { history.replaceState(null, "", "#" + address); } catch { /* some viewers forbid it for local files; nothing depends on it */ }
 }
 
-// ---- Skeleton ------------------------------------------------------------------------------------------------------------------
+// ---- Skeleton
+// ------------------------------------------------------------------------------------------------------------------
 const viewer = document.getElementById("viewer");
 const option = (value, text) => make("option", { value }, text);
 const select = (key, options, changed) => make("select", { "data-key": key, onchange: (event) => changed(event.target.value) }, ...options);
@@ -83,7 +85,8 @@ function build() {
   strip_area.addEventListener("click", () => hover && choose(hover.row, hover.column));
 }
 
-// ---- Panels --------------------------------------------------------------------------------------------------------------------
+// ---- Panels
+// --------------------------------------------------------------------------------------------------------------------
 function make_panel(name) {
   const map = find_map(name, state.layer, state.head);
   const figure = make("figure", { class: "panel", style: "margin:0" });
@@ -118,7 +121,8 @@ function draw_panels() {
   let cell = fitting_cell(Math.floor((space - 16 * (across - 1)) / across), true);
   if (state.view === "one") {
     cell = state.cell || Math.max(Math.min(cell, 24), state.numbers ? 30 : 0);
-    cell = Math.min(cell, 8192 / (devicePixelRatio || 1) / Math.max(row_count, column_count));  // browsers bound the size of a canvas
+    // browsers bound the size of a canvas
+    cell = Math.min(cell, 8192 / (devicePixelRatio || 1) / Math.max(row_count, column_count));
     controls.cell.value = cell;
   }
   panels = chosen.map(make_panel);
@@ -159,7 +163,8 @@ function make_small(layer, head, cell) {
   return panel;
 }
 
-// ---- Cursor --------------------------------------------------------------------------------------------------------------------
+// ---- Cursor
+// --------------------------------------------------------------------------------------------------------------------
 function set_hover(cell) {
   if (cell ? hover && hover.row === cell.row && hover.column === cell.column : !hover) return;
   hover = cell;
@@ -215,7 +220,8 @@ function show_cursor() {
   follow_list(list_area, column);
 }
 
-// ---- Selected row ----------------------------------------------------------------------------------------------------------------
+// ---- Selected row
+// ----------------------------------------------------------------------------------------------------------------
 function draw_row() {
   row_title.textContent = `Query row ${token_name(row_tokens, state.row)} of ${place()}`;
   draw_list(list_area, current_maps(), state.row, (column) => choose(state.row, column));
@@ -229,7 +235,8 @@ function strip_hover(event) {
   set_hover(column >= 0 && column < column_count ? { row: state.row, column } : null);
 }
 
-// ---- Everything ----------------------------------------------------------------------------------------------------------------
+// ---- Everything
+// ----------------------------------------------------------------------------------------------------------------
 const system_dark = matchMedia("(prefers-color-scheme: dark)");
 function update(change = {}) {
   Object.assign(state, change);

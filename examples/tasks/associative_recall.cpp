@@ -1,8 +1,9 @@
-// Associative recall (Bietti et al. 2023; Zheng et al. 2024, arXiv:2410.04798, appendix A): the last token has been seen before; what came
-// after it then?
+// Associative recall (Bietti et al. 2023; Zheng et al. 2024, arXiv:2410.04798, appendix A): the last token has been
+// seen before; what came after it then?
 //   k f a m c a  ->  m
-// The tokens before the last are different from each other. The trigger is any of them that has one behind it, or always the first, which
-// the papers' proofs take without loss of generality, but a model that learns then need only look at the second place.
+// The tokens before the last are different from each other. The trigger is any of them that has one behind it, or
+// always the first, which the papers' proofs take without loss of generality, but a model that learns then need only
+// look at the second place.
 #include <algorithm>
 #include <numeric>
 
@@ -28,17 +29,18 @@ class AssociativeRecall final : public Task {
   explicit AssociativeRecall(const Options& options) : options_(options) {
     sets_ = {{{"in distribution", "as in training"}, options.length}};
     for (const std::int64_t longer : {2 * options.length, 4 * options.length}) {
-      if (longer <= options.vocabulary + 1) sets_.push_back({{concat("length ", longer), "longer than any trained on"}, longer});
+      if (longer <= options.vocabulary + 1)
+        sets_.push_back({{to_text("length ", longer), "longer than any trained on"}, longer});
     }
   }
 
   TransformerOptions model() const override {
     return {.vocabulary = options_.vocabulary,
-            .length = sets_.back().length,  // as schemes with one row per position need it
-            .dim = 64,
-            .layers = 1,
-            .heads = 1,
-            .scheme = "cdape(none, kernel=3)"};
+        .length = sets_.back().length,  // as schemes with one row per position need it
+        .dim = 64,
+        .layers = 1,
+        .heads = 1,
+        .scheme = "cdape(none, kernel=3)"};
   }
 
   Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
@@ -50,20 +52,18 @@ class AssociativeRecall final : public Task {
     return texts;
   }
   Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override {
-    return batch(concat("associative_recall.test", sets_.at(set).length), sets_[set].length, seed, first, sequences);
+    return batch(to_text("associative_recall.test", sets_.at(set).length), sets_[set].length, seed, first, sequences);
   }
 
   std::vector<Guess> guesses() const override {
     return {{"the second token", [](const Batch& batch) { return everywhere(batch, 1); }},
-            {"the token before the trigger", [](const Batch& batch) { return everywhere(batch, batch.positions - 2); }}};
+        {"the token before the trigger", [](const Batch& batch) { return everywhere(batch, batch.positions - 2); }}};
   }
-  std::string text(std::int64_t token) const override { return concat(token, " "); }
+  std::string text(std::int64_t token) const override { return to_text(token, " "); }
   Recipe recipe() const override { return {.steps = 3000, .batch = 32, .learning_rate = 1e-3, .weight_decay = 0}; }
   std::vector<std::pair<std::string, std::string>> description() const override {
-    return {{"task", "associative_recall"},
-            {"length", std::to_string(options_.length)},
-            {"vocabulary", std::to_string(options_.vocabulary)},
-            {"trigger", options_.trigger}};
+    return {{"task", "associative_recall"}, {"length", std::to_string(options_.length)},
+        {"vocabulary", std::to_string(options_.vocabulary)}, {"trigger", options_.trigger}};
   }
 
  private:
@@ -93,9 +93,11 @@ class AssociativeRecall final : public Task {
     return row;
   }
 
-  Batch batch(const std::string& purpose, std::int64_t length, std::uint64_t seed, std::int64_t first, index_t sequences) const {
+  Batch batch(const std::string& purpose, std::int64_t length, std::uint64_t seed, std::int64_t first,
+      index_t sequences) const {
     std::vector<Row> rows;
-    for (index_t k = 0; k < sequences; ++k) rows.push_back(row(Stream(seed, purpose, static_cast<std::uint64_t>(first + k)), length));
+    for (index_t k = 0; k < sequences; ++k)
+      rows.push_back(row(Stream(seed, purpose, static_cast<std::uint64_t>(first + k)), length));
     return batch_of(rows);
   }
 
@@ -107,19 +109,22 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
   using Count = Range<std::int64_t>;
   const auto options = std::make_shared<Options>();
   line.heading("Task")
-      .integer("length", &options->length, Count{3, 1 << 20}, {"of a sequence, the trigger included; tests go to 4 times that", "tokens"})
-      .integer("vocabulary", &options->vocabulary, Count{2, 1 << 20}, {"at least --length - 1; longer tests need more", "tokens"})
+      .integer("length", &options->length, Count{3, 1 << 20},
+          {"of a sequence, the trigger included; tests go to 4 times that", "tokens"})
+      .integer("vocabulary", &options->vocabulary, Count{2, 1 << 20},
+          {"at least --length - 1; longer tests need more", "tokens"})
       .choice("trigger", &options->trigger, {"anywhere", "first"}, {"where the last token was seen before"});
   return [options, &line]() -> std::unique_ptr<Task> {
-    if (options->vocabulary < options->length - 1) line.refuse("vocabulary", "at least --length - 1", "all tokens before the last differ");
+    if (options->vocabulary < options->length - 1)
+      line.refuse("vocabulary", "at least --length - 1", "all tokens before the last differ");
     return std::make_unique<AssociativeRecall>(*options);
   };
 }
 
 const RegisterTask registered{{.name = "associative_recall",
-                               .title = "the last token was seen before: name the one behind it",
-                               .paper = "Zheng et al. 2024, arXiv:2410.04798, appendix A",
-                               .declare = declare}};
+    .title = "the last token was seen before: name the one behind it",
+    .paper = "Zheng et al. 2024, arXiv:2410.04798, appendix A",
+    .declare = declare}};
 
 }  // namespace
 }  // namespace whence::tasks

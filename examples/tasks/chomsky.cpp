@@ -16,22 +16,23 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 Reading reading_of(const ChomskyProblem& problem, const std::string& given) {
   if (given.empty()) return problem.default_reading.value_or(Reading::source);
   if (!problem.default_reading) {
-    throw InputError(concat(problem.name, ": reading '", given, "' given; paper and source agree here; leave it out"));
+    throw InputError(to_text(problem.name, ": reading '", given, "' given; paper and source agree here; leave it out"));
   }
   if (given != "paper" && given != "source") {
-    throw InputError(concat(problem.name, ": reading '", given, "' given; paper or source required"));
+    throw InputError(to_text(problem.name, ": reading '", given, "' given; paper or source required"));
   }
   return given == "paper" ? Reading::paper : Reading::source;
 }
 
 void check(const ChomskyProblem& problem, const ChomskyOptions& options) {
   if (options.train_to < 1) {
-    throw InputError(concat(problem.name, ": training lengths 1 to ", options.train_to, " given; 1 to 1 or more required"));
+    throw InputError(
+        to_text(problem.name, ": training lengths 1 to ", options.train_to, " given; 1 to 1 or more required"));
   }
   if (options.test_from < 1 || options.test_to < options.test_from || options.test_every < 1) {
-    throw InputError(concat(problem.name, ": test lengths ", options.test_from, " to ", options.test_to, " in steps of ",
-                            options.test_every,
-                            " given; 1 or more, at least as many, steps of 1 or more required; the papers' are 41 to 500"));
+    throw InputError(to_text(problem.name, ": test lengths ", options.test_from, " to ", options.test_to,
+        " in steps of ", options.test_every,
+        " given; 1 or more, at least as many, steps of 1 or more required; the papers' are 41 to 500"));
   }
 }
 
@@ -48,7 +49,8 @@ Row row_of(const ChomskyProblem& problem, const Tokens& string, const Tokens& an
   row.inputs.insert(row.inputs.end(), answer.size(), placeholder);
   row.targets.insert(row.targets.end(), answer.begin(), answer.end());
   row.graded = row.targets;
-  std::fill(row.graded.begin() + static_cast<std::ptrdiff_t>(string.size() + graded_symbols(problem, answer)), row.graded.end(), no_target);
+  std::fill(row.graded.begin() + static_cast<std::ptrdiff_t>(string.size() + graded_symbols(problem, answer)),
+      row.graded.end(), no_target);
   return row;
 }
 
@@ -71,7 +73,8 @@ Tokens random_answers(const Batch& batch, index_t outputs) {
   for (index_t row = 0; row < batch.sequences; ++row) {
     std::uint64_t hash = 0xCBF29CE484222325ull;
     const std::int64_t* inputs = batch.inputs.data() + row * batch.positions;
-    for (index_t t = 0; t < batch.positions; ++t) hash = (hash ^ static_cast<std::uint64_t>(inputs[t])) * 0x100000001B3ull;
+    for (index_t t = 0; t < batch.positions; ++t)
+      hash = (hash ^ static_cast<std::uint64_t>(inputs[t])) * 0x100000001B3ull;
     const Stream stream(hash, "chomsky.guess");
     for (index_t t = 0; t < batch.positions; ++t) {
       answers.push_back(stream.below(static_cast<std::uint64_t>(t), static_cast<std::uint32_t>(outputs)));
@@ -91,7 +94,7 @@ Tokens Draw::symbols(index_t count, std::int64_t kinds) {
 
 Tokens terminated(Tokens answer, std::size_t length) {
   if (answer.size() >= length)
-    throw Error(concat("answer: ", answer.size(), " symbols given; below ", length, " required: the end is one"));
+    throw Error(to_text("answer: ", answer.size(), " symbols given; below ", length, " required: the end is one"));
   answer.push_back(end_of_answer);
   answer.resize(length, 0);
   return answer;
@@ -117,7 +120,7 @@ const ChomskyProblem& chomsky_problem(std::string_view name) {
   for (const ChomskyProblem& problem : chomsky_problems()) {
     if (problem.name == name) return problem;
   }
-  throw InputError(concat("Chomsky-hierarchy task: '", name, "' given; one of the fifteen required"));
+  throw InputError(to_text("Chomsky-hierarchy task: '", name, "' given; one of the fifteen required"));
 }
 
 ChomskyTask::ChomskyTask(const ChomskyProblem& problem, ChomskyOptions options)
@@ -127,7 +130,8 @@ ChomskyTask::ChomskyTask(const ChomskyProblem& problem, ChomskyOptions options)
 
 template <class RowStream>
 Batch ChomskyTask::batch(index_t length, index_t sequences, const RowStream& stream) const {
-  if (sequences < 1) throw InputError(concat(problem_->name, ": a batch of ", sequences, " strings given; at least 1 required"));
+  if (sequences < 1)
+    throw InputError(to_text(problem_->name, ": a batch of ", sequences, " strings given; at least 1 required"));
   std::vector<Row> rows;
   for (index_t number = 0; number < sequences; ++number) {
     Draw draw(stream(number));
@@ -140,23 +144,26 @@ Batch ChomskyTask::batch(index_t length, index_t sequences, const RowStream& str
 Batch ChomskyTask::training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const {
   // The length has a stream of its own, so that all rows share it and none depends on how many there are.
   const auto lengths = static_cast<std::uint32_t>(options_.train_to);
-  const index_t length = 1 + Stream(seed, problem_->name + ".train.length", static_cast<std::uint64_t>(step)).below(0, lengths);
+  const index_t length =
+      1 + Stream(seed, problem_->name + ".train.length", static_cast<std::uint64_t>(step)).below(0, lengths);
   // Row r of step s has number s 2^32 + r: the rows of a smaller batch are the first of a larger one.
   return batch(length, sequences, [&](index_t row) {
-    return Stream(seed, problem_->name + ".train", static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint64_t>(row));
+    return Stream(
+        seed, problem_->name + ".train", static_cast<std::uint64_t>(step) << 32 | static_cast<std::uint64_t>(row));
   });
 }
 
 std::int64_t ChomskyTask::test_length(std::size_t set) const {
   const std::int64_t length = options_.test_from + static_cast<std::int64_t>(set) * options_.test_every;
-  if (length > options_.test_to) throw Error(concat(problem_->name, ": test set ", set, " given; a smaller number required"));
+  if (length > options_.test_to)
+    throw Error(to_text(problem_->name, ": test set ", set, " given; a smaller number required"));
   return length;
 }
 
 std::vector<TestSet> ChomskyTask::test_sets() const {
   std::vector<TestSet> sets;
   for (std::int64_t length = options_.test_from; length <= options_.test_to; length += options_.test_every) {
-    sets.push_back({.name = concat("length ", length), .description = concat("strings of ", length, " symbols")});
+    sets.push_back({.name = to_text("length ", length), .description = to_text("strings of ", length, " symbols")});
   }
   return sets;
 }
@@ -165,7 +172,7 @@ std::vector<TestSet> ChomskyTask::test_sets() const {
 Batch ChomskyTask::test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const {
   const std::int64_t length = test_length(set);
   return batch(length, sequences, [&](index_t row) {
-    return Stream(seed, concat(problem_->name, ".test.", length), static_cast<std::uint64_t>(first + row));
+    return Stream(seed, to_text(problem_->name, ".test.", length), static_cast<std::uint64_t>(first + row));
   });
 }
 
@@ -178,17 +185,24 @@ index_t ChomskyTask::longest_sequence(std::int64_t length) const {
 TransformerOptions ChomskyTask::model() const {
   const index_t longest = std::max(longest_sequence(options_.test_to), longest_sequence(options_.train_to));
   const index_t drawn_from = std::max<index_t>(2048, longest);
-  TransformerOptions options = named_model("che", concat("randomised(sinusoidal(layout=concat), length=", drawn_from, ")"));
+  TransformerOptions options =
+      named_model("che", to_text("randomised(sinusoidal(layout=concat), length=", drawn_from, ")"));
   options.vocabulary = static_cast<index_t>(problem_->symbols.size()) + 1;
   options.outputs = problem_->outputs;
   options.length = longest_sequence(options_.train_to);
   return options;
 }
 
-// 200 000 steps are the DAPE papers'; the batch, the constant rate and Adam without decay are the source's and Ruoss et al.'s.
+// 200 000 steps are the DAPE papers'; the batch, the constant rate and Adam without decay are the source's and Ruoss et
+// al.'s.
 Recipe ChomskyTask::recipe() const {
-  return {
-      .steps = 200000, .batch = 128, .learning_rate = 3e-4, .warm_up = 0, .decay = "constant", .weight_decay = 0, .test_sequences = 512};
+  return {.steps = 200000,
+      .batch = 128,
+      .learning_rate = 3e-4,
+      .warm_up = 0,
+      .decay = "constant",
+      .weight_decay = 0,
+      .test_sequences = 512};
 }
 
 bool ChomskyTask::as_in_the_papers() const {
@@ -206,29 +220,32 @@ std::vector<PaperFigure> ChomskyTask::paper_averages() const {
 
 std::vector<std::string> ChomskyTask::notes(std::uint64_t) const {
   std::vector<std::string> notes{"the papers print accuracy, 100 - token error %, averaged over all lengths 41 to 500"};
-  if (options_.test_every != 1) notes.push_back(concat("of them one in ", options_.test_every, " is tested here"));
-  if (!as_in_the_papers()) notes.emplace_back("other lengths or another definition than the papers' are used here: no figures beside");
+  if (options_.test_every != 1) notes.push_back(to_text("of them one in ", options_.test_every, " is tested here"));
+  if (!as_in_the_papers())
+    notes.emplace_back("other lengths or another definition than the papers' are used here: no figures beside");
   return notes;
 }
 
 std::vector<Guess> ChomskyTask::guesses() const {
   const std::int64_t answer = most_frequent_answer(*this);
   return {{.name = "majority", .predict = [answer](const Batch& batch) { return Tokens(batch.inputs.size(), answer); }},
-          {.name = "random", .predict = [outputs = problem_->outputs](const Batch& batch) { return random_answers(batch, outputs); }}};
+      {.name = "random",
+          .predict = [outputs = problem_->outputs](const Batch& batch) { return random_answers(batch, outputs); }}};
 }
 
 // As a symbol of strings. Answers use the same numbers, those of terminated ones with 2 for their end.
 std::string ChomskyTask::text(std::int64_t token) const {
   const auto placeholder = static_cast<std::int64_t>(problem_->symbols.size());
   if (token < 0 || token > placeholder) {
-    throw Error(concat(problem_->name, ": token ", token, " given; 0 to ", placeholder, " required"));
+    throw Error(to_text(problem_->name, ": token ", token, " given; 0 to ", placeholder, " required"));
   }
   return token == placeholder ? "." : problem_->symbols[to_size(token)];
 }
 
 // Not what is tested: a run may go on and be tested elsewhere.
 std::vector<std::pair<std::string, std::string>> ChomskyTask::description() const {
-  std::vector<std::pair<std::string, std::string>> description{{"task", problem_->name}, {"train-to", std::to_string(options_.train_to)}};
+  std::vector<std::pair<std::string, std::string>> description{
+      {"task", problem_->name}, {"train-to", std::to_string(options_.train_to)}};
   if (problem_->default_reading) description.emplace_back("reading", reading_ == Reading::paper ? "paper" : "source");
   return description;
 }
@@ -248,12 +265,15 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line, const ChomskyP
   line.heading("Task");
   if (problem.default_reading) {
     options->reading = *problem.default_reading == Reading::paper ? "paper" : "source";
-    line.choice("reading", &options->reading, {"paper", "source"}, {"whose definition: the DAPE papers' examples or the authors' code"});
+    line.choice("reading", &options->reading, {"paper", "source"},
+        {"whose definition: the DAPE papers' examples or the authors' code"});
   }
-  line.integer("train-to", &options->train_to, Length{1, 10000}, {"the longest training string; the shortest has one", "symbols"})
+  line.integer("train-to", &options->train_to, Length{1, 10000},
+          {"the longest training string; the shortest has one", "symbols"})
       .integer("test-from", &options->test_from, Length{1, 10000}, {"the shortest test string", "symbols"})
       .integer("test-to", &options->test_to, Length{1, 10000}, {"the longest test string", "symbols"})
-      .integer("test-every", &options->test_every, Length{1, 10000}, {"from one length tested to the next; 1: the papers'", "symbols"});
+      .integer("test-every", &options->test_every, Length{1, 10000},
+          {"from one length tested to the next; 1: the papers'", "symbols"});
   return [options, &problem] { return std::make_unique<ChomskyTask>(problem, *options); };
 }
 
@@ -261,9 +281,9 @@ const std::vector<RegisterTask> registered = [] {
   std::vector<RegisterTask> all;
   for (const ChomskyProblem& problem : chomsky_problems()) {
     all.emplace_back(TaskInfo{.name = problem.name,
-                              .title = problem.title,
-                              .paper = "Deletang et al. 2023, arXiv:2207.02098",
-                              .declare = [&problem](CommandLine& line) { return declare(line, problem); }});
+        .title = problem.title,
+        .paper = "Deletang et al. 2023, arXiv:2207.02098",
+        .declare = [&problem](CommandLine& line) { return declare(line, problem); }});
   }
   return all;
 }();

@@ -1,7 +1,10 @@
-// The Chomsky-hierarchy tasks (Deletang et al. 2023, arXiv:2207.02098): fifteen problems on strings, ordered by the machine they need.
-// A bidirectional model reads the string and as many placeholders as the answer has symbols, runs once, and answers at the placeholders:
+// The Chomsky-hierarchy tasks (Deletang et al. 2023, arXiv:2207.02098): fifteen problems on strings, ordered by the
+// machine they need.
+// A bidirectional model reads the string and as many placeholders as the answer has symbols, runs once, and answers at
+// the placeholders:
 //   reverse_string   0 1 1 0 1 0 . . . . . .   ->   - - - - - - 0 1 0 1 1 0
-// Trained on strings of 1 ... 40 symbols, tested on 41 ... 500 (Ruoss et al. 2023, arXiv:2305.16843; Zheng et al. 2024, arXiv:2405.14722).
+// Trained on strings of 1 ... 40 symbols, tested on 41 ... 500 (Ruoss et al. 2023, arXiv:2305.16843; Zheng et al. 2024,
+// arXiv:2405.14722).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +28,7 @@ class Draw {
   explicit Draw(const Stream& stream) : stream_(stream) {}
   std::int64_t below(std::int64_t end) { return stream_.below(next_++, static_cast<std::uint32_t>(end)); }
   std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }  // both ends belong
-  Tokens symbols(index_t count, std::int64_t kinds);                                                 // uniform, independent
+  Tokens symbols(index_t count, std::int64_t kinds);  // uniform, independent
 
  private:
   Stream stream_;
@@ -39,7 +42,7 @@ struct ChomskyProblem {
   index_t outputs = 2;               // kinds of symbols in answers
   Tokens (*draw)(Draw& draw, index_t length, Reading reading) = nullptr;
   Tokens (*answer)(const Tokens& string, Reading reading) = nullptr;
-  bool terminated = false;                      // answers end with end_of_answer, then zeros that are trained on but not graded
+  bool terminated = false;  // answers end with end_of_answer, then zeros that are trained on but not graded
   std::optional<Reading> default_reading = {};  // nothing: there is one definition
 };
 
@@ -101,8 +104,8 @@ class ChomskyTask final : public Task {
 // The papers' score: accuracy in percent, averaged over the lengths tested, each counting the same.
 [[nodiscard]] double chomsky_score(std::span<const Errors> by_length);
 
-// The scores that the DAPE papers print for a problem, by scheme; none for binary_multiplication, which they leave out. No deviations
-// are printed (nan).
+// The scores that the DAPE papers print for a problem, by scheme; none for binary_multiplication, which they leave out.
+// No deviations are printed (nan).
 [[nodiscard]] std::vector<PaperFigure> chomsky_paper_scores(std::string_view problem);
 
 }  // namespace whence::tasks

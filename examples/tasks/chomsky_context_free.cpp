@@ -88,8 +88,10 @@ Tokens draw_bracketed(Draw& draw, index_t length, Reading) {
 
 Tokens value_of_brackets(const Tokens& string, Reading) { return {value(string)}; }
 
-// ---- Solve equation, (x-2)=1 -> 3: EXPRESSION=value with one digit replaced by x. No * (the papers' example has it): each expression is
-// then x or -x plus something, so that exactly one digit solves it. Its symbols are those above without *, then x and =.
+// ---- Solve equation, (x-2)=1 -> 3: EXPRESSION=value with one digit replaced by x. No * (the papers' example has it):
+// each expression is
+// then x or -x plus something, so that exactly one digit solves it. Its symbols are those above without *, then x and
+// =.
 
 enum Equation : std::int64_t { equation_open = 7, equation_close, unknown, equals };
 
@@ -101,7 +103,8 @@ Tokens draw_equation(Draw& draw, index_t length, Reading) {
   Tokens string;
   draw_expression(draw, length - 2, false, string);
   const std::int64_t right_side = value(string);
-  // The first digit from a uniformly drawn place on, around the end: digits behind many brackets are hidden more often, as in the source.
+  // The first digit from a uniformly drawn place on, around the end: digits behind many brackets are hidden more often,
+  // as in the source.
   auto hidden = static_cast<std::size_t>(draw.below(length - 2));
   while (string[hidden] >= modulus) hidden = (hidden + 1) % string.size();
   std::transform(string.begin(), string.end(), string.begin(), without_times);
@@ -130,29 +133,30 @@ std::vector<std::string> stack_symbols() { return {"0", "1", "(pop)", "(push 0)"
 
 std::vector<ChomskyProblem> context_free_problems() {
   return {{.name = "stack_manipulation",
-           .title = "what a stack holds after pushes and pops",
-           .symbols = stack_symbols(),
-           .outputs = 3,
-           .draw = draw_actions,
-           .answer = final_stack,
-           .terminated = true},
-          {.name = "reverse_string",
-           .title = "a string of bits, last first",
-           .symbols = symbols_of("01"),
-           .draw = draw_bits,
-           .answer = reversed},
-          {.name = "modular_arithmetic_brackets",
-           .title = "value mod 5 of an expression with brackets; a constant guess is right in 31 %",
-           .symbols = symbols_of("01234+-*()_"),  // the last is never drawn: the source counts it, so that a model has its row
-           .outputs = modulus,
-           .draw = draw_bracketed,
-           .answer = value_of_brackets},
-          {.name = "solve_equation",
-           .title = "x in an expression with brackets whose value mod 5 is given",
-           .symbols = symbols_of("01234+-()x="),
-           .outputs = modulus,
-           .draw = draw_equation,
-           .answer = solution}};
+              .title = "what a stack holds after pushes and pops",
+              .symbols = stack_symbols(),
+              .outputs = 3,
+              .draw = draw_actions,
+              .answer = final_stack,
+              .terminated = true},
+      {.name = "reverse_string",
+          .title = "a string of bits, last first",
+          .symbols = symbols_of("01"),
+          .draw = draw_bits,
+          .answer = reversed},
+      {.name = "modular_arithmetic_brackets",
+          .title = "value mod 5 of an expression with brackets; a constant guess is right in 31 %",
+          .symbols =
+              symbols_of("01234+-*()_"),  // the last is never drawn: the source counts it, so that a model has its row
+          .outputs = modulus,
+          .draw = draw_bracketed,
+          .answer = value_of_brackets},
+      {.name = "solve_equation",
+          .title = "x in an expression with brackets whose value mod 5 is given",
+          .symbols = symbols_of("01234+-()x="),
+          .outputs = modulus,
+          .draw = draw_equation,
+          .answer = solution}};
 }
 
 }  // namespace whence::tasks

@@ -52,7 +52,8 @@ Tokens missing_symbol(const Tokens& string, Reading) {
   return {string[(place + half) % (2 * half)]};
 }
 
-// ---- Binary arithmetic. Inputs are n 2 m, each number in its own count of digits, the least significant first (source).
+// ---- Binary arithmetic. Inputs are n 2 m, each number in its own count of digits, the least significant first
+// (source).
 
 constexpr std::int64_t separator = 2;
 
@@ -84,7 +85,8 @@ Tokens draw_pair(Draw& draw, index_t length, Reading reading) {
 // The sum. paper: the most significant digit first, in numbers and answer.
 Tokens sum(const Tokens& string, Reading reading) {
   Tokens answer;
-  Tokens forward = string;  // reversed, "n 2 m" with high digits first is "m 2 n" with low digits first, and n + m = m + n
+  Tokens forward =
+      string;  // reversed, "n 2 m" with high digits first is "m 2 n" with low digits first, and n + m = m + n
   if (reading == Reading::paper) std::reverse(forward.begin(), forward.end());
   const auto between = std::find(forward.begin(), forward.end(), separator);
   if (between == forward.end()) {
@@ -105,51 +107,56 @@ Tokens product(const Tokens& string, Reading) {
 }
 
 //   1 0 0 1 0 1 -> 1 1 0                           (37 -> 6)
-// The most significant digit first. The papers print 110 for 100010: 34's root rounded to nearest, which 1111 has no digits for.
+// The most significant digit first. The papers print 110 for 100010: 34's root rounded to nearest, which 1111 has no
+// digits for.
 Tokens root(const Tokens& string, Reading) { return binary_square_root(string); }
 
 std::vector<ChomskyProblem> string_problems() {
-  return {{.name = "duplicate_string", .title = "a string of bits, twice", .symbols = symbols_of("01"), .draw = draw_bits, .answer = twice},
-          {.name = "missing_duplicate",
-           .title = "the bit missing in a string that stands there twice",
-           .symbols = symbols_of("01?_"),
-           .draw = draw_with_hole,
-           .answer = missing_symbol},
-          {.name = "odds_first",
-           .title = "symbols 1, 3, 5, ... of a string, then 2, 4, ...",
-           .symbols = symbols_of("01"),
-           .draw = draw_bits,
-           .answer = odds_first,
-           .default_reading = Reading::paper},
-          {.name = "bucket_sort",
-           .title = "digits 0 ... 4 in order",
-           .symbols = symbols_of("01234"),
-           .outputs = 5,
-           .draw = draw_digits,
-           .answer = sorted}};
+  return {{.name = "duplicate_string",
+              .title = "a string of bits, twice",
+              .symbols = symbols_of("01"),
+              .draw = draw_bits,
+              .answer = twice},
+      {.name = "missing_duplicate",
+          .title = "the bit missing in a string that stands there twice",
+          .symbols = symbols_of("01?_"),
+          .draw = draw_with_hole,
+          .answer = missing_symbol},
+      {.name = "odds_first",
+          .title = "symbols 1, 3, 5, ... of a string, then 2, 4, ...",
+          .symbols = symbols_of("01"),
+          .draw = draw_bits,
+          .answer = odds_first,
+          .default_reading = Reading::paper},
+      {.name = "bucket_sort",
+          .title = "digits 0 ... 4 in order",
+          .symbols = symbols_of("01234"),
+          .outputs = 5,
+          .draw = draw_digits,
+          .answer = sorted}};
 }
 
 std::vector<ChomskyProblem> arithmetic_problems() {
   return {{.name = "binary_addition",
-           .title = "sum of two binary numbers",
-           .symbols = symbols_of("01+"),
-           .outputs = 3,
-           .draw = draw_pair,
-           .answer = sum,
-           .terminated = true,
-           .default_reading = Reading::source},
-          {.name = "binary_multiplication",
-           .title = "product of two binary numbers",
-           .symbols = symbols_of("01*"),
-           .outputs = 3,
-           .draw = draw_pair,
-           .answer = product,
-           .terminated = true},
-          {.name = "compute_sqrt",
-           .title = "square root of a binary number, rounded down",
-           .symbols = symbols_of("01"),
-           .draw = draw_root,
-           .answer = root}};
+              .title = "sum of two binary numbers",
+              .symbols = symbols_of("01+"),
+              .outputs = 3,
+              .draw = draw_pair,
+              .answer = sum,
+              .terminated = true,
+              .default_reading = Reading::source},
+      {.name = "binary_multiplication",
+          .title = "product of two binary numbers",
+          .symbols = symbols_of("01*"),
+          .outputs = 3,
+          .draw = draw_pair,
+          .answer = product,
+          .terminated = true},
+      {.name = "compute_sqrt",
+          .title = "square root of a binary number, rounded down",
+          .symbols = symbols_of("01"),
+          .draw = draw_root,
+          .answer = root}};
 }
 
 }  // namespace

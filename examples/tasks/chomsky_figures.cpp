@@ -1,4 +1,5 @@
-// What the DAPE papers print for the Chomsky-hierarchy tasks: Zheng et al. 2024, arXiv:2405.14722, table 2, and arXiv:2410.04798, table 7.
+// What the DAPE papers print for the Chomsky-hierarchy tasks: Zheng et al. 2024, arXiv:2405.14722, table 2, and
+// arXiv:2410.04798, table 7.
 #include <array>
 #include <limits>
 
@@ -9,10 +10,10 @@ namespace {
 
 constexpr std::size_t columns = 13;
 
-// Every scheme at positions drawn from 0 ... 2047. Their Relative is Transformer-XL's, their DAPE the one with kernel 1.
-constexpr std::array<const char*, columns> schemes{"absolute",     "sinusoidal",    "rope",        "transformer_xl", "alibi",
-                                                   "kerple",       "fire",          "dape(alibi)", "dape(kerple)",   "dape(fire)",
-                                                   "cdape(alibi)", "cdape(kerple)", "cdape(fire)"};
+// Every scheme at positions drawn from 0 ... 2047. Their Relative is Transformer-XL's, their DAPE the one with kernel
+// 1.
+constexpr std::array<const char*, columns> schemes{"absolute", "sinusoidal", "rope", "transformer_xl", "alibi",
+    "kerple", "fire", "dape(alibi)", "dape(kerple)", "dape(fire)", "cdape(alibi)", "cdape(kerple)", "cdape(fire)"};
 
 struct Printed {
   std::string_view problem;
@@ -26,7 +27,8 @@ constexpr Printed table[] = {
     {"cycle_navigation", {24.97, 25.37, 27.63, 26.95, 24.64, 29.47, 28.41, 22.99, 34.53, 27.54, 24.43, 24.32, 24.34}},
     {"stack_manipulation", {59.92, 65.92, 61.49, 64.73, 66.42, 66.93, 69.33, 68.18, 72.04, 70.90, 58.90, 68.18, 60.90}},
     {"reverse_string", {52.76, 67.28, 65.23, 65.59, 71.09, 71.54, 65.89, 73.37, 70.74, 76.40, 56.61, 81.84, 70.11}},
-    {"modular_arithmetic_brackets", {31.00, 30.70, 31.25, 31.74, 30.56, 24.79, 30.92, 31.34, 32.37, 31.50, 29.46, 26.13, 27.00}},
+    {"modular_arithmetic_brackets",
+        {31.00, 30.70, 31.25, 31.74, 30.56, 24.79, 30.92, 31.34, 32.37, 31.50, 29.46, 26.13, 27.00}},
     {"solve_equation", {20.00, 19.97, 21.85, 22.93, 19.92, 21.15, 22.06, 20.03, 22.49, 22.42, 20.26, 23.95, 23.62}},
     {"duplicate_string", {52.77, 65.44, 64.97, 67.66, 65.13, 66.72, 69.03, 70.84, 72.95, 72.71, 52.96, 57.03, 66.01}},
     {"missing_duplicate", {50.38, 49.78, 63.37, 72.34, 74.21, 79.06, 79.27, 83.41, 87.57, 89.17, 59.33, 99.65, 74.83}},
@@ -42,7 +44,8 @@ std::vector<PaperFigure> chomsky_paper_scores(std::string_view problem) {
   std::vector<PaperFigure> scores;
   for (const Printed& row : table) {
     if (row.problem != problem) continue;
-    for (std::size_t i = 0; i < columns; ++i) scores.push_back({schemes[i], row.accuracy[i], std::numeric_limits<double>::quiet_NaN()});
+    for (std::size_t i = 0; i < columns; ++i)
+      scores.push_back({schemes[i], row.accuracy[i], std::numeric_limits<double>::quiet_NaN()});
   }
   return scores;
 }

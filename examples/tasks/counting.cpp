@@ -1,13 +1,14 @@
 // Counting (Golovneva et al. 2024, section 5.3): run a program of three kinds of operations and print a variable.
 //   a = 0 ; pass; a ++; pass; a ++; print a  ->  2
-// Each operation is set (weight 1), increment (7) or pass (50); values end at 10. The number of operations is uniform on 3 ... 512.
-// As in the authors' code, of a longer sequence only the last 512 tokens are kept, which may lose the set that the answer rests on; --block
-// 0 keeps all. A training set of fixed size is gone through in a new order every epoch.
+// Each operation is set (weight 1), increment (7) or pass (50); values end at 10. The number of operations is uniform
+// on 3 ... 512.
+// As in the authors' code, of a longer sequence only the last 512 tokens are kept, which may lose the set that the
+// answer rests on; --block 0 keeps all. A training set of fixed size is gone through in a new order every epoch.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
-#include "examples/common/results.h"
+#include "examples/app/results.h"
 #include "examples/tasks/task.h"
 #include "nn/models.h"
 #include "tensor/error.h"
@@ -18,7 +19,16 @@ namespace {
 
 constexpr std::int64_t largest_value = 10;
 constexpr std::array words = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print"};
-enum Word : std::int64_t { pad, start, pass, equals, end, increment, print, zero };  // zero ... zero + 10 are the values
+enum Word : std::int64_t {
+  pad,
+  start,
+  pass,
+  equals,
+  end,
+  increment,
+  print,
+  zero
+};  // zero ... zero + 10 are the values
 constexpr std::int64_t first_variable = zero + largest_value + 1;
 
 struct Options {
@@ -56,7 +66,8 @@ class Program {
       if (kind >= set_weight + increment_weight) return tokens_.push_back(pass);
       const std::vector<std::int64_t> known = set_variables();
       if (known.empty()) continue;
-      const std::int64_t variable = known[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(known.size())))];
+      const std::int64_t variable =
+          known[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(known.size())))];
       if (values_[static_cast<std::size_t>(variable)] < largest_value) return count(variable);
     }
   }
@@ -65,7 +76,8 @@ class Program {
   Tokens ask(Draws& draws) {
     const std::vector<std::int64_t> known = set_variables();
     const std::int64_t variable = known[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(known.size())))];
-    tokens_.insert(tokens_.end(), {print, first_variable + variable, zero + values_[static_cast<std::size_t>(variable)]});
+    tokens_.insert(
+        tokens_.end(), {print, first_variable + variable, zero + values_[static_cast<std::size_t>(variable)]});
     return tokens_;
   }
 
@@ -103,7 +115,8 @@ Tokens sample(const Options& options, std::int64_t pass_weight, const Stream& st
   }
 }
 
-// What counting the visible tokens gives: the value since the last visible set, or else the number of visible increments.
+// What counting the visible tokens gives: the value since the last visible set, or else the number of visible
+// increments.
 std::int64_t count_of_what_is_left(const Tokens& inputs) {
   const std::int64_t asked = inputs.back();
   std::int64_t value = 0;
@@ -120,8 +133,8 @@ class Counting final : public Task {
   explicit Counting(const Options& options) : options_(options) {
     sets_ = {{{"in distribution", "as in training"}, "counting.in_distribution", options.pass_weight}};
     for (const std::int64_t weight : {2 * options.pass_weight, options.pass_weight / 5}) {
-      sets_.push_back(
-          {{concat("pass weight ", weight), concat("in place of ", options.pass_weight)}, concat("counting.pass", weight), weight});
+      sets_.push_back({{to_text("pass weight ", weight), to_text("in place of ", options.pass_weight)},
+          to_text("counting.pass", weight), weight});
     }
   }
 
@@ -129,7 +142,7 @@ class Counting final : public Task {
     TransformerOptions model = named_model("ram");
     model.vocabulary = first_variable + options_.variables;
     model.length = options_.block ? options_.block : 4 * options_.operations + 3;
-    model.scheme = concat("cope(p_max=", model.length, ", z_scale=head)");
+    model.scheme = to_text("cope(p_max=", model.length, ", z_scale=head)");
     return model;
   }
 
@@ -161,11 +174,11 @@ class Counting final : public Task {
 
   std::vector<Guess> guesses() const override {
     return {{"always 10", [](const Batch& batch) { return Tokens(batch.inputs.size(), zero + largest_value); }},
-            {"always 0", [](const Batch& batch) { return Tokens(batch.inputs.size(), zero); }}};
+        {"always 0", [](const Batch& batch) { return Tokens(batch.inputs.size(), zero); }}};
   }
   std::string text(std::int64_t token) const override {
-    if (token < zero) return concat(words[static_cast<std::size_t>(token)], " ");
-    if (token < first_variable) return concat(token - zero, " ");
+    if (token < zero) return to_text(words[static_cast<std::size_t>(token)], " ");
+    if (token < first_variable) return to_text(token - zero, " ");
     return {static_cast<char>('a' + token - first_variable), ' '};
   }
   Recipe recipe() const override {  // 100 epochs of 10 000 sequences
@@ -174,12 +187,9 @@ class Counting final : public Task {
   std::vector<PaperFigure> paper_figures(std::size_t set) const override;
   std::vector<std::string> notes(std::uint64_t seed) const override;
   std::vector<std::pair<std::string, std::string>> description() const override {
-    return {{"task", "counting"},
-            {"variables", std::to_string(options_.variables)},
-            {"operations", std::to_string(options_.operations)},
-            {"pass-weight", std::to_string(options_.pass_weight)},
-            {"block", std::to_string(options_.block)},
-            {"training-set", std::to_string(options_.training_set)}};
+    return {{"task", "counting"}, {"variables", std::to_string(options_.variables)},
+        {"operations", std::to_string(options_.operations)}, {"pass-weight", std::to_string(options_.pass_weight)},
+        {"block", std::to_string(options_.block)}, {"training-set", std::to_string(options_.training_set)}};
   }
 
  private:
@@ -196,7 +206,8 @@ class Counting final : public Task {
 
   Row row(std::int64_t pass_weight, const Stream& stream) const {
     const Tokens tokens = sample(options_, pass_weight, stream);
-    const auto kept = std::min(static_cast<std::int64_t>(tokens.size()), options_.block ? options_.block : std::int64_t{1} << 40);
+    const auto kept =
+        std::min(static_cast<std::int64_t>(tokens.size()), options_.block ? options_.block : std::int64_t{1} << 40);
     Row row{{tokens.end() - kept, tokens.end() - 1}, Tokens(static_cast<std::size_t>(kept - 1), no_target), {}};
     row.targets.back() = tokens.back();
     row.graded = row.targets;
@@ -208,8 +219,8 @@ class Counting final : public Task {
 };
 
 std::vector<PaperFigure> Counting::paper_figures(std::size_t set) const {
-  const bool as_printed =
-      options_.operations == 512 && options_.pass_weight == 50 && options_.block == 512 && options_.training_set == 10000;
+  const bool as_printed = options_.operations == 512 && options_.pass_weight == 50 && options_.block == 512 &&
+                          options_.training_set == 10000;
   if (!as_printed || (set > 0 && options_.variables != 1)) return {};
   if (set == 1) return {{"relative", 8.8, 1.1}, {"cope", 0.0, 0.0}};
   if (set == 2) return {{"relative", 34.1, 2.5}, {"cope", 4.0, 4.1}};
@@ -221,8 +232,8 @@ std::vector<PaperFigure> Counting::paper_figures(std::size_t set) const {
   }
 }
 
-// How many sequences of each test set the block cuts, and how often counting what is left gives a wrong answer: no model can be expected to
-// do better than about that.
+// How many sequences of each test set the block cuts, and how often counting what is left gives a wrong answer: no
+// model can be expected to do better than about that.
 std::vector<std::string> Counting::notes(std::uint64_t seed) const {
   if (options_.block == 0) return {};
   constexpr std::int64_t count = 1000;
@@ -235,8 +246,9 @@ std::vector<std::string> Counting::notes(std::uint64_t seed) const {
       const Row visible = row(set.pass_weight, stream);
       wrong += count_of_what_is_left(visible.inputs) != visible.targets.back();
     }
-    notes.push_back(concat(set.text.name, ": the block of ", options_.block, " tokens cuts ", fixed(0.1 * static_cast<double>(cut), 1),
-                           " % of the sequences; counting what is left errs on ", fixed(0.1 * static_cast<double>(wrong), 1), " %"));
+    notes.push_back(to_text(set.text.name, ": the block of ", options_.block, " tokens cuts ",
+        fixed(0.1 * static_cast<double>(cut), 1), " % of the sequences; counting what is left errs on ",
+        fixed(0.1 * static_cast<double>(wrong), 1), " %"));
   }
   return notes;
 }
@@ -248,20 +260,21 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
       .integer("variables", &options->variables, Count{1, 26}, {"that programs may set; the paper has 1, 3 and 5"})
       .integer("operations", &options->operations, Count{3, 1 << 20}, {"of a program at most"})
       .integer("pass-weight", &options->pass_weight, Count{0, 1 << 20},
-               {"of pass, where set has 1 and increment 7; tests double it, and take a fifth"})
+          {"of pass, where set has 1 and increment 7; tests double it, and take a fifth"})
       .integer("block", &options->block, Count{0, 1 << 24}, {"that are kept, the last ones; 0: all", "tokens"})
       .integer("training-set", &options->training_set, Count{0, 1 << 30},
-               {"in training, again and again; 0: never the same twice", "sequences"});
+          {"in training, again and again; 0: never the same twice", "sequences"});
   return [options, &line]() -> std::unique_ptr<Task> {
-    if (options->block == 1 || options->block == 2) line.refuse("block", "0, or 3 and more", "the question and its answer are 3 tokens");
+    if (options->block == 1 || options->block == 2)
+      line.refuse("block", "0, or 3 and more", "the question and its answer are 3 tokens");
     return std::make_unique<Counting>(*options);
   };
 }
 
 const RegisterTask registered{{.name = "counting",
-                               .title = "run a program of counters and print one",
-                               .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.3",
-                               .declare = declare}};
+    .title = "run a program of counters and print one",
+    .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.3",
+    .declare = declare}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -23,18 +23,20 @@ double percent(std::int64_t part, std::int64_t whole) {
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 [[noreturn]] void refuse_text(std::size_t place, const std::string& given, const std::string& required) {
-  throw InputError(concat("flip-flop string: character ", place + 1, ": ", given, " given; ", required, " required; example: w0i1r0"));
+  throw InputError(to_text(
+      "flip-flop string: character ", place + 1, ": ", given, " given; ", required, " required; example: w0i1r0"));
 }
 
 }  // namespace
 
 void check(const FlipFlop& task) {
   if (task.length < 4 || task.length % 2 != 0) {
-    throw InputError(
-        concat("flip-flop: length ", task.length, " given; an even number, at least 4, required; each instruction has one bit"));
+    throw InputError(to_text("flip-flop: length ", task.length,
+        " given; an even number, at least 4, required; each instruction has one bit"));
   }
   if (!(task.p_ignore >= 0 && task.p_ignore < 1)) {
-    throw InputError(concat("flip-flop: p_ignore ", task.p_ignore, " given; at least 0 and below 1 required; 0.8 is the paper's"));
+    throw InputError(
+        to_text("flip-flop: p_ignore ", task.p_ignore, " given; at least 0 and below 1 required; 0.8 is the paper's"));
   }
 }
 
@@ -57,10 +59,13 @@ Tokens sample(const FlipFlop& task, Stream stream) {
   return tokens;
 }
 
-FlipFlopBatch flip_flop_batch(const FlipFlopSet& set, int length, std::uint64_t seed, std::uint64_t first, int count, Targets targets) {
+FlipFlopBatch flip_flop_batch(
+    const FlipFlopSet& set, int length, std::uint64_t seed, std::uint64_t first, int count, Targets targets) {
   const FlipFlop task = {length, set.p_ignore};
   check(task);
-  if (count < 1) throw InputError(concat("flip-flop: a batch of ", count, " sequences given; at least 1 required; choose a larger batch"));
+  if (count < 1)
+    throw InputError(
+        to_text("flip-flop: a batch of ", count, " sequences given; at least 1 required; choose a larger batch"));
   FlipFlopBatch batch = {count, length - 1, {}, {}};
   batch.inputs.reserve(to_size(batch.sequences * batch.positions));
   batch.targets.reserve(batch.inputs.capacity());
@@ -76,7 +81,8 @@ FlipFlopBatch flip_flop_batch(const FlipFlopSet& set, int length, std::uint64_t 
 
 void ReadErrors::add(const FlipFlopBatch& batch, std::span<const std::int64_t> predicted) {
   if (predicted.size() != batch.inputs.size()) {
-    throw Error(concat("read errors: ", predicted.size(), " predictions given; ", batch.inputs.size(), " required, one per input"));
+    throw Error(to_text(
+        "read errors: ", predicted.size(), " predictions given; ", batch.inputs.size(), " required, one per input"));
   }
   for (std::int64_t row = 0; row < batch.sequences; ++row) {
     std::int64_t wrong = 0;
@@ -97,7 +103,8 @@ double ReadErrors::sequence_error_percent() const { return percent(wrong_sequenc
 Tokens most_probable(std::span<const float> logits, Answers answers) {
   constexpr auto row_size = static_cast<std::size_t>(flip_flop_vocabulary);
   if (logits.size() % row_size != 0) {
-    throw Error(concat("most probable token: ", logits.size(), " logits given; a multiple of ", row_size, " required"));
+    throw Error(
+        to_text("most probable token: ", logits.size(), " logits given; a multiple of ", row_size, " required"));
   }
   const std::ptrdiff_t first = answers == Answers::bits ? zero_token : 0;
   Tokens tokens;
@@ -146,7 +153,7 @@ std::string text(std::span<const std::int64_t> tokens) {
   std::string result;
   for (const std::int64_t token : tokens) {
     if (token < 0 || token >= flip_flop_vocabulary) {
-      throw Error(concat("flip-flop text: token ", token, " given; 0 to ", flip_flop_vocabulary - 1, " required"));
+      throw Error(to_text("flip-flop text: token ", token, " given; 0 to ", flip_flop_vocabulary - 1, " required"));
     }
     result += symbols[to_size(token)];
   }
@@ -169,7 +176,8 @@ Tokens parse(std::string_view given) {
     }
     tokens.push_back(token);
   }
-  if (tokens.empty()) throw InputError("flip-flop string: nothing given; pairs of w, r or i and a bit required; example: w0i1r0");
+  if (tokens.empty())
+    throw InputError("flip-flop string: nothing given; pairs of w, r or i and a bit required; example: w0i1r0");
   return tokens;
 }
 
@@ -178,7 +186,7 @@ std::int64_t stored_bit(std::span<const std::int64_t> tokens) {
   for (std::size_t i = tokens.size(); i-- > 0;) {
     if (tokens[i] == write_token && i + 1 < tokens.size()) return tokens[i + 1];
   }
-  throw Error(concat("flip-flop: ", tokens.size(), " tokens without a w and its bit given; one w required"));
+  throw Error(to_text("flip-flop: ", tokens.size(), " tokens without a w and its bit given; one w required"));
 }
 
 }  // namespace whence::tasks

@@ -1,7 +1,8 @@
-// Flip-flop language modelling (Liu et al. 2023; Golovneva et al. 2024, section 5.1): remember one bit among distractors.
+// Flip-flop language modelling (Liu et al. 2023; Golovneva et al. 2024, section 5.1): remember one bit among
+// distractors.
 //   w0i1r0w1i0i1i1r -> 1.  A string is pairs of an instruction (w writes, r reads, i is to be ignored) and a bit.
-// The first instruction is w, the last r; the others are i with probability p_ignore, else w or r evenly. The bit after w and i
-// is a fair coin, the bit after r is the bit of the most recent w.
+// The first instruction is w, the last r; the others are i with probability p_ignore, else w or r evenly. The bit after
+// w and i is a fair coin, the bit after r is the bit of the most recent w.
 #pragma once
 
 #include <cstdint>
@@ -54,16 +55,16 @@ struct FlipFlopBatch {
 };
 
 // Sequences first, first+1, ... of a set. How they are cut into batches does not change them.
-[[nodiscard]] FlipFlopBatch flip_flop_batch(const FlipFlopSet& set, int length, std::uint64_t seed, std::uint64_t first, int count,
-                                            Targets targets);
+[[nodiscard]] FlipFlopBatch flip_flop_batch(
+    const FlipFlopSet& set, int length, std::uint64_t seed, std::uint64_t first, int count, Targets targets);
 
 // What a model got wrong, over as many batches as are added.
 struct ReadErrors {
   std::int64_t reads = 0, wrong_reads = 0;          // bits after an r
   std::int64_t sequences = 0, wrong_sequences = 0;  // with at least one wrong bit
 
-  // `predicted` is the token expected next at every position, [b t] as in the batch. Only positions of r count, whatever the
-  // targets of the batch are.
+  // `predicted` is the token expected next at every position, [b t] as in the batch. Only positions of r count,
+  // whatever the targets of the batch are.
   void add(const FlipFlopBatch& batch, std::span<const std::int64_t> predicted);
 
   // Percent; nan while nothing was added.
@@ -79,13 +80,14 @@ enum class Answers { vocabulary, bits };
 
 // Guesses that need no memory of the last w, to compare a model with.
 enum class Baseline { always_zero, first_bit, last_bit_of_any_pair, most_frequent_bit };
-inline constexpr Baseline baselines[] = {Baseline::always_zero, Baseline::first_bit, Baseline::last_bit_of_any_pair,
-                                         Baseline::most_frequent_bit};
+inline constexpr Baseline baselines[] = {
+    Baseline::always_zero, Baseline::first_bit, Baseline::last_bit_of_any_pair, Baseline::most_frequent_bit};
 [[nodiscard]] std::string_view name(Baseline baseline);
 [[nodiscard]] Tokens predict(Baseline baseline, const FlipFlopBatch& batch);
 
-// "w0i1r0" and back. parse() takes any beginning of a string, also one that ends in an instruction, and throws InputError for
-// other characters, a wrong order, a first instruction that is not w, or a bit after r that is not the one written.
+// "w0i1r0" and back. parse() takes any beginning of a string, also one that ends in an instruction, and throws
+// InputError for other characters, a wrong order, a first instruction that is not w, or a bit after r that is not the
+// one written.
 [[nodiscard]] std::string text(std::span<const std::int64_t> tokens);
 [[nodiscard]] Tokens parse(std::string_view text);
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/training.h"
+#include "examples/app/training.h"
 #include "examples/tasks/flip_flop.h"
 #include "nn/transformer.h"
 
@@ -30,12 +30,15 @@ TransformerOptions transformer_options(const FlipFlopModelOptions& options);
 Tensor token_tensor(const Tokens& tokens, std::int64_t rows);  // i64 [rows, tokens / rows]
 
 // Everything that a resumed run must share, as names and texts.
-std::vector<std::pair<std::string, std::string>> description(const FlipFlopModelOptions& model, const TrainingOptions& training);
+std::vector<std::pair<std::string, std::string>> description(
+    const FlipFlopModelOptions& model, const TrainingOptions& training);
 
 // The loss of training step 1, 2, ...: a pure function of model, seed and step.
-Tensor flip_flop_loss(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step);
+Tensor flip_flop_loss(
+    const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, std::int64_t step);
 
-TrainingResult train_flip_flop(Transformer& model, const FlipFlopModelOptions& options, const TrainingOptions& training);
+TrainingResult train_flip_flop(
+    Transformer& model, const FlipFlopModelOptions& options, const TrainingOptions& training);
 
 struct FlipFlopScore {
   FlipFlopSet set;
@@ -45,6 +48,7 @@ struct FlipFlopScore {
   [[nodiscard]] double best_guess_percent() const;  // the read error of the best baseline
 };
 // In distribution, sparse, dense. Throws Interrupted when asked to stop.
-std::vector<FlipFlopScore> test_flip_flop(const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet);
+std::vector<FlipFlopScore> test_flip_flop(
+    const Transformer& model, const FlipFlopModelOptions& options, std::uint64_t seed, bool quiet);
 
 }  // namespace whence::tasks

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
 #include "tensor/error.h"
@@ -22,7 +22,7 @@ class LinearKernel final : public PositionalScheme, public MapsScores {
   Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
     const Tensor& s = at.content_scores;
     const Tensor kernel = at.here(Tensor::of({1, -1}, {1, 1, 1, 2}, s.dtype()));
-    const Tensor convolved = convolve_keys(at.keep(s), kernel, Tensor(), 1, 0);
+    const Tensor convolved = convolve_keys(at.masked(s), kernel, Tensor(), 1, 0);
     return residual_ ? a + convolved : convolved;
   }
 
@@ -33,7 +33,9 @@ class LinearKernel final : public PositionalScheme, public MapsScores {
 // What a cdape scheme adds to the scores, without them.
 class WithoutResidual final : public PositionalScheme, public MapsScores {
  public:
-  explicit WithoutResidual(std::unique_ptr<PositionalScheme> scheme) : scheme_(std::move(scheme)) { child("scheme", *scheme_); }
+  explicit WithoutResidual(std::unique_ptr<PositionalScheme> scheme) : scheme_(std::move(scheme)) {
+    child("scheme", *scheme_);
+  }
   Claims claims() const override { return scheme_->claims(); }
   Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
     return dynamic_cast<const MapsScores&>(*scheme_).map_scores(a * 0.0, at);
@@ -55,7 +57,7 @@ void set(const Module& module, const std::string& path, const Tensor& value) {
     raw::copy_into(raw::cast(value, parameter.tensor.dtype()), parameter.tensor.detach());
     return;
   }
-  throw Error(concat("recall: parameter ", path, " wanted; the model has none of that path"));
+  throw Error(to_text("recall: parameter ", path, " wanted; the model has none of that path"));
 }
 
 // [rows columns] with `value` at (k + down, k + right).
@@ -95,16 +97,21 @@ void set_recall_kernels(const Module& module, const std::string& path) {
 
 double recall_sharpness(index_t length) { return std::log(static_cast<double>(length)) + 4; }
 
-RecallOutcome recall_by_construction(const Batch& batch, index_t vocabulary, KernelForm form, bool residual, const RecallPlace& place) {
+RecallOutcome recall_by_construction(
+    const Batch& batch, index_t vocabulary, KernelForm form, bool residual, const RecallPlace& place) {
   const NoGrad no_grad;
   const auto scheme = recall_scheme(form, residual);
   scheme->to(place.dtype);
   scheme->to(place.device);
-  const auto placed = [&](double value) { return raw::to_device(raw::cast(one_hot(batch, vocabulary, value), place.dtype), place.device); };
+  const auto placed = [&](double value) {
+    return raw::to_device(raw::cast(one_hot(batch, vocabulary, value), place.dtype), place.device);
+  };
   const Stages stages = Stages::of({scheme.get()});
-  AttendInputs inputs{Tensor(), placed(recall_sharpness(batch.positions)), placed(1), placed(1), Sequence::run(batch.positions)};
-  inputs.scale = 1;                                                                           // beta is in the queries
-  const Tensor mixed = raw::to_device(place.executor.attend(inputs, stages), Device::cpu());  // [b 1 t v]: the mass on each token
+  AttendInputs inputs{
+      Tensor(), placed(recall_sharpness(batch.positions)), placed(1), placed(1), Sequence::run(batch.positions)};
+  inputs.scale = 1;  // beta is in the queries
+  const Tensor mixed =
+      raw::to_device(place.executor.attend(inputs, stages), Device::cpu());  // [b 1 t v]: the mass on each token
   RecallOutcome outcome;
   outcome.errors.add(batch, most_probable(mixed));
   for (index_t row = 0; row < batch.sequences; ++row) {
@@ -125,8 +132,8 @@ RecallModel::~RecallModel() = default;
 
 RecallModel::RecallModel(index_t vocabulary, index_t length, const std::string& executor)
     : parts_(new Parts{vocabulary, Embedding(vocabulary, 2 * vocabulary),
-                       Attention({.dim = 2 * vocabulary, .heads = 1, .length = length, .executor = executor, .bias = false},
-                                 parse_schemes("cdape(none, width=2, kernel=3)"))}) {
+          Attention({.dim = 2 * vocabulary, .heads = 1, .length = length, .executor = executor, .bias = false},
+              parse_schemes("cdape(none, width=2, kernel=3)"))}) {
   child("embedding", parts_->embedding);
   child("attention", parts_->attention);
   const index_t v = vocabulary, wide = 2 * v;

@@ -1,4 +1,5 @@
-// Selective copy (Gu and Dao 2023; Golovneva et al. 2024, section 5.2): repeat the tokens of a context that are not blank, in their order.
+// Selective copy (Gu and Dao 2023; Golovneva et al. 2024, section 5.2): repeat the tokens of a context that are not
+// blank, in their order.
 //   plain      a__bc_ abc            read out at the token before each answer
 //   separator  a__bc_|abc            the same behind a mark
 //   markers    a__bc_???             as S4 and Mamba have it: as many marks as answers, read out at the marks
@@ -29,19 +30,19 @@ class SelectiveCopy final : public Task {
  public:
   explicit SelectiveCopy(const Options& options) : options_(options) {
     sets_ = {{{"in distribution", "as in training"}, "selective_copy.in_distribution", options.blanks},
-             {{"dense", concat(options.dense_blanks, " blanks")}, "selective_copy.dense", options.dense_blanks},
-             {{"sparse", concat(options.sparse_blanks, " blanks")}, "selective_copy.sparse", options.sparse_blanks}};
+        {{"dense", to_text(options.dense_blanks, " blanks")}, "selective_copy.dense", options.dense_blanks},
+        {{"sparse", to_text(options.sparse_blanks, " blanks")}, "selective_copy.sparse", options.sparse_blanks}};
   }
 
   TransformerOptions model() const override {
     // The length covers the test sets too: schemes with one row per position are tested there, as in the paper.
     const std::int64_t blanks = std::max({options_.blanks, options_.dense_blanks, options_.sparse_blanks});
     return {.vocabulary = options_.symbols + (options_.format == "plain" ? 1 : 2),
-            .length = blanks + 2 * options_.tokens + 1,
-            .dim = 64,
-            .layers = 2,
-            .heads = 2,
-            .scheme = concat("cope(p_max=", options_.tokens + 1, ")")};
+        .length = blanks + 2 * options_.tokens + 1,
+        .dim = 64,
+        .layers = 2,
+        .heads = 2,
+        .scheme = to_text("cope(p_max=", options_.tokens + 1, ")")};
   }
 
   Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
@@ -54,13 +55,13 @@ class SelectiveCopy final : public Task {
 
   std::vector<Guess> guesses() const override {
     return {{"always the first symbol", [](const Batch& batch) { return Tokens(batch.inputs.size(), 1); }},
-            {"the last symbol seen", last_symbol}};
+        {"the last symbol seen", last_symbol}};
   }
   std::string metric() const override { return "sequence error %"; }
   std::string text(std::int64_t token) const override {
     if (token == blank) return "_";
     if (token > options_.symbols) return options_.format == "separator" ? "|" : "?";
-    return options_.symbols <= 26 ? std::string(1, static_cast<char>('a' + token - 1)) : concat(token, " ");
+    return options_.symbols <= 26 ? std::string(1, static_cast<char>('a' + token - 1)) : to_text(token, " ");
   }
   // The paper states dims, layers, heads and steps; the batch and the rate are Mamba's.
   Recipe recipe() const override {
@@ -75,11 +76,9 @@ class SelectiveCopy final : public Task {
     return {{"absolute", 85.2, 8.4}, {"rope", 100.0, 0.0}, {"cope", 0.004, 0.006}};
   }
   std::vector<std::pair<std::string, std::string>> description() const override {
-    return {{"task", "selective_copy"},
-            {"tokens", std::to_string(options_.tokens)},
-            {"blanks", std::to_string(options_.blanks)},
-            {"symbols", std::to_string(options_.symbols)},
-            {"format", options_.format}};
+    return {{"task", "selective_copy"}, {"tokens", std::to_string(options_.tokens)},
+        {"blanks", std::to_string(options_.blanks)}, {"symbols", std::to_string(options_.symbols)},
+        {"format", options_.format}};
   }
 
  private:
@@ -94,17 +93,20 @@ class SelectiveCopy final : public Task {
     return guessed;
   }
 
-  // The context: `tokens` symbols at a random subset of its places. Numbers 0 ... n-1 of the stream choose the places, the next the
-  // symbols.
+  // The context: `tokens` symbols at a random subset of its places. Numbers 0 ... n-1 of the stream choose the places,
+  // the next the symbols.
   Tokens context(const Stream& stream, std::int64_t blanks) const {
     Tokens tokens;
     std::int64_t left = options_.tokens;
     const std::int64_t length = options_.tokens + blanks;
     for (std::int64_t place = 0; place < length; ++place) {
-      // One of the `length - place` places that remain, `left` of which hold a symbol: this one does with probability left / remaining.
+      // One of the `length - place` places that remain, `left` of which hold a symbol: this one does with probability
+      // left / remaining.
       const auto at = static_cast<std::uint64_t>(place);
-      const bool holds = stream.below(at, static_cast<std::uint32_t>(length - place)) < static_cast<std::uint32_t>(left);
-      tokens.push_back(holds ? 1 + stream.below(static_cast<std::uint64_t>(length) + at, static_cast<std::uint32_t>(options_.symbols))
+      const bool holds =
+          stream.below(at, static_cast<std::uint32_t>(length - place)) < static_cast<std::uint32_t>(left);
+      tokens.push_back(holds ? 1 + stream.below(static_cast<std::uint64_t>(length) + at,
+                                       static_cast<std::uint32_t>(options_.symbols))
                              : blank);
       left -= holds;
     }
@@ -148,8 +150,10 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
   line.heading("Task")
       .integer("tokens", &options->tokens, Count{1, 1 << 20}, {"to copy", "tokens"})
       .integer("blanks", &options->blanks, Count{0, 1 << 20}, {"among them, in training and in distribution", "tokens"})
-      .integer("dense-blanks", &options->dense_blanks, Count{0, 1 << 20}, {"in the dense test set; half of --blanks if left out", "tokens"})
-      .integer("sparse-blanks", &options->sparse_blanks, Count{0, 1 << 20}, {"in the sparse one; twice --blanks if left out", "tokens"})
+      .integer("dense-blanks", &options->dense_blanks, Count{0, 1 << 20},
+          {"in the dense test set; half of --blanks if left out", "tokens"})
+      .integer("sparse-blanks", &options->sparse_blanks, Count{0, 1 << 20},
+          {"in the sparse one; twice --blanks if left out", "tokens"})
       .integer("symbols", &options->symbols, Count{1, 1 << 20}, {"to choose from, besides the blank"})
       .choice("format", &options->format, {"plain", "separator", "markers"}, {"how the answer follows the context"});
   return [options, &line]() -> std::unique_ptr<Task> {
@@ -160,9 +164,9 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
 }
 
 const RegisterTask registered{{.name = "selective_copy",
-                               .title = "repeat the tokens of a context that are not blank",
-                               .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
-                               .declare = declare}};
+    .title = "repeat the tokens of a context that are not blank",
+    .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
+    .declare = declare}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -1,4 +1,5 @@
-// What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to compare a model with.
+// What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to
+// compare a model with.
 // A task is one file here; registering it (RegisterTask) puts it into `train`, `lab`, their --help and the tests.
 #pragma once
 
@@ -9,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/command_line.h"
+#include "examples/app/command_line.h"
 #include "nn/transformer.h"
 
 namespace whence::tasks {
@@ -17,8 +18,8 @@ namespace whence::tasks {
 using Tokens = std::vector<std::int64_t>;
 inline constexpr std::int64_t no_target = -1;  // no loss here, nothing to grade
 
-// Sequences of one length, row-major [b t]. Shorter ones are filled up on the right with a token that nothing before it can see (causal) or
-// are not mixed with longer ones (bidirectional).
+// Sequences of one length, row-major [b t]. Shorter ones are filled up on the right with a token that nothing before it
+// can see (causal) or are not mixed with longer ones (bidirectional).
 struct Batch {
   index_t sequences = 0, positions = 0;  // b and t
   Tokens inputs = {};
@@ -31,7 +32,8 @@ struct Batch {
   [[nodiscard]] bool is_graded(index_t i) const { return graded[static_cast<std::size_t>(i)] != no_target; }
 };
 
-// Sequences of unequal lengths as one batch: filled up on the right with `filler`, which is neither a target nor graded.
+// Sequences of unequal lengths as one batch: filled up on the right with `filler`, which is neither a target nor
+// graded.
 struct Row {
   Tokens inputs, targets, graded;  // of equal lengths
 };
@@ -79,18 +81,24 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Vocabulary, outputs, longest training sequence, causal or not, and the model that the task's paper trains: sizes, norms, dropout.
+  // Vocabulary, outputs, longest training sequence, causal or not, and the model that the task's paper trains: sizes,
+  // norms, dropout.
   [[nodiscard]] virtual TransformerOptions model() const = 0;
   // Batch of training step 1, 2, ...: a pure function of the seed and the step.
   [[nodiscard]] virtual Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const = 0;
   [[nodiscard]] virtual std::vector<TestSet> test_sets() const = 0;
-  // Sequences first, first + 1, ... of test set number `set`: none of them from the training stream, the same however they are cut.
-  [[nodiscard]] virtual Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const = 0;
+  // Sequences first, first + 1, ... of test set number `set`: none of them from the training stream, the same however
+  // they are cut.
+  [[nodiscard]] virtual Batch test_batch(
+      std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const = 0;
   [[nodiscard]] virtual std::vector<Guess> guesses() const = 0;
-  [[nodiscard]] virtual std::string metric() const { return "token error %"; }  // the paper's headline: or "sequence error %"
-  [[nodiscard]] virtual std::string text(std::int64_t token) const = 0;         // of one token, for people
+  [[nodiscard]] virtual std::string metric() const {
+    return "token error %";
+  }                                                                      // the paper's headline: or "sequence error %"
+  [[nodiscard]] virtual std::string text(std::int64_t token) const = 0;  // of one token, for people
   [[nodiscard]] virtual Recipe recipe() const { return {}; }
-  // Figures of the paper for test set number `set`; none where it has none, or where the task's options are not the paper's.
+  // Figures of the paper for test set number `set`; none where it has none, or where the task's options are not the
+  // paper's.
   [[nodiscard]] virtual std::vector<PaperFigure> paper_figures(std::size_t /*set*/) const { return {}; }
   // The same for the average over all test sets, each counting the same.
   [[nodiscard]] virtual std::vector<PaperFigure> paper_averages() const { return {}; }
@@ -106,8 +114,8 @@ struct TaskInfo {
   std::string name;   // "selective_copy"
   std::string title;  // one line
   std::string paper;
-  // Declares the task's options on a command line and gives a function that makes the task from their values after parsing. The function
-  // owns the values. Options named here must not clash with those of the model and of training.
+  // Declares the task's options on a command line and gives a function that makes the task from their values after
+  // parsing. The function owns the values. Options named here must not clash with those of the model and of training.
   std::function<std::function<std::unique_ptr<Task>()>(CommandLine&)> declare;
 };
 
@@ -120,8 +128,8 @@ const TaskInfo& find_task(const std::string& name);  // InputError with the near
 // A task with options as they would stand on the command line: make_task("selective_copy", {"--tokens", "8"}).
 [[nodiscard]] std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options = {});
 
-// The most probable token of each row of logits [... v], row by row. The first of equals; -1, never right, where a logit is nan. Tokens
-// below `first` are left out.
+// The most probable token of each row of logits [... v], row by row. The first of equals; -1, never right, where a
+// logit is nan. Tokens below `first` are left out.
 [[nodiscard]] Tokens most_probable(const Tensor& logits, std::int64_t first = 0);
 
 }  // namespace whence::tasks

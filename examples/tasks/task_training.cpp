@@ -6,12 +6,12 @@
 #include <iostream>
 #include <limits>
 
-#include "autograd/mode.h"
 #include "autograd/ops.h"
-#include "examples/common/interrupt.h"
-#include "examples/common/progress.h"
-#include "examples/common/results.h"
-#include "examples/common/text.h"
+#include "autograd/recording.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/progress.h"
+#include "examples/app/results.h"
+#include "examples/app/text.h"
 #include "nn/loss.h"
 #include "tensor/error.h"
 
@@ -22,7 +22,9 @@ namespace {
 class Fingerprint {
  public:
   void add(std::int64_t number) {
-    for (int byte = 0; byte < 8; ++byte) { hash_ = (hash_ ^ (static_cast<std::uint64_t>(number) >> (8 * byte) & 0xFF)) * 0x100000001B3ull; }
+    for (int byte = 0; byte < 8; ++byte) {
+      hash_ = (hash_ ^ (static_cast<std::uint64_t>(number) >> (8 * byte) & 0xFF)) * 0x100000001B3ull;
+    }
   }
   void add(const Batch& batch) {
     for (const Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
@@ -47,7 +49,8 @@ constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
 std::string family(const SchemeSpec& spec) {
   const SchemeSpec* base = spec.base();
   if (!base) return spec.info().name;
-  if (spec.info().name == "dape" || spec.info().name == "cdape") return concat(spec.info().name, "(", family(*base), ")");
+  if (spec.info().name == "dape" || spec.info().name == "cdape")
+    return to_text(spec.info().name, "(", family(*base), ")");
   return family(*base);
 }
 
@@ -63,7 +66,8 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
   double sum = 0;
   std::int64_t counted = 0;
   for (std::int64_t first = 0; first < sizes.validation_sequences; first += sizes.batch) {
-    const Batch batch = task.test_batch(0, seed ^ validation_seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
+    const Batch batch =
+        task.test_batch(0, seed ^ validation_seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
     const Tensor logits = model(batch.input_tensor());
     const std::int64_t targets = batch.counted();
     sum += token_loss(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
@@ -71,18 +75,20 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
     errors.add(batch, task.answers(logits));
   }
   return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
-          {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
+      {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
 }
 
 }  // namespace
 
 ModelChoice choice_of(const TransformerOptions& model) {
-  return {model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
+  return {
+      model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
 }
 
 TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {
   TransformerOptions options = model;
-  options.scheme = choice.scheme, options.executor = choice.executor, options.activation = activation_of(choice.activation);
+  options.scheme = choice.scheme, options.executor = choice.executor,
+  options.activation = activation_of(choice.activation);
   options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
   if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
   options.dropout = choice.dropout;
@@ -115,18 +121,16 @@ TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& s
   return job;
 }
 
-std::vector<std::pair<std::string, std::string>> description(const ModelChoice& choice, const Task& task, const RunSizes& sizes,
-                                                             const TrainingOptions& training) {
+std::vector<std::pair<std::string, std::string>> description(
+    const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
   std::vector<std::pair<std::string, std::string>> facts = task.description();
-  facts.insert(facts.end(), {{"scheme", canonical_text(parse_schemes(choice.scheme))},
-                             {"dim", std::to_string(choice.dim)},
-                             {"layers", std::to_string(choice.layers)},
-                             {"heads", std::to_string(choice.heads)},
-                             {"activation", choice.activation},
-                             {"executor", choice.executor},
-                             {"dropout", number_text(choice.dropout)},
-                             {"batch", std::to_string(sizes.batch)}});
-  if (training.validate_every > 0) facts.emplace_back("validation-sequences", std::to_string(sizes.validation_sequences));
+  facts.insert(
+      facts.end(), {{"scheme", canonical_text(parse_schemes(choice.scheme))}, {"dim", std::to_string(choice.dim)},
+                       {"layers", std::to_string(choice.layers)}, {"heads", std::to_string(choice.heads)},
+                       {"activation", choice.activation}, {"executor", choice.executor},
+                       {"dropout", number_text(choice.dropout)}, {"batch", std::to_string(sizes.batch)}});
+  if (training.validate_every > 0)
+    facts.emplace_back("validation-sequences", std::to_string(sizes.validation_sequences));
   for (auto& fact : whence::description(training)) facts.push_back(std::move(fact));
   facts.emplace_back("data", data_fingerprint(task, training.seed));
   return facts;
@@ -140,19 +144,21 @@ std::string data_fingerprint(const Task& task, std::uint64_t seed) {
   return fingerprint.text();
 }
 
-std::vector<SetScore> test_task(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet) {
+std::vector<SetScore> test_task(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet) {
   const NoGrad no_grad;
   const std::vector<TestSet> sets = task.test_sets();
   const std::vector<Guess> guesses = task.guesses();
   std::vector<SetScore> scores;
-  Progress progress("test", static_cast<std::int64_t>(sets.size()) * sizes.test_sequences, 0, ProgressStyle::for_standard_error(quiet),
-                    std::cerr);
+  Progress progress("test", static_cast<std::int64_t>(sets.size()) * sizes.test_sequences, 0,
+      ProgressStyle::for_standard_error(quiet), std::cerr);
   std::int64_t done = 0;
   for (std::size_t set = 0; set < sets.size(); ++set) {
     SetScore score{.set = sets[set], .model = {}, .guesses = {}};
     for (const Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
     for (std::int64_t first = 0; first < sizes.test_sequences; first += sizes.batch) {
-      if (interrupt_requested()) throw Interrupted("testing: stopped before the results were complete; --resume tests again");
+      if (interrupt_requested())
+        throw Interrupted("testing: stopped before the results were complete; --resume tests again");
       const std::int64_t count = std::min(sizes.batch, sizes.test_sequences - first);
       const Batch batch = task.test_batch(set, seed, first, count);
       score.model.add(batch, task.answers(model(batch.input_tensor())));
@@ -180,7 +186,7 @@ std::string figure_for(const std::vector<PaperFigure>& figures, const std::strin
   for (const PaperFigure& figure : figures) {
     if (figure.scheme != wanted) continue;
     return std::isnan(figure.deviation) ? number_text(figure.mean)
-                                        : concat(number_text(figure.mean), " (", number_text(figure.deviation), ")");
+                                        : to_text(number_text(figure.mean), " (", number_text(figure.deviation), ")");
   }
   return "-";
 }

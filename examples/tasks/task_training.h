@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/training.h"
+#include "examples/app/training.h"
 #include "examples/tasks/task.h"
 
 namespace whence::tasks {
@@ -18,7 +18,8 @@ struct ModelChoice {
   double dropout = 0;
 };
 [[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
-// A dropout of patterns and hidden numbers follows where the model has one, and so does a width of the MLP that is not 4 dim.
+// A dropout of patterns and hidden numbers follows where the model has one, and so does a width of the MLP that is not
+// 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 
 struct RunSizes {
@@ -29,13 +30,15 @@ struct RunSizes {
 
 // The loss of part 1, 2, ... of training.
 [[nodiscard]] LossSum loss_sum(const Transformer& model, const Batch& batch, const Pass& pass);
-// Training on the task, with validation on sequences like those of the first test set that are in no test set. REQUIRES: `model` and `task`
-// outlive the job.
-[[nodiscard]] TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
+// Training on the task, with validation on sequences like those of the first test set that are in no test set.
+// REQUIRES: `model` and `task` outlive the job.
+[[nodiscard]] TrainingJob training_job(
+    Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
 // What a resumed run must share: model, task, training, and the data themselves.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const ModelChoice& choice, const Task& task,
-                                                                           const RunSizes& sizes, const TrainingOptions& training);
-// Of the first training batches and of the beginnings of the test sets, 16 hexadecimal digits: other data, another fingerprint.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> description(
+    const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
+// Of the first training batches and of the beginnings of the test sets, 16 hexadecimal digits: other data, another
+// fingerprint.
 [[nodiscard]] std::string data_fingerprint(const Task& task, std::uint64_t seed);
 
 struct SetScore {
@@ -44,8 +47,8 @@ struct SetScore {
   std::vector<std::pair<std::string, Errors>> guesses;
 };
 // Every test set, in batches. Throws Interrupted when asked to stop.
-[[nodiscard]] std::vector<SetScore> test_task(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed,
-                                              bool quiet);
+[[nodiscard]] std::vector<SetScore> test_task(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet);
 
 // The task's headline number of these errors, and the best of the guesses'.
 [[nodiscard]] double headline(const Task& task, const Errors& errors);

@@ -21,16 +21,16 @@ ConformanceSubject::ConformanceSubject(std::string text, std::uint64_t seed)
 
 std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool causal, DType dtype) const {
   auto model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = vocabulary,
-                                                                .outputs = 5,
-                                                                .length = trained_length,
-                                                                .dim = dim,
-                                                                .layers = layers,
-                                                                .heads = heads,
-                                                                .hidden = 12,
-                                                                .scheme = text_,
-                                                                .executor = "reference",
-                                                                .causal = causal,
-                                                                .tied = false});
+      .outputs = 5,
+      .length = trained_length,
+      .dim = dim,
+      .layers = layers,
+      .heads = heads,
+      .hidden = 12,
+      .scheme = text_,
+      .executor = "reference",
+      .causal = causal,
+      .tied = false});
   model->to(dtype);
   for (const Module::Parameter& parameter : model->parameters()) {
     const Tensor drawn = Tensor::normal(parameter.tensor.shape(), 0, 0.4, Stream(seed_, parameter.path), DType::f64);
@@ -41,11 +41,12 @@ std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool caus
 }
 
 int ConformanceRow::count(ConformanceCell::Mark mark) const {
-  return static_cast<int>(std::count_if(cells.begin(), cells.end(), [&](const ConformanceCell& cell) { return cell.mark == mark; }));
+  return static_cast<int>(
+      std::count_if(cells.begin(), cells.end(), [&](const ConformanceCell& cell) { return cell.mark == mark; }));
 }
 
 ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only,
-                       const std::vector<ConformanceCheck>& checks) {
+    const std::vector<ConformanceCheck>& checks) {
   ConformanceRow row{.scheme = text, .refusal = {}, .cells = {}};
   std::unique_ptr<ConformanceSubject> subject;
   try {

@@ -1,5 +1,7 @@
-// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models of it.
-// A scheme that a user adds is a row of the matrix by being registered. What a scheme claims (nn/position.h) decides what a check demands:
+// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models of
+// it.
+// A scheme that a user adds is a row of the matrix by being registered. What a scheme claims (nn/position.h) decides
+// what a check demands:
 // a claim that is too bold fails, and so does one that is too timid.
 #pragma once
 
@@ -53,7 +55,7 @@ struct ConformanceRow {
 };
 
 // All checks, or those whose name is listed, on one text. What a check throws is its failure.
-[[nodiscard]] ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only = {},
-                                     const std::vector<ConformanceCheck>& checks = conformance_checks());
+[[nodiscard]] ConformanceRow conform(const std::string& text, std::uint64_t seed,
+    const std::vector<std::string>& only = {}, const std::vector<ConformanceCheck>& checks = conformance_checks());
 
 }  // namespace whence

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "examples/verify/conformance.h"
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_run.h"
@@ -27,12 +27,14 @@ Cell passed(double figure, std::string note = {}) { return {Cell::Mark::passed, 
 Cell failed(double figure, std::string note = {}) { return {Cell::Mark::failed, figure, std::move(note)}; }
 Cell not_applicable(std::string note) { return {Cell::Mark::not_applicable, 0, std::move(note)}; }
 Cell within(double figure, double tolerance, const std::string& note = {}) {
-  return figure <= tolerance ? passed(figure, note)
-                             : failed(figure, concat(note, note.empty() ? "" : "; ", "at most ", tolerance, " required"));
+  return figure <= tolerance
+             ? passed(figure, note)
+             : failed(figure, to_text(note, note.empty() ? "" : "; ", "at most ", tolerance, " required"));
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
-  if (!(a.shape() == b.shape())) fail("conformance", concat("shapes ", a.shape(), " and ", b.shape(), " are compared"));
+  if (!(a.shape() == b.shape()))
+    fail("conformance", to_text("shapes ", a.shape(), " and ", b.shape(), " are compared"));
   const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double largest = 0;
   for (std::size_t n = 0; n < x.size(); ++n) {
@@ -83,7 +85,8 @@ Cell gradients(const Subject& subject) {
   if (!checks.ok()) {
     std::string problems = checks.problem;
     for (const GradientCase& one : checks.cases) {
-      for (const std::string& problem : one.report.problems) problems += (problems.empty() ? "" : "; ") + one.label + ": " + problem;
+      for (const std::string& problem : one.report.problems)
+        problems += (problems.empty() ? "" : "; ") + one.label + ": " + problem;
     }
     return failed(checks.worst_by_duals(), problems);
   }
@@ -98,17 +101,19 @@ Cell causality(const Subject& subject) {
   for (index_t t = 0; t + 1 < length; ++t) {
     const Tensor y = rows((*model)(tokens, run_of(length), {}), 0, t + 1);
     const Tensor by_token =
-        slice(grad(y, Tensor::normal(y.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64), {table})[0], 0, 0, length);
+        slice(grad(y, Tensor::normal(y.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64), {table})[0], 0,
+            0, length);
     leak = std::max(leak, largest_size(slice(by_token, 0, t + 1, length)));
     sight = std::min(sight, largest_size(slice(by_token, 0, 0, t + 1)));
-    const Tensor other =
-        concat_along(1, {cast(rows(tokens, 0, t + 1), DType::f64), cast(rows(tokens_of(1, length, 20), t + 1, length), DType::f64)});
-    leak = std::max(
-        leak, largest_difference(rows(logits(*model, raw::cast(other, DType::i64)), 0, t + 1), rows(logits(*model, tokens), 0, t + 1)));
+    const Tensor other = concat_along(
+        1, {cast(rows(tokens, 0, t + 1), DType::f64), cast(rows(tokens_of(1, length, 20), t + 1, length), DType::f64)});
+    leak = std::max(leak, largest_difference(rows(logits(*model, raw::cast(other, DType::i64)), 0, t + 1),
+                              rows(logits(*model, tokens), 0, t + 1)));
   }
   if (sight == 0) return failed(0, "a row does not depend on the tokens that it may see");
   if (subject.claims().sees_no_future) return within(leak, 0, "exactly 0");
-  return leak > 0 ? passed(leak, "sees the future, as it says") : failed(leak, "says that it sees the future, and does not");
+  return leak > 0 ? passed(leak, "sees the future, as it says")
+                  : failed(leak, "says that it sees the future, and does not");
 }
 
 // Shared parameters have twice the gradient when every sequence is there twice.
@@ -123,11 +128,13 @@ Cell batch_sum(const Subject& subject) {
     return grad(y, cotangent, leaves, {.allow_unused = true});
   };
   const Tensor one = tokens_of(1, length), index = cast(one, DType::f64);
-  const std::vector<Tensor> single = gradients_of(one), twice = gradients_of(raw::cast(concat_along(0, {index, index}), DType::i64));
+  const std::vector<Tensor> single = gradients_of(one),
+                            twice = gradients_of(raw::cast(concat_along(0, {index, index}), DType::i64));
   double largest = 0;
   for (std::size_t k = 0; k < single.size(); ++k) {
     if (single[k].defined())
-      largest = std::max(largest, largest_difference(single[k] * 2.0, twice[k]) / std::max(1.0, largest_size(twice[k])));
+      largest =
+          std::max(largest, largest_difference(single[k] * 2.0, twice[k]) / std::max(1.0, largest_size(twice[k])));
   }
   return within(largest, rounding);
 }
@@ -161,18 +168,22 @@ Cell padding(const Subject& subject) {
     const Tensor tokens = tokens_of(1, length);
     const Tensor right = logits(*model, tokens, padded_run(length, 0, real, causal)),
                  left = logits(*model, tokens, padded_run(length, length - real, length, causal));
-    if (!std::isfinite(largest_size(left)) || !std::isfinite(largest_size(right))) return failed(0, "rows of padding are not finite");
+    if (!std::isfinite(largest_size(left)) || !std::isfinite(largest_size(right)))
+      return failed(0, "rows of padding are not finite");
     largest = std::max(largest, largest_difference(rows(right, 0, real), logits(*model, rows(tokens, 0, real))));
-    largest = std::max(largest, largest_difference(rows(left, length - real, length), logits(*model, rows(tokens, length - real, length))));
+    largest = std::max(largest,
+        largest_difference(rows(left, length - real, length), logits(*model, rows(tokens, length - real, length))));
   }
   return within(largest, rounding);
 }
 
 Cell prefix(const Subject& subject) {
   const auto model = subject.model(2);
-  // Positions that are drawn are drawn for runs of `capacity`; a claim that the length tells is given length enough to show it.
+  // Positions that are drawn are drawn for runs of `capacity`; a claim that the length tells is given length enough to
+  // show it.
   const Tensor tokens = tokens_of(1, subject.claims().prefix_consistent ? capacity : 3 * capacity);
-  const double apart = largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
+  const double apart =
+      largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
   if (subject.claims().prefix_consistent) return within(apart, rounding);
   return apart > rounding ? passed(apart, "rows depend on the run's length, as it says")
                           : failed(apart, "says that rows depend on the run's length, and they do not");
@@ -183,13 +194,14 @@ Cell shift(const Subject& subject) {
   const auto model = subject.model(2);
   const Tensor tokens = tokens_of(1, length);
   Sequence moved = run_of(length);
-  moved.positions.query = moved.positions.key = moved.positions.query + 2000.0;  // beyond FIRE's threshold, where it begins to tell
+  moved.positions.query = moved.positions.key =
+      moved.positions.query + 2000.0;  // beyond FIRE's threshold, where it begins to tell
   double apart = 0;
   try {
     apart = largest_difference(logits(*model, tokens), logits(*model, tokens, moved));
   } catch (const Error& error) {
     if (subject.claims().extrapolates) throw;
-    return passed(0, concat("refused: ", error.what()));
+    return passed(0, to_text("refused: ", error.what()));
   }
   if (subject.claims().shift_invariant) return within(apart, 1e-10);
   return apart > rounding ? passed(apart, "moves with the positions, as it says")
@@ -198,9 +210,10 @@ Cell shift(const Subject& subject) {
 
 // ---- decoding ----
 
-// What a decoded row must equal: the row of the full run; where rows depend on the run's length, the row of a run that goes on, or the last
-// row of one that ends there.
-double decoded_apart(const Transformer& model, const Tensor& tokens, index_t t, const Tensor& row, bool prefix_consistent) {
+// What a decoded row must equal: the row of the full run; where rows depend on the run's length, the row of a run that
+// goes on, or the last row of one that ends there.
+double decoded_apart(
+    const Transformer& model, const Tensor& tokens, index_t t, const Tensor& row, bool prefix_consistent) {
   const double apart = largest_difference(row, rows(logits(model, tokens), t, t + 1));
   if (prefix_consistent) return apart;
   return std::min(apart, largest_difference(row, rows(logits(model, rows(tokens, 0, t + 1)), t, t + 1)));
@@ -208,7 +221,8 @@ double decoded_apart(const Transformer& model, const Tensor& tokens, index_t t, 
 
 Cell decoding(const Subject& subject) {
   if (!subject.claims().sees_no_future) return not_applicable("a row needs later tokens");
-  // Layers above the first read what the lower ones gave to earlier tokens; without prefix consistency that was another run.
+  // Layers above the first read what the lower ones gave to earlier tokens; without prefix consistency that was another
+  // run.
   const auto model = subject.model(subject.claims().prefix_consistent ? 2 : 1);
   const Tensor tokens = tokens_of(batch, capacity);
   Decoding decoding(*model, capacity);
@@ -218,7 +232,8 @@ Cell decoding(const Subject& subject) {
     const Tensor y = decoding(rows(tokens, begin, begin + count));
     for (index_t r = 0; r < count; ++r) {
       if (!subject.claims().prefix_consistent && r + 1 < count) continue;  // in a chunk only the last row ends the run
-      largest = std::max(largest, decoded_apart(*model, tokens, begin + r, rows(y, r, r + 1), subject.claims().prefix_consistent));
+      largest = std::max(
+          largest, decoded_apart(*model, tokens, begin + r, rows(y, r, r + 1), subject.claims().prefix_consistent));
     }
   };
   for (const index_t count : {3, 1, 1, 4, 1}) feed(count);
@@ -231,12 +246,13 @@ Cell padded_decoding(const Subject& subject) {
   const Tensor tokens = tokens_of(batch, length);
   const std::vector<index_t> missing{0, 2};
   Decoding together(*model, capacity, missing), alone(*model, capacity);
-  const Tensor first = together(rows(tokens, 0, 4)), next = together(rows(tokens, 4, 5)), last = together(rows(tokens, 5, 6));
+  const Tensor first = together(rows(tokens, 0, 4)), next = together(rows(tokens, 4, 5)),
+               last = together(rows(tokens, 5, 6));
   const Tensor second = sequence_of(tokens, 1);
-  const Tensor first_alone = alone(rows(second, 2, 4)), next_alone = alone(rows(second, 4, 5)), last_alone = alone(rows(second, 5, 6));
-  const double largest =
-      std::max({largest_difference(rows(sequence_of(first, 1), 2, 4), first_alone), largest_difference(sequence_of(next, 1), next_alone),
-                largest_difference(sequence_of(last, 1), last_alone)});
+  const Tensor first_alone = alone(rows(second, 2, 4)), next_alone = alone(rows(second, 4, 5)),
+               last_alone = alone(rows(second, 5, 6));
+  const double largest = std::max({largest_difference(rows(sequence_of(first, 1), 2, 4), first_alone),
+      largest_difference(sequence_of(next, 1), next_alone), largest_difference(sequence_of(last, 1), last_alone)});
   return within(largest, rounding, "prompts of 4 and 2 tokens");
 }
 
@@ -290,7 +306,7 @@ Cell longer_than_trained(const Subject& subject) {
   }
   try {
     (void)logits(*model, tokens);
-  } catch (const Error& error) { return passed(0, concat("refused: ", error.what())); }
+  } catch (const Error& error) { return passed(0, to_text("refused: ", error.what())); }
   return failed(0, "does not claim to extrapolate, and does");
 }
 
@@ -300,9 +316,11 @@ Cell narrow_numbers(const Subject& subject) {
   const double size = std::max(1.0, largest_size(exact));
   std::string found;
   double worst = 0;
-  for (const auto& [dtype, epsilon] : {std::pair{DType::f32, 0x1p-23}, std::pair{DType::f16, 0x1p-10}, std::pair{DType::bf16, 0x1p-7}}) {
-    const double relative = largest_difference(raw::cast(logits(*subject.model(1, true, dtype), tokens), DType::f64), exact) / size;
-    found += concat(found.empty() ? "" : ", ", dtype, " ", relative);
+  for (const auto& [dtype, epsilon] :
+      {std::pair{DType::f32, 0x1p-23}, std::pair{DType::f16, 0x1p-10}, std::pair{DType::bf16, 0x1p-7}}) {
+    const double relative =
+        largest_difference(raw::cast(logits(*subject.model(1, true, dtype), tokens), DType::f64), exact) / size;
+    found += to_text(found.empty() ? "" : ", ", dtype, " ", relative);
     worst = std::max(worst, relative / epsilon);
   }
   return within(worst, 200, found);  // in units of each dtype's epsilon

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "autograd/mode.h"
 #include "autograd/probe.h"
+#include "autograd/recording.h"
 #include "examples/verify/probe_run.h"
 
 namespace whence {
@@ -16,20 +16,13 @@ Json json_of(const Shape& shape) { return Json(std::vector<index_t>(shape.begin(
 
 Json json_of(const ExpectedTensor& tensor) {
   static constexpr const char* dtypes[] = {"any floating dtype, one for all", "bool", "any number"};
-  return {{"name", tensor.name},
-          {"axes", tensor.axes},
-          {"shape", json_of(tensor.shapes[0])},
-          {"dtype", dtypes[static_cast<int>(tensor.kind)]},
-          {"required", tensor.required},
-          {"meaning", tensor.meaning}};
+  return {{"name", tensor.name}, {"axes", tensor.axes}, {"shape", json_of(tensor.shapes[0])},
+      {"dtype", dtypes[static_cast<int>(tensor.kind)]}, {"required", tensor.required}, {"meaning", tensor.meaning}};
 }
 
 Json json_of(const Module::Parameter& parameter) {
-  Json entry{{"name", parameter.path},
-             {"shape", json_of(parameter.tensor.shape())},
-             {"initial", parameter.init.text()},
-             {"decays", parameter.decays},
-             {"trained", !parameter.frozen}};
+  Json entry{{"name", parameter.path}, {"shape", json_of(parameter.tensor.shape())}, {"initial", parameter.init.text()},
+      {"decays", parameter.decays}, {"trained", !parameter.frozen}};
   const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
   if (std::isfinite(parameter.bounds.low) || std::isfinite(parameter.bounds.high)) {
     entry["bounds"] = {bound(parameter.bounds.low), bound(parameter.bounds.high)};
@@ -38,9 +31,9 @@ Json json_of(const Module::Parameter& parameter) {
 }
 
 Json json_of(const Claims& claims) {
-  return {
-      {"causal_only", claims.causal_only},       {"shift_invariant", claims.shift_invariant},     {"extrapolates", claims.extrapolates},
-      {"row_local", claims.row_local},           {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
+  return {{"causal_only", claims.causal_only}, {"shift_invariant", claims.shift_invariant},
+      {"extrapolates", claims.extrapolates}, {"row_local", claims.row_local},
+      {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
       {"uses_positions", claims.uses_positions}, {"exact_gradient", claims.exact_gradient}};
 }
 
@@ -57,7 +50,7 @@ Json probe_names(const SchemeRun& scheme) {
 // "name": [one line per entry]
 template <class Entries>
 std::string block(const char* name, const Entries& entries) {
-  std::string text = concat("  \"", name, "\": [");
+  std::string text = to_text("  \"", name, "\": [");
   bool first = true;
   for (const auto& entry : entries) {
     text += (first ? "\n    " : ",\n    ") + json_of(entry).dump();

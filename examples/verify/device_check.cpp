@@ -18,15 +18,17 @@ using NamedNumbers = std::vector<std::pair<std::string, std::vector<double>>>;
 
 std::vector<std::pair<std::string, Tensor>> leaves_on(Device device, const SchemeRun& scheme, BareOperands& given) {
   std::vector<std::pair<std::string, Tensor>> leaves;
-  for (auto [name, slot] : {std::pair("q", &given.q), std::pair("k", &given.k), std::pair("v", &given.v), std::pair("x", &given.x)}) {
+  for (auto [name, slot] :
+      {std::pair("q", &given.q), std::pair("k", &given.k), std::pair("v", &given.v), std::pair("x", &given.x)}) {
     if (slot->defined()) leaves.emplace_back(name, *slot = requires_grad(raw::to_device(*slot, device)));
   }
-  for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.emplace_back(parameter.path, parameter.tensor);
+  for (const Module::Parameter& parameter : scheme.root().parameters())
+    leaves.emplace_back(parameter.path, parameter.tensor);
   return leaves;
 }
 
-NamedNumbers results_on(Device device, const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype,
-                        std::uint64_t seed) {
+NamedNumbers results_on(Device device, const std::string& text, const BareSetting& setting, const Executor& executor,
+    DType dtype, std::uint64_t seed) {
   const SchemeRun scheme(text, {.dim = dim, .heads = heads, .length = length});
   scheme.draw_parameters(seed);
   scheme.root().to(dtype);
@@ -54,8 +56,8 @@ double largest_of(const NamedNumbers& results) {
   return largest;
 }
 
-// Against the largest of the tensor, as sums lose what their terms lost; but at least `least`, for gradients that are 0 because their terms
-// cancel, as those of a bias that the softmax does not see.
+// Against the largest of the tensor, as sums lose what their terms lost; but at least `least`, for gradients that are 0
+// because their terms cancel, as those of a bias that the softmax does not see.
 double relative(const std::vector<double>& got, const std::vector<double>& expected, double least) {
   double size = least, apart = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -72,7 +74,7 @@ ConformanceCell cell_of(const ConformanceSubject& subject, const Executor& execu
   const DeviceDisagreement found = device_disagreement(subject.text(), {}, executor, dtype, subject.seed());
   const bool good = found.largest <= device_tolerance(dtype);
   return {good ? ConformanceCell::Mark::passed : ConformanceCell::Mark::failed, found.largest,
-          good ? found.worst : concat(found.worst, "; at most ", device_tolerance(dtype), " required")};
+      good ? found.worst : to_text(found.worst, "; at most ", device_tolerance(dtype), " required")};
 }
 
 const Executor& small_strips() {
@@ -82,12 +84,12 @@ const Executor& small_strips() {
 
 }  // namespace
 
-DeviceDisagreement device_disagreement(const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype,
-                                       std::uint64_t seed) {
+DeviceDisagreement device_disagreement(
+    const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype, std::uint64_t seed) {
   const NamedNumbers expected = results_on(Device::cpu(), text, setting, executor, dtype, seed);
   const NamedNumbers got = results_on(Device::cuda(0), text, setting, executor, dtype, seed);
   if (got.size() != expected.size())
-    throw Error(concat("device: ", text, ": ", got.size(), " tensors there and ", expected.size(), " on the CPU"));
+    throw Error(to_text("device: ", text, ": ", got.size(), " tensors there and ", expected.size(), " on the CPU"));
   DeviceDisagreement found;
   const double least = 0.1 * largest_of(expected);
   for (std::size_t k = 0; k < got.size(); ++k) {
@@ -103,10 +105,11 @@ const std::vector<ConformanceCheck>& device_checks() {
   using Subject = ConformanceSubject;
   static const std::vector<ConformanceCheck> checks{
       {"f32", "output and gradients on the device as on the CPU",
-       [](const Subject& s) { return cell_of(s, reference_executor(), DType::f32); }},
+          [](const Subject& s) { return cell_of(s, reference_executor(), DType::f32); }},
       {"f16", "the same in f16", [](const Subject& s) { return cell_of(s, reference_executor(), DType::f16); }},
       {"bf16", "the same in bf16", [](const Subject& s) { return cell_of(s, reference_executor(), DType::bf16); }},
-      {"strips", "the same in f32 by strips of rows", [](const Subject& s) { return cell_of(s, small_strips(), DType::f32); }}};
+      {"strips", "the same in f32 by strips of rows",
+          [](const Subject& s) { return cell_of(s, small_strips(), DType::f32); }}};
   return checks;
 }
 

@@ -14,8 +14,8 @@ struct DeviceDisagreement {
 };
 
 // Same parameters and operands, small sizes, by one executor in one dtype.
-[[nodiscard]] DeviceDisagreement device_disagreement(const std::string& text, const BareSetting& setting, const Executor& executor,
-                                                     DType dtype, std::uint64_t seed);
+[[nodiscard]] DeviceDisagreement device_disagreement(
+    const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype, std::uint64_t seed);
 
 // What a figure may be in this dtype.
 [[nodiscard]] double device_tolerance(DType dtype);

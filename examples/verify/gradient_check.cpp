@@ -12,7 +12,8 @@
 namespace whence {
 namespace {
 
-// Two sequences, so that sums over the batch are seen. Small parameters are walked element by element, operands along a random direction.
+// Two sequences, so that sums over the batch are seen. Small parameters are walked element by element, operands along a
+// random direction.
 constexpr index_t batch = 2, heads = 2, head_dim = 4;
 
 GradcheckOptions checker_options(const GradientCheckOptions& options) {
@@ -21,7 +22,8 @@ GradcheckOptions checker_options(const GradientCheckOptions& options) {
 
 std::vector<Named> leaves_of(const BareOperands& operands, const SchemeRun& scheme) {
   std::vector<Named> leaves;
-  const std::pair<const char*, const Tensor*> inputs[] = {{"q", &operands.q}, {"k", &operands.k}, {"v", &operands.v}, {"x", &operands.x}};
+  const std::pair<const char*, const Tensor*> inputs[] = {
+      {"q", &operands.q}, {"k", &operands.k}, {"v", &operands.v}, {"x", &operands.x}};
   for (const auto& [name, tensor] : inputs) {
     if (tensor->defined()) leaves.push_back({name, *tensor});
   }
@@ -31,7 +33,8 @@ std::vector<Named> leaves_of(const BareOperands& operands, const SchemeRun& sche
   return leaves;
 }
 
-// Everything that comes out, one behind the other. Beside the logits no parameter's gradient is zero only because a softmax cannot see it.
+// Everything that comes out, one behind the other. Beside the logits no parameter's gradient is zero only because a
+// softmax cannot see it.
 Tensor everything(const SchemeRun::Result& result) {
   std::vector<Tensor> parts;
   for (const Tensor* part : {&result.output, &result.logits, &result.embedded}) {
@@ -44,10 +47,12 @@ Tensor everything(const SchemeRun::Result& result) {
 
 Tensor placed(const Tensor& x, Device device) { return x.defined() ? raw::to_device(x, device) : x; }
 
-// Operands and cotangents are random, and parameters are too: at a zero table most of CoPE's gradients would be zero as well.
+// Operands and cotangents are random, and parameters are too: at a zero table most of CoPE's gradients would be zero as
+// well.
 GradientCase check_setting(const SchemeRun& scheme, bool causal, const GradientCheckOptions& options, bool exact) {
   BareOperands operands = random_operands(scheme, batch, options.length, options.seed);
-  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) *operand = placed(*operand, options.device);
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
+    *operand = placed(*operand, options.device);
   const BareSetting setting{.causal = causal};
   const auto f = [&] { return everything(scheme.run(operands, setting, reference_executor())); };
   GradcheckOptions how = checker_options(options);
@@ -93,7 +98,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }  // namespace
 
 bool GradientChecks::ok() const {
-  return problem.empty() && std::all_of(cases.begin(), cases.end(), [](const GradientCase& each) { return each.report.ok(); });
+  return problem.empty() &&
+         std::all_of(cases.begin(), cases.end(), [](const GradientCase& each) { return each.report.ok(); });
 }
 
 std::size_t GradientChecks::inputs() const {
@@ -125,9 +131,11 @@ GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options
     for (Tensor& input : sample.inputs) input = placed(input, options.device);
     std::vector<Named> leaves;
     for (std::size_t k = 0; k < sample.inputs.size(); ++k) {
-      if (sample.inputs[k].defined() && is_floating(sample.inputs[k].dtype())) leaves.push_back({concat("input ", k), sample.inputs[k]});
+      if (sample.inputs[k].defined() && is_floating(sample.inputs[k].dtype()))
+        leaves.push_back({to_text("input ", k), sample.inputs[k]});
     }
-    checks.cases.push_back({sample.name, gradcheck([&] { return sample.run(sample.inputs); }, leaves, checker_options(options))});
+    checks.cases.push_back(
+        {sample.name, gradcheck([&] { return sample.run(sample.inputs); }, leaves, checker_options(options))});
   }
   return checks;
 }
@@ -140,7 +148,8 @@ GradientChecks check_scheme(const std::string& text, const GradientCheckOptions&
   GradientChecks checks{scheme.text(), {}};
   // Duals run through what a scheme declares in place of its derivative; differences look at the values, which jump.
   if (!claims.exact_gradient) {
-    checks.note = "declares a gradient that is not its derivative: duals follow the declared one, differences say nothing";
+    checks.note =
+        "declares a gradient that is not its derivative: duals follow the declared one, differences say nothing";
   }
   checks.cases.push_back(check_setting(scheme, true, options, claims.exact_gradient));
   if (claims.causal_only || !scheme.attends()) return checks;
@@ -176,8 +185,8 @@ Checkable find_checkable(const std::string& name) {
     known.insert(known.end(), functions.begin(), functions.end());
     known.insert(known.end(), schemes.begin(), schemes.end());
     const auto nearest = nearest_name(name, known);
-    throw InputError(concat("'", name, "' given; an op, a scheme or all required; ",
-                            nearest ? concat("did you mean '", *nearest, "'?") : std::string("--list lists them")));
+    throw InputError(to_text("'", name, "' given; an op, a scheme or all required; ",
+        nearest ? to_text("did you mean '", *nearest, "'?") : std::string("--list lists them")));
   }
   return {nullptr, {}, canonical_text(parse_schemes(name))};
 }

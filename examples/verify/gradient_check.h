@@ -5,17 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "autograd/check.h"
 #include "autograd/gradcheck.h"
+#include "autograd/samples.h"
 
 namespace whence {
 
 struct GradientCheckOptions {
   index_t length = 6;  // tokens, for schemes
   bool differences = true;
-  index_t one_by_one = 64;  // tensors of at most so many elements are checked along every element, larger ones along random directions
-  std::uint64_t seed = 1;   // of operands, parameters, cotangents and directions
-  Device device = {};       // where everything runs
+  index_t one_by_one =
+      64;  // tensors of at most so many elements are checked along every element, larger ones along random directions
+  std::uint64_t seed = 1;  // of operands, parameters, cotangents and directions
+  Device device = {};      // where everything runs
 };
 
 // One function that was checked: a sample of an op, or a scheme under one kind of mask.
@@ -38,17 +39,19 @@ struct GradientChecks {
 };
 
 // The samples of an op, or only those of one function of a family ("sigmoid" of the op "unary").
-[[nodiscard]] GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options, const std::string& function = {});
+[[nodiscard]] GradientChecks check_op(
+    const CheckedOp& op, const GradientCheckOptions& options, const std::string& function = {});
 
-// Output, logits where they mean something, and embedded tokens, by every input and every parameter at once. Causal, and bidirectional
-// where the schemes claim a meaning for it. Throws InputError when the text is wrong or the schemes refuse it.
+// Output, logits where they mean something, and embedded tokens, by every input and every parameter at once. Causal,
+// and bidirectional where the schemes claim a meaning for it. Throws InputError when the text is wrong or the schemes
+// refuse it.
 [[nodiscard]] GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();        // of all that have samples
 [[nodiscard]] std::vector<std::string> function_names();  // of the op "unary", which is a family
 
-// What a user's NAME means: an op, a function of one number, else a scheme text. Throws InputError with the nearest name when it is
-// neither.
+// What a user's NAME means: an op, a function of one number, else a scheme text. Throws InputError with the nearest
+// name when it is neither.
 struct Checkable {
   const CheckedOp* op = nullptr;  // nullptr: a scheme
   std::string function;           // of the op; empty: all

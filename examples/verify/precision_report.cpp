@@ -38,12 +38,14 @@ double first_equal_neighbours(const OfPositions& f, DType dtype, std::int64_t fu
   return not_found;
 }
 
-double at(const std::function<Tensor(const Tensor&)>& f, double x, DType dtype) { return f(Tensor::scalar(x, dtype)).item(); }
+double at(const std::function<Tensor(const Tensor&)>& f, double x, DType dtype) {
+  return f(Tensor::scalar(x, dtype)).item();
+}
 
 double rounded(double x, DType dtype) { return Tensor::scalar(x, dtype).item(); }
 
-// The number of the dtype nearest to `no` for which `holds`, on the way to `yes`, where it does: the two are halved until nothing lies
-// between them.
+// The number of the dtype nearest to `no` for which `holds`, on the way to `yes`, where it does: the two are halved
+// until nothing lies between them.
 double border(double no, double yes, DType dtype, const std::function<bool(double)>& holds) {
   if (!holds(rounded(yes, dtype))) return not_found;
   for (int halving = 0; halving < 200; ++halving) {
@@ -70,7 +72,9 @@ Tensor slowest_pair(const Tensor& positions, DType dtype) {
 }
 
 // t theta with both in the dtype, as code that keeps its angle table in 16 bits has it.
-Tensor angle_in_dtype(const Tensor& positions, DType dtype) { return cast(positions, dtype) * Tensor::scalar(1, dtype); }
+Tensor angle_in_dtype(const Tensor& positions, DType dtype) {
+  return cast(positions, dtype) * Tensor::scalar(1, dtype);
+}
 
 OfPositions alibi_bias(double slope) {
   return [slope](const Tensor& n, DType dtype) { return cast(n * -slope, dtype); };
@@ -98,7 +102,8 @@ double position_error(int length, Sum how, DType dtype) {
   if (how == Sum::stepwise) {
     std::vector<Tensor> columns(static_cast<std::size_t>(length));
     Tensor total = Tensor::zeros({rows, 1}, dtype);
-    for (index_t j = length - 1; j >= 0; --j) columns[static_cast<std::size_t>(j)] = total = total + slice(gates, 1, j, j + 1);
+    for (index_t j = length - 1; j >= 0; --j)
+      columns[static_cast<std::size_t>(j)] = total = total + slice(gates, 1, j, j + 1);
     sums = concat_along(1, columns);
   }
   return raw::reduce(Reduction::maximum, abs(cast(sums, DType::f64) - exact), {}, false).item();
@@ -120,50 +125,56 @@ class Report {
 
 void ask_about_functions(Report& report) {
   const auto sigmoid_is = [](double value, double far) {
-    return [=](DType dtype) { return border(0, far, dtype, [&](double x) { return at(sigmoid_of, x, dtype) == value; }); };
+    return
+        [=](DType dtype) { return border(0, far, dtype, [&](double x) { return at(sigmoid_of, x, dtype) == value; }); };
   };
   report.ask("sigmoid_is_one", "a gate is exactly 1 from the logit", sigmoid_is(1, 100));
   report.ask("sigmoid_is_zero", "a gate is exactly 0 from the logit", sigmoid_is(0, -200));
   for (const double side : {100.0, -200.0}) {
     report.ask(side > 0 ? "gate_gradient_is_zero_above" : "gate_gradient_is_zero_below",
-               concat("a gate has no gradient ", side > 0 ? "above" : "below", " the logit"),
-               [side](DType dtype) { return border(0, side, dtype, [&](double x) { return gate_gradient(x, dtype) == 0; }); });
+        to_text("a gate has no gradient ", side > 0 ? "above" : "below", " the logit"),
+        [side](DType dtype) { return border(0, side, dtype, [&](double x) { return gate_gradient(x, dtype) == 0; }); });
   }
   report.ask("exp_overflows", "exp is infinite from",
-             [](DType dtype) { return border(0, 1000, dtype, [&](double x) { return at(exp_of, x, dtype) == infinity; }); });
+      [](DType dtype) { return border(0, 1000, dtype, [&](double x) { return at(exp_of, x, dtype) == infinity; }); });
 }
 
 void ask_about_positions(Report& report, const PrecisionOptions& options) {
-  const auto neighbours = [&report, &options](const std::string& key, const std::string& question, const OfPositions& f) {
+  const auto neighbours = [&report, &options](
+                              const std::string& key, const std::string& question, const OfPositions& f) {
     report.ask(key, question, [&](DType dtype) { return first_equal_neighbours(f, dtype, options.furthest); });
   };
-  neighbours("positions", "whole positions: n equals n + 1 from n =", [](const Tensor& n, DType dtype) { return cast(n, dtype); });
+  neighbours("positions",
+      "whole positions: n equals n + 1 from n =", [](const Tensor& n, DType dtype) { return cast(n, dtype); });
   neighbours("sinusoidal", "sinusoidal, slowest pair: n equals n + 1 from n =", slowest_pair);
-  neighbours("rotation_angle", "an angle of RoPE's fastest pair kept in the dtype: n equals n + 1 from n =", angle_in_dtype);
+  neighbours(
+      "rotation_angle", "an angle of RoPE's fastest pair kept in the dtype: n equals n + 1 from n =", angle_in_dtype);
   const std::vector<double> slopes = alibi_slopes(options.heads);
   for (int head = 0; head < options.heads; ++head) {
     const double slope = slopes[static_cast<std::size_t>(head)];
-    const std::string name = concat("head ", head + 1, ", slope ", slope);
-    neighbours(concat("alibi_", head + 1), concat("ALiBi, ", name, ": the bias of n equals that of n + 1 from n ="), alibi_bias(slope));
-    neighbours(concat("alibi_beside_logit_", head + 1), concat("  the same beside a logit of ", options.logit),
-               beside(options.logit, alibi_bias(slope)));
+    const std::string name = to_text("head ", head + 1, ", slope ", slope);
+    neighbours(to_text("alibi_", head + 1), to_text("ALiBi, ", name, ": the bias of n equals that of n + 1 from n ="),
+        alibi_bias(slope));
+    neighbours(to_text("alibi_beside_logit_", head + 1), to_text("  the same beside a logit of ", options.logit),
+        beside(options.logit, alibi_bias(slope)));
   }
   for (int head = 0; head<options.heads; head += options.heads> 1 ? options.heads - 1 : 1) {
     const double rate = (head + 1.0) / options.heads;
-    neighbours(concat("kerple_", head + 1), concat("KERPLE, ln(1 + ", rate, " n): the bias of n equals that of n + 1 from n ="),
-               kerple_bias(1, rate));
-    neighbours(concat("kerple_beside_logit_", head + 1), concat("  the same beside a logit of ", options.logit),
-               beside(options.logit, kerple_bias(1, rate)));
+    neighbours(to_text("kerple_", head + 1),
+        to_text("KERPLE, ln(1 + ", rate, " n): the bias of n equals that of n + 1 from n ="), kerple_bias(1, rate));
+    neighbours(to_text("kerple_beside_logit_", head + 1), to_text("  the same beside a logit of ", options.logit),
+        beside(options.logit, kerple_bias(1, rate)));
   }
 }
 
 void ask_about_sums(Report& report, const PrecisionOptions& options) {
   for (const int length : options.lengths) {
     const auto error = [length](Sum how) { return [=](DType dtype) { return position_error(length, how, dtype); }; };
-    const std::string title = concat("CoPE, T = ", length, ": largest error of a position, ");
-    report.ask(concat("cope_stepwise_", length), title + "each sum rounded", error(Sum::stepwise));
-    report.ask(concat("cope_stored_", length), title + "summed in f32, stored in the dtype", error(Sum::stored));
-    report.ask(concat("cope_wide_", length), title + "gates in the dtype, sums in f32 (what whence does)", error(Sum::wide));
+    const std::string title = to_text("CoPE, T = ", length, ": largest error of a position, ");
+    report.ask(to_text("cope_stepwise_", length), title + "each sum rounded", error(Sum::stepwise));
+    report.ask(to_text("cope_stored_", length), title + "summed in f32, stored in the dtype", error(Sum::stored));
+    report.ask(
+        to_text("cope_wide_", length), title + "gates in the dtype, sums in f32 (what whence does)", error(Sum::wide));
   }
 }
 

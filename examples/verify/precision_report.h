@@ -1,5 +1,5 @@
-// Where numbers of 16 and 32 bits stop telling things apart: positions, angles, biases, gates, sums. Every figure is found by asking the
-// engine's own ops in that dtype.
+// Where numbers of 16 and 32 bits stop telling things apart: positions, angles, biases, gates, sums. Every figure is
+// found by asking the engine's own ops in that dtype.
 #pragma once
 
 #include <string>
@@ -23,6 +23,7 @@ struct PrecisionOptions {
   std::int64_t furthest = 1 << 25;         // position or distance that is looked at
 };
 
-[[nodiscard]] std::vector<PrecisionRow> precision_report(const std::vector<DType>& dtypes, const PrecisionOptions& options);
+[[nodiscard]] std::vector<PrecisionRow> precision_report(
+    const std::vector<DType>& dtypes, const PrecisionOptions& options);
 
 }  // namespace whence

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "examples/common/text.h"
-#include "nn/safetensors.h"
+#include "examples/app/text.h"
+#include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -38,7 +38,7 @@ class Reader {
 
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InputError(concat(path_, ": ", parts...));
+    throw InputError(to_text(path_, ": ", parts...));
   }
 
   // Batch, heads, length and model dim of the file.
@@ -47,12 +47,14 @@ class Reader {
     SchemeSizes scheme;
   };
   Sizes sizes() const {
-    if (!has("q") && !has("x")) refuse("tensor q missing; there: ", names(), "; q k v [b,h,t,d], or x [b,t,c], required");
+    if (!has("q") && !has("x"))
+      refuse("tensor q missing; there: ", names(), "; q k v [b,h,t,d], or x [b,t,c], required");
     const std::string name = has("q") ? "q" : "x";
     const Shape shape = get(name).shape();
     const int rank = has("q") ? 4 : 3;
     if (shape.rank() != rank || std::any_of(shape.begin(), shape.end(), [](index_t extent) { return extent < 1; })) {
-      refuse("tensor ", name, ": ", shape, " given; ", has("q") ? "[b,h,t,d]" : "[b,t,c]", " with extents of 1 and more required");
+      refuse("tensor ", name, ": ", shape, " given; ", has("q") ? "[b,h,t,d]" : "[b,t,c]",
+          " with extents of 1 and more required");
     }
     const DType dtype = get(name).dtype();
     if (!is_floating(dtype)) refuse("tensor ", name, ": ", dtype, " given; f16, bf16, f32 or f64 required");
@@ -72,7 +74,7 @@ class Reader {
       std::string all;
       for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
       refuse("tensor ", in_quotes(name), " given; ", scheme.text(), " reads no tensor of this name; ",
-             nearest ? "did you mean '" + *nearest + "'?" : "it reads " + all);
+          nearest ? "did you mean '" + *nearest + "'?" : "it reads " + all);
     }
   }
 
@@ -80,7 +82,8 @@ class Reader {
   void refuse_missing(const std::vector<ExpectedTensor>& expected, const SchemeRun& scheme, bool draws) const {
     std::string missing, parameters;
     for (const ExpectedTensor& each : expected) {
-      if (each.required && !has(each.name)) missing += (missing.empty() ? "" : ", ") + each.name + " " + shapes_text(each.shapes);
+      if (each.required && !has(each.name))
+        missing += (missing.empty() ? "" : ", ") + each.name + " " + shapes_text(each.shapes);
     }
     for (const Module::Parameter& parameter : scheme.root().parameters()) {
       if (has(parameter.path) || draws) continue;
@@ -89,24 +92,29 @@ class Reader {
     const std::string both = missing + (missing.empty() || parameters.empty() ? "" : ", ") + parameters;
     if (both.empty()) return;
     refuse("missing: ", both, "; there: ", names(), "; every tensor of ", scheme.text(), " required; add them",
-           parameters.empty() ? "" : ", or draw parameters with --init SEED");
+        parameters.empty() ? "" : ", or draw parameters with --init SEED");
   }
 
-  // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently: a table of another shape is another scheme.
+  // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently: a table of another shape is
+  // another scheme.
   void check(const std::string& name, const std::vector<Shape>& shapes, Kind kind, DType numbers) const {
     const Tensor tensor = get(name);
     if (!tensor.defined()) return;
-    if (!is_one_of(shapes, tensor.shape())) refuse("tensor ", name, ": ", tensor.shape(), " given; ", shapes_text(shapes), " required");
+    if (!is_one_of(shapes, tensor.shape()))
+      refuse("tensor ", name, ": ", tensor.shape(), " given; ", shapes_text(shapes), " required");
     const DType dtype = tensor.dtype();
     if (kind == Kind::truth && dtype != DType::boolean) refuse("tensor ", name, ": ", dtype, " given; bool required");
-    if (kind == Kind::positions && dtype == DType::boolean) refuse("tensor ", name, ": bool given; f64, or another number, required");
+    if (kind == Kind::positions && dtype == DType::boolean)
+      refuse("tensor ", name, ": bool given; f64, or another number, required");
     if (kind == Kind::numbers && dtype != numbers) {
       refuse("tensor ", name, ": ", dtype, " given where ", has("q") ? "q" : "x", " is ", numbers,
-             "; one floating dtype for all numbers required; convert one of them");
+          "; one floating dtype for all numbers required; convert one of them");
     }
   }
 
-  Tensor numbers(const std::string& name, DType dtype) const { return has(name) ? raw::cast(get(name), dtype) : Tensor(); }
+  Tensor numbers(const std::string& name, DType dtype) const {
+    return has(name) ? raw::cast(get(name), dtype) : Tensor();
+  }
 
  private:
   std::string names() const {
@@ -119,7 +127,8 @@ class Reader {
   std::map<std::string, Tensor> tensors_;
 };
 
-void read_parameters(const Reader& file, ProbeInput& input, DType numbers, DType dtype, std::optional<std::uint64_t> init) {
+void read_parameters(
+    const Reader& file, ProbeInput& input, DType numbers, DType dtype, std::optional<std::uint64_t> init) {
   Module& root = input.scheme->root();
   if (init) root.initialise(*init);
   root.to(dtype);
@@ -131,7 +140,8 @@ void read_parameters(const Reader& file, ProbeInput& input, DType numbers, DType
       input.drawn.push_back(parameter.path);
     }
   }
-  if (init && input.drawn.empty()) file.refuse("--init given; the file has every parameter, so that it has no effect; leave it out");
+  if (init && input.drawn.empty())
+    file.refuse("--init given; the file has every parameter, so that it has no effect; leave it out");
 }
 
 }  // namespace
@@ -154,9 +164,11 @@ std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t ba
   }
   if (scheme.reads_x()) all.push_back({"x", "b t c", {tokens}, Kind::numbers, true, "the layer's input; c = h d"});
   const bool attends = scheme.attends();
-  all.push_back({"cotangent", attends ? "b h t d" : "b t c", {attends ? by_head : tokens}, Kind::numbers, false, "of the output"});
+  all.push_back({"cotangent", attends ? "b h t d" : "b t c", {attends ? by_head : tokens}, Kind::numbers, false,
+      "of the output"});
   if (scheme.claims().uses_positions) {
-    all.push_back({"positions", "t, or b t", {{length}, {batch, length}}, Kind::positions, false, "of the tokens, instead of 0, 1, ..."});
+    all.push_back({"positions", "t, or b t", {{length}, {batch, length}}, Kind::positions, false,
+        "of the tokens, instead of 0, 1, ..."});
   }
   if (!attends) return all;
   const Shape pairs{batch, heads, length, length};
@@ -169,12 +181,13 @@ std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t ba
       if (!is_one_of(masks, shape)) masks.push_back(shape);
     }
   }
-  all.push_back({"mask", "1|b 1|h t t", masks, Kind::truth, false, "true where a query may see a key, besides the causal mask"});
+  all.push_back(
+      {"mask", "1|b 1|h t t", masks, Kind::truth, false, "true where a query may see a key, besides the causal mask"});
   return all;
 }
 
-ProbeInput read_probe_input(const std::string& path, const std::string& scheme, std::optional<DType> dtype,
-                            std::optional<std::uint64_t> init) {
+ProbeInput read_probe_input(
+    const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
   (void)parse_schemes(scheme);  // the shorter error first
   const Reader file(path);
   const Reader::Sizes sizes = file.sizes();
@@ -186,8 +199,10 @@ ProbeInput read_probe_input(const std::string& path, const std::string& scheme, 
   const DType numbers = file.get(file.has("q") ? "q" : "x").dtype(), wanted = dtype.value_or(numbers);
   for (const ExpectedTensor& each : expected) file.check(each.name, each.shapes, each.kind, numbers);
   read_parameters(file, input, numbers, wanted, init);
-  input.operands = {file.numbers("q", wanted), file.numbers("k", wanted), file.numbers("v", wanted), file.numbers("x", wanted)};
-  input.setting = {.positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
+  input.operands = {
+      file.numbers("q", wanted), file.numbers("k", wanted), file.numbers("v", wanted), file.numbers("x", wanted)};
+  input.setting = {
+      .positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
   input.cotangent = file.numbers("cotangent", wanted);
   input.cotangent_logits = file.numbers("cotangent_logits", wanted);
   return input;

@@ -1,4 +1,5 @@
-// What the probe program reads: which tensors a scheme expects, and a file of them, checked name by name before anything runs.
+// What the probe program reads: which tensors a scheme expects, and a file of them, checked name by name before
+// anything runs.
 #pragma once
 
 #include <memory>
@@ -33,9 +34,10 @@ struct ProbeInput {
   [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }
 };
 
-// Sizes come from q, or from x where the schemes only add to tokens. Parameters that are missing are drawn from their Init by the seed
-// `init`, or refused when there is none. Numbers are cast to `dtype` when one is given. Throws InputError "PATH: ...".
-[[nodiscard]] ProbeInput read_probe_input(const std::string& path, const std::string& scheme, std::optional<DType> dtype,
-                                          std::optional<std::uint64_t> init);
+// Sizes come from q, or from x where the schemes only add to tokens. Parameters that are missing are drawn from their
+// Init by the seed `init`, or refused when there is none. Numbers are cast to `dtype` when one is given. Throws
+// InputError "PATH: ...".
+[[nodiscard]] ProbeInput read_probe_input(
+    const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init);
 
 }  // namespace whence

@@ -34,7 +34,8 @@ bool has(const NamedTensors& tensors, const std::string& name) {
 // v'y for all cotangents given; undefined when there are none.
 Tensor contracted(const SchemeRun::Result& result, const ProbeInput& input) {
   Tensor total;
-  for (const auto& [value, cotangent] : {std::pair(&result.output, &input.cotangent), std::pair(&result.logits, &input.cotangent_logits)}) {
+  for (const auto& [value, cotangent] :
+      {std::pair(&result.output, &input.cotangent), std::pair(&result.logits, &input.cotangent_logits)}) {
     if (!cotangent->defined()) continue;
     const Tensor term = sum(*value * *cotangent);
     total = total.defined() ? total + term : term;
@@ -43,7 +44,8 @@ Tensor contracted(const SchemeRun::Result& result, const ProbeInput& input) {
 }
 
 // Of intermediates: what backward left at their probes. The logits' own cotangent joins behind their probe.
-void write_intermediates(const Capture& capture, const SchemeRun::Result& result, const ProbeInput& input, NamedTensors& out) {
+void write_intermediates(
+    const Capture& capture, const SchemeRun::Result& result, const ProbeInput& input, NamedTensors& out) {
   const Tensor& q = input.operands.q;
   const Sequence sequence = input.setting.sequence(q.size(0), q.size(2)).on(q.device());
   for (const std::string& name : capture.names()) {
@@ -51,7 +53,8 @@ void write_intermediates(const Capture& capture, const SchemeRun::Result& result
     if (name != "logits" && name != "pattern") out.emplace_back(name, capture[name].value());
     Tensor gradient = capture[name].gradient();
     if (name == "logits" && input.cotangent_logits.defined()) {
-      const Tensor own = sequence.mask.defined() ? raw::keep(input.cotangent_logits, sequence.mask, 0) : input.cotangent_logits;
+      const Tensor own =
+          sequence.mask.defined() ? raw::masked(input.cotangent_logits, sequence.mask, 0) : input.cotangent_logits;
       gradient = gradient.defined() ? raw::add(gradient, own) : own;
     }
     if (gradient.defined()) out.emplace_back("gradient." + name, gradient);
@@ -76,15 +79,13 @@ SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
     const std::vector<Tensor> found = grad(total, {}, handles, {.allow_unused = true});
     for (std::size_t k = 0; k < leaves.size(); ++k) {
       const Tensor& leaf = leaves[k].second;
-      out.emplace_back("gradient." + leaves[k].first, found[k].defined() ? found[k] : Tensor::zeros(leaf.shape(), leaf.dtype()));
+      out.emplace_back(
+          "gradient." + leaves[k].first, found[k].defined() ? found[k] : Tensor::zeros(leaf.shape(), leaf.dtype()));
     }
   }
   if (shows_all) write_intermediates(*capture, result, input, out);
-  return {out,
-          {{"scheme", input.scheme->text()},
-           {"executor", input.scheme->attends() ? executor.name() : "none"},
-           {"dtype", to_string(input.dtype())},
-           {"causal", input.setting.causal ? "true" : "false"}}};
+  return {out, {{"scheme", input.scheme->text()}, {"executor", input.scheme->attends() ? executor.name() : "none"},
+                   {"dtype", to_string(input.dtype())}, {"causal", input.setting.causal ? "true" : "false"}}};
 }
 
 }  // namespace whence

@@ -2,15 +2,17 @@
 #pragma once
 
 #include "examples/verify/probe_input.h"
-#include "nn/safetensors.h"
+#include "nn/io/safetensors.h"
 
 namespace whence {
 
-// output, logits (0 where masked), pattern, every named intermediate; for cotangents given, "gradient.NAME" of each input, parameter and
-// intermediate. The reference executor shows all of it, others the output and the gradients of inputs and parameters.
+// output, logits (0 where masked), pattern, every named intermediate; for cotangents given, "gradient.NAME" of each
+// input, parameter and intermediate. The reference executor shows all of it, others the output and the gradients of
+// inputs and parameters.
 [[nodiscard]] SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor);
 
-// JSON: the tensors that a file for this scheme may hold, its parameters with their first distributions, claims, and names of probes.
+// JSON: the tensors that a file for this scheme may hold, its parameters with their first distributions, claims, and
+// names of probes.
 [[nodiscard]] std::string describe_scheme(const SchemeRun& scheme);
 
 }  // namespace whence

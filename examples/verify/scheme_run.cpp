@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/mode.h"
 #include "autograd/ops.h"
 #include "autograd/probe.h"
+#include "autograd/recording.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -25,7 +25,9 @@ Tensor drawn(const Shape& shape, std::uint64_t seed, const char* purpose, DType 
   return raw::cast(Tensor::normal(shape, 0, 1, Stream(seed, purpose), DType::f64), dtype);
 }
 
-double middle(const Init& init) { return init.kind == Init::Kind::uniform ? (init.first + init.second) / 2 : init.first; }
+double middle(const Init& init) {
+  return init.kind == Init::Kind::uniform ? (init.first + init.second) / 2 : init.first;
+}
 
 }  // namespace
 
@@ -49,7 +51,8 @@ SchemeRun::SchemeRun(const std::string& text, const SchemeSizes& sizes) : sizes_
   std::vector<SchemeSpec> specs = parse_schemes(text);
   text_ = canonical_text(specs);
   // As in a model: what serves all layers comes before what a layer has for itself.
-  std::stable_sort(specs.begin(), specs.end(), [](const SchemeSpec& a, const SchemeSpec& b) { return a.shared() && !b.shared(); });
+  std::stable_sort(
+      specs.begin(), specs.end(), [](const SchemeSpec& a, const SchemeSpec& b) { return a.shared() && !b.shared(); });
   std::vector<const PositionalScheme*> all;
   for (const SchemeSpec& spec : specs) all.push_back(schemes_.emplace_back(spec.make(sizes)).get());
   root_ = schemes_[0].get();
@@ -89,7 +92,7 @@ bool SchemeRun::attends() const {
 
 bool SchemeRun::reads_x() const {
   if (embeds()) return true;
-  const SetRecording record(true);  // whoever asks may not be
+  const RecordingScope record(true);  // whoever asks may not be
   const SchemeRun trial(text_, sizes_);
   trial.root().initialise(1);
   const index_t length = std::min<index_t>(sizes_.length, 3);
@@ -103,13 +106,16 @@ bool SchemeRun::reads_x() const {
 
 void SchemeRun::draw_parameters(std::uint64_t seed) const {
   for (const Module::Parameter& parameter : root().parameters()) {
-    const Tensor around = Tensor::normal(parameter.tensor.shape(), middle(parameter.init), 0.5, Stream(seed, parameter.path), DType::f64);
-    raw::copy_into(raw::to_device(raw::cast(around, parameter.tensor.dtype()), parameter.tensor.device()), parameter.tensor);
+    const Tensor around =
+        Tensor::normal(parameter.tensor.shape(), middle(parameter.init), 0.5, Stream(seed, parameter.path), DType::f64);
+    raw::copy_into(
+        raw::to_device(raw::cast(around, parameter.tensor.dtype()), parameter.tensor.device()), parameter.tensor);
     parameter.put_inside_bounds();
   }
 }
 
-SchemeRun::Result SchemeRun::run(const BareOperands& operands, const BareSetting& setting, const Executor& executor) const {
+SchemeRun::Result SchemeRun::run(
+    const BareOperands& operands, const BareSetting& setting, const Executor& executor) const {
   const Tensor& one = attends() ? operands.q : operands.x;
   const Sequence sequence = setting.sequence(one.size(0), one.size(attends() ? 2 : 1)).on(one.device());
   Result result;
@@ -122,8 +128,12 @@ SchemeRun::Result SchemeRun::run(const BareOperands& operands, const BareSetting
     result.output = result.embedded;
     return result;
   }
-  const AttendInputs inputs{
-      .x = x, .query = operands.q, .key = operands.k, .value = operands.v, .sequence = sequence, .scale = setting.scale};
+  const AttendInputs inputs{.x = x,
+      .query = operands.q,
+      .key = operands.k,
+      .value = operands.v,
+      .sequence = sequence,
+      .scale = setting.scale};
   if (&executor != &reference_executor()) {  // another one shows nothing but the output
     result.output = executor.attend(inputs, stages_);
     return result;
@@ -133,7 +143,7 @@ SchemeRun::Result SchemeRun::run(const BareOperands& operands, const BareSetting
   capture.edit("logits", keep_in(result.logits));
   capture.edit("pattern", keep_in(result.pattern));
   result.output = executor.attend(inputs, stages_);
-  if (sequence.mask.defined()) result.logits = keep(result.logits, sequence.mask);
+  if (sequence.mask.defined()) result.logits = masked(result.logits, sequence.mask);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// A scheme text on bare attention operands, without a model around it: what runs other people's numbers, and what gets checked.
+// A scheme text on bare attention operands, without a model around it: what runs other people's numbers, and what gets
+// checked.
 #pragma once
 
 #include <memory>
@@ -42,16 +43,18 @@ class SchemeRun {
   Claims claims() const;                   // what holds for all of the schemes together
 
   bool embeds() const { return !stages_.embeds.empty(); }  // adds to x before attention
-  bool attends() const;                                    // takes part in attention; of a scheme that does not, x + P is the output
-  bool reads_x() const;                                    // found out by a run on a few tokens
+  bool attends() const;  // takes part in attention; of a scheme that does not, x + P is the output
+  bool reads_x() const;  // found out by a run on a few tokens
 
-  // Parameters as gradients are best checked at: around the middle of their Init, none at a zero that would hide others.
+  // Parameters as gradients are best checked at: around the middle of their Init, none at a zero that would hide
+  // others.
   void draw_parameters(std::uint64_t seed) const;
 
   struct Result {
-    Tensor output;           // [b h t d]; [b t c] where nothing attends
-    Tensor embedded;         // [b t c], where something embeds
-    Tensor logits, pattern;  // [b h t t], with history; undefined unless the reference executor ran. Logits: 0 where masked
+    Tensor output;    // [b h t d]; [b t c] where nothing attends
+    Tensor embedded;  // [b t c], where something embeds
+    Tensor logits,
+        pattern;  // [b h t t], with history; undefined unless the reference executor ran. Logits: 0 where masked
   };
   [[nodiscard]] Result run(const BareOperands& operands, const BareSetting& setting, const Executor& executor) const;
 
@@ -66,8 +69,9 @@ class SchemeRun {
   Stages stages_;
 };
 
-// Operands drawn from the normal distribution by `seed`; x only where the schemes read it, q k v only where they attend.
-[[nodiscard]] BareOperands random_operands(const SchemeRun& scheme, index_t batch, index_t length, std::uint64_t seed,
-                                           DType dtype = DType::f64);
+// Operands drawn from the normal distribution by `seed`; x only where the schemes read it, q k v only where they
+// attend.
+[[nodiscard]] BareOperands random_operands(
+    const SchemeRun& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64);
 
 }  // namespace whence

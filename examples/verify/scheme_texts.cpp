@@ -27,11 +27,11 @@ std::vector<std::string> other_values(const SchemeOption& option, index_t length
   const double preset = option.kind == SchemeOption::Kind::word ? 0 : std::stod(option.default_text);
   if (option.kind == SchemeOption::Kind::integer) {
     const double whole = std::clamp(static_cast<double>(length), option.low, option.high);
-    if (whole != preset) values.push_back(concat(static_cast<index_t>(whole)));
+    if (whole != preset) values.push_back(to_text(static_cast<index_t>(whole)));
   }
   if (option.kind == SchemeOption::Kind::real) {
     const double near = std::clamp(preset == 0 ? 0.5 : 1.25 * preset, option.low, option.high);
-    if (near != preset) values.push_back(concat(near));
+    if (near != preset) values.push_back(to_text(near));
   }
   return values;
 }
@@ -59,7 +59,8 @@ std::vector<std::string> scheme_texts(index_t length) {
     for (const std::string& base : insides(info)) {
       add(texts, with_inside(info.name, base, ""));
       for (const SchemeOption& option : info.options) {
-        for (const std::string& value : other_values(option, length)) add(texts, with_inside(info.name, base, option.name + "=" + value));
+        for (const std::string& value : other_values(option, length))
+          add(texts, with_inside(info.name, base, option.name + "=" + value));
       }
     }
     for (const std::string& variant : info.variants) add(texts, variant);

@@ -8,8 +8,9 @@
 
 namespace whence {
 
-// Canonical, each once: every scheme bare (over every scheme, where it takes one inside), with each single option away from its default,
-// and its registered variants. Whole numbers become at least `length`. Some of these the schemes themselves refuse.
+// Canonical, each once: every scheme bare (over every scheme, where it takes one inside), with each single option away
+// from its default, and its registered variants. Whole numbers become at least `length`. Some of these the schemes
+// themselves refuse.
 [[nodiscard]] std::vector<std::string> scheme_texts(index_t length);
 
 // Sums of two bare schemes, each pair once. Refusals as above.

@@ -18,7 +18,8 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
     const index_t rows = table_.size(0);
     for (const double position : positions.query.to_vector()) {
       if (position >= static_cast<double>(rows) || position != static_cast<double>(static_cast<index_t>(position))) {
-        fail("absolute", concat("position ", position, " given; whole numbers in [0, ", rows, ") required; train with a longer length"));
+        fail("absolute", to_text("position ", position, " given; whole numbers in [0, ", rows,
+                             ") required; train with a longer length"));
       }
     }
     // Padding on the left stands below 0; no other token sees it, so any row will do.
@@ -30,18 +31,18 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
   Tensor table_;  // [n c]
 };
 
-const RegisterScheme registered{
-    {.name = "absolute",
-     .aliases = {"ape", "learned"},
-     .title = "learned absolute positions",
-     .paper = "Gehring et al. 2017, arXiv:1705.03122",
-     .equation = "h_t = E[x_t] + P[t]",
-     .options = {{"rows", SchemeOption::Kind::integer, "0", 0, 1e9, {}, "positions in the table; 0: as many as the training length"}},
-     .shared = [](const SchemeArguments&) { return true; },
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       const index_t rows = arguments.integer("rows");
-       return std::make_unique<Absolute>(rows ? rows : arguments.sizes().length, arguments.sizes().dim);
-     }}};
+const RegisterScheme registered{{.name = "absolute",
+    .aliases = {"ape", "learned"},
+    .title = "learned absolute positions",
+    .paper = "Gehring et al. 2017, arXiv:1705.03122",
+    .equation = "h_t = E[x_t] + P[t]",
+    .options = {{"rows", SchemeOption::Kind::integer, "0", 0, 1e9, {},
+        "positions in the table; 0: as many as the training length"}},
+    .shared = [](const SchemeArguments&) { return true; },
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      const index_t rows = arguments.integer("rows");
+      return std::make_unique<Absolute>(rows ? rows : arguments.sizes().length, arguments.sizes().dim);
+    }}};
 
 }  // namespace
 }  // namespace whence

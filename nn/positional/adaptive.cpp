@@ -17,10 +17,10 @@ Adaptive::Adaptive(const char* name, std::unique_ptr<PositionalScheme> base) : b
                            : !inner_.mixes.empty()      ? "adds to the values"
                                                         : nullptr;
   if (!does) return;
-  throw InputError(
-      concat(name, ": the scheme inside ", does,
-             "; one that only rotates or biases is required (none, rope, alibi, ...); write the other one as a sum, as in absolute + ",
-             name, "(none)"));
+  throw InputError(to_text(name, ": the scheme inside ", does,
+      "; one that only rotates or biases is required (none, rope, alibi, ...); write the other "
+      "one as a sum, as in absolute + ",
+      name, "(none)"));
 }
 
 void Adaptive::join(Stages& stages) const {
@@ -38,6 +38,8 @@ Tensor Adaptive::base_bias(const AttendContext& at) const {
   return total;
 }
 
-Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias) { return concat_along(1, {scores, expand(bias, scores.shape())}); }
+Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias) {
+  return concat_along(1, {scores, expand(bias, scores.shape())});
+}
 
 }  // namespace whence

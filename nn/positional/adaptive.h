@@ -1,6 +1,7 @@
 // What DAPE and CDAPE share: a base scheme that only rotates or biases, whose bias f reads beside the scores.
 //   X = [S_0 ... S_{H-1}, B_0 ... B_{H-1}]        2H channels; H where the base has no bias: B = 0, and X = S
-// B is the base's own. Biases of other schemes in a sum are added to the logits and stay unseen by f; so do transforms such as CoPE's.
+// B is the base's own. Biases of other schemes in a sum are added to the logits and stay unseen by f; so do transforms
+// such as CoPE's.
 #pragma once
 
 #include <memory>

@@ -25,19 +25,20 @@ class Alibi final : public PositionalScheme, public BiasesScores {
  private:
   // 1 where j < i, else 0.
   static Tensor is_left(const Tensor& distance) {
-    return affine(raw::binary("alibi", Binary::greater_equal, Tensor::scalar(0, DType::f64, distance.device()), distance), -1, 1);
+    return affine(
+        raw::binary("alibi", Binary::greater_equal, Tensor::scalar(0, DType::f64, distance.device()), distance), -1, 1);
   }
 
   Tensor slopes_;  // [1 h 1 1] f64, not learned
 };
 
 const RegisterScheme registered{{.name = "alibi",
-                                 .title = "attention with linear biases",
-                                 .paper = "Press et al. 2022, arXiv:2108.12409",
-                                 .equation = "A_ij = S_ij - m_h (i - j)",
-                                 .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-                                   return std::make_unique<Alibi>(arguments.sizes().heads);
-                                 }}};
+    .title = "attention with linear biases",
+    .paper = "Press et al. 2022, arXiv:2108.12409",
+    .equation = "A_ij = S_ij - m_h (i - j)",
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      return std::make_unique<Alibi>(arguments.sizes().heads);
+    }}};
 
 }  // namespace
 }  // namespace whence

@@ -1,13 +1,16 @@
-// CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.   Zheng et al. 2024,
-// arXiv:2410.04798
-//   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2);   X = tril(S) over a base without a bias
-//   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside;  left = k/2, or k - 1 where pad=left
-// The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further than i (nn/README.md,
-// C2). How many such columns there are depends on where the run ends: its last k/2 rows change when it goes on. Three ways out: `remask`,
-// which blanks them, `pad=left`, which never looks there, and, in decoding, the columns that a longer run would have: X is 0 there, and h
-// is leaky_relu(b1 + what of X the kernel reaches) (nn/README.md, C3). Columns of padding are 0 in X and in h, like the border of an
-// unpadded run. tril=no is the authors' leakage experiment: row i then sees keys up to i + k - 1. Where gradients die: b2 moves whole rows,
-// which softmax ignores; leaky_relu passes a hundredth below 0; tril stops what it blanks.
+// CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.   Zheng et
+// al. 2024, arXiv:2410.04798
+//   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2);   X = tril(S) over a base without
+//   a bias
+//   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside;  left = k/2, or k - 1 where
+//   pad=left
+// The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further
+// than i (nn/README.md, C2). How many such columns there are depends on where the run ends: its last k/2 rows change
+// when it goes on. Three ways out: `remask`, which blanks them, `pad=left`, which never looks there, and, in decoding,
+// the columns that a longer run would have: X is 0 there, and h is leaky_relu(b1 + what of X the kernel reaches)
+// (nn/README.md, C3). Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the
+// authors' leakage experiment: row i then sees keys up to i + k - 1. Where gradients die: b2 moves whole rows, which
+// softmax ignores; leaky_relu passes a hundredth below 0; tril stops what it blanks.
 #include <algorithm>
 
 #include "autograd/ops.h"
@@ -36,7 +39,8 @@ struct CdapeOptions {
     }
     if (tril == Tril::never) arguments.refuse_if_given("remask", "with tril=no, which leaves nothing to blank");
     if (symmetric && kernel % 2 == 0) {
-      throw InputError(concat("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left"));
+      throw InputError(
+          to_text("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left"));
     }
   }
   index_t reach() const { return symmetric ? kernel / 2 : 0; }  // keys behind its own that a column reads
@@ -54,7 +58,9 @@ class KeyConvolution final : public Module {
       : weight_(param("weight", {outputs, inputs, 1, kernel}, Init::fan_in(inputs * kernel))),
         bias_(param("bias", {outputs}, Init::fan_in(inputs * kernel), false)) {}
 
-  Tensor operator()(const Tensor& x, index_t left, index_t right) const { return convolve_keys(x, weight_, bias_, left, right); }
+  Tensor operator()(const Tensor& x, index_t left, index_t right) const {
+    return convolve_keys(x, weight_, bias_, left, right);
+  }
 
  private:
   Tensor weight_, bias_;  // [o c 1 k], [o]
@@ -65,7 +71,8 @@ class Cdape final : public Adaptive {
   explicit Cdape(const SchemeArguments& arguments)
       : Adaptive("cdape", arguments.base()),
         options_(arguments),
-        hidden_(has_bias() ? 2 * arguments.sizes().heads : arguments.sizes().heads, arguments.integer("width"), options_.kernel),
+        hidden_(has_bias() ? 2 * arguments.sizes().heads : arguments.sizes().heads, arguments.integer("width"),
+            options_.kernel),
         output_(arguments.integer("width"), arguments.sizes().heads, options_.kernel) {
     child("hidden", hidden_);
     child("output", output_);
@@ -81,7 +88,9 @@ class Cdape final : public Adaptive {
   // a:[b h i j]   ->   a + B + conv(h):[b h i j]
   Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
     if (options_.tril == Tril::never && at.keys_behind > 0) {
-      fail("cdape", "tril=no in decoding given; a row would need keys that are not there yet; full passes or tril=causal required");
+      fail("cdape",
+          "tril=no in decoding given; a row would need keys that are not there yet; full passes or tril=causal "
+          "required");
     }
     const Tensor& s = at.content_scores;
     const Tensor bias = has_bias() ? base_bias(at) : Tensor();
@@ -95,10 +104,11 @@ class Cdape final : public Adaptive {
   }
 
  private:
-  // 0 where the mask hides: the lower triangle without padding; without tril, and in models that are not causal, what is no padding.
+  // 0 where the mask hides: the lower triangle without padding; without tril, and in models that are not causal, what
+  // is no padding.
   Tensor blanked(const Tensor& x, const AttendContext& at) const {
-    if (options_.tril == Tril::never) return at.present.defined() ? keep(x, at.present) : x;
-    return at.keep(options_.tril == Tril::always && !at.causal ? keep(x, lower_triangle(at)) : x);
+    if (options_.tril == Tril::never) return at.present.defined() ? masked(x, at.present) : x;
+    return at.masked(options_.tril == Tril::always && !at.causal ? masked(x, lower_triangle(at)) : x);
   }
 
   // h has columns behind the last key that no mask knows: they are those of keys to come.
@@ -106,7 +116,7 @@ class Cdape final : public Adaptive {
     if (options_.remask) return blanked(h, at);
     if (!at.present.defined()) return h;
     const index_t keys = at.present.size(-1), behind = h.size(3) - keys;
-    const Tensor now = keep(slice(h, 3, 0, keys), at.present);
+    const Tensor now = masked(slice(h, 3, 0, keys), at.present);
     return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
   }
 
@@ -124,30 +134,29 @@ class Cdape final : public Adaptive {
   KeyConvolution hidden_, output_;  // W1 [d c 1 k], b1 [d]; W2 [h d 1 k], b2 [h]
 };
 
-const RegisterScheme registered{
-    {.name = "cdape",
-     .aliases = {"dape_v2"},
-     .title = "DAPE V2: attention scores as feature maps",
-     .paper = "Zheng et al. 2024, arXiv:2410.04798",
-     .equation = "A = S + B + conv(leaky_relu(conv(tril [S, B]))), both 1 x k along the keys, heads as channels",
-     .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "channels between the convolutions"},
-                 {"kernel", SchemeOption::Kind::integer, "3", 1, 63, {}, "keys that a tap row spans; odd, or any with pad=left"},
-                 {"pad", SchemeOption::Kind::word, "symmetric", 0, 0, {"symmetric", "left"}, "zeros on both sides, or k - 1 on the left"},
-                 {"remask", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"}, "yes: blank later keys between the convolutions too"},
-                 {"tril",
-                  SchemeOption::Kind::word,
-                  "causal",
-                  0,
-                  0,
-                  {"causal", "always", "no"},
-                  "blank later keys first: in causal models, in others too, or never (which leaks)"}},
-     .takes_base = true,
-     .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, whatever the base does by itself
-     .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)", "cdape(alibi, width=3, kernel=1)",
-                  "cdape(alibi, width=3, kernel=5)", "cdape(alibi, width=3, kernel=7)", "cdape(alibi, width=3, remask=yes)",
-                  "cdape(alibi, width=3, pad=left)", "cdape(none, width=3, kernel=2, pad=left)", "cdape(alibi, width=3, tril=no)",
-                  "cdape(alibi, width=3, tril=always)", "cdape(kerple, width=3)", "cdape(fire, width=3)"},
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> { return std::make_unique<Cdape>(arguments); }}};
+const RegisterScheme registered{{.name = "cdape",
+    .aliases = {"dape_v2"},
+    .title = "DAPE V2: attention scores as feature maps",
+    .paper = "Zheng et al. 2024, arXiv:2410.04798",
+    .equation = "A = S + B + conv(leaky_relu(conv(tril [S, B]))), both 1 x k along the keys, heads as channels",
+    .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "channels between the convolutions"},
+        {"kernel", SchemeOption::Kind::integer, "3", 1, 63, {}, "keys that a tap row spans; odd, or any with pad=left"},
+        {"pad", SchemeOption::Kind::word, "symmetric", 0, 0, {"symmetric", "left"},
+            "zeros on both sides, or k - 1 on the left"},
+        {"remask", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"},
+            "yes: blank later keys between the convolutions too"},
+        {"tril", SchemeOption::Kind::word, "causal", 0, 0, {"causal", "always", "no"},
+            "blank later keys first: in causal models, in others too, or never (which leaks)"}},
+    .takes_base = true,
+    .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, whatever the base does by itself
+    .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)",
+        "cdape(alibi, width=3, kernel=1)", "cdape(alibi, width=3, kernel=5)", "cdape(alibi, width=3, kernel=7)",
+        "cdape(alibi, width=3, remask=yes)", "cdape(alibi, width=3, pad=left)",
+        "cdape(none, width=3, kernel=2, pad=left)", "cdape(alibi, width=3, tril=no)",
+        "cdape(alibi, width=3, tril=always)", "cdape(kerple, width=3)", "cdape(fire, width=3)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      return std::make_unique<Cdape>(arguments);
+    }}};
 
 }  // namespace
 }  // namespace whence

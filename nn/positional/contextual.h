@@ -1,7 +1,11 @@
-// What CoPE and its variants share: gates that count, and the positions that they add up to.          (Golovneva et al. 2024)
-//   g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked       gates; kappa: the key, the value, or a key of its own       (Eq. 3)
-//   p_ij = sum_{l=j..i} g_il                                    positions: how many open gates from j up to i, i included   (Eq. 4)
-// Backward: dg_il = sum_{j<=l} dp_ij, a running sum over keys; it ends in the sigmoid, whose derivative is 0 where gates saturate.
+// What CoPE and its variants share: gates that count, and the positions that they add up to.          (Golovneva et al.
+// 2024)
+//   g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked       gates; kappa: the key, the value, or a key of its own
+//   (Eq. 3)
+//   p_ij = sum_{l=j..i} g_il                                    positions: how many open gates from j up to i, i
+//   included   (Eq. 4)
+// Backward: dg_il = sum_{j<=l} dp_ij, a running sum over keys; it ends in the sigmoid, whose derivative is 0 where
+// gates saturate.
 #pragma once
 
 #include <memory>

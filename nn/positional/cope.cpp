@@ -1,10 +1,15 @@
-// Contextual Position Encoding: positions count what the query finds worth counting.   Golovneva et al. 2024, arXiv:2405.18719
-//   p_ij   = min(sum_{l=j..i} g_il, p_max)                     gates and positions: nn/positional/contextual.h              (Eq. 3, 4)
-//   z_i[n] = q_i.e[n]                                          one number per whole position                                (Eq. 7)
-//   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                                                (Listing 1)
-// Equations 5 and 8 print the two weights the other way round; Listing 1, which the authors ran, is what stands here (nn/README.md, A1).
-// Where gradients die: e is zero at first, so that the gates have none before e has moved; at p_max, where the clamp is; at whole
-// positions, where floor and ceiling are one row; in saturated gates.
+// Contextual Position Encoding: positions count what the query finds worth counting.   Golovneva et al. 2024,
+// arXiv:2405.18719
+//   p_ij   = min(sum_{l=j..i} g_il, p_max)                     gates and positions: nn/positional/contextual.h
+//   (Eq. 3, 4)
+//   z_i[n] = q_i.e[n]                                          one number per whole position
+//   (Eq. 7)
+//   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p
+//   (Listing 1)
+// Equations 5 and 8 print the two weights the other way round; Listing 1, which the authors ran, is what stands here
+// (nn/README.md, A1).
+// Where gradients die: e is zero at first, so that the gates have none before e has moved; at p_max, where the clamp
+// is; at whole positions, where floor and ceiling are one row; in saturated gates.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -26,7 +31,9 @@ class CoPE final : public Contextual {
         table_(param("table", {p_max_ + 1, arguments.sizes().head_dim()}, Init::zeros())) {}
 
   // A rotated query makes q.e depend on where the query stands.
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = !asked_.rotated, .uses_positions = false}; }
+  Claims claims() const override {
+    return {.causal_only = true, .shift_invariant = !asked_.rotated, .uses_positions = false};
+  }
   void check_company(const Stages& stages) const override { asked_.check_company("cope", stages); }
 
   // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
@@ -38,8 +45,8 @@ class CoPE final : public Contextual {
   }
 
  private:
-  // floor p + ceil p - p: reading there exchanges the two weights, as Eq. 5 prints them. Whole positions stay where they are, so that the
-  // result jumps at each of them.
+  // floor p + ceil p - p: reading there exchanges the two weights, as Eq. 5 prints them. Whole positions stay where
+  // they are, so that the result jumps at each of them.
   static Tensor mirrored(const Tensor& p) {
     std::vector<double> ends = p.to_vector();
     for (double& each : ends) each = std::floor(each) + std::ceil(each);
@@ -54,36 +61,31 @@ class CoPE final : public Contextual {
 
 bool one_table(const SchemeArguments& arguments) { return arguments.word("table") == "shared"; }
 
-const RegisterScheme registered{
-    {.name = "cope",
-     .aliases = {"contextual"},
-     .title = "Contextual Position Encoding",
-     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
-     .equation = "A_ij = S_ij + q_i.e[p_ij],  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
-     .options = {{"p_max", SchemeOption::Kind::integer, "64", 1, 1e6, {}, "largest position; the table has p_max + 1 rows"},
-                 Contextual::gates_option(),
-                 PositionQuery::scale_option(),
-                 PositionQuery::from_option(),
-                 {"table", SchemeOption::Kind::word, "per_layer", 0, 0, {"per_layer", "shared"}, "e of each layer, or one e for all"},
-                 {"interpolation",
-                  SchemeOption::Kind::word,
-                  "listing",
-                  0,
-                  0,
-                  {"listing", "equation5"},
-                  "listing, or the swapped weights of Eq. 5 as printed, to see the error"}},
-     .shared = one_table,
-     .variants = {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
-                  "cope(p_max=3, table=shared)", "cope(p_max=3, interpolation=equation5)", "cope(p_max=2) + rope",
-                  "cope(p_max=2, z_from=rotated) + rope"},
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       if (one_table(arguments) && arguments.word("gates") == "separate_keys") {
-         throw InputError(
-             "cope: table=shared with gates=separate_keys given; a scheme that serves all layers has no keys of one layer; "
-             "table=per_layer required");
-       }
-       return std::make_unique<CoPE>(arguments);
-     }}};
+const RegisterScheme registered{{.name = "cope",
+    .aliases = {"contextual"},
+    .title = "Contextual Position Encoding",
+    .paper = "Golovneva et al. 2024, arXiv:2405.18719",
+    .equation = "A_ij = S_ij + q_i.e[p_ij],  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
+    .options = {{"p_max", SchemeOption::Kind::integer, "64", 1, 1e6, {},
+                    "largest position; the table has p_max + 1 rows"},
+        Contextual::gates_option(), PositionQuery::scale_option(), PositionQuery::from_option(),
+        {"table", SchemeOption::Kind::word, "per_layer", 0, 0, {"per_layer", "shared"},
+            "e of each layer, or one e for all"},
+        {"interpolation", SchemeOption::Kind::word, "listing", 0, 0, {"listing", "equation5"},
+            "listing, or the swapped weights of Eq. 5 as printed, to see the error"}},
+    .shared = one_table,
+    .variants = {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
+        "cope(p_max=3, table=shared)", "cope(p_max=3, interpolation=equation5)", "cope(p_max=2) + rope",
+        "cope(p_max=2, z_from=rotated) + rope"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      if (one_table(arguments) && arguments.word("gates") == "separate_keys") {
+        throw InputError(
+            "cope: table=shared with gates=separate_keys given; a scheme that serves all layers has no keys of one "
+            "layer; "
+            "table=per_layer required");
+      }
+      return std::make_unique<CoPE>(arguments);
+    }}};
 
 }  // namespace
 }  // namespace whence

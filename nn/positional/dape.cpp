@@ -1,9 +1,11 @@
-// DAPE (first called CAPE): a small network adapts a base scheme's bias to the scores of all heads.   Zheng et al. 2024, arXiv:2405.14722
+// DAPE (first called CAPE): a small network adapts a base scheme's bias to the scores of all heads.   Zheng et al.
+// 2024, arXiv:2405.14722
 //   f(X) = W2 leaky_relu(W1 X + b1) + b2 over the heads of one pair (i, j), slope 0.01
 //   concat_residual  A = S + B + f(S, B)  (Eq. 3, the listing)        concat     A = S + f(S, B)  (Eq. 2)
 //   add_residual     A = S + B + f(S + B)                             f_of_bias  A = S + B + f(B)
 //   over a base without a bias (none, rope): A = S + f(S)
-// S is scaled by 1/sqrt(d), B is not. A network over heads is a convolution of width 1. Nothing is masked here: pairs do not mix.
+// S is scaled by 1/sqrt(d), B is not. A network over heads is a convolution of width 1. Nothing is masked here: pairs
+// do not mix.
 // Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
 #include "autograd/ops.h"
 #include "autograd/probe.h"
@@ -26,10 +28,10 @@ class Dape final : public Adaptive {
   explicit Dape(const SchemeArguments& arguments)
       : Adaptive("dape", arguments.base()),
         form_(form_of(arguments.word("form"))),
-        hidden_(channels_in(arguments.sizes().heads), arguments.integer("width"), true, Init::fan_in(channels_in(arguments.sizes().heads)),
-                Init::fan_in(channels_in(arguments.sizes().heads))),
+        hidden_(channels_in(arguments.sizes().heads), arguments.integer("width"), true,
+            Init::fan_in(channels_in(arguments.sizes().heads)), Init::fan_in(channels_in(arguments.sizes().heads))),
         output_(arguments.integer("width"), arguments.sizes().heads, true, Init::fan_in(arguments.integer("width")),
-                Init::fan_in(arguments.integer("width"))) {
+            Init::fan_in(arguments.integer("width"))) {
     if (!has_bias()) arguments.refuse_if_given("form", "over a base without a bias, where all forms are S + f(S)");
     child("hidden", hidden_);
     child("output", output_);
@@ -68,26 +70,24 @@ class Dape final : public Adaptive {
   Linear hidden_, output_;  // W1 [d c], b1 [d]; W2 [h d], b2 [h]
 };
 
-const RegisterScheme registered{
-    {.name = "dape",
-     .aliases = {"cape"},
-     .title = "Data-Adaptive Positional Encoding",
-     .paper = "Zheng et al. 2024, arXiv:2405.14722",
-     .equation = "A = S + B + W2 leaky_relu(W1 [S, B] + b1) + b2 over the heads of each pair",
-     .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "hidden numbers of the network"},
-                 {"form",
-                  SchemeOption::Kind::word,
-                  "concat_residual",
-                  0,
-                  0,
-                  {"concat_residual", "concat", "add_residual", "f_of_bias"},
-                  "what the network reads and what is added to it"}},
-     .takes_base = true,
-     .shared = [](const SchemeArguments&) { return false; },  // a network per layer, whatever the base does by itself
-     .variants = {"dape(none, width=3)", "dape(rope, width=3)", "dape(alibi, width=3)", "dape(alibi, width=3, form=concat)",
-                  "dape(alibi, width=3, form=add_residual)", "dape(alibi, width=3, form=f_of_bias)", "dape(kerple, width=3)",
-                  "dape(fire, width=3)", "dape(randomised(alibi, length=64), width=3)"},
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> { return std::make_unique<Dape>(arguments); }}};
+const RegisterScheme registered{{.name = "dape",
+    .aliases = {"cape"},
+    .title = "Data-Adaptive Positional Encoding",
+    .paper = "Zheng et al. 2024, arXiv:2405.14722",
+    .equation = "A = S + B + W2 leaky_relu(W1 [S, B] + b1) + b2 over the heads of each pair",
+    .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "hidden numbers of the network"},
+        {"form", SchemeOption::Kind::word, "concat_residual", 0, 0,
+            {"concat_residual", "concat", "add_residual", "f_of_bias"},
+            "what the network reads and what is added to it"}},
+    .takes_base = true,
+    .shared = [](const SchemeArguments&) { return false; },  // a network per layer, whatever the base does by itself
+    .variants = {"dape(none, width=3)", "dape(rope, width=3)", "dape(alibi, width=3)",
+        "dape(alibi, width=3, form=concat)", "dape(alibi, width=3, form=add_residual)",
+        "dape(alibi, width=3, form=f_of_bias)", "dape(kerple, width=3)", "dape(fire, width=3)",
+        "dape(randomised(alibi, length=64), width=3)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      return std::make_unique<Dape>(arguments);
+    }}};
 
 }  // namespace
 }  // namespace whence

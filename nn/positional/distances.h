@@ -1,4 +1,5 @@
-// What schemes that depend on distances share: reading tables at whole steps, and biases of all pairs from one row per distance.
+// What schemes that depend on distances share: reading tables at whole steps, and biases of all pairs from one row per
+// distance.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +15,17 @@ namespace whence {
 // Where functions of distances are computed: 16-bit numbers stop counting at 2048 (f16) and 256 (bf16).
 constexpr DType precise(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
 
-// f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance is not a number of whole steps.
+// f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance is not a number of whole
+// steps.
 template <class F>
 [[nodiscard]] Tensor index_of_steps(const char* scheme, const AttendContext& at, const F& f) {
   const Tensor distance = contiguous(at.distance_on_cpu()), index = Tensor::empty(distance.shape(), DType::i64);
   const double* d = distance.data<double>();
   for (index_t n = 0; n < distance.numel(); ++n) {
     if (d[n] != std::floor(d[n])) {
-      fail(scheme, concat("a distance of ", d[n],
-                          " given; whole distances required, as its table has a row for each; leave out what "
-                          "stretches positions"));
+      fail(scheme, to_text("a distance of ", d[n],
+                       " given; whole distances required, as its table has a row for each; leave out what "
+                       "stretches positions"));
     }
     index.data<index_t>()[n] = f(static_cast<index_t>(d[n]));
   }

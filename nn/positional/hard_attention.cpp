@@ -1,12 +1,14 @@
-// Hard attention: each query takes the value of one key.   Golovneva et al. 2024, arXiv:2405.18719, an ablation of its Table 7
-//   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals; 0 elsewhere, and in rows without any key
-// A choice has no gradient. Backward takes that of P = softmax(A) instead (straight through): right for no function, on purpose. The paper
-// has it beside absolute positions, and finds that it does not learn.
+// Hard attention: each query takes the value of one key.   Golovneva et al. 2024, arXiv:2405.18719, an ablation of its
+// Table 7
+//   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals; 0 elsewhere, and in rows without any
+//   key
+// A choice has no gradient. Backward takes that of P = softmax(A) instead (straight through): right for no function, on
+// purpose. The paper has it beside absolute positions, and finds that it does not learn.
 #include <limits>
 
-#include "autograd/mode.h"
 #include "autograd/ops.h"
 #include "autograd/probe.h"
+#include "autograd/recording.h"
 #include "nn/scheme.h"
 #include "tensor/raw.h"
 
@@ -25,18 +27,18 @@ class HardAttention final : public PositionalScheme, public MakesPattern {
  private:
   static Tensor choice(const Tensor& a, const AttendContext& at) {
     const NoGrad values_only;
-    const Tensor best = raw::argmax(at.keep(a, -std::numeric_limits<double>::infinity()));  // [b h i]
+    const Tensor best = raw::argmax(at.masked(a, -std::numeric_limits<double>::infinity()));  // [b h i]
     const Tensor one = Tensor::ones({a.size(0), a.size(1), a.size(2), 1}, a.dtype(), a.device());
-    return at.keep(sum_by_index(one, raw::unsqueeze(best, -1), a.size(3)));  // 0 where the mask leaves no key
+    return at.masked(sum_by_index(one, raw::unsqueeze(best, -1), a.size(3)));  // 0 where the mask leaves no key
   }
 };
 
 const RegisterScheme registered{{.name = "hard_attention",
-                                 .title = "hard attention",
-                                 .paper = "Golovneva et al. 2024, arXiv:2405.18719",
-                                 .equation = "P_ij = [j = argmax_l A_il],  dA as of softmax(A)",
-                                 .variants = {"absolute + hard_attention"},
-                                 .make = [](const SchemeArguments&) { return std::make_unique<HardAttention>(); }}};
+    .title = "hard attention",
+    .paper = "Golovneva et al. 2024, arXiv:2405.18719",
+    .equation = "P_ij = [j = argmax_l A_il],  dA as of softmax(A)",
+    .variants = {"absolute + hard_attention"},
+    .make = [](const SchemeArguments&) { return std::make_unique<HardAttention>(); }}};
 
 }  // namespace
 }  // namespace whence

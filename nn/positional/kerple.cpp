@@ -1,8 +1,10 @@
-// Kernelised relative positions: each head learns how its bias falls with the distance.   Chi et al. 2022, arXiv:2205.09921
+// Kernelised relative positions: each head learns how its bias falls with the distance.   Chi et al. 2022,
+// arXiv:2205.09921
 //   log:    b_ij = -r1 ln(1 + r2 n)        power:  b_ij = -r1 n^r2,  r2 <= 2          n = |i - j|
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
-// Parameters stay at or above 0.01 by projection, which has no gradient: at the bound they may wait for a step that leads away from it.
+// Parameters stay at or above 0.01 by projection, which has no gradient: at the bound they may wait for a step that
+// leads away from it.
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
@@ -39,7 +41,8 @@ class Kerple : public PositionalScheme, public BiasesScores {
 
 class LogKerple final : public Kerple {
  public:
-  explicit LogKerple(index_t heads) : Kerple(heads, 2), rate_(param("rate", {heads}, Init::uniform(0, 1), false, {.low = least})) {}
+  explicit LogKerple(index_t heads)
+      : Kerple(heads, 2), rate_(param("rate", {heads}, Init::uniform(0, 1), false, {.low = least})) {}
 
  private:
   Tensor shape_of(const Tensor& n) const override {
@@ -53,7 +56,8 @@ class LogKerple final : public Kerple {
 class PowerKerple final : public Kerple {
  public:
   explicit PowerKerple(index_t heads)
-      : Kerple(heads, 1), exponent_(param("exponent", {heads}, Init::uniform(0, 2), false, {.low = least, .high = 2})) {}
+      : Kerple(heads, 1),
+        exponent_(param("exponent", {heads}, Init::uniform(0, 2), false, {.low = least, .high = 2})) {}
 
  private:
   // e^(r2 ln n), and 0 with derivative 0 where n = 0
@@ -73,17 +77,17 @@ class PowerKerple final : public Kerple {
   Tensor exponent_;  // r2: [h]
 };
 
-const RegisterScheme registered{
-    {.name = "kerple",
-     .title = "kernelised relative positions",
-     .paper = "Chi et al. 2022, arXiv:2205.09921",
-     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
-     .options = {{"form", SchemeOption::Kind::word, "log", 0, 0, {"log", "power"}, "how the bias falls with the distance"}},
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       const index_t heads = arguments.sizes().heads;
-       if (arguments.word("form") == "power") return std::make_unique<PowerKerple>(heads);
-       return std::make_unique<LogKerple>(heads);
-     }}};
+const RegisterScheme registered{{.name = "kerple",
+    .title = "kernelised relative positions",
+    .paper = "Chi et al. 2022, arXiv:2205.09921",
+    .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
+    .options = {{"form", SchemeOption::Kind::word, "log", 0, 0, {"log", "power"},
+        "how the bias falls with the distance"}},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      const index_t heads = arguments.sizes().heads;
+      if (arguments.word("form") == "power") return std::make_unique<PowerKerple>(heads);
+      return std::make_unique<LogKerple>(heads);
+    }}};
 
 }  // namespace
 }  // namespace whence

@@ -1,9 +1,12 @@
 // Schemes at other positions: the same scheme, told that its tokens stand elsewhere.
 //   shifted(S, by=n)        p -> p + n
 //   interpolated(S, factor) p -> p / factor: position interpolation (Chen et al. 2023, arXiv:2306.15595)
-//   randomised(S, length)   p -> the p-th smallest of T numbers drawn from 0 ... length - 1 without replacement, anew in every pass
-//                           (Ruoss et al. 2023, arXiv:2305.16843); where S reads nothing but distances (ALiBi, Transformer-XL) the
-//                           distances 1 ... T - 1 are drawn instead, so that a row and a column of distances remain one sequence
+//   randomised(S, length)   p -> the p-th smallest of T numbers drawn from 0 ... length - 1 without replacement, anew
+//   in every pass
+//                           (Ruoss et al. 2023, arXiv:2305.16843); where S reads nothing but distances (ALiBi,
+//                           Transformer-XL) the
+//                           distances 1 ... T - 1 are drawn instead, so that a row and a column of distances remain one
+//                           sequence
 // A draw is a function of (seed, step, path): training resumes with it, layers with a scheme each have a draw each.
 #include <algorithm>
 #include <numeric>
@@ -21,7 +24,8 @@ class Moved : public PositionalScheme, public MovesPositions {
   Moved(const char* name, std::unique_ptr<PositionalScheme> base) : base_(std::move(base)) {
     child("base", *base_);
     if (!base_->claims().uses_positions) {
-      throw InputError(concat(name, ": the scheme inside reads no positions, so that ", name, " has no effect; leave it out"));
+      throw InputError(
+          to_text(name, ": the scheme inside reads no positions, so that ", name, " has no effect; leave it out"));
     }
   }
 
@@ -58,10 +62,12 @@ class Shifted final : public Moved {
 
 class Interpolated final : public Moved {
  public:
-  Interpolated(std::unique_ptr<PositionalScheme> base, double factor) : Moved("interpolated", std::move(base)), factor_(factor) {
+  Interpolated(std::unique_ptr<PositionalScheme> base, double factor)
+      : Moved("interpolated", std::move(base)), factor_(factor) {
     if (Moved::base().claims().whole_positions && factor != 1) {
       throw InputError(
-          "interpolated: the scheme inside has a row of a table for each position; whole positions required; use one that computes");
+          "interpolated: the scheme inside has a row of a table for each position; whole positions required; use one "
+          "that computes");
     }
   }
 
@@ -97,7 +103,8 @@ class Randomised final : public Moved {
 
   Positions move(const Positions& positions) const override {
     if (positions.length < 1 || positions.length > length_) {
-      throw InputError(concat("randomised: a run of ", positions.length, " tokens given; 1 to length = ", length_, " required"));
+      throw InputError(
+          to_text("randomised: a run of ", positions.length, " tokens given; 1 to length = ", length_, " required"));
     }
     const Stream stream(positions.seed, path(), positions.step);
     Positions moved = positions;
@@ -121,7 +128,8 @@ class Randomised final : public Moved {
     std::iota(all.begin(), all.end(), static_cast<double>(first));
     for (index_t n = 0; n < count; ++n) {  // Fisher and Yates, the first `count` places
       const auto left = static_cast<std::uint32_t>(length_ - first - n);
-      std::swap(all[static_cast<std::size_t>(n)], all[static_cast<std::size_t>(n) + stream.below(static_cast<std::uint64_t>(n), left)]);
+      std::swap(all[static_cast<std::size_t>(n)],
+          all[static_cast<std::size_t>(n) + stream.below(static_cast<std::uint64_t>(n), left)]);
     }
     all.resize(static_cast<std::size_t>(count));
     std::sort(all.begin(), all.end());
@@ -132,7 +140,8 @@ class Randomised final : public Moved {
   static Tensor looked_up(const std::vector<double>& drawn, const Tensor& positions) {
     std::vector<double> found;
     for (const double position : positions.to_vector()) {
-      found.push_back(drawn[static_cast<std::size_t>(std::clamp(position, 0.0, static_cast<double>(drawn.size() - 1)))]);
+      found.push_back(
+          drawn[static_cast<std::size_t>(std::clamp(position, 0.0, static_cast<double>(drawn.size() - 1)))]);
     }
     return Tensor::of(found, positions.shape(), DType::f64);
   }
@@ -142,46 +151,47 @@ class Randomised final : public Moved {
 };
 
 const SchemeOption by{"by", SchemeOption::Kind::integer, "0", 0, 1e9, {}, "tokens"};
-const SchemeOption factor{"factor", SchemeOption::Kind::real, "1", 1e-6, 1e6, {}, "evaluation length over training length"};
-const SchemeOption length{"length", SchemeOption::Kind::integer, "2048", 1, 1e7, {}, "positions to draw from; at least the longest run"};
+const SchemeOption factor{
+    "factor", SchemeOption::Kind::real, "1", 1e-6, 1e6, {}, "evaluation length over training length"};
+const SchemeOption length{
+    "length", SchemeOption::Kind::integer, "2048", 1, 1e7, {}, "positions to draw from; at least the longest run"};
 
 const RegisterScheme shifted{{.name = "shifted",
-                              .title = "shifted positions",
-                              .paper = "Kiyono et al. 2021, arXiv:2109.05644",
-                              .equation = "p -> p + by",
-                              .options = {by},
-                              .takes_base = true,
-                              .variants = {"shifted(rope, by=17)", "shifted(sinusoidal, by=3)"},
-                              .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-                                return std::make_unique<Shifted>(arguments.base(arguments.sizes().length + arguments.integer("by")),
-                                                                 arguments.real("by"));
-                              }}};
+    .title = "shifted positions",
+    .paper = "Kiyono et al. 2021, arXiv:2109.05644",
+    .equation = "p -> p + by",
+    .options = {by},
+    .takes_base = true,
+    .variants = {"shifted(rope, by=17)", "shifted(sinusoidal, by=3)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      return std::make_unique<Shifted>(
+          arguments.base(arguments.sizes().length + arguments.integer("by")), arguments.real("by"));
+    }}};
 
 const RegisterScheme interpolated{{.name = "interpolated",
-                                   .aliases = {"pi"},
-                                   .title = "position interpolation",
-                                   .paper = "Chen et al. 2023, arXiv:2306.15595",
-                                   .equation = "p -> p / factor",
-                                   .options = {factor},
-                                   .takes_base = true,
-                                   .variants = {"interpolated(rope, factor=4)"},
-                                   .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-                                     return std::make_unique<Interpolated>(arguments.base(), arguments.real("factor"));
-                                   }}};
+    .aliases = {"pi"},
+    .title = "position interpolation",
+    .paper = "Chen et al. 2023, arXiv:2306.15595",
+    .equation = "p -> p / factor",
+    .options = {factor},
+    .takes_base = true,
+    .variants = {"interpolated(rope, factor=4)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      return std::make_unique<Interpolated>(arguments.base(), arguments.real("factor"));
+    }}};
 
-const RegisterScheme randomised{
-    {.name = "randomised",
-     .aliases = {"randomized"},
-     .title = "randomised positions",
-     .paper = "Ruoss et al. 2023, arXiv:2305.16843",
-     .equation = "p -> the p-th smallest of T draws from 0 ... length - 1",
-     .options = {length},
-     .takes_base = true,
-     .variants = {"randomised(rope, length=64)", "randomised(alibi, length=64)", "randomised(sinusoidal, length=64)"},
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       return std::make_unique<Randomised>(arguments.base(arguments.integer("length")), arguments.integer("length"),
-                                           arguments.sizes().length);
-     }}};
+const RegisterScheme randomised{{.name = "randomised",
+    .aliases = {"randomized"},
+    .title = "randomised positions",
+    .paper = "Ruoss et al. 2023, arXiv:2305.16843",
+    .equation = "p -> the p-th smallest of T draws from 0 ... length - 1",
+    .options = {length},
+    .takes_base = true,
+    .variants = {"randomised(rope, length=64)", "randomised(alibi, length=64)", "randomised(sinusoidal, length=64)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      return std::make_unique<Randomised>(
+          arguments.base(arguments.integer("length")), arguments.integer("length"), arguments.sizes().length);
+    }}};
 
 }  // namespace
 }  // namespace whence

@@ -10,11 +10,11 @@ class NoPositions final : public PositionalScheme {
 };
 
 const RegisterScheme registered{{.name = "none",
-                                 .aliases = {"nope"},
-                                 .title = "no positional encoding",
-                                 .paper = "Kazemnejad et al. 2023, arXiv:2305.19466",
-                                 .equation = "A = S",
-                                 .make = [](const SchemeArguments&) { return std::make_unique<NoPositions>(); }}};
+    .aliases = {"nope"},
+    .title = "no positional encoding",
+    .paper = "Kazemnejad et al. 2023, arXiv:2305.19466",
+    .equation = "A = S",
+    .make = [](const SchemeArguments&) { return std::make_unique<NoPositions>(); }}};
 
 }  // namespace
 }  // namespace whence

@@ -1,6 +1,8 @@
-// Rotary position embedding: pairs of query and key dims turn with the position, so that q.k depends on the distance alone.
+// Rotary position embedding: pairs of query and key dims turn with the position, so that q.k depends on the distance
+// alone.
 //   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   the pair m is rotated by t theta_m;   values stay
-//   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1).   d' = width <= d dims rotate, the rest stay.
+//   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1).   d' = width <= d dims
+//   rotate, the rest stay.
 #include "nn/positional/rotation.h"
 
 namespace whence {
@@ -26,16 +28,16 @@ class Rope final : public PositionalScheme, public RotatesQueryKey {
 };
 
 const RegisterScheme registered{{.name = "rope",
-                                 .aliases = {"rotary"},
-                                 .title = "rotary position embedding",
-                                 .paper = "Su et al. 2021, arXiv:2104.09864",
-                                 .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
-                                 .options = rotation_options(),
-                                 .variants = {"rope(layout=interleaved, width=2)"},
-                                 .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-                                   const Rotation rotation = rotation_of(arguments);
-                                   return std::make_unique<Rope>(rotation, rotation_frequencies(rotation.width, arguments.real("base")));
-                                 }}};
+    .aliases = {"rotary"},
+    .title = "rotary position embedding",
+    .paper = "Su et al. 2021, arXiv:2104.09864",
+    .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
+    .options = rotation_options(),
+    .variants = {"rope(layout=interleaved, width=2)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      const Rotation rotation = rotation_of(arguments);
+      return std::make_unique<Rope>(rotation, rotation_frequencies(rotation.width, arguments.real("base")));
+    }}};
 
 }  // namespace
 }  // namespace whence

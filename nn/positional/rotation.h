@@ -19,12 +19,13 @@ struct Rotation {
 // theta_m = base^(-2m/width), m = 0 ... width/2 - 1
 [[nodiscard]] inline std::vector<double> rotation_frequencies(index_t width, double base) {
   std::vector<double> theta;
-  for (index_t m = 0; m < width / 2; ++m) theta.push_back(std::pow(base, -2 * static_cast<double>(m) / static_cast<double>(width)));
+  for (index_t m = 0; m < width / 2; ++m)
+    theta.push_back(std::pow(base, -2 * static_cast<double>(m) / static_cast<double>(width)));
   return theta;
 }
 
-// t theta_m in f64: far positions stay apart whatever the model's dtype. positions [t] or [b t]; theta [m], or [1|b 1 1 m] where sequences
-// differ -> [t m] or [1|b 1 t m].
+// t theta_m in f64: far positions stay apart whatever the model's dtype. positions [t] or [b t]; theta [m], or [1|b 1 1
+// m] where sequences differ -> [t m] or [1|b 1 t m].
 [[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta) {
   const Shape column = positions.rank() == 1 ? Shape{-1, 1} : Shape{positions.size(0), 1, -1, 1};
   return reshape(positions, column) * theta;
@@ -33,21 +34,24 @@ struct Rotation {
 // Two rotations one after the other are one by the sum of their angles: not two sources of positions.
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
   if (stages.rotates.size() < 2) return;
-  throw InputError(concat(scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out"));
+  throw InputError(
+      to_text(scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out"));
 }
 
 // The options that say which dims turn, and how they are read.
 inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
-  return {{"base", SchemeOption::Kind::real, "10000", least_base, 1e12, {}, "the slowest pair turns once in about 2 pi base positions"},
-          {"layout", SchemeOption::Kind::word, "half", 0, 0, {"half", "interleaved"}, "which dims make a pair"},
-          {"width", SchemeOption::Kind::integer, "0", 0, 65536, {}, "dims that rotate, an even number; 0: all of a head"}};
+  return {{"base", SchemeOption::Kind::real, "10000", least_base, 1e12, {},
+              "the slowest pair turns once in about 2 pi base positions"},
+      {"layout", SchemeOption::Kind::word, "half", 0, 0, {"half", "interleaved"}, "which dims make a pair"},
+      {"width", SchemeOption::Kind::integer, "0", 0, 65536, {}, "dims that rotate, an even number; 0: all of a head"}};
 }
 
 [[nodiscard]] inline Rotation rotation_of(const SchemeArguments& arguments) {
-  const index_t head_dim = arguments.sizes().head_dim(), given = arguments.integer("width"), width = given ? given : head_dim;
+  const index_t head_dim = arguments.sizes().head_dim(), given = arguments.integer("width"),
+                width = given ? given : head_dim;
   if (width % 2 || width > head_dim) {
-    throw InputError(concat(arguments.spec().info().name, ": width ", width, " for heads of ", head_dim, " dims; an even width of at most ",
-                            head_dim, " required"));
+    throw InputError(to_text(arguments.spec().info().name, ": width ", width, " for heads of ", head_dim,
+        " dims; an even width of at most ", head_dim, " required"));
   }
   return {width, arguments.word("layout") == "interleaved"};
 }

@@ -1,5 +1,7 @@
-// Sandwich: the inner product of two sinusoidal embeddings, which depends on the distance alone, as a bias without parameters.
-//                                                                                        Chi et al. 2023, arXiv:2212.10356
+// Sandwich: the inner product of two sinusoidal embeddings, which depends on the distance alone, as a bias without
+// parameters.
+//                                                                                        Chi et al. 2023,
+//                                                                                        arXiv:2212.10356
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
 // 0 at n = 0, then falling about like a logarithm.
 #include "autograd/probe.h"
@@ -21,9 +23,11 @@ class Sandwich final : public PositionalScheme, public BiasesScores {
     std::vector<double> rows;
     for (const double n : distances.values.to_vector()) {
       const double fall = of_distance(n);
-      for (index_t h = 0; h < heads_; ++h) rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
+      for (index_t h = 0; h < heads_; ++h)
+        rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
     }
-    const Tensor table = at.here(Tensor::of(rows, {distances.values.size(0), heads_}, at.content_scores.dtype()));  // [n h]
+    const Tensor table =
+        at.here(Tensor::of(rows, {distances.values.size(0), heads_}, at.content_scores.dtype()));  // [n h]
     return probe("bias", bias_from_rows(table, distances.index));
   }
 
@@ -40,18 +44,20 @@ class Sandwich final : public PositionalScheme, public BiasesScores {
   index_t dim_, heads_;
 };
 
-const RegisterScheme registered{
-    {.name = "sandwich",
-     .title = "a bias from sinusoidal embeddings",
-     .paper = "Chi et al. 2023, arXiv:2212.10356",
-     .equation = "A_ij = S_ij + (sum_{m=1..D/2} cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))",
-     .options = {{"dim", SchemeOption::Kind::integer, "128", 2, 65536, {}, "D, the width of the embedding, an even number"}},
-     .variants = {"sandwich(dim=8)"},
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       const index_t dim = arguments.integer("dim");
-       if (dim % 2) throw InputError(concat("sandwich: dim ", dim, " given; an even number required, as sines and cosines come in pairs"));
-       return std::make_unique<Sandwich>(dim, arguments.sizes().heads);
-     }}};
+const RegisterScheme registered{{.name = "sandwich",
+    .title = "a bias from sinusoidal embeddings",
+    .paper = "Chi et al. 2023, arXiv:2212.10356",
+    .equation = "A_ij = S_ij + (sum_{m=1..D/2} cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))",
+    .options = {{"dim", SchemeOption::Kind::integer, "128", 2, 65536, {},
+        "D, the width of the embedding, an even number"}},
+    .variants = {"sandwich(dim=8)"},
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      const index_t dim = arguments.integer("dim");
+      if (dim % 2)
+        throw InputError(
+            to_text("sandwich: dim ", dim, " given; an even number required, as sines and cosines come in pairs"));
+      return std::make_unique<Sandwich>(dim, arguments.sizes().heads);
+    }}};
 
 }  // namespace
 }  // namespace whence

@@ -40,20 +40,20 @@ class Sinusoidal final : public PositionalScheme, public EmbedsTokens {
   double base_;
 };
 
-const RegisterScheme registered{
-    {.name = "sinusoidal",
-     .aliases = {"sin_cos"},
-     .title = "sinusoidal absolute positions",
-     .paper = "Vaswani et al. 2017, arXiv:1706.03762",
-     .equation = "h_t = E[x_t] + PE[t],  PE = sin and cos of t base^(-2m/c)",
-     .options = {{"layout", SchemeOption::Kind::word, "interleaved", 0, 0, {"interleaved", "concat"}, "order of sines and cosines"},
-                 {"base", SchemeOption::Kind::real, "10000", 1, 1e12, {}, "wavelengths run from 2 pi to 2 pi base"}},
-     .shared = [](const SchemeArguments&) { return true; },
-     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-       if (arguments.sizes().dim % 2)
-         throw InputError(concat("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));
-       return std::make_unique<Sinusoidal>(arguments.word("layout") == "interleaved", arguments.real("base"));
-     }}};
+const RegisterScheme registered{{.name = "sinusoidal",
+    .aliases = {"sin_cos"},
+    .title = "sinusoidal absolute positions",
+    .paper = "Vaswani et al. 2017, arXiv:1706.03762",
+    .equation = "h_t = E[x_t] + PE[t],  PE = sin and cos of t base^(-2m/c)",
+    .options = {{"layout", SchemeOption::Kind::word, "interleaved", 0, 0, {"interleaved", "concat"},
+                    "order of sines and cosines"},
+        {"base", SchemeOption::Kind::real, "10000", 1, 1e12, {}, "wavelengths run from 2 pi to 2 pi base"}},
+    .shared = [](const SchemeArguments&) { return true; },
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      if (arguments.sizes().dim % 2)
+        throw InputError(to_text("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));
+      return std::make_unique<Sinusoidal>(arguments.word("layout") == "interleaved", arguments.real("base"));
+    }}};
 
 }  // namespace
 }  // namespace whence

@@ -1,7 +1,8 @@
 // T5's bias: one number per head and bucket of distances.                        Raffel et al. 2020, arXiv:1910.10683
 //   A_ij = S_ij + c tau[bucket(i - j), h],   c = 1, or sqrt(d) as in GPT-NeoX
 //   bucket(n) = n                                                            n < E = N/2
-//             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise; all from D on share the last bucket
+//             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise; all from D on share the last
+//             bucket
 // Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and as many for keys to the right.
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
@@ -14,16 +15,20 @@ struct Buckets {
   index_t count;        // N
   double max_distance;  // D
 
-  // Of n >= 0 among `available` buckets. In double: a logarithm that is a whole number must not lose its bucket to rounding.
+  // Of n >= 0 among `available` buckets. In double: a logarithm that is a whole number must not lose its bucket to
+  // rounding.
   index_t of(double n, index_t available) const {
     const auto exact = static_cast<double>(available / 2);
     if (n < exact) return static_cast<index_t>(n);
-    const double steps = std::log(n / exact) / std::log(max_distance / exact) * static_cast<double>(available - available / 2);
+    const double steps =
+        std::log(n / exact) / std::log(max_distance / exact) * static_cast<double>(available - available / 2);
     const double whole = std::fabs(steps - std::round(steps)) < 1e-9 ? std::round(steps) : std::floor(steps);
     return static_cast<index_t>(std::min(exact + whole, static_cast<double>(available - 1)));
   }
   index_t of_causal(double distance) const { return of(std::max(distance, 0.0), count); }
-  index_t of_both_sides(double distance) const { return of(std::fabs(distance), count / 2) + (distance < 0 ? count / 2 : 0); }
+  index_t of_both_sides(double distance) const {
+    return of(std::fabs(distance), count / 2) + (distance < 0 ? count / 2 : 0);
+  }
 };
 
 class T5 final : public PositionalScheme, public BiasesScores {
@@ -31,7 +36,8 @@ class T5 final : public PositionalScheme, public BiasesScores {
   T5(const Buckets& buckets, const SchemeSizes& sizes, bool head_scale)
       : buckets_(buckets),
         factor_(head_scale ? std::sqrt(static_cast<double>(sizes.head_dim())) : 1),
-        table_(param("table", {buckets.count, sizes.heads}, Init::normal(0, deviation(buckets.count, sizes.heads, head_scale)))) {}
+        table_(param("table", {buckets.count, sizes.heads},
+            Init::normal(0, deviation(buckets.count, sizes.heads, head_scale)))) {}
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
@@ -39,7 +45,8 @@ class T5 final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     const DistinctDistances distances = distinct_distances(at);
     std::vector<index_t> bucket;
-    for (const double n : distances.values.to_vector()) bucket.push_back(at.causal ? buckets_.of_causal(n) : buckets_.of_both_sides(n));
+    for (const double n : distances.values.to_vector())
+      bucket.push_back(at.causal ? buckets_.of_causal(n) : buckets_.of_both_sides(n));
     const Tensor index = Tensor::empty(distances.index.shape(), DType::i64);
     const index_t* which = distances.index.data<index_t>();
     for (index_t n = 0; n < index.numel(); ++n) index.data<index_t>()[n] = bucket[static_cast<std::size_t>(which[n])];
@@ -60,25 +67,26 @@ class T5 final : public PositionalScheme, public BiasesScores {
 std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
   const Buckets buckets{arguments.integer("buckets"), arguments.real("max_distance")};
   if (2 * buckets.max_distance <= static_cast<double>(buckets.count)) {
-    throw InputError(concat("t5: max_distance ", buckets.max_distance, " with ", buckets.count, " buckets given; more than ",
-                            buckets.count / 2, " required, as the first half of the buckets has one distance each"));
+    throw InputError(
+        to_text("t5: max_distance ", buckets.max_distance, " with ", buckets.count, " buckets given; more than ",
+            buckets.count / 2, " required, as the first half of the buckets has one distance each"));
   }
   return std::make_unique<T5>(buckets, arguments.sizes(), arguments.word("scale") == "head");
 }
 
-const RegisterScheme registered{
-    {.name = "t5",
-     .aliases = {"rpe"},
-     .title = "T5's bias by buckets of distances",
-     .paper = "Raffel et al. 2020, arXiv:1910.10683",
-     .equation = "A_ij = S_ij + tau[bucket(i - j), h]",
-     .options = {{"buckets", SchemeOption::Kind::integer, "32", 4, 1e6, {}, "rows of the table"},
-                 {"max_distance", SchemeOption::Kind::real, "128", 3, 1e9, {}, "tokens from which on the last bucket serves"},
-                 {"scale", SchemeOption::Kind::word, "1", 0, 0, {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"},
-                 {"table", SchemeOption::Kind::word, "shared", 0, 0, {"shared", "per_layer"}, "one for all layers, or one for each"}},
-     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
-     .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
-     .make = make}};
+const RegisterScheme registered{{.name = "t5",
+    .aliases = {"rpe"},
+    .title = "T5's bias by buckets of distances",
+    .paper = "Raffel et al. 2020, arXiv:1910.10683",
+    .equation = "A_ij = S_ij + tau[bucket(i - j), h]",
+    .options = {{"buckets", SchemeOption::Kind::integer, "32", 4, 1e6, {}, "rows of the table"},
+        {"max_distance", SchemeOption::Kind::real, "128", 3, 1e9, {}, "tokens from which on the last bucket serves"},
+        {"scale", SchemeOption::Kind::word, "1", 0, 0, {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"},
+        {"table", SchemeOption::Kind::word, "shared", 0, 0, {"shared", "per_layer"},
+            "one for all layers, or one for each"}},
+    .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
+    .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
+    .make = make}};
 
 }  // namespace
 }  // namespace whence

@@ -1,8 +1,11 @@
-// Transformer-XL's relative positions: sinusoids of the distance, projected, and biases for queries.   Dai et al. 2019, arXiv:1901.02860
+// Transformer-XL's relative positions: sinusoids of the distance, projected, and biases for queries.   Dai et al. 2019,
+// arXiv:1901.02860
 //   A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d)
 //   R_n  = PE(n) W',  PE(n) = [sin(n w_0) ... sin(n w_m) ... cos(n w_0) ... cos(n w_m) ...],  w_m = 10000^(-2m / (H d))
-// Without a causal mask the distance is j - i, as in the code of the randomised positions' authors: W learns either sign.
-// u.k_j shifts a whole column; where no key differs from another it has no effect and no gradient, as softmax ignores it.
+// Without a causal mask the distance is j - i, as in the code of the randomised positions' authors: W learns either
+// sign.
+// u.k_j shifts a whole column; where no key differs from another it has no effect and no gradient, as softmax ignores
+// it.
 #include <cmath>
 
 #include "autograd/probe.h"
@@ -26,7 +29,8 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
   void check_company(const Stages& stages) const override {
     if (stages.rotates.empty()) return;
     throw InputError(
-        "transformer_xl: given beside a scheme that rotates; its content bias would meet keys that know where they stand, "
+        "transformer_xl: given beside a scheme that rotates; its content bias would meet keys that know where they "
+        "stand, "
         "which no longer is a function of distances; leave one of them out");
   }
 
@@ -34,10 +38,13 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     const DistinctDistances distances = distinct_distances(at);
     const Shape by_head{1, sizes_.heads, 1, sizes_.head_dim()};
-    const Tensor r = probe("relative_keys", linear(probe("sinusoids", sinusoids(distances.values, at)), projection_, {}));  // [n c]
-    const Tensor keys = permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 2, 0});                       // [h d n]
-    const Tensor by_distance = matmul(at.query + reshape(position_bias_, by_head), unsqueeze(keys, 0), at.scale);           // [b h i n]
-    const Tensor content = probe("content_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));    // [b h 1 j]
+    const Tensor r =
+        probe("relative_keys", linear(probe("sinusoids", sinusoids(distances.values, at)), projection_, {}));  // [n c]
+    const Tensor keys = permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 2, 0});  // [h d n]
+    const Tensor by_distance =
+        matmul(at.query + reshape(position_bias_, by_head), unsqueeze(keys, 0), at.scale);  // [b h i n]
+    const Tensor content =
+        probe("content_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));  // [b h 1 j]
     return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));
   }
 
@@ -62,17 +69,16 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
 };
 
 const RegisterScheme registered{{.name = "transformer_xl",
-                                 .aliases = {"xl"},
-                                 .title = "Transformer-XL's relative positions",
-                                 .paper = "Dai et al. 2019, arXiv:1901.02860",
-                                 .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
-                                 .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-                                   if (arguments.sizes().dim % 2) {
-                                     throw InputError(
-                                         concat("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required"));
-                                   }
-                                   return std::make_unique<TransformerXL>(arguments.sizes());
-                                 }}};
+    .aliases = {"xl"},
+    .title = "Transformer-XL's relative positions",
+    .paper = "Dai et al. 2019, arXiv:1901.02860",
+    .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
+    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
+      if (arguments.sizes().dim % 2) {
+        throw InputError(to_text("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required"));
+      }
+      return std::make_unique<TransformerXL>(arguments.sizes());
+    }}};
 
 }  // namespace
 }  // namespace whence

@@ -1,0 +1,42 @@
+// Keep some entries and overwrite the others.    y = mask ? x : value    dx = mask ? dy : 0
+#include "autograd/checked.h"
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct Masked {
+  static constexpr const char* name = "masked";
+  double value;
+  struct Saved {
+    SavedTensor mask;
+  };
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
+    saved.mask = mask;
+    return raw::masked(x, mask, value);
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+    return {masked(dy, saved.mask.get(), 0), Tensor()};
+  }
+
+  static Samples<Masked> samples() {
+    return {{"mask that broadcasts", {-2.5}, {draw::normal({2, 3, 4}), draw::mask({3, 4}, 0.5)}},
+        {"mask of x's shape", {0}, {draw::normal({3, 5}), draw::mask({3, 5}, 0.5)}},
+        {"0-d", {1}, {draw::normal({}), Tensor::zeros({}, DType::boolean)}},
+        {"nothing", {1}, {draw::normal({0, 3}), draw::mask({3}, 0.5)}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"masked: mask is f32; bool required; convert with cast", [] {
+               (void)masked(Tensor::zeros({2, 3}), Tensor::ones({2, 3}));
+             }}};
+  }
+};
+
+const Checked<Masked> checked;
+
+}  // namespace
+
+Tensor masked(const Tensor& x, const Tensor& mask, double value, Site at) { return apply(Masked{value}, at, x, mask); }
+
+}  // namespace whence

@@ -1,0 +1,63 @@
+// How gradients are checked: samples of an op, gradcheck for any function, and the registry that the battery walks.
+//
+// Two opinions. Dual numbers run the ordinary forward code and give J u exactly: <v, J u> must equal <J'v, u> to
+// rounding (1e-12). Central differences with a random cotangent v know nothing of either. A cotangent of ones
+// (".sum()") would pass a softmax backward of any scale or sign and a transpose that is not inverted, so it is never
+// used.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// ---- Samples: what an op's author writes; every generic test follows ----
+
+template <class Op>
+struct Sample {
+  std::string name;
+  Op op;                       // with its attributes
+  std::vector<Tensor> inputs;  // f64; index inputs i64, masks bool
+  bool kinked = false;  // sits on a point without a derivative: duals must agree with backward, differences need not
+};
+template <class Op>
+using Samples = std::vector<Sample<Op>>;
+
+// Numbers for samples, the same on every run: drawn from a stream that is seeded with the op's name before samples() is
+// called.
+namespace draw {
+void seed(const std::string& name);
+Tensor normal(const Shape& shape);
+Tensor uniform(const Shape& shape, double low, double high);
+Tensor integers(const Shape& shape, int low, int high);  // f64 whole numbers in [low, high]
+Tensor index(const Shape& shape, int count);             // i64 in [0, count)
+Tensor mask(const Shape& shape, double share_of_true);
+}  // namespace draw
+
+struct BadInput {
+  std::string message;  // the whole expected text after "place: "
+  std::function<void()> call;
+};
+
+struct CheckedSample {
+  std::string name;
+  bool kinked;
+  std::vector<Tensor> inputs;
+  std::function<Tensor(const std::vector<Tensor>&)> run;
+};
+
+struct CheckedOp {
+  std::string name;
+  bool once;
+  std::function<std::vector<CheckedSample>()> samples;
+  std::function<std::vector<BadInput>()> bad_inputs;
+  std::function<Tensor(const std::vector<Tensor>&)>
+      reference;  // empty, or the op from plain loops in f64 for the attributes of sample 0
+};
+
+std::vector<CheckedOp>& checked_ops();
+
+}  // namespace whence

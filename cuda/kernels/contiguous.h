@@ -1,0 +1,19 @@
+// Unary and binary functions of contiguous operands: one kernel per function, in packs of 16 bytes. Bodies in
+// contiguous_kernels.h, which contiguous_{f16,bf16,f32,f64}.cu instantiate, so that they compile side by side.
+#pragma once
+
+#include "tensor/pointwise.h"
+#include "tensor/tensor.h"
+
+namespace whence::gpu {
+
+// All tensors contiguous, of dtype T and of equal extents, every first element at a multiple of 16 bytes; but an
+// operand of binary whose step is 0 is one number for all elements, wherever it lies.
+template <class T>
+struct Contiguous {
+  static void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y);
+  static void unary_backward(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+  static void binary(Binary f, const Tensor& a, index_t a_step, const Tensor& b, index_t b_step, const Tensor& y);
+};
+
+}  // namespace whence::gpu

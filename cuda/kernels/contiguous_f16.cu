@@ -1,0 +1,8 @@
+// Unary and binary functions of contiguous operands in f16.
+#include "cuda/kernels/contiguous_kernels.h"
+
+namespace whence::gpu {
+
+template struct Contiguous<Float16>;
+
+}  // namespace whence::gpu

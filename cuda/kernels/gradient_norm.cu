@@ -1,0 +1,139 @@
+// The sum of squares of all gradients, and what clipping makes of it: a few launches, no copy to the CPU.
+#include "cuda/block.h"
+#include "cuda/kernels.h"
+#include "cuda/kernels/parts.h"
+#include "cuda/packs.h"
+#include "tensor/adam.h"
+
+namespace whence {
+namespace gpu {
+namespace {
+
+constexpr index_t chunk_length = 16384;
+
+template <class T>
+struct SquaresPart {
+  Global<const T> x;
+  index_t count, first_chunk;
+  bool in_packs;
+};
+
+// One number for each chunk: a block's threads take turns with its packs, then the block's tree.
+template <class T>
+struct SquareChunks {
+  static constexpr const char* name = "sum_of_squares";
+  static constexpr int threads = 256, pack = pack_size<T>;
+  Parts<SquaresPart<T>, 100> parts;
+  Global<double> partial;
+  index_t first_partial;
+  double unit;
+
+  WHENCE_HD Number<double> squared(Number<double> value) const {
+    const Number<double> scaled = unit == 1 ? value : value / Number<double>(unit);
+    return scaled * scaled;
+  }
+  WHENCE_HD void operator()(Thread& t) const {
+    const SquaresPart<T>& part = parts.part[parts.of_chunk(t.block())];
+    const index_t begin = (t.block() - part.first_chunk) * chunk_length;
+    const index_t end = begin + chunk_length < part.count ? begin + chunk_length : part.count;
+    const index_t packs_end = part.in_packs ? begin + (end - begin) / pack * pack : begin;
+    Number<double> sum(0.0);
+    for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack) {
+      const auto x = load_pack<pack>(part.x, i);
+      for (int k = 0; k < pack; ++k) sum += squared(from_stored<double>(x.of[k]));
+    }
+    for (index_t i = packs_end + t.index(); i < end; i += threads) sum += squared(load<double>(part.x, i));
+    sum = block_reduce<threads>(t, sum, Plus{});
+    if (t.index() == 0) store(partial, first_partial + t.block(), sum);
+  }
+};
+
+struct SumPartials {
+  static constexpr const char* name = "sum_of_squares, partial sums";
+  static constexpr int threads = 1024;
+  Global<const double> partial;
+  Global<double> total;
+  index_t count;
+  WHENCE_HD void operator()(Thread& t) const {
+    Number<double> sum(0.0);
+    for (index_t i = t.index(); i < count; i += threads) sum += load<double>(partial, i);
+    sum = block_reduce<threads>(t, sum, Plus{});
+    if (t.index() == 0) store(total, 0, sum);
+  }
+};
+
+// Few numbers, so one thread. The same operations as on the CPU, so that the scale has the same bits.
+struct ClipScale {
+  static constexpr const char* name = "clip_scale";
+  static constexpr int threads = 32;
+  Global<const double> total;
+  Global<double> controls;
+  WHENCE_HD void operator()(Thread& t) const {
+    if (t.index() != 0) return;
+    double numbers[control_count];
+    for (index_t k = 0; k < control_count; ++k) numbers[k] = plain(load<double>(controls, k));
+    clip_to_norm(std::sqrt(plain(load<double>(total, 0))), numbers);
+    for (const Control changed : {Control::gradient_scale, Control::norm}) {
+      store(controls, static_cast<index_t>(changed), Number<double>(numbers[static_cast<int>(changed)]));
+    }
+  }
+};
+
+// All tensors of one dtype, as many at a time as the kernel's table holds. Their chunks follow each other in `partial`.
+template <class T>
+class SquareLaunches {
+ public:
+  SquareLaunches(double unit, const Tensor& partial, index_t& done) : done_(done) {
+    kernel_.partial = global<double>(partial);
+    kernel_.unit = unit;
+  }
+  void add(const Tensor& x) {
+    if (x.numel() == 0) return;
+    if (kernel_.parts.full()) run();
+    kernel_.parts.add({global<const T>(x), x.numel(), 0, begins_with_pack(x, pack_size<T>)}, chunk_length);
+  }
+  void run() {
+    kernel_.first_partial = done_;
+    launch_kernel(kernel_,
+        {.blocks = kernel_.parts.chunks, .shared_bytes = block_reduce_bytes<SquareChunks<T>::threads, Number<double>>});
+    done_ += kernel_.parts.chunks;
+    kernel_.parts.clear();
+  }
+
+ private:
+  SquareChunks<T> kernel_{};
+  index_t& done_;
+};
+
+}  // namespace
+}  // namespace gpu
+
+void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) {
+  index_t chunks = 0, done = 0;
+  for (const Tensor& each : x) {
+    if (!is_floating(each.dtype()) || each.dtype() == DType::dual)
+      wrong_dtype("sum_of_squares", each.dtype(), "f16, bf16, f32 or f64");
+    chunks += gpu::blocks_for(each.numel(), gpu::chunk_length);
+  }
+  const Tensor partial = Tensor::empty({chunks}, DType::f64, total.device());
+  const auto run = [&]<class T>(Type<T>) {
+    gpu::SquareLaunches<T> launches(unit, partial, done);
+    for (const Tensor& each : x) {
+      if (each.dtype() == dtype_of<T>) launches.add(each);
+    }
+    launches.run();
+  };
+  run(Type<Float16>{});
+  run(Type<BFloat16>{});
+  run(Type<float>{});
+  run(Type<double>{});
+  using gpu::SumPartials;
+  gpu::launch_kernel(SumPartials{gpu::global<const double>(partial), gpu::global<double>(total), chunks},
+      {.blocks = 1, .shared_bytes = gpu::block_reduce_bytes<SumPartials::threads, gpu::Number<double>>});
+}
+
+void CudaKernels::clip_scale(const Tensor& total, const Tensor& controls) {
+  gpu::launch_kernel(gpu::ClipScale{gpu::global<const double>(total), gpu::global<double>(controls)}, {.blocks = 1});
+}
+
+}  // namespace whence

@@ -1,0 +1,102 @@
+// Indices checked on the device, so that nothing waits and a graph can be captured: what is wrong becomes 0, and is
+// noted down for the next time that numbers travel to the CPU.
+#include "tensor/index_check.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "cuda/kernels.h"
+#include "cuda/launch_kernel.h"
+#include "cuda/packs.h"
+#include "cuda/runtime/runtime.h"
+#include "tensor/backend.h"
+
+namespace whence {
+namespace gpu {
+namespace {
+
+// What a check was about, for the Error that comes later. One for each place and shape, so there are few.
+struct KnownCheck {
+  IndexCheck check;
+  Shape shape;
+  Site site;
+  bool operator==(const KnownCheck& other) const {
+    return check.op == other.check.op && check.argument == other.check.argument && check.count == other.check.count &&
+           check.also == other.check.also && shape == other.shape && site.file_name() == other.site.file_name() &&
+           site.line() == other.site.line();
+  }
+};
+
+// [0]: how many indices were out of range since the last report. Of the first to arrive: which check it was, the
+// element, the value.
+struct FaultNotes {
+  Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());
+  Tensor note = Tensor::zeros({3}, DType::i64, Device::cuda());
+  std::vector<KnownCheck> known;
+
+  index_t number_of(const KnownCheck& check) {
+    const auto at = std::find(known.begin(), known.end(), check);
+    if (at != known.end()) return at - known.begin();
+    known.push_back(check);
+    return static_cast<index_t>(known.size()) - 1;
+  }
+};
+FaultNotes* fault_notes = nullptr;  // never destroyed: tensors in static storage would outlive the device
+
+struct CheckIndex {
+  static constexpr const char* name = "check of an index";
+  static constexpr int threads = 256;
+  Global<const index_t> index;
+  Global<index_t> checked, note;
+  Global<std::int32_t> found;
+  index_t total, number;
+  IndexCheck check;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t i = t.block() * threads + t.index();
+    if (i >= total) return;
+    const index_t value = index[i];
+    if (check.allows(value)) {
+      checked[i] = value;
+      return;
+    }
+    checked[i] = 0;
+    if (t.atomic_add(found, 0, std::int32_t{1}) != 0) return;
+    note[0] = number, note[1] = i, note[2] = value;
+  }
+};
+
+}  // namespace
+}  // namespace gpu
+
+Tensor CudaKernels::checked_index(const IndexCheck& check, const Tensor& index) {
+  if (!gpu::fault_notes) {
+    if (gpu::capturing())
+      fail(check.op, "asked for the first time while work is being recorded; do the work once before recording it");
+    gpu::fault_notes = new gpu::FaultNotes;
+  }
+  gpu::FaultNotes& notes = *gpu::fault_notes;
+  const Tensor checked = Tensor::empty(index.shape(), DType::i64, index.device());
+  const index_t number =
+      notes.number_of({check, index.shape(), CallSite::current() ? *CallSite::current() : Site::current()});
+  const gpu::CheckIndex kernel{gpu::global<const index_t>(index), gpu::global<index_t>(checked),
+      gpu::global<index_t>(notes.note), gpu::global<std::int32_t>(notes.found), index.numel(), number, check};
+  gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(index.numel(), gpu::CheckIndex::threads)});
+  return checked;
+}
+
+void CudaKernels::report_faults() {
+  if (!gpu::fault_notes) return;
+  const gpu::FaultNotes& notes = *gpu::fault_notes;
+  std::int32_t found = 0;
+  memory_of(Device::cuda()).copy_to_cpu(notes.found.bytes(), &found, sizeof found);
+  if (found == 0) return;
+  std::array<index_t, 3> note{};
+  memory_of(Device::cuda()).copy_to_cpu(notes.note.bytes(), note.data(), sizeof note);
+  fill(notes.found, 0);
+  const gpu::KnownCheck& known = notes.known[static_cast<std::size_t>(note[0])];
+  const CallSite place(known.site);
+  index_out_of_range(known.check, known.shape, note[1], note[2]);
+}
+
+}  // namespace whence

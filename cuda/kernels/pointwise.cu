@@ -1,0 +1,174 @@
+// Unary and binary functions. Contiguous operands have a kernel for each function (contiguous.h). Here, for all other
+// strides, the function's name is switched inside the kernel: one kernel per dtype serves all functions, which keeps
+// compile time and binary small; all threads of a launch take the same branch.
+#include "cuda/kernels.h"
+#include "cuda/kernels/contiguous.h"
+#include "cuda/launch_kernel.h"
+#include "cuda/packs.h"
+#include "cuda/strided_index.h"
+#include "tensor/launch.h"
+
+namespace whence {
+namespace {
+
+using gpu::Global, gpu::Number, gpu::Pack, gpu::Thread;
+
+template <class T>
+struct UnaryValue {  // y = f(x)
+  StridedIndex<1> index;
+  const T* x;
+  T* y;
+  Unary function;
+  UnaryAttributes p;
+  WHENCE_HD void operator()(index_t i) const {
+    const compute_t<T> value = x[index(i)[0]];
+    y[i] = convert<T>(visit(function, [&]<class F>(F) { return F::value(value, p); }));
+  }
+};
+
+template <class T>
+struct UnaryDerivative {  // dx = dy f'
+  StridedIndex<2> index;
+  const T *saved, *dy;
+  T* dx;
+  Unary function;
+  UnaryAttributes p;
+  WHENCE_HD void operator()(index_t i) const {
+    using C = compute_t<T>;
+    const auto at = index(i);
+    const C value = saved[at[0]];
+    dx[i] = convert<T>(C(dy[at[1]]) * visit(function, [&]<class F>(F) { return F::derivative(value, p); }));
+  }
+};
+
+template <class T>
+struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being what f' is written in: x or y
+  StridedIndex<2> index;
+  const T *saved, *dy;
+  T* dx;
+  Unary function;
+  UnaryAttributes p;
+  WHENCE_HD void operator()(index_t i) const {
+    using C = compute_t<T>;
+    const auto at = index(i);
+    const Dual value{static_cast<double>(C(saved[at[0]])), 1};
+    dx[i] = convert<T>(
+        C(dy[at[1]]) * static_cast<C>(visit(function, [&]<class F>(F) { return F::derivative(value, p); }).tangent));
+  }
+};
+
+template <class T>
+struct BinaryValue {  // y = f(a, b)
+  StridedIndex<2> index;
+  const T *a, *b;
+  T* y;
+  Binary function;
+  WHENCE_HD void operator()(index_t i) const {
+    using C = compute_t<T>;
+    const auto at = index(i);
+    const C left = a[at[0]], right = b[at[1]];
+    y[i] = convert<T>(visit(function, [&]<class F>(F) { return F::value(left, right); }));
+  }
+};
+
+// y = f(a, b) where rows can be walked in packs: y = x + bias, x times one number per row. One pack per thread.
+template <class T>
+struct BinaryRows {
+  using C = compute_t<T>;
+  static constexpr const char* name = "binary, rows in packs";
+  static constexpr int threads = 256, pack = gpu::pack_size<T>;
+  StridedIndex<2> index;  // of packs
+  Global<const T> a, b;
+  Global<T> y;
+  Binary function;
+  bool a_constant, b_constant;  // along a row
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t i = t.block() * threads + t.index();
+    if (i >= index.count()) return;
+    const auto at = index(i);
+    const auto left = operand(a, at[0], a_constant), right = operand(b, at[1], b_constant);
+    Pack<T, pack> to;
+    visit(function, [&]<class F>(F) {
+      for (int k = 0; k < pack; ++k) to.of[k] = gpu::to_stored<T>(F::value(number(left, k), number(right, k)));
+    });
+    gpu::store_pack<pack>(y, i * pack, to);
+  }
+  WHENCE_HD static Number<C> number(const Pack<T, pack>& from, int k) { return gpu::from_stored<C>(from.of[k]); }
+  WHENCE_HD static Pack<T, pack> operand(Global<const T> from, index_t i, bool constant) {
+    if (!constant) return gpu::load_pack<pack>(from, i);
+    Pack<T, pack> all;
+    for (int k = 0; k < pack; ++k) all.of[k] = gpu::to_stored<T>(gpu::load<C>(from, i));
+    return all;
+  }
+};
+
+// Whether all are one run of memory that can be read in packs of 16 bytes. Duals have no such kernels.
+bool in_packs(std::initializer_list<const Tensor*> tensors) {
+  bool fit = true;
+  for (const Tensor* x : tensors) {
+    fit = fit && x->dtype() != DType::dual && x->is_contiguous() &&
+          gpu::begins_with_pack(*x, 16 / static_cast<index_t>(size_of(x->dtype())));
+  }
+  return fit;
+}
+
+template <class T>
+void run_binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const StridedIndex<2> index(y.shape(), {a.strides(), b.strides()});
+  if constexpr (!std::is_same_v<T, Dual>) {
+    constexpr int pack = gpu::pack_size<T>;
+    const auto fits = [&](const Tensor& x, int k) {
+      return index.inner_step(k) == 0 || gpu::begins_with_pack(x, pack);
+    };
+    const bool aligned = fits(a, 0) && fits(b, 1) && gpu::begins_with_pack(y, pack);
+    if (aligned && index.is_one_run())
+      return gpu::Contiguous<T>::binary(f, a, index.inner_step(0), b, index.inner_step(1), y);
+    if (aligned && index.has_packs(pack)) {
+      const BinaryRows<T> kernel{index.in_packs(pack), gpu::global<const T>(a), gpu::global<const T>(b),
+          gpu::global<T>(y), f, index.inner_step(0) == 0, index.inner_step(1) == 0};
+      return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), BinaryRows<T>::threads)});
+    }
+  }
+  launch("binary", y.device(), y.numel(), BinaryValue<T>{index, a.data<T>(), b.data<T>(), y.data<T>(), f});
+}
+
+template <class Body, class T>
+void run_derivative(
+    const char* op, Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
+  const Body body{{dx.shape(), {saved.strides(), dy.strides()}}, saved.data<T>(), dy.data<T>(), dx.data<T>(), f, p};
+  launch(op, dx.device(), dx.numel(), body);
+}
+
+}  // namespace
+
+void CudaKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
+  visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (!std::is_same_v<T, Dual>) {
+      if (in_packs({&x, &y})) return gpu::Contiguous<T>::unary(f, p, x, y);
+    }
+    launch("unary", y.device(), y.numel(), UnaryValue<T>{{y.shape(), {x.strides()}}, x.data<T>(), y.data<T>(), f, p});
+  });
+}
+
+void CudaKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
+  visit_floating("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (!std::is_same_v<T, Dual>) {
+      if (in_packs({&saved, &dy, &dx})) return gpu::Contiguous<T>::unary_backward(f, p, saved, dy, dx);
+    }
+    run_derivative<UnaryDerivative<T>, T>("unary_backward", f, p, saved, dy, dx);
+  });
+}
+
+void CudaKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
+  if (dy.dtype() == DType::dual)
+    fail("unary_second", "dual given; the second derivative of a dual would need nested duals; use f64");
+  visit_floating("unary_second", dy.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (!std::is_same_v<T, Dual>) run_derivative<UnarySecond<T>, T>("unary_second", f, p, saved, dy, dx);
+  });
+}
+
+void CudaKernels::binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
+  visit_floating("binary", a.dtype(), [&]<class T>(Type<T>) { run_binary<T>(f, a, b, y); });
+}
+
+}  // namespace whence

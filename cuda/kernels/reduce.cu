@@ -1,0 +1,241 @@
+// Sums and maxima over any axes, and argmax. Neighbouring axes of one kind are merged, then one group of reduced axes
+// after another goes, the last first. Long runs are cut into chunks at fixed places; the chunks' results are reduced in
+// turn, by a fixed tree.
+#include <limits>
+#include <vector>
+
+#include "cuda/kernels.h"
+#include "cuda/rows.h"
+#include "cuda/strided_index.h"
+#include "tensor/merged_axes.h"
+
+namespace whence::gpu {
+namespace {
+
+struct Join {
+  Reduction function;
+  template <class V>
+  WHENCE_HD V operator()(V a, V b) const {
+    return function == Reduction::sum ? V(a + b) : Larger{}(a, b);
+  }
+  template <class C>
+  WHENCE_HD Number<C> nothing() const {
+    return function == Reduction::sum ? Number<C>(C(0)) : lowest<C>();
+  }
+};
+
+// One group of reduced axes: where the numbers of each output begin, how many they are and how far apart.
+struct Pass {
+  StridedIndex<1> kept;
+  index_t outputs, count, stride, chunks;
+  Join join;
+};
+
+// A team per output and chunk; the team's threads lie along what is reduced. Results as [outputs, chunks].
+constexpr index_t row_chunk = 32768;
+template <class In, class Out, class P>
+struct ReduceRows {
+  static constexpr const char* name = "reduce_rows";
+  static constexpr int threads = P::threads;
+  using C = compute_t<In>;
+  static constexpr std::size_t shared_bytes = P::template reduce_bytes<Number<C>>;
+  Pass pass;
+  Global<const In> x;
+  Global<Out> out;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const Team<P> team(t);
+    const index_t i = team.row();
+    if (i >= pass.outputs * pass.chunks) return;
+    const index_t skipped = i % pass.chunks * row_chunk, rest = pass.count - skipped;
+    const index_t begin = pass.kept(i / pass.chunks)[0] + skipped * pass.stride;
+    Number<C> totals[P::pack];  // one per place in a pack, so that additions overlap
+    for (int k = 0; k < P::pack; ++k) totals[k] = pass.join.template nothing<C>();
+    team.each_pack(rest < row_chunk ? rest : row_chunk, [&](int, index_t j) {
+      const auto pack = load_numbers<C, P::pack>(x, begin + j * pass.stride);
+      for (int k = 0; k < P::pack; ++k) totals[k] = pass.join(totals[k], pack.of[k]);
+    });
+    for (int k = 1; k < P::pack; ++k) totals[0] = pass.join(totals[0], totals[k]);
+    const Number<C> total = team.reduce(totals[0], pass.join);
+    if (team.member() == 0) store(out, i, total);
+  }
+};
+
+// A block takes 256 / row_lanes outputs and one chunk of what is reduced. Neighbouring threads lie along the outputs,
+// so that a warp reads neighbours where the last kept axis is contiguous; row_lanes warps share the rows out. Results
+// as [chunks, outputs].
+constexpr index_t column_chunk = 512;
+template <class In, class Out, int row_lanes>
+struct ReduceColumns {
+  static constexpr const char* name = "reduce_columns";
+  static constexpr int threads = 256, columns = threads / row_lanes;
+  using C = compute_t<In>;
+  static constexpr std::size_t shared_bytes = row_lanes > 1 ? shared_bytes_for<C>(threads) : 0;
+  Pass pass;
+  Global<const In> x;
+  Global<Out> out;
+
+  static index_t tiles(index_t outputs) { return blocks_for(outputs, columns); }
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t all_tiles = (pass.outputs + columns - 1) / columns, chunk = t.block() / all_tiles;
+    const int column = t.index() % columns, lane = t.index() / columns;
+    const index_t i = t.block() % all_tiles * columns + column;
+    const index_t begin = chunk * column_chunk,
+                  end = begin + column_chunk < pass.count ? begin + column_chunk : pass.count;
+    Number<C> total = pass.join.template nothing<C>();
+    if (i < pass.outputs) {
+      const index_t start = pass.kept(i)[0];
+      for (index_t row = begin + lane; row < end; row += row_lanes)
+        total = pass.join(total, load<C>(x, start + row * pass.stride));
+    }
+    if constexpr (row_lanes > 1) {
+      const Shared<C> totals = t.template shared<C>(threads);
+      store(totals, t.index(), total);
+      t.sync();
+      if (lane != 0) return;
+      for (int other = 1; other < row_lanes; ++other)
+        total = pass.join(total, load<C>(totals, other * columns + column));
+    }
+    if (i < pass.outputs) store(out, chunk * pass.outputs + i, total);
+  }
+};
+
+// Few numbers per output: a thread does them all, or with a stride of 1 a warp as soon as it has enough lanes to fill.
+// Numbers that lie next to each other, or few outputs: a team along them. Else the outputs are what neighbouring
+// threads take.
+enum class Way { thread, team, columns };
+Way way_of(const Pass& pass) {
+  if (pass.count <= (pass.stride == 1 ? 8 : 32)) return Way::thread;
+  return pass.stride == 1 || pass.outputs < Thread::warp_size ? Way::team : Way::columns;
+}
+
+bool fits_packs(const Pass& pass, const Tensor& x, const Strides& kept, index_t pack) {
+  bool fits = pass.stride == 1 && pass.count % pack == 0 && begins_with_pack(x, pack);
+  for (const index_t stride : kept) fits = fits && stride % pack == 0;
+  return fits;
+}
+
+// One level: out is [outputs, chunks] for teams, else [chunks, outputs].
+template <class In, class Out>
+void run_level(const Pass& pass, Way way, bool packs, const Tensor& x, const Tensor& out) {
+  if (way == Way::team) {
+    const index_t rows = pass.outputs * pass.chunks;
+    return with_passing_part<In, 256>(pass.count, packs, [&]<class P>(P) {
+      using Body = ReduceRows<In, Out, P>;
+      launch_kernel(Body{pass, global<const In>(x), global<Out>(out)}, {P::blocks(rows), Body::shared_bytes});
+    });
+  }
+  const auto columns = [&]<class Body>(const Body& body) {
+    launch_kernel(body, {Body::tiles(pass.outputs) * pass.chunks, Body::shared_bytes});
+  };
+  if (way == Way::thread) return columns(ReduceColumns<In, Out, 1>{pass, global<const In>(x), global<Out>(out)});
+  columns(ReduceColumns<In, Out, 8>{pass, global<const In>(x), global<Out>(out)});
+}
+
+// x's numbers along one axis, wherever it lies, into out (contiguous, x's other axes).
+template <class In, class Out>
+void reduce_axis(Join join, const Tensor& x, int axis, const Tensor& out) {
+  using C = compute_t<In>;
+  Shape kept;
+  Strides strides;
+  for (int other = 0; other < x.rank(); ++other) {
+    if (other != axis) kept.push_back(x.shape()[other]), strides.push_back(x.strides()[other]);
+  }
+  Pass pass{{kept, {strides}}, numel(kept), x.size(axis), x.strides()[axis], 1, join};
+  const Way way = way_of(pass);
+  if (way != Way::thread) {
+    const index_t chunk = way == Way::team ? row_chunk : column_chunk;
+    pass.chunks = blocks_for(pass.count, chunk);
+  }
+  const bool packs = fits_packs(pass, x, strides, pack_size<In>);
+  if (pass.chunks == 1) return run_level<In, Out>(pass, way, packs, x, out);
+  const Shape shape = way == Way::team ? Shape{pass.outputs, pass.chunks} : Shape{pass.chunks, pass.outputs};
+  const Tensor partial = Tensor::empty(shape, dtype_of<C>, x.device());
+  run_level<In, C>(pass, way, packs, x, partial);
+  reduce_axis<C, Out>(join, partial, way == Way::team ? 1 : 0, out);
+}
+
+// The last group into a smaller tensor of the compute type, and so on; the last one left into `out`.
+template <class In, class T>
+void reduce_groups(
+    CudaKernels& kernels, Join join, const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
+  using C = compute_t<T>;
+  const MergedAxes groups = merge_axes(x, reduced);
+  const int axis = groups.last();
+  if (axis < 0) return kernels.copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
+  Shape rest;
+  for (int other = 0; other < groups.x.rank(); ++other) {
+    if (other != axis) rest.push_back(groups.x.shape()[other]);
+  }
+  std::vector<bool> left = groups.reduced;
+  left.erase(left.begin() + axis);
+  if (std::find(left.begin(), left.end(), true) == left.end()) return reduce_axis<In, T>(join, groups.x, axis, out);
+  const Tensor partial = Tensor::empty(rest, dtype_of<C>, x.device());
+  reduce_axis<In, C>(join, groups.x, axis, partial);
+  reduce_groups<C, T>(kernels, join, partial, left, out);
+}
+
+// The largest so far and where it is. NaN counts as the largest; the first of equals stays.
+template <class C>
+using Best = Pair<Number<C>, index_t>;
+struct Better {
+  template <class V>
+  WHENCE_HD V operator()(V a, V b) const {
+    const bool a_is_nan = !(a.first == a.first), b_is_nan = !(b.first == b.first);
+    const bool alike = a_is_nan ? b_is_nan : a.first == b.first;
+    const bool above = b_is_nan ? !a_is_nan : b.first > a.first;
+    return above || (alike && b.second < a.second) ? b : a;
+  }
+};
+
+template <class T, class P>
+struct ArgmaxRows {
+  static constexpr const char* name = "argmax";
+  static constexpr int threads = P::threads;
+  using C = compute_t<T>;
+  static constexpr std::size_t shared_bytes = P::template reduce_bytes<Best<C>>;
+  Global<const T> x;
+  Global<index_t> out;
+  index_t rows, width;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const Team<P> team(t);
+    const index_t row = team.row();
+    if (row >= rows) return;
+    const RowPart<T, P> values(x, row * width);
+    Best<C> best{lowest<C>(), width};
+    team.each_pack(width, [&](int p, index_t j) {
+      const auto pack = values(p, j);
+      for (int k = 0; k < P::pack; ++k) best = Better{}(best, Best<C>{pack.of[k], j + k});
+    });
+    best = team.reduce(best, Better{});
+    if (team.member() == 0) out[row] = best.second;
+  }
+};
+
+}  // namespace
+}  // namespace whence::gpu
+
+namespace whence {
+
+using namespace gpu;
+
+void CudaKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
+  if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
+  std::vector<bool> reduced;
+  for (int axis = 0; axis < x.rank(); ++axis) reduced.push_back(out.shape()[axis] != x.shape()[axis]);
+  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) { reduce_groups<T, T>(*this, Join{f}, x, reduced, out); });
+}
+
+void CudaKernels::argmax(const Tensor& x, const Tensor& out) {
+  if (x.numel() == 0) return;
+  const index_t width = x.size(-1), rows = x.numel() / width;
+  visit_floating("argmax", x.dtype(), [&]<class T>(Type<T>) {
+    with_passing_part<T, 256>(width, rows_fit_packs<T>(width, {&x}), [&]<class P>(P) {
+      using Body = ArgmaxRows<T, P>;
+      launch_kernel(Body{global<const T>(x), global<index_t>(out), rows, width}, {P::blocks(rows), Body::shared_bytes});
+    });
+  });
+}
+
+}  // namespace whence

@@ -1,0 +1,178 @@
+// Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x), and its backward.
+#include "cuda/kernels.h"
+#include "cuda/power.h"
+#include "cuda/rows.h"
+#include "cuda/strided_index.h"
+
+namespace whence::gpu {
+namespace {
+
+// A row's mask may lie anywhere. Without a mask every entry is kept.
+struct MaskRows {
+  Global<const bool> first;
+  StridedIndex<1> row_start;
+  index_t step;
+  bool given;
+};
+
+MaskRows mask_rows(const Tensor& x, const Tensor& mask) {
+  Shape rows;
+  Strides strides;
+  if (!mask.defined()) return {global<const bool>(mask), {rows, {strides}}, 0, false};
+  for (int axis = 0; axis + 1 < x.rank(); ++axis)
+    rows.push_back(x.shape()[axis]), strides.push_back(mask.strides()[axis]);
+  return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true};
+}
+
+// One thread's part of a row's mask, one bit per entry; read again in each pass where the row is.
+template <class P>
+class MaskPart {
+ public:
+  WHENCE_HD MaskPart(const MaskRows& mask, index_t row)
+      : mask_(mask), begin_(mask.given ? mask.row_start(row)[0] : 0) {}
+  WHENCE_HD void hold(const Team<P>& team, index_t width) {
+    if constexpr (P::packs > 0) {
+      static_assert(P::packs * P::pack <= 32);
+      if (mask_.given) kept_ = 0;
+      if (mask_.given) team.each_pack(width, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
+    }
+  }
+  // Bit k says whether entry j + k is kept.
+  WHENCE_HD unsigned operator()(int p, index_t j) const {
+    if constexpr (P::packs > 0) return kept_ >> (p * P::pack);
+    return mask_.given ? read(j) : ~0u;
+  }
+
+ private:
+  WHENCE_HD unsigned read(index_t j) const {
+    unsigned bits = 0;
+    for (int k = 0; k < P::pack; ++k) bits |= (mask_.first[begin_ + (j + k) * mask_.step] ? 1u : 0u) << k;
+    return bits;
+  }
+  const MaskRows& mask_;
+  index_t begin_;
+  unsigned kept_ = ~0u;
+};
+
+// Masked entries count as e^-inf = 0; a row without any other entry is all 0.
+template <class T, class P>
+struct Softmax {
+  static constexpr const char* name = "softmax";
+  static constexpr int threads = P::threads;
+  using C = compute_t<T>;
+  static constexpr std::size_t shared_bytes =
+      P::packs > 0 ? 2 * P::template reduce_bytes<Number<C>> : P::template reduce_bytes<PowerSum<C>>;
+  Global<const T> x;
+  MaskRows mask;
+  Global<T> y;
+  index_t rows, width;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const Team<P> team(t);
+    const index_t row = team.row();
+    if (row >= rows) return;
+    RowPart<T, P> values(x, row * width);
+    MaskPart<P> kept(mask, row);
+    values.hold(team, width);
+    kept.hold(team, width);
+    const PowerSum<C> sum = power_sum(team, values, kept);
+    // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe where any entry is kept.
+    const Number<C> scale = Number<C>(C(1)) / sum.second;
+    team.each_pack(width, [&](int p, index_t j) {
+      auto pack = values(p, j);
+      const unsigned bits = kept(p, j);
+      for (int k = 0; k < P::pack; ++k)
+        pack.of[k] = bits >> k & 1u ? math::exp(pack.of[k] - sum.first) * scale : Number<C>(C(0));
+      store_numbers(y, row * width + j, pack);
+    });
+  }
+
+  // The row's maximum and the sum of powers below it: two passes over registers, or one over memory.
+  WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, const RowPart<T, P>& values, const MaskPart<P>& kept) const {
+    if constexpr (P::packs == 0) {
+      PowerSum<C> sum = empty_power_sum<C>();
+      team.each_pack(width, [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
+      return team.reduce(sum, JoinPowerSums<C>{});
+    } else {
+      Number<C> top = lowest<C>(), total = Number<C>(C(0));
+      team.each_pack(width, [&](int p, index_t j) {
+        const auto pack = values(p, j);
+        const unsigned bits = kept(p, j);
+        for (int k = 0; k < P::pack; ++k) top = bits >> k & 1u ? Larger{}(top, pack.of[k]) : top;
+      });
+      top = team.reduce(top, Larger{});
+      team.each_pack(width, [&](int p, index_t j) {
+        const auto pack = values(p, j);
+        const unsigned bits = kept(p, j);
+        for (int k = 0; k < P::pack; ++k) total = bits >> k & 1u ? total + math::exp(pack.of[k] - top) : total;
+      });
+      return {top, team.reduce(total, Plus{})};
+    }
+  }
+};
+
+// dx = y (dy - sum_l y_l dy_l)
+template <class T, class P>
+struct SoftmaxBackward {
+  static constexpr const char* name = "softmax_backward";
+  static constexpr int threads = P::threads;
+  using C = compute_t<T>;
+  static constexpr std::size_t shared_bytes = P::template reduce_bytes<Number<C>>;
+  Global<const T> y, dy;
+  Global<T> dx;
+  index_t rows, width;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const Team<P> team(t);
+    const index_t row = team.row();
+    if (row >= rows) return;
+    RowPart<T, P> pattern(y, row * width), gradient(dy, row * width);
+    pattern.hold(team, width);
+    gradient.hold(team, width);
+    Number<C> mean = Number<C>(C(0));
+    team.each_pack(width, [&](int p, index_t j) {
+      const auto a = pattern(p, j), b = gradient(p, j);
+      for (int k = 0; k < P::pack; ++k) mean += a.of[k] * b.of[k];
+    });
+    mean = team.reduce(mean, Plus{});
+    team.each_pack(width, [&](int p, index_t j) {
+      const auto a = pattern(p, j);
+      auto b = gradient(p, j);
+      for (int k = 0; k < P::pack; ++k) b.of[k] = a.of[k] * (b.of[k] - mean);
+      store_numbers(dx, row * width + j, b);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace whence::gpu
+
+namespace whence {
+
+using namespace gpu;
+
+void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
+  if (x.numel() == 0) return;
+  const index_t width = x.size(-1), rows = x.numel() / width;
+  visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
+    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+      using Body = Softmax<T, P>;
+      launch_kernel(Body{global<const T>(x), mask_rows(x, mask), global<T>(y), rows, width},
+          {P::blocks(rows), Body::shared_bytes});
+    });
+  });
+}
+
+void CudaKernels::softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  if (y.numel() == 0) return;
+  const index_t width = y.size(-1), rows = y.numel() / width;
+  visit_floating("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
+    with_held_part<T>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
+      using Body = SoftmaxBackward<T, P>;
+      launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width},
+          {P::blocks(rows), Body::shared_bytes});
+    });
+  });
+}
+
+}  // namespace whence

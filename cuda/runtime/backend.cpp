@@ -1,0 +1,26 @@
+// Where tensor/ asks for CUDA: the kernels and the memory, or an Error that says why there is no usable GPU.
+#include "cuda/runtime/backend.h"
+
+#include "cuda/kernels.h"
+#include "cuda/runtime/index_launcher.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/runtime.h"
+#include "tensor/backend.h"
+
+namespace whence {
+
+// No object here is ever destroyed: tensors in static storage are freed after any destructor.
+Backend cuda_backend() {
+  const DeviceFacts& facts = gpu::device_facts();
+  if (!facts.refusal.empty()) {
+    fail("device", to_text("cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu"));
+  }
+  static CudaMemory& memory = *new CudaMemory;
+  static CudaRuntime& runtime = *new CudaRuntime(memory.allocator());
+  static CudaKernels& kernels = *new CudaKernels;
+  return {&kernels, &memory, &runtime, &index_launcher()};
+}
+
+const DeviceFacts& cuda_facts() { return gpu::device_facts(); }
+
+}  // namespace whence

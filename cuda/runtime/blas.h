@@ -1,0 +1,44 @@
+// The one door to matrix products on the device, free of CUDA's own headers: blas.cpp calls cuBLAS and cuBLASLt,
+// cuda/emulator/blas.cpp is the twin over OpenBLAS.
+#pragma once
+
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace whence {
+
+// A row-major matrix, or a column-major one read as its transpose; `leading` elements lie between its rows (columns).
+struct BlasMatrix {
+  const void* first;
+  bool turned;
+  index_t leading;
+  index_t step;  // from one matrix of a batch to the next
+};
+
+// out[m, n] = alpha a[m, k] b[k, n] + beta out for `batch` matrices; f16, bf16, f32 or f64. 16-bit types are summed in
+// f32, f32 in f32 (no TF32), f64 in f64. REQUIRES: all on the GPU, m, n, k > 0.
+struct BlasProduct {
+  DType dtype;
+  index_t m, n, k;
+  BlasMatrix a, b;
+  void* out;  // row-major without gaps
+  double alpha, beta;
+  index_t batch;
+};
+void multiply(const BlasProduct& product);
+
+// What happens to a product while it is still in registers.
+//   h = alpha a b + bias[n];  out = h, or with gelu: out = gelu(h), h goes to before_gelu.
+// Sums stay in the compute type until the one rounding of each stored number, so gelu is taken of the sum before it is
+// rounded to 16 bit.
+struct BlasEpilogue {
+  const void* bias = nullptr;   // [n]; null: h = alpha a b
+  bool gelu = false;            // the tanh form
+  void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
+};
+
+// Does the product as above in one kernel, or false, with nothing written, when the library has no such kernel for this
+// shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0.
+[[nodiscard]] bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue);
+
+}  // namespace whence

@@ -1,0 +1,166 @@
+// Products with a bias, and with a bias and GELU, in one kernel of cuBLASLt. What it takes to run one is worked out
+// once per shape.
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "cuda/runtime/blas.h"
+#include "cuda/runtime/blas_workspace.h"
+#include "cuda/runtime/runtime.h"
+
+namespace whence {
+namespace {
+
+// Everything that the choice of a kernel depends on.
+using PlanKey = std::array<index_t, 15>;
+
+// Alignment in bytes, as far as kernels care: 16 is what their widest loads want.
+index_t alignment_of(const void* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return std::min<index_t>(static_cast<index_t>(address & (~address + 1)),
+      16);  // the lowest bit that is set; null is not asked for
+}
+index_t alignment_or_none(const void* memory) { return memory ? alignment_of(memory) : 0; }
+
+PlanKey key_of(const BlasProduct& p, const BlasEpilogue& e) {
+  return {static_cast<index_t>(p.dtype), p.m, p.n, p.k, p.a.turned, p.b.turned, p.a.leading, p.b.leading,
+      e.bias != nullptr, e.gelu, alignment_of(p.a.first), alignment_of(p.b.first), alignment_of(p.out),
+      alignment_or_none(e.bias), alignment_or_none(e.before_gelu)};
+}
+
+cublasLtHandle_t handle() {
+  static const cublasLtHandle_t handle = [] {
+    cublasLtHandle_t created = nullptr;
+    require_blas(cublasLtCreate(&created), "cublasLtCreate");
+    return created;
+  }();
+  return handle;
+}
+
+cudaDataType_t cuda_type(DType dtype) {
+  return dtype == DType::f16 ? CUDA_R_16F : dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+cublasLtEpilogue_t epilogue_of(const BlasEpilogue& e) {
+  if (!e.gelu) return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (!e.before_gelu) return e.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  return e.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+}
+
+// What cuBLASLt must be told of a product, and the kernel that it advises; `usable` is false where it has none.
+class Plan {
+ public:
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    for (const cublasLtMatrixLayout_t layout : {left_, right_, out_})
+      static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
+    static_cast<void>(cublasLtMatmulDescDestroy(operation_));
+  }
+  Plan(const BlasProduct& p, const BlasEpilogue& e) {
+    const cudaDataType_t type = cuda_type(p.dtype);
+    require_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(e));
+    if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
+    // Column-major: out' [n m] = b' [n k] a' [k m]. A matrix that is read turned lies in memory the other way round.
+    left_ = layout(type, p.b.turned ? p.k : p.n, p.b.turned ? p.n : p.k, p.b.leading);
+    right_ = layout(type, p.a.turned ? p.m : p.k, p.a.turned ? p.k : p.m, p.a.leading);
+    out_ = layout(type, p.n, p.m, p.n);
+    point_to(e);
+    choose(p);
+  }
+
+  bool usable() const { return usable_; }
+
+  void run(const BlasProduct& p, const BlasEpilogue& e) {
+    point_to(e);
+    const float alpha = static_cast<float>(p.alpha), beta = 0;
+    require_blas(cublasLtMatmul(handle(), operation_, &alpha, p.b.first, left_, p.a.first, right_, &beta, p.out, out_,
+                     p.out, out_, &chosen_.algo, blas_workspace(), blas_workspace_bytes, gpu::stream()),
+        "cublasLtMatmul");
+    gpu::launched({e.gelu ? "a product of cuBLASLt with GELU" : "a product of cuBLASLt", 0, 0, 0});
+  }
+
+ private:
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    require_blas(
+        cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  }
+
+  static cublasLtMatrixLayout_t layout(cudaDataType_t type, index_t rows, index_t columns, index_t leading) {
+    cublasLtMatrixLayout_t created = nullptr;
+    require_blas(cublasLtMatrixLayoutCreate(
+                     &created, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), leading),
+        "cublasLtMatrixLayoutCreate");
+    return created;
+  }
+
+  void point_to(const BlasEpilogue& e) {
+    if (e.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, e.bias);
+    if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, e.before_gelu);
+  }
+
+  // Partial sums stay in the compute type and are added in a fixed order, or there are none.
+  void choose(const BlasProduct& p) {
+    cublasLtMatmulPreference_t wish = nullptr;
+    require_blas(cublasLtMatmulPreferenceCreate(&wish), "cublasLtMatmulPreferenceCreate");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      require_blas(cublasLtMatmulPreferenceSetAttribute(wish, attribute, &value, sizeof value),
+          "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(blas_workspace_bytes));
+    prefer(
+        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    const auto aligned = [](const void* memory) { return static_cast<std::uint32_t>(alignment_of(memory)); };
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned(p.b.first));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned(p.a.first));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned(p.out));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned(p.out));
+    int count = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle(), operation_, left_, right_, out_, out_, wish, 1, &chosen_, &count);
+    static_cast<void>(cublasLtMatmulPreferenceDestroy(wish));
+    usable_ = status == CUBLAS_STATUS_SUCCESS && count == 1 && chosen_.state == CUBLAS_STATUS_SUCCESS;
+    // "Not supported" is an answer; anything else is an error.
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
+      require_blas(status, "cublasLtMatmulAlgoGetHeuristic");
+  }
+
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, out_ = nullptr;
+  cublasLtMatmulHeuristicResult_t chosen_{};
+  bool usable_ = false;
+};
+
+// A training run meets few shapes, inference perhaps one per length of the text: then the table is begun anew.
+struct Plans {
+  static constexpr std::size_t most = 4096;
+  std::mutex mutex;
+  std::map<PlanKey, std::unique_ptr<Plan>> known;
+};
+
+}  // namespace
+
+bool multiply_fused(const BlasProduct& p, const BlasEpilogue& e) {
+  const bool supported = p.dtype == DType::f16 || p.dtype == DType::bf16 || p.dtype == DType::f32;
+  if (!supported || (e.before_gelu && p.n % 8 != 0))
+    return false;  // rows of before_gelu must be multiples of 8 numbers
+  static Plans& plans = *new Plans;
+  const std::scoped_lock lock(plans.mutex);
+  if (plans.known.size() >= Plans::most) plans.known.clear();
+  std::unique_ptr<Plan>& plan = plans.known[key_of(p, e)];
+  if (!plan) plan = std::make_unique<Plan>(p, e);
+  if (!plan->usable()) return false;
+  plan->run(p, e);
+  return true;
+}
+
+}  // namespace whence

@@ -1,0 +1,12 @@
+// How index-style ops (tensor/launch.h) start on cuda:0.
+#pragma once
+
+#include "tensor/backend.h"
+#include "tensor/kernels.h"
+
+namespace whence {
+
+// index_launcher.cpp for a GPU, cuda/emulator/launcher.cpp for the emulated one.
+IndexLauncher& index_launcher();
+
+}  // namespace whence

@@ -1,0 +1,80 @@
+// Cached blocks of GPU memory, and graphs with the memory that belongs to them.
+#include "cuda/runtime/memory.h"
+
+#include "cuda/runtime/runtime.h"
+
+namespace whence {
+namespace {
+
+class GpuBlocks final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override { return gpu::allocate(bytes); }
+  void give_back(void* block, std::size_t) noexcept override { gpu::deallocate(block); }
+  Room room() const override {
+    const gpu::MemoryRoom room = gpu::memory_room();
+    return {room.free, room.total};
+  }
+  const char* name() const override { return "GPU memory"; }
+  bool host_may_read() const override { return false; }
+};
+
+// Destroyed, it hands its memory to everyone.
+class RecordedGraph final : public RecordedWork {
+ public:
+  RecordedGraph(gpu::Graph* graph, Allocator& allocator, Allocator::Pool pool)
+      : graph_(graph), allocator_(allocator), pool_(pool) {}
+  RecordedGraph(const RecordedGraph&) = delete;
+  RecordedGraph& operator=(const RecordedGraph&) = delete;
+  ~RecordedGraph() override {
+    gpu::destroy_graph(graph_);
+    allocator_.release_pool(pool_);
+  }
+  void replay() override {
+    if (gpu::capturing()) fail("replay", "asked for while other work is being recorded; replay afterwards");
+    gpu::launch_graph(*graph_);
+  }
+
+ private:
+  gpu::Graph* graph_;
+  Allocator& allocator_;
+  Allocator::Pool pool_;
+};
+
+}  // namespace
+
+CudaMemory::CudaMemory() : allocator_(*new GpuBlocks) {}
+
+void* CudaMemory::allocate(std::size_t bytes) {
+  void* const block = allocator_.allocate(bytes);
+  gpu::unset(block, bytes);
+  return block;
+}
+void CudaMemory::deallocate(void* block, std::size_t bytes) noexcept { allocator_.deallocate(block, bytes); }
+void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_to_cpu(from, to, bytes); }
+void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_from_cpu(from, to, bytes); }
+
+void CudaRuntime::synchronise() { gpu::synchronise(); }
+
+std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& work) {
+  if (!gpu::capturing())
+    allocator_
+        .release_cached();  // the graph's memory is its own: what an unrecorded step left would lie idle beside it
+  gpu::begin_capture();
+  const Allocator::Pool pool = allocator_.open_pool();
+  try {
+    work();
+  } catch (...) {
+    gpu::abandon_capture();
+    allocator_.release_pool(pool);
+    throw;
+  }
+  allocator_.close_pool();
+  try {
+    return std::make_unique<RecordedGraph>(gpu::end_capture(), allocator_, pool);
+  } catch (...) {
+    allocator_.release_pool(pool);
+    throw;
+  }
+}
+
+}  // namespace whence

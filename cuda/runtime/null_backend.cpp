@@ -1,0 +1,18 @@
+// What answers for CUDA in a build without it: no kernels, no memory, so that asking for a GPU is an Error that says
+// how to get one.
+#include "cuda/runtime/backend.h"
+#include "tensor/backend.h"
+
+namespace whence {
+
+Backend cuda_backend() { return {}; }
+
+const DeviceFacts& cuda_facts() {
+  static const DeviceFacts& facts =
+      *new DeviceFacts{.refusal = "this build has no CUDA", .advice = "configure with -DWHENCE_CUDA=ON", .name = {}};
+  return facts;
+}
+
+gpu::emulator::Settings* emulator_settings() { return nullptr; }
+
+}  // namespace whence

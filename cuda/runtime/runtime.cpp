@@ -1,0 +1,200 @@
+// The device, its stream, its memory and copies, as the CUDA runtime gives them.
+#include "cuda/runtime/runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "cuda/runtime/runtime_state.h"
+#include "tensor/error.h"
+
+namespace whence::gpu {
+namespace {
+
+// Asks for everything, in an order in which what is missing shows first. Anything left of an error is cleared: nothing
+// was launched yet.
+class Inquiry {
+ public:
+  DeviceFacts facts;
+
+  Inquiry() {
+    facts.toolkit_version = CUDART_VERSION;
+    static_cast<void>(cudaDriverGetVersion(&facts.driver_version));
+    static_cast<void>(cudaRuntimeGetVersion(&facts.runtime_version));
+    ask_for_device();
+    if (facts.refusal.empty()) ask_for_properties();
+    if (facts.refusal.empty()) ask_for_kernels();
+    if (facts.refusal.empty()) ask_for_context();
+    static_cast<void>(cudaGetLastError());
+  }
+
+ private:
+  void refuse(std::string why, std::string advice) {
+    facts.refusal = std::move(why);
+    facts.advice = std::move(advice);
+  }
+
+  void ask_for_device() {
+    const cudaError_t status = cudaGetDeviceCount(&facts.count);
+    if (facts.driver_version == 0) {
+      refuse("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
+    } else if (status == cudaErrorInsufficientDriver) {
+      refuse(to_text("the driver knows CUDA up to ", cuda_version_text(facts.driver_version),
+                 ", older than the runtime's ", cuda_version_text(facts.runtime_version)),
+          "update the driver, or build with an older toolkit");
+    } else if (status == cudaErrorNoDevice || (status == cudaSuccess && facts.count == 0)) {
+      const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+      refuse(visible ? to_text("the driver shows no device with CUDA_VISIBLE_DEVICES=", visible)
+                     : "the driver shows no device",
+          visible ? "unset CUDA_VISIBLE_DEVICES" : "look at nvidia-smi");
+    } else if (status != cudaSuccess) {
+      refuse(to_text("cudaGetDeviceCount: ", cudaGetErrorString(status)), "look at nvidia-smi");
+    }
+    if (status != cudaSuccess) facts.count = 0;
+  }
+
+  void ask_for_properties() {
+    cudaDeviceProp properties{};
+    const cudaError_t status = cudaGetDeviceProperties(&properties, 0);
+    if (status != cudaSuccess)
+      return refuse(to_text("cudaGetDeviceProperties: ", cudaGetErrorString(status)), "look at nvidia-smi");
+    facts.name = properties.name;
+    facts.capability = properties.major * 10 + properties.minor;
+    facts.multiprocessors = properties.multiProcessorCount;
+    facts.memory = properties.totalGlobalMem;
+  }
+
+  // Machine code runs on its own generation only, but each architecture also brings PTX, which newer ones translate.
+  void ask_for_kernels() {
+    const auto compiled = compiled_architectures();
+    if (compiled.empty() || facts.capability >= *std::min_element(compiled.begin(), compiled.end())) return;
+    std::string list;
+    for (const int architecture : compiled)
+      list += to_text(list.empty() ? "" : ", ", architecture / 10, '.', architecture % 10);
+    refuse(to_text(facts.name, " has compute capability ", facts.capability / 10, '.', facts.capability % 10,
+               "; this build has kernels for ", list, " and newer"),
+        to_text("configure with -DCMAKE_CUDA_ARCHITECTURES=", facts.capability));
+  }
+
+  // A device can be there and still refuse: used by one process alone, or in need of a reset.
+  void ask_for_context() {
+    const cudaError_t status = cudaFree(nullptr);
+    if (status != cudaSuccess) refuse(to_text(facts.name, ": ", cudaGetErrorString(status)), "look at nvidia-smi");
+  }
+};
+
+// Two pinned buffers in turn: the host fills one while the other is on its way.
+class Staging {
+ public:
+  void send(const char* from, char* to, std::size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    while (bytes > 0) {
+      Slot& slot = slots_[next_];
+      next_ = 1 - next_;
+      if (!slot.memory) {
+        slot.memory = static_cast<char*>(allocate_pinned(slot_bytes));
+        require(cudaEventCreateWithFlags(&slot.sent, cudaEventDisableTiming), "copy", "cudaEventCreate");
+      } else if (cudaEventSynchronize(slot.sent) != cudaSuccess) {
+        synchronise();  // knows what to say
+      }
+      const std::size_t part = std::min(bytes, slot_bytes);
+      std::memcpy(slot.memory, from, part);
+      copy_from_pinned(slot.memory, to, part);
+      require(cudaEventRecord(slot.sent, stream()), "copy", "cudaEventRecord");
+      from += part, to += part, bytes -= part;
+    }
+  }
+
+ private:
+  static constexpr std::size_t slot_bytes = std::size_t{4} << 20;
+  struct Slot {
+    char* memory = nullptr;
+    cudaEvent_t sent = nullptr;
+  };
+  std::mutex mutex_;
+  std::array<Slot, 2> slots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+void require(int status, const char* op, const char* call) {
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // told now; the next launch must not tell it again
+  fail(op, to_text(call, ": ", cudaGetErrorString(static_cast<cudaError_t>(status))));
+}
+
+const DeviceFacts& device_facts() {
+  static const DeviceFacts& facts = *new DeviceFacts(Inquiry().facts);
+  return facts;
+}
+
+// Nothing here is ever destroyed: at the end of a program the driver may be gone before the last tensor.
+CUstream_st* stream() {
+  static const cudaStream_t stream = [] {
+    cudaStream_t created = nullptr;
+    // Non-blocking: the default stream, which someone else may use, neither waits for this one nor makes it wait.
+    require(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "stream", "cudaStreamCreate");
+    return created;
+  }();
+  return stream;
+}
+
+void* allocate(std::size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t status = cudaMalloc(&block, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    return nullptr;
+  }
+  require(status, "allocate", "cudaMalloc");
+  return block;
+}
+
+// The status is not read: at the end of a program the driver may be gone, and its memory with it.
+void deallocate(void* block) noexcept { static_cast<void>(cudaFree(block)); }
+
+void unset(void*, std::size_t) {}  // what it holds is left in it
+
+MemoryRoom memory_room() {
+  MemoryRoom room;
+  require(cudaMemGetInfo(&room.free, &room.total), "memory", "cudaMemGetInfo");
+  return room;
+}
+
+void* allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  require(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "copy", "cudaHostAlloc");
+  return memory;
+}
+
+void copy_from_pinned(const void* from, void* to, std::size_t bytes) {
+  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "copy", "cudaMemcpyAsync to the GPU");
+  remember("a copy to the GPU");
+}
+
+void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (capturing()) {
+    fail("copy", to_text(bytes,
+                     " bytes asked from the GPU while work is being recorded; numbers exist only when it is replayed; "
+                     "read them afterwards, from what the work returned"));
+  }
+  synchronise();  // an error of a kernel is told as such, not as one of the copy
+  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copy", "cudaMemcpyAsync from the GPU");
+  remember("a copy from the GPU");
+  synchronise();
+}
+
+void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (capturing()) return copy_from_pinned(keep_for_graph(from, bytes), to, bytes);
+  static Staging& staging = *new Staging;
+  staging.send(static_cast<const char*>(from), static_cast<char*>(to), bytes);
+}
+
+}  // namespace whence::gpu

@@ -1,0 +1,129 @@
+// What was launched, so that an error that shows later can be put down to a kernel and to the op's call site.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "cuda/runtime/runtime.h"
+#include "cuda/runtime/runtime_state.h"
+#include "tensor/error.h"
+
+namespace whence::gpu {
+namespace {
+
+constexpr std::size_t default_shared_bytes = std::size_t{48} << 10;  // more must be asked for, kernel by kernel
+
+struct Launch {
+  LaunchFacts facts;
+  Site site;
+  bool has_site;
+};
+
+// The last launches since the stream was last seen to have ended well.
+struct Account {
+  static constexpr std::size_t kept = 16;
+  std::mutex mutex;
+  std::array<Launch, kept> last;
+  std::size_t count = 0;
+
+  void add(const LaunchFacts& facts) {
+    const Site* site = CallSite::current();
+    const std::scoped_lock lock(mutex);
+    last[count % kept] = {facts, site ? *site : Site(), site != nullptr};
+    ++count;
+  }
+  void clear() {
+    const std::scoped_lock lock(mutex);
+    count = 0;
+  }
+  // "softmax_rows, 96 blocks of 256 threads (train.cpp:84); ...", the newest first.
+  std::string text() {
+    const std::scoped_lock lock(mutex);
+    std::string all;
+    for (std::size_t k = 0; k < std::min(count, kept); ++k) {
+      const Launch& launch = last[(count - 1 - k) % kept];
+      all += to_text(k == 0 ? "" : "; ", to_string(launch.facts),
+          launch.has_site ? to_text(" (", whence::to_string(launch.site), ')') : "");
+    }
+    if (count > kept) all += to_text("; and ", count - kept, " before these");
+    return all;
+  }
+};
+
+Account& account() {
+  static Account& account = *new Account;
+  return account;
+}
+
+bool waits_for_each() {
+  static const bool waits = [] {
+    const char* const value = std::getenv("WHENCE_CUDA_SYNC");
+    return value && std::string_view(value) == "1";
+  }();
+  return waits;
+}
+
+int shared_bytes_limit() {
+  static const int limit = [] {
+    int bytes = 0;
+    require(
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), "launch", "cudaDeviceGetAttribute");
+    return bytes;
+  }();
+  return limit;
+}
+
+}  // namespace
+
+std::string to_string(const LaunchFacts& facts) {
+  if (facts.threads == 0) return facts.kernel;  // not one of our kernels: a product, a copy, a graph
+  std::string text = to_text(
+      facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
+  if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
+  return text;
+}
+
+void remember(const char* what) { account().add({what, 0, 0, 0}); }
+
+void require_launchable(const LaunchFacts& facts, const void* kernel) {
+  constexpr index_t most_blocks = (index_t{1} << 31) - 1;
+  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024) {
+    fail("launch", to_text(to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required"));
+  }
+  if (facts.shared_bytes <= default_shared_bytes) return;
+  if (facts.shared_bytes > static_cast<std::size_t>(shared_bytes_limit())) {
+    fail("launch", to_text(to_string(facts), " given; at most ", shared_bytes_limit(), " bytes required on ",
+                       device_facts().name));
+  }
+  require(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(facts.shared_bytes)),
+      "launch", facts.kernel);
+}
+
+void launched(const LaunchFacts& facts) {
+  const cudaError_t status = cudaGetLastError();
+  // A launch can also report that an earlier kernel has failed: then the account says which may be meant.
+  if (status != cudaSuccess) {
+    fail("launch", to_text(to_string(facts), ": ", cudaGetErrorString(status),
+                       "; launched before it, newest first: ", account().text()));
+  }
+  account().add(facts);
+  if (waits_for_each() && !capturing()) synchronise();
+}
+
+void synchronise() {
+  if (capturing())
+    fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+  const cudaError_t status = cudaStreamSynchronize(stream());
+  if (status == cudaSuccess) return account().clear();
+  static_cast<void>(cudaGetLastError());
+  fail("synchronise",
+      to_text("a kernel failed: ", cudaGetErrorString(status), "; it is one of these, newest first: ", account().text(),
+          "; run with WHENCE_CUDA_SYNC=1 to name the one; the GPU is lost to this process"));
+}
+
+}  // namespace whence::gpu

@@ -1,0 +1,105 @@
+// The options of a program: declared once with name, default, range, unit and help; read strictly; refused in one line.
+//   flip_flop: --layers: 0 given; 1 to 64 required; choose at least one layer
+// Errors are InputError without the program's name, which run_main() puts in front. Nothing here ends the program.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace whence {
+
+// What an option may be. The ends belong to the range unless the flags say otherwise.
+template <class Number>
+struct Range {
+  Number low = std::numeric_limits<Number>::lowest();
+  Number high = std::numeric_limits<Number>::max();
+  bool above_low = false;   // low itself is refused
+  bool below_high = false;  // high itself is refused
+};
+
+// What an option says about itself.
+struct OptionText {
+  std::string help;         // what it is, in a few words
+  std::string unit = {};    // "tokens", "seconds"; empty: a bare number
+  std::string advice = {};  // what to do when it was refused; empty: the default is named
+};
+
+// The text that --help prints below an option, and the current values as text, come from one declaration.
+class CommandLine {
+ public:
+  CommandLine(std::string program, std::string purpose, std::string version);
+
+  // Options declared after it stand under this title in --help.
+  CommandLine& heading(std::string title);
+
+  // Each binds `--name` to a variable whose value at this moment is the default. The variable must outlive this object.
+  // Whole numbers: instantiated for int, std::int64_t and std::uint64_t.
+  template <class Integer>
+  CommandLine& integer(const std::string& name, Integer* value, Range<Integer> range, OptionText text);
+  CommandLine& number(const std::string& name, double* value, Range<double> range, OptionText text);
+  CommandLine& text(const std::string& name, std::string* value, OptionText text);
+  CommandLine& choice(const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text);
+  CommandLine& flag(const std::string& name, bool* value, OptionText text);
+
+  // What stands on the command line without an option, as many as are given: "NAME..." in --help.
+  CommandLine& names(std::string word, std::vector<std::string>* values, std::string help);
+
+  // A command to show under "Examples", with what it does.
+  CommandLine& example(std::string command, std::string meaning);
+
+  // Reads the arguments into the variables. A page to print before ending with 0 (--help, --version), or nothing: go
+  // on.
+  [[nodiscard]] std::optional<std::string> parse(int argc, const char* const* argv);
+
+  // Was `--name` on the command line?
+  [[nodiscard]] bool given(std::string_view name) const;
+
+  // Refuses a given option that would do nothing: "--p-max: 64 given; <why> required; leave it out".
+  void refuse_unless(std::string_view name, bool has_effect, const std::string& required) const;
+
+  // Refuses the value of an option for a reason that only the program knows.
+  [[noreturn]] void refuse(std::string_view name, const std::string& required, const std::string& advice) const;
+
+  // Every option in the order of declaration with its value now, as text that would be read back as the same value.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
+
+  [[nodiscard]] std::string help() const;
+
+ private:
+  // Takes what was typed. The problem, such as "0 given; 1 to 64 required", or empty when the value was good.
+  using Assign = std::function<std::string(const std::string&)>;
+
+  struct Option {
+    std::string name, heading;
+    std::string argument_word;  // "N", "X", "TEXT"; empty: a flag, which takes no value
+    OptionText text;
+    std::string allowed;               // "1 to 64"; empty: anything
+    std::string initial;               // the default as text
+    std::vector<std::string> choices;  // of a choice
+    Assign assign;
+    std::function<std::string()> show;
+    bool given = false;
+  };
+
+  Option& add(Option option);
+  [[nodiscard]] const Option& find(std::string_view name) const;
+  void take_names(const std::vector<std::string>& leftovers) const;
+  void refuse_unknown(const std::vector<std::string>& leftovers) const;
+  void read(Option& option, const std::vector<std::string>& given_values) const;
+  [[nodiscard]] std::string advice(const Option& option, const std::string& typed) const;
+  [[nodiscard]] std::string describe(const Option& option) const;
+
+  std::string program_, purpose_, version_, heading_ = "Options";
+  std::string names_word_, names_help_;
+  std::vector<std::string>* names_ = nullptr;  // nullptr: nothing may stand without an option
+  std::vector<Option> options_;
+  std::vector<std::pair<std::string, std::string>> examples_;
+};
+
+}  // namespace whence

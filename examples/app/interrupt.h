@@ -1,0 +1,21 @@
+// Ctrl-C and its relatives: the first SIGINT, SIGTERM or SIGHUP asks the program to save and stop, the second stops it
+// at once.
+#pragma once
+
+#include "tensor/error.h"
+
+namespace whence {
+
+// A program stopped because it was asked to, after it saved. run_main() turns it into exit code 130.
+class Interrupted : public Error {
+ public:
+  using Error::Error;
+};
+
+// Installs the handler. SIGHUP stays ignored where it was (nohup).
+void install_interrupt_handler();
+
+// Was a signal received since install_interrupt_handler()? Cheap enough to ask at every step.
+[[nodiscard]] bool interrupt_requested();
+
+}  // namespace whence

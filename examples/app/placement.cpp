@@ -1,0 +1,33 @@
+// The declaration, the choice, and moving a model there.
+#include "examples/app/placement.h"
+
+#include "tensor/device_choice.h"
+
+namespace whence {
+
+void declare_device(CommandLine& line, std::string* device) {
+  line.choice(
+      "device", device, {"auto", "cpu", "cuda"}, {"where it is computed; auto: on a GPU where one can be used"});
+}
+
+void declare(CommandLine& line, MachineOptions& options) {
+  line.heading("Machine").integer(
+      "threads", &options.threads, Range<int>{1, 1024}, {"of the CPU; results do not depend on it"});
+  declare_device(line, &options.device);
+  line.choice("precision", &options.precision, {"f32", "f16", "bf16"},
+      {"of parameters and activations; trained weights are kept and written in f32 all the same"});
+}
+
+Placement placement_of(const MachineOptions& options) {
+  set_threads(options.threads);
+  const DeviceChoice choice = choose_device(options.device);
+  const std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
+  return {choice.device, storage_dtype_of(options.precision), choice.sentence + numbers};
+}
+
+void place(Module& model, const Placement& placement) {
+  model.to(placement.precision);
+  model.to(placement.device);
+}
+
+}  // namespace whence

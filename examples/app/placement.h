@@ -1,0 +1,37 @@
+// Where a program's model runs and in which numbers: --threads, --device and --precision, declared once for every
+// program that runs one.
+#pragma once
+
+#include <string>
+
+#include "examples/app/command_line.h"
+#include "nn/precision.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+
+struct MachineOptions {
+  int threads = whence::threads();
+  std::string device = "auto";
+  std::string precision = "f32";
+};
+
+// Under the title "Machine".
+void declare(CommandLine& line, MachineOptions& options);
+// --device alone, where a program has its own way to say the rest.
+void declare_device(CommandLine& line, std::string* device);
+
+struct Placement {
+  Device device;
+  DType precision = DType::f32;
+  std::string text;  // "device: cpu, because ...; precision: bf16"
+};
+
+// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and there is none that can
+// be used.
+[[nodiscard]] Placement placement_of(const MachineOptions& options);
+
+// A model that is only run, not trained, whose parameters are what they should be: moved there and rounded.
+void place(Module& model, const Placement& placement);
+
+}  // namespace whence

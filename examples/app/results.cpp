@@ -1,0 +1,134 @@
+// Tables, CSV and JSON lines.
+#include "examples/app/results.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "examples/app/text.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+// "3.4", "12.5 %", "-" (nothing to show), "nan": what a reader compares digit below digit.
+bool looks_like_number(std::string_view cell) {
+  if (cell.ends_with('%')) cell.remove_suffix(1);
+  while (cell.ends_with(' ')) cell.remove_suffix(1);
+  if (cell.starts_with('+')) cell.remove_prefix(1);
+  return cell.empty() || cell == "-" || cell == "nan" || cell == "inf" || cell == "-inf" ||
+         parse_number<double>(cell).has_value();
+}
+
+std::string padded(const std::string& cell, std::size_t width, bool to_the_right) {
+  const std::string blanks(width - std::min(width, display_width(cell)), ' ');
+  return to_the_right ? blanks + cell : cell + blanks;
+}
+
+// A cell with a comma, a quotation mark, a line end or outer blanks goes between quotation marks, its own ones doubled.
+std::string csv_cell(const std::string& cell) {
+  const bool blank_ends = !cell.empty() && (cell.front() == ' ' || cell.back() == ' ');
+  if (cell.find_first_of(",\"\r\n") == std::string::npos && !blank_ends) return cell;
+  std::string text = "\"";
+  for (const char c : cell) text += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return text + '"';
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) line += ',';
+    line += csv_cell(cells[i]);
+  }
+  return line + '\n';
+}
+
+nlohmann::ordered_json to_json(const LogRecord& record) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : record) {
+    std::visit([&object, &key = name](const auto& content) { object[key] = content; }, value);
+  }
+  return object;
+}
+
+[[noreturn]] void refuse_log(const std::filesystem::path& path, const char* action) {
+  const std::string why = std::generic_category().message(errno);
+  throw InputError(
+      to_text(path.string(), ": ", action, ": ", why, "; a writable file required; check the path and the disk"));
+}
+
+}  // namespace
+
+Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}
+
+Table& Table::row(std::vector<std::string> cells) {
+  if (cells.size() != header_.size()) {
+    throw Error(
+        to_text("table: a row of ", cells.size(), " cells given; ", header_.size(), " required, as in the header"));
+  }
+  rows_.push_back(std::move(cells));
+  return *this;
+}
+
+std::string Table::text() const {
+  std::vector<std::size_t> widths;
+  std::vector<bool> numeric;
+  for (std::size_t column = 0; column < header_.size(); ++column) {
+    widths.push_back(display_width(header_[column]));
+    numeric.push_back(!rows_.empty());
+    for (const auto& cells : rows_) {
+      widths[column] = std::max(widths[column], display_width(cells[column]));
+      numeric[column] = numeric[column] && looks_like_number(cells[column]);
+    }
+  }
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string result;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (i > 0) result += "  ";
+      result += padded(one_line(cells[i]), widths[i], numeric[i]);
+    }
+    return result.substr(0, result.find_last_not_of(' ') + 1) + '\n';
+  };
+  std::vector<std::string> rule;
+  for (const std::size_t width : widths) rule.emplace_back(width, '-');
+  std::string result = line(header_) + line(rule);
+  for (const auto& cells : rows_) result += line(cells);
+  return result;
+}
+
+std::string Table::csv() const {
+  std::string result = csv_line(header_);
+  for (const auto& cells : rows_) result += csv_line(cells);
+  return result;
+}
+
+std::string fixed(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // printf may write "-nan"
+  std::array<char, 400> text{};         // the largest double has 309 digits before the point
+  const int length = std::snprintf(text.data(), text.size(), "%.*f", std::clamp(digits, 0, 30), value);
+  return {text.data(), static_cast<std::size_t>(length)};
+}
+
+std::string json_line(const LogRecord& record) {
+  return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+std::string json_page(const LogRecord& record) {
+  return to_json(record).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+JsonLog::JsonLog(std::filesystem::path path, Mode mode)
+    : path_(std::move(path)), file_(std::fopen(path_.c_str(), mode == Mode::fresh ? "wbe" : "abe"), std::fclose) {
+  if (!file_) refuse_log(path_, "open");
+}
+
+void JsonLog::append(const LogRecord& record) {
+  const std::string line = json_line(record);
+  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
+  if (!written || std::fflush(file_.get()) != 0) refuse_log(path_, "write");
+}
+
+}  // namespace whence

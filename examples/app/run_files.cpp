@@ -1,0 +1,92 @@
+// Files as programs need them, over the atomic writer of nn/io/files.h.
+#include "examples/app/run_files.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+
+#include "examples/app/results.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+
+namespace whence {
+
+namespace fs = std::filesystem;
+
+std::string read_file(const fs::path& path) {
+  const InputFile file(path.string());
+  return file.text(file.size());
+}
+
+void ensure_output_folder(const fs::path& folder) {
+  const auto refuse = [&folder](const std::string& why) {
+    throw InputError(
+        to_text(folder.string(), ": output folder: ", why, "; a folder that can be written required; choose another"));
+  };
+  if (folder.empty()) refuse("empty name");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) refuse(error.message());
+  if (!fs::is_directory(folder, error)) refuse("not a folder");
+  const fs::path trial = folder / to_text(".written-by-", getpid());
+  try {
+    write_file(trial.string(), "whence writes here\n");
+  } catch (const Error& failure) { refuse(failure.what()); }
+  fs::remove(trial, error);
+}
+
+std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return 0;
+  const std::string before = read_file(path);
+  std::string kept;
+  std::int64_t kept_lines = 0, line_number = 0;
+  for (std::size_t begin = 0; begin < before.size();) {
+    const std::size_t newline = before.find('\n', begin);
+    if (newline == std::string::npos) break;  // torn: every whole line ends in a newline
+    const std::string_view line(before.data() + begin, newline - begin);
+    begin = newline + 1;
+    ++line_number;
+    const auto value = nlohmann::json::parse(line, nullptr, false);
+    if (!value.is_object()) {
+      if (begin == before.size()) break;
+      throw InputError(to_text(path.string(), ": line ", line_number,
+          " is not a JSON object; one object per line required; restore the log"));
+    }
+    const auto found = value.find("step");
+    if (found != value.end() && found->is_number() && found->get<double>() > static_cast<double>(step)) continue;
+    kept.append(line).push_back('\n');
+    ++kept_lines;
+  }
+  if (kept.size() != before.size()) write_file(path.string(), kept);
+  return kept_lines;
+}
+
+std::string jsonl_as_csv(const fs::path& path) {
+  using nlohmann::ordered_json;
+  std::vector<ordered_json> lines;
+  std::vector<std::string> columns;
+  std::istringstream text(read_file(path));
+  for (std::string line; std::getline(text, line);) {
+    lines.push_back(ordered_json::parse(line));
+    for (const auto& [name, value] : lines.back().items()) {
+      if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
+    }
+  }
+  Table table(columns);
+  for (const ordered_json& line : lines) {
+    std::vector<std::string> cells;
+    for (const std::string& column : columns) {
+      const auto found = line.find(column);
+      const bool there = found != line.end() && !found->is_null();
+      cells.push_back(!there ? "" : found->is_string() ? found->get<std::string>() : found->dump());
+    }
+    table.row(cells);
+  }
+  return table.csv();
+}
+
+}  // namespace whence

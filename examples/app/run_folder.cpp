@@ -1,0 +1,88 @@
+// Opening, saving and logging.
+#include "examples/app/run_folder.h"
+
+#include "examples/app/run_files.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+
+namespace whence {
+
+RunFolder::RunFolder(
+    std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed)
+    : folder_(std::move(folder)), weights_(std::move(weights)), description_(std::move(description)), seed_(seed) {}
+
+TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
+  if (folder_.empty()) return {};
+  ensure_output_folder(folder_);
+  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
+  const auto latest = find_latest((folder_ / "checkpoints").string());
+  if (latest && !resume) {
+    throw InputError(to_text("--out: ", folder_.string(), " holds a run (", *latest,
+        "); an empty folder required; add --resume to go on with it, or choose another folder"));
+  }
+  if (resume && !latest) {
+    throw InputError(to_text(
+        "--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out"));
+  }
+  TrainingState state;
+  if (resume) {
+    require_same_run(read_training_state(*latest), *latest);
+    state = load_checkpoint(*latest, weights_, &optimizer);
+    truncate_jsonl_after(folder_ / "metrics.jsonl", state.step);
+  }
+  log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
+  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, state.step + 1);
+  saved_ = state.step;
+  return state;
+}
+
+void RunFolder::save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts) {
+  if (!checkpoints_ || step == saved_) return;
+  Facts all = facts;
+  for (const auto& [name, value] : description_) all[name] = value;
+  checkpoints_->save(weights_, optimizer, {.step = step, .seed = seed_, .facts = all, .skipped = skipped});
+  saved_ = step;
+}
+
+void RunFolder::log(const LogRecord& record) {
+  if (log_) log_->append(record);
+  if (!tensorboard_) return;
+  std::int64_t step = 0;
+  for (const auto& [name, value] : record) {
+    if (name == "step") step = std::get<std::int64_t>(value);
+    if (const double* number = std::get_if<double>(&value)) tensorboard_->scalar(name, step, *number);
+  }
+  tensorboard_->flush();
+}
+
+void RunFolder::write_csv_of_log() const {
+  write("metrics.csv", checkpoints_ ? jsonl_as_csv(folder_ / "metrics.jsonl") : "");
+}
+
+void RunFolder::write(const std::string& name, const std::string& text) const {
+  if (checkpoints_) write_file((folder_ / name).string(), text);
+}
+
+void RunFolder::save_weights(const std::string& name) const {
+  if (checkpoints_) whence::save_weights((folder_ / name).string(), weights_);
+}
+
+void RunFolder::load_weights(const std::string& name) const {
+  if (checkpoints_) whence::load_weights((folder_ / name).string(), weights_);
+}
+
+void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
+  std::string differences;
+  for (const auto& [name, value] : description_) {
+    const auto entry = saved.facts.find(name);
+    const char* const unsaid = name == "precision" ? "f32" : "absent";  // of runs from before there was a choice
+    const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
+    if (had != value) differences += to_text(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
+  }
+  if (!differences.empty()) {
+    throw InputError(
+        to_text("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required"));
+  }
+}
+
+}  // namespace whence

@@ -1,0 +1,51 @@
+// The files of one training run: checkpoints, logs, the weights at the end and at the best validation. Or nothing,
+// without a folder.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "examples/app/results.h"
+#include "examples/app/tensorboard.h"
+#include "nn/io/checkpoint.h"
+
+namespace whence {
+
+class RunFolder {
+ public:
+  using Facts = std::map<std::string, std::string>;
+
+  // `weights`: what is saved and loaded, in f32. `description`: what a run must share with the one that it goes on
+  // with. An empty folder name: nothing is written or read.
+  RunFolder(
+      std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed);
+
+  // Where to go on, step 0 for a new run, with the weights and the optimiser as they were then. InputError when the
+  // folder holds a run and resume is off, none and it is on, or another run's.
+  TrainingState open(bool resume, bool tensorboard, Adam& optimizer);
+
+  // A checkpoint, unless this step has one. `facts` go with it.
+  void save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts);
+  void log(const LogRecord& record);  // its numbers also as scalars for TensorBoard, if wanted
+  void write_csv_of_log() const;      // metrics.csv, for spreadsheets
+  void write(const std::string& name, const std::string& text) const;
+  void save_weights(const std::string& name) const;
+  void load_weights(const std::string& name) const;
+
+ private:
+  void require_same_run(const TrainingState& saved, const std::string& checkpoint) const;
+
+  std::filesystem::path folder_;
+  std::vector<Module::Parameter> weights_;
+  Facts description_;
+  std::uint64_t seed_;
+  std::unique_ptr<CheckpointFolder> checkpoints_;  // holds the lock of the folder for as long as the run
+  std::unique_ptr<JsonLog> log_;
+  std::unique_ptr<TensorBoardLog> tensorboard_;
+  std::int64_t saved_ = -1;
+};
+
+}  // namespace whence

@@ -1,0 +1,28 @@
+// run.json: what a run was started with, so that it can be repeated.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace whence {
+
+struct RunRecord {
+  std::string program, version;                              // "train", "0.1.0"
+  std::string subject;                                       // what it was run on: a task's name
+  std::vector<std::pair<std::string, std::string>> options;  // every option with its value
+  std::vector<std::string> given;                            // those that were on the command line
+  std::string data;                                          // fingerprint of the data
+  std::vector<std::pair<std::string, std::string>> facts;    // for readers: parameters, executor, ...
+};
+
+[[nodiscard]] std::string text_of(const RunRecord& record);                  // JSON over several lines
+[[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);  // InputError when it is none
+
+// Options of `record` as they would stand on a command line, those in `names` alone, without those that `typed` has
+// already.
+[[nodiscard]] std::vector<std::string> arguments_of(
+    const RunRecord& record, const std::vector<std::string>& names, const std::vector<std::string>& typed);
+
+}  // namespace whence

@@ -1,0 +1,33 @@
+// Small text work that all programs share: strict numbers, widths on screen, and quoting.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace whence {
+
+// The whole of `text` as a number, or nothing: no blanks, signs such as "+3", hexadecimal, "3abc", "nan", "inf" or
+// overflow.
+// Instantiated for int, std::int64_t, std::uint64_t and double.
+template <class Number>
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text);
+
+// The shortest text that reads back as the same number.
+[[nodiscard]] std::string number_text(double value);
+
+// Columns that UTF-8 text takes on a terminal: combining marks 0, wide East Asian characters and emoji 2.
+[[nodiscard]] std::size_t display_width(std::string_view text);
+
+// `text` cut so that it takes at most `columns`, never inside a character.
+[[nodiscard]] std::string cut_to_width(std::string_view text, std::size_t columns);
+
+// Control characters escaped, so that a message stays on one line whatever it quotes.
+[[nodiscard]] std::string one_line(std::string_view text);
+
+// What somebody typed, for an error: in quotation marks, escaped, shortened when long.
+[[nodiscard]] std::string in_quotes(std::string_view text);
+
+}  // namespace whence

@@ -1,0 +1,310 @@
+// The loop, and what surrounds it.
+#include "examples/app/training.h"
+
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <optional>
+
+#include "autograd/inspect.h"
+#include "examples/app/interrupt.h"
+#include "examples/app/progress.h"
+#include "examples/app/run_folder.h"
+#include "examples/app/text.h"
+#include "examples/app/training_step.h"
+#include "nn/schedule.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// The best validation so far: its score, its weights, and how many worse ones came after it. Survives in a checkpoint's
+// facts.
+class Best {
+ public:
+  Best(const MixedPrecision& model, bool keep_weights) : model_(model), keep_weights_(keep_weights) {}
+
+  // Is it the best? Then its weights are copied, if they are wanted.
+  bool offer(double score, std::int64_t step) {
+    const bool better = step_ == 0 || score < score_;
+    worse_since_ = better ? 0 : worse_since_ + 1;
+    if (!better) return false;
+    score_ = score, step_ = step;
+    remember();
+    return true;
+  }
+  void remember() {
+    weights_.clear();
+    if (!keep_weights_) return;
+    for (const Module::Parameter& parameter : model_.weights()) weights_.push_back(raw::copy(parameter.tensor));
+  }
+  void put_back() const {
+    for (std::size_t k = 0; k < weights_.size(); ++k) raw::copy_into(weights_[k], model_.weights()[k].tensor.detach());
+    model_.publish();
+  }
+
+  RunFolder::Facts facts() const {
+    if (step_ == 0) return {};
+    return {{"best score", number_text(score_)}, {"best step", std::to_string(step_)},
+        {"worse since", std::to_string(worse_since_)}};
+  }
+  void restore(const RunFolder::Facts& facts) {
+    if (!facts.contains("best step")) return;
+    score_ = parse_number<double>(facts.at("best score")).value_or(std::numeric_limits<double>::infinity());
+    step_ = parse_number<std::int64_t>(facts.at("best step")).value_or(0);
+    worse_since_ = parse_number<std::int64_t>(facts.at("worse since")).value_or(0);
+  }
+  double score() const { return score_; }
+  std::int64_t step() const { return step_; }
+  std::int64_t worse_since() const { return worse_since_; }
+
+ private:
+  const MixedPrecision& model_;
+  bool keep_weights_;
+  std::vector<Tensor> weights_;
+  double score_ = 0;
+  std::int64_t step_ = 0, worse_since_ = 0;
+};
+
+class Trainer {
+ public:
+  Trainer(const TrainingJob& job, const TrainingOptions& options)
+      : job_(job),
+        options_(options),
+        schedule_({.peak = options.learning_rate,
+            .steps = options.steps,
+            .warm_up = options.warm_up,
+            .decay = decay_of(options.decay),
+            .floor = options.final_rate}),
+        precision_(initialised(*job.model, options), options.precision,
+            {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling),
+        step_(job, options, precision_),
+        folder_(options.folder, precision_.weights(), {job.description.begin(), job.description.end()}, options.seed),
+        best_(precision_, options.keep_best) {}
+
+  TrainingResult run() {
+    const std::int64_t first = open();
+    Progress progress(job_.label, options_.steps, first, ProgressStyle::for_standard_error(options_.quiet), std::cerr);
+    std::optional<CheckFinite> checking;
+    if (options_.check_finite) checking.emplace();
+    for (std::int64_t step = first + 1; step <= options_.steps && !out_of_patience(); ++step) {
+      const std::int64_t tokens_before = tokens_;
+      const double loss = take(step, progress);
+      progress.update(step, tokens_ - tokens_before, {{"loss", loss}});
+      if (step % options_.log_every == 0 || step == options_.steps) log(step);
+      if (options_.validate_every > 0 && (step % options_.validate_every == 0 || step == options_.steps))
+        validate(step, progress);
+      if (step % options_.save_every == 0) save(step);
+      if (interrupt_requested() && step < options_.steps) {
+        save(step);
+        progress.finish();
+        throw Interrupted(
+            to_text("training: stopped at step ", step, options_.folder.empty() ? "" : ", saved; go on with --resume"));
+      }
+    }
+    finish();
+    progress.finish();
+    return result_;
+  }
+
+ private:
+  static Module& initialised(Module& model, const TrainingOptions& options) {
+    const auto parameters = model.parameters();  // of 16 bits where an earlier training left them so
+    if (!parameters.empty() && size_of(parameters[0].tensor.dtype()) == 2) model.to(DType::f32);
+    model.initialise(options.seed);
+    model.to(options.device);
+    return model;
+  }
+
+  bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
+
+  std::int64_t open() {
+    const TrainingState state = folder_.open(options_.resume, options_.tensorboard, precision_.optimizer());
+    precision_.publish();
+    restore_scale(state);
+    if (!options_.resume && !job_.record.empty()) folder_.write("run.json", job_.record);
+    best_.restore(state.facts);
+    if (options_.keep_best &&
+        best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
+      Best now(precision_, true);
+      now.remember();
+      folder_.load_weights("best.safetensors");
+      best_.remember();
+      now.put_back();
+    }
+    result_.steps = state.step;
+    return state.step;
+  }
+
+  std::int64_t skipped() const { return precision_.loss_scale() ? precision_.loss_scale()->state().skipped : 0; }
+
+  void restore_scale(const TrainingState& state) {
+    if (!precision_.loss_scale() || !state.facts.contains("loss scale")) return;
+    LossScale::State then = precision_.loss_scale()->state();
+    then.value = parse_number<double>(state.facts.at("loss scale")).value_or(then.value);
+    then.good_steps = parse_number<std::int64_t>(state.facts.at("good steps")).value_or(0);
+    then.skipped = state.skipped;
+    precision_.loss_scale()->restore(then);
+  }
+
+  void save(std::int64_t step) {
+    RunFolder::Facts facts = best_.facts();
+    if (const auto& scale = precision_.loss_scale()) {
+      facts["loss scale"] = number_text(scale->value());
+      facts["good steps"] = std::to_string(scale->state().good_steps);
+    }
+    folder_.save(step, skipped(), precision_.optimizer(), facts);
+  }
+
+  // One step of the optimiser; the mean loss of its targets.
+  double take(std::int64_t step, Progress& progress) {
+    const double started = steady_seconds();
+    const StepOutcome outcome = step_.take(step, schedule_(step));
+    if (outcome.skipped) {
+      progress.note(to_text(
+          "step ", step, ": gradients beyond f16, step skipped; loss scale ", precision_.loss_scale()->value()));
+    }
+    gradient_norm_ = outcome.gradient_norm;
+    tokens_ += outcome.tokens;
+    result_.seconds += steady_seconds() - started;
+    result_.steps = step;
+    loss_since_ += outcome.loss, ++steps_since_;
+    return outcome.loss;
+  }
+
+  void log(std::int64_t step) {
+    result_.curve.push_back({step, loss_since_ / static_cast<double>(steps_since_)});
+    LogRecord record{{"step", step}, {"loss", result_.curve.back().loss}, {"learning_rate", schedule_(step)},
+        {"gradient_norm", gradient_norm_}, {"seconds", result_.seconds}};
+    if (precision_.loss_scale()) {
+      record.push_back({"loss_scale", precision_.loss_scale()->value()});
+      record.push_back({"skipped", skipped()});
+    }
+    folder_.log(record);
+    loss_since_ = 0, steps_since_ = 0;
+  }
+
+  void validate(std::int64_t step, Progress& progress) {
+    const Validation validation = job_.validate();
+    LogRecord record{{"step", step}, {"validation_score", validation.score}};
+    std::string text = to_text("step ", step, ": validation ", fixed(validation.score, 4));
+    for (const auto& [name, value] : validation.figures) {
+      record.push_back({"validation_" + name, value});
+      text += to_text(", ", name, " ", fixed(value, 2));
+    }
+    if (best_.offer(validation.score, step) && options_.keep_best) folder_.save_weights("best.safetensors");
+    if (out_of_patience()) text += to_text("; none was better since step ", best_.step(), ", training stops");
+    folder_.log(record);
+    progress.note(text);
+  }
+
+  void finish() {
+    save(result_.steps);
+    result_.skipped = skipped(), result_.loss_scale = precision_.loss_scale() ? precision_.loss_scale()->value() : 0;
+    result_.best_step = best_.step(), result_.best_score = best_.score();
+    result_.stopped_early = result_.steps < options_.steps;
+    if (options_.keep_best) best_.put_back();
+    folder_.save_weights("weights.safetensors");
+    folder_.write_csv_of_log();
+    result_.tokens_per_second = static_cast<double>(tokens_) / std::max(result_.seconds, 1e-9);
+  }
+
+  const TrainingJob& job_;
+  const TrainingOptions& options_;
+  Schedule schedule_;
+  MixedPrecision precision_;
+  TrainingStep step_;
+  RunFolder folder_;
+  Best best_;
+  TrainingResult result_;
+  double loss_since_ = 0, gradient_norm_ = 0;
+  std::int64_t steps_since_ = 0, tokens_ = 0;
+};
+
+using Count = Range<std::int64_t>;
+constexpr std::int64_t many = 1000000000;
+
+void declare_validation(CommandLine& options, TrainingOptions& training) {
+  options.heading("Validation")
+      .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
+      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
+      .integer("patience", &training.patience, Count{0, many},
+          {"validations without a better one after which to stop; 0: go on"});
+}
+
+}  // namespace
+
+void declare(CommandLine& options, TrainingOptions& training, bool with_validation) {
+  options.heading("Training")
+      .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
+      .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
+      .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
+      .integer("warm-up", &training.warm_up, Count{0, many}, {"linear warm-up", "steps"})
+      .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
+      .number("final-lr", &training.final_rate, Range<double>{0, 10}, {"learning rate that linear and cosine end at"})
+      .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
+          {"of AdamW: how long squares of gradients are remembered"})
+      .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
+          {"decoupled weight decay of matrices and tables"})
+      .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
+      .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
+          {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
+      .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
+  if (with_validation) declare_validation(options, training);
+  options.heading("Output")
+      .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
+      .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
+      .flag("resume", &training.resume,
+          {"go on from the latest checkpoint in --out, to the same bits as an undisturbed run"})
+      .flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
+      .flag("quiet", &training.quiet, {"no progress"})
+      .flag("cuda-graph", &training.cuda_graph,
+          {"on a GPU: record a step's launches once and replay them; without dropout"})
+      .flag("check-finite", &training.check_finite,
+          {"stop at the first op that makes a NaN or infinity, and name it (slow)"});
+}
+
+std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
+  std::vector<std::pair<std::string, std::string>> facts{{"steps", std::to_string(training.steps)},
+      {"accumulate", std::to_string(training.accumulate)}, {"lr", number_text(training.learning_rate)},
+      {"warm-up", std::to_string(training.warm_up)}, {"decay", training.decay},
+      {"final-lr", number_text(training.final_rate)}, {"beta2", number_text(training.beta2)},
+      {"weight-decay", number_text(training.weight_decay)}, {"clip", number_text(training.clip)},
+      {"seed", std::to_string(training.seed)}, {"validate-every", std::to_string(training.validate_every)},
+      {"keep-best", training.keep_best ? "true" : "false"}, {"patience", std::to_string(training.patience)}};
+  facts.emplace_back("precision", to_string(training.precision));
+  if (training.precision == DType::f16)
+    facts.emplace_back("loss-scale-growth", std::to_string(training.scaling.growth_steps));
+  return facts;
+}
+
+void check(const TrainingOptions& training) {
+  const auto refuse = [](const std::string& what) { throw InputError(what); };
+  if (training.validate_every == 0 && training.keep_best)
+    refuse("--keep-best: given; it has no effect without --validate-every; add it");
+  if (training.validate_every == 0 && training.patience > 0)
+    refuse("--patience: given; it has no effect without --validate-every; add it");
+  if (training.final_rate > 0 && training.decay == "constant") {
+    refuse("--final-lr: given; it has no effect with --decay constant; choose linear or cosine, or leave it out");
+  }
+  if (training.final_rate > training.learning_rate) {
+    refuse(to_text(
+        "--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));
+  }
+}
+
+std::string skipped_text(const TrainingResult& trained) {
+  if (trained.loss_scale == 0) return {};
+  return to_text("; ", trained.skipped, trained.skipped == 1 ? " step" : " steps", " skipped, loss scale ",
+      trained.loss_scale, " at the end");
+}
+
+TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
+  check(options);
+  if (options.validate_every > 0 && !job.validate)
+    throw Error("training: validation asked for; a job that can validate required");
+  return Trainer(job, options).run();
+}
+
+}  // namespace whence

@@ -1,0 +1,62 @@
+// What whence runs on: the build, the processor, the threads, the BLAS and the GPU as they really are, and what about
+// them does not fit.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensor/device.h"
+
+namespace whence {
+
+struct MachineFacts {
+  // The build.
+  std::string compiler;                // "g++ 12.2.0"
+  bool optimised = false;              // -O1 or more
+  bool sanitised = false;              // AddressSanitizer
+  std::vector<std::string> built_for;  // instruction sets that the compiler may use: "avx2", "fma", "avx512f"
+  // The processor.
+  std::string processor;            // as the system names it
+  std::vector<std::string> can_do;  // of the instruction sets that matter here
+  int cores = 0;                    // that this process may use: online, not forbidden, within the container's share
+  std::size_t memory = 0, memory_free = 0;
+  std::string huge_pages;  // "always", "madvise", "never"; empty: not known
+  // Threads.
+  std::string omp_num_threads;  // the variable of the environment; empty: not set
+  int threads_wanted = 0;       // what the engine asks for
+  int threads_used = 0;         // counted inside a parallel loop
+  // BLAS.
+  std::string blas_config, blas_core;
+  int blas_parallel = 0;       // 0 serial, 1 threads of its own, 2 OpenMP
+  int blas_threads_alive = 0;  // that it started for itself, counted
+  double gigaflops = 0;        // of an f32 product of the engine, 512 x 512 x 512
+  bool product_right = false;  // and is it the right number?
+  // The GPU.
+  DeviceFacts device;
+  bool driver_present = false;  // an NVIDIA driver is loaded, whatever this build can do
+  std::size_t device_memory_free = 0;
+  std::string device_problem;  // what went wrong in a small computation on a usable GPU; empty: nothing
+};
+
+// Asks and measures; a few tenths of a second.
+MachineFacts machine_facts();
+
+struct Finding {
+  enum class Weight : unsigned char { note, warning, broken };
+  Weight weight;
+  std::string text;    // what does not fit
+  std::string advice;  // what to do
+};
+const char* to_string(Finding::Weight weight);
+
+// What does not fit, judged by `facts` alone, the worst first.
+std::vector<Finding> findings_of(const MachineFacts& facts);
+
+// The facts as lines for people: name and value.
+std::vector<std::pair<std::string, std::string>> lines_of(const MachineFacts& facts);
+
+// All of it as one JSON object over several lines.
+std::string json_of(const MachineFacts& facts);
+
+}  // namespace whence

@@ -1,0 +1,82 @@
+// Checkpoints: folders that hold everything a run needs to go on as if it had never stopped.
+//
+//   ROOT/lock                              held by the one process that may save here
+//   ROOT/step-000400/weights.safetensors   parameters by path, readable by anyone; of a 16-bit model their f32 masters
+//   (nn/precision.h)
+//   ROOT/step-000400/optimizer.safetensors "first.PATH" and "second.PATH": Adam's moments
+//   ROOT/step-000400/state.json            format version, step, updates where they are fewer, seed, facts
+//
+// A folder is written under a temporary name, synced, and renamed: whenever the process is killed, the previous
+// checkpoint is complete.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "nn/module.h"
+#include "nn/optim.h"
+
+namespace whence {
+
+struct TrainingState {
+  index_t step = 0;                               // of the training
+  std::uint64_t seed = 0;                         // what all streams of the run are made from
+  std::map<std::string, std::string> facts = {};  // the caller's: options, a hash of the data, ...
+  index_t skipped = 0;                            // of the steps, those that left the weights as they were
+
+  index_t updates() const { return step - skipped; }  // what the optimiser counts
+};
+
+// The right to save under a root, for as long as the object lives.
+class CheckpointFolder {
+ public:
+  // Makes the folder, locks it, and removes what interrupted saves left. Saves the newest `keep` checkpoints, 1 or
+  // more.
+  // Throws InputError when another process holds the lock or the place cannot be written.
+  explicit CheckpointFolder(const std::string& root, int keep = 2);
+  ~CheckpointFolder();
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
+
+  // Returns the checkpoint's folder. `weights` are a module's parameters, or their masters. A checkpoint of the same
+  // step is replaced.
+  // Throws Error naming the tensor when a weight or moment is not finite, and when writing fails; earlier checkpoints
+  // are as they were then.
+  std::string save(
+      const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const;
+  std::string save(const Module& module, const Adam& optimizer, const TrainingState& state) const {
+    return save(module.parameters(), optimizer, state);
+  }
+
+ private:
+  void remove_leftovers() const;
+  void remove_old(const std::string& newest) const;
+
+  std::string root_;
+  int keep_;
+  int lock_;
+};
+
+// The folder of the checkpoint with the highest step, or nothing when there is none, or no such root.
+std::optional<std::string> find_latest(const std::string& root);
+
+// Reads state.json alone.
+TrainingState read_training_state(const std::string& folder);
+
+// Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: on
+// InputError, which lists all that does not fit, the weights and the optimiser are as they were.
+TrainingState load_checkpoint(
+    const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer);
+inline TrainingState load_checkpoint(const std::string& folder, const Module& module, Adam* optimizer) {
+  return load_checkpoint(folder, module.parameters(), optimizer);
+}
+
+// The weights alone, as one file of safetensors.
+void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
+void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
+inline void save_weights(const std::string& path, const Module& module) { save_weights(path, module.parameters()); }
+inline void load_weights(const std::string& path, const Module& module) { load_weights(path, module.parameters()); }
+
+}  // namespace whence

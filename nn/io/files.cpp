@@ -1,0 +1,122 @@
+// Whole files, written atomically.
+#include "nn/io/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+template <class Kind>
+[[noreturn]] void refuse(const std::string& path, const char* what) {
+  throw Kind(to_text(path, ": ", what, ": ", std::strerror(errno)));
+}
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), std::min<std::size_t>(bytes.size(), 1u << 30));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) refuse<Error>(path, "cannot write");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+// Removed on the way out unless the rename went through.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& target) : target_(target), path_(to_text(target, ".tmp-", ::getpid())) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) refuse<InputError>(target, "cannot write");
+  }
+  ~TemporaryFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) { write_all(descriptor_, bytes, target_); }
+  void commit() {
+    if (::fsync(descriptor_) != 0) refuse<Error>(target_, "cannot sync");
+    if (::close(std::exchange(descriptor_, -1)) != 0) refuse<Error>(target_, "cannot close");
+    if (std::rename(path_.c_str(), target_.c_str()) != 0) refuse<InputError>(target_, "cannot replace");
+    renamed_ = true;
+  }
+
+ private:
+  std::string target_, path_;
+  int descriptor_;
+  bool renamed_ = false;
+};
+
+}  // namespace
+
+// Without O_NONBLOCK, opening a pipe would wait for a writer.
+InputFile::InputFile(const std::string& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  if (descriptor_ < 0) refuse<InputError>(path, "cannot read");
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor_);
+    throw InputError(to_text(path, ": cannot read: not a regular file; a file required"));
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t count =
+        ::pread(descriptor_, out.data(), std::min<std::size_t>(out.size(), 1u << 30), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) refuse<InputError>(path_, "cannot read");
+    if (count == 0)
+      throw InputError(
+          to_text(path_, ": cannot read: ended at byte ", offset, " while ", size_, " bytes were announced"));
+    out = out.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+std::string InputFile::text(std::uint64_t limit) const {
+  if (size_ > limit) throw InputError(to_text(path_, ": ", size_, " bytes; at most ", limit, " required"));
+  std::string text(static_cast<std::size_t>(size_), '\0');
+  read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw InputError(to_text(path, ": cannot write: exists and is not a regular file; another path required"));
+  }
+  TemporaryFile file(path);
+  for (const auto part : parts) file.write(part);
+  file.commit();
+  sync_folder(std::filesystem::path(path).parent_path().string());
+}
+
+void write_file(const std::string& path, std::string_view text) { write_file(path, {std::as_bytes(std::span(text))}); }
+
+void sync_folder(const std::string& folder) {
+  const std::string path = folder.empty() ? "." : folder;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) refuse<InputError>(path, "cannot open");
+  const int failed = ::fsync(descriptor);
+  ::close(descriptor);
+  if (failed != 0 && errno != EINVAL)
+    refuse<Error>(path, "cannot sync");  // EINVAL: a file system whose folders need no sync
+}
+
+}  // namespace whence

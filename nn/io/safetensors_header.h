@@ -1,0 +1,32 @@
+// The JSON header of a safetensors file, as data and as text. Used by safetensors.cpp alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace whence {
+
+struct SafetensorsEntry {
+  std::string name, dtype;
+  std::vector<std::uint64_t> shape, offsets;  // offsets: begin and end
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+// Checks the form: JSON of the shape above, no key twice, integers that fit in 64 bits. What the numbers mean is not
+// checked here.
+// Throws InputError "PATH: safetensors: ...".
+SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json);
+
+// Throws Error when a name is not UTF-8.
+std::string safetensors_header_text(const SafetensorsHeader& header);
+
+// A name from a file, fit to print: control characters replaced, cut when long, in quotes.
+std::string printable(const std::string& name);
+
+}  // namespace whence

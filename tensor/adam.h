@@ -1,0 +1,66 @@
+// Adam's step as numbers and entries: what an optimiser (nn/optim.h) hands to the kernels of a device.
+#pragma once
+
+#include <array>
+
+#include "tensor/pointwise.h"
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// One optimiser step. The decays apply to the entries that decay.
+struct AdamStep {
+  double learning_rate, beta1, beta2, epsilon;
+  double decoupled_decay;  // AdamW: w -= learning_rate * decay * w
+  double coupled_decay;    // Adam with L2: the gradient gains decay * w
+  double gradient_scale;   // clipping: every gradient is multiplied by this first
+  index_t step;            // 1 for the first step: bias corrections are 1 - beta^step
+};
+
+// What changes from one optimiser step to the next, as f64 numbers in the device's memory: the launches of a step can be captured in a
+// graph and replayed with new numbers. shrink, rate and root are worked out on the CPU (step_controls) so that all devices have the same.
+enum class Control : unsigned char {
+  gradient_scale,  // every gradient is multiplied by this first; not finite: the step changes nothing
+  shrink,          // 1 - learning_rate * decoupled_decay
+  rate,            // learning_rate / (1 - beta1^step)
+  root,            // sqrt(1 - beta2^step)
+  loss_scale,      // the gradients are those of the loss times this
+  max_norm,        // gradients are clipped to it; infinity clips nothing
+  norm             // of all gradients, divided by the loss scale; clip_scale writes it
+};
+inline constexpr index_t control_count = 7;
+// In the order of Control; norm is NaN until clip_scale writes it.
+std::array<double, control_count> step_controls(const AdamStep& step, double max_norm, double loss_scale);
+
+// One parameter of a step: contiguous, of equal extents.
+struct AdamEntry {
+  Tensor gradient;               // f16, bf16 or f32; f64 where the weight is
+  Tensor weight, first, second;  // f32 or f64; written in place
+  Tensor shadow;                 // undefined, or f16 or bf16: the f32 weight, rounded, written by the same step
+  bool decays;
+};
+
+// f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when they are not those that AdamEntry allows.
+template <class F>
+void visit_adam_entry(const AdamEntry& entry, F&& f) {
+  const DType weight = entry.weight.dtype(), gradient = entry.gradient.dtype();
+  if (entry.shadow.defined() && (weight != DType::f32 || size_of(entry.shadow.dtype()) != 2)) {
+    wrong_dtype("adam", entry.shadow.dtype(), "f16 or bf16 as the shadow of an f32 weight");
+  }
+  if (weight == DType::f64 && gradient == DType::f64) return f(Type<double>{}, Type<double>{});
+  if (weight != DType::f32) wrong_dtype("adam", weight, "an f32 weight, or an f64 weight with an f64 gradient");
+  if (gradient == DType::f32) return f(Type<float>{}, Type<float>{});
+  if (gradient == DType::f16) return f(Type<Float16>{}, Type<float>{});
+  if (gradient == DType::bf16) return f(Type<BFloat16>{}, Type<float>{});
+  wrong_dtype("adam", gradient, "a gradient in f16, bf16 or f32");
+}
+
+// controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is not finite makes the scale NaN.
+WHENCE_HD inline void clip_to_norm(double given, double* controls) {
+  const double loss_scale = controls[static_cast<int>(Control::loss_scale)], largest = controls[static_cast<int>(Control::max_norm)];
+  const double norm = given / loss_scale, clip = norm > largest ? largest / norm : 1.0;
+  controls[static_cast<int>(Control::norm)] = norm;
+  controls[static_cast<int>(Control::gradient_scale)] = clip / loss_scale + (norm - norm);  // the last is 0, or NaN
+}
+
+}  // namespace whence

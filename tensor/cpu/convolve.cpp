@@ -1,0 +1,204 @@
+// Convolving rows along their keys on the CPU: in tiles that stay in cache and registers.
+#include <algorithm>
+#include <vector>
+
+#include "tensor/convolution.h"
+#include "tensor/cpu/block.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/launch.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+constexpr index_t taps_at_once = 4;  // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
+constexpr index_t tile = 256;        // keys at once
+
+index_t tiles_of(const Convolution& at) { return (at.keys_out + tile - 1) / tile; }
+index_t units_of(const Convolution& at) { return at.batch * at.rows * tiles_of(at); }
+
+// out[u][j] += sum over s of weights[s][u] rows[s][j], for four outputs u.
+template <index_t taps, class C>
+void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
+  C w[taps * outputs_at_once];
+  const C* from[taps];
+  std::copy_n(weights, taps * outputs_at_once, w);
+  std::copy_n(rows, taps, from);
+  C *out0 = out, *out1 = out + tile, *out2 = out + 2 * tile, *out3 = out + 3 * tile;
+#pragma omp simd
+  for (index_t j = 0; j < count; ++j) {
+    C sum0 = out0[j], sum1 = out1[j], sum2 = out2[j], sum3 = out3[j];
+    for (index_t s = 0; s < taps; ++s) {
+      const C value = from[s][j];
+      sum0 += w[4 * s] * value, sum1 += w[4 * s + 1] * value, sum2 += w[4 * s + 2] * value,
+          sum3 += w[4 * s + 3] * value;
+    }
+    out0[j] = sum0, out1[j] = sum1, out2[j] = sum2, out3[j] = sum3;
+  }
+}
+
+// into[u][s] += sum over j of g[u][j] x[s][j], for four outputs u and four terms s.
+template <class C>
+void add_products(const C* const* g, const C* const* x, index_t count, C* into) {
+  const C *g0 = g[0], *g1 = g[1], *g2 = g[2], *g3 = g[3], *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
+  C a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0, c0 = 0, c1 = 0, c2 = 0, c3 = 0, d0 = 0, d1 = 0,
+    d2 = 0, d3 = 0;
+#pragma omp simd reduction(+ : a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3)
+  for (index_t j = 0; j < count; ++j) {
+    a0 += g0[j] * x0[j], a1 += g0[j] * x1[j], a2 += g0[j] * x2[j], a3 += g0[j] * x3[j];
+    b0 += g1[j] * x0[j], b1 += g1[j] * x1[j], b2 += g1[j] * x2[j], b3 += g1[j] * x3[j];
+    c0 += g2[j] * x0[j], c1 += g2[j] * x1[j], c2 += g2[j] * x2[j], c3 += g2[j] * x3[j];
+    d0 += g3[j] * x0[j], d1 += g3[j] * x1[j], d2 += g3[j] * x2[j], d3 += g3[j] * x3[j];
+  }
+  const C sums[] = {a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3};
+  for (int k = 0; k < 16; ++k) into[k] += sums[k];
+}
+
+// A tile of every channel of one row, side by side in compute type, zeros outside: to[c][s] = x[c][begin + s].
+template <class T, class C>
+void load_tile(
+    const T* x, index_t channels, index_t channel_stride, index_t keys, index_t begin, index_t width, C* to) {
+  const index_t low = std::clamp<index_t>(-begin, 0, width), high = std::clamp<index_t>(keys - begin, low, width);
+  for (index_t c = 0; c < channels; ++c, to += width) {
+    std::fill(to, to + low, C(0));
+    if (high > low) load_block(x + c * channel_stride + begin + low, 1, high - low, to + low);
+    std::fill(to + high, to + width, C(0));
+  }
+}
+
+// Where a tile holds each term (c, t) of the sum.
+template <class C>
+std::vector<const C*> rows_of_terms(const Convolution& at, const C* buffer, index_t width) {
+  std::vector<const C*> rows;
+  for (index_t c = 0; c < at.channels; ++c) {
+    for (index_t t = 0; t < at.taps; ++t) rows.push_back(buffer + c * width + t);
+  }
+  return rows;
+}
+
+template <class C>
+void sum_terms(const std::vector<const C*>& rows, const C* weights, C* out, index_t count) {
+  const index_t terms = static_cast<index_t>(rows.size());
+  index_t term = 0;
+  for (; term + taps_at_once <= terms; term += taps_at_once) {
+    add_taps<taps_at_once>(&rows[static_cast<std::size_t>(term)], weights + term * outputs_at_once, out, count);
+  }
+  for (; term < terms; ++term)
+    add_taps<1>(&rows[static_cast<std::size_t>(term)], weights + term * outputs_at_once, out, count);
+}
+
+// How many units make a chunk: at most 64 chunks, so that their number depends on the shape alone.
+index_t units_per_chunk(index_t units, index_t cost) {
+  return std::max((units + 63) / 64, std::max<index_t>(1, 65536 / std::max<index_t>(cost, 1)));
+}
+
+template <class T>
+void convolve_tiles(const Convolution& at, const T* x, const compute_t<T>* packed, const T* bias, T* y) {
+  using C = compute_t<T>;
+  const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys,
+                plane_out = at.rows * at.keys_out;
+  parallel_for(
+      units_of(at), units_per_chunk(units_of(at), at.outputs * at.terms() * tile), [&](index_t begin, index_t end) {
+        std::vector<C> buffer(static_cast<std::size_t>(at.channels * width)),
+            out(static_cast<std::size_t>(outputs_at_once * tile));
+        const std::vector<const C*> rows = rows_of_terms(at, buffer.data(), width);
+        for (index_t unit = begin; unit < end; ++unit) {
+          const index_t b = unit / tiles / at.rows, i = unit / tiles % at.rows, first = unit % tiles * tile;
+          const index_t count = std::min(tile, at.keys_out - first);
+          load_tile(x + b * at.channels * plane + i * at.keys, at.channels, plane, at.keys, first - at.left, width,
+              buffer.data());
+          T* row = y + b * at.outputs * plane_out + i * at.keys_out + first;
+          for (index_t o = 0; o < at.outputs; o += outputs_at_once) {
+            const index_t valid = std::min(outputs_at_once, at.outputs - o);
+            for (index_t u = 0; u < valid; ++u) std::fill_n(out.data() + u * tile, count, bias ? C(bias[o + u]) : C(0));
+            sum_terms(rows, packed + o * at.terms(), out.data(), count);
+            for (index_t u = 0; u < valid; ++u) store_block(out.data() + u * tile, count, row + (o + u) * plane_out, 1);
+          }
+        }
+      });
+}
+
+// The kernel's gradient from the rows of each chunk: [chunks, output blocks * blocks of 4 terms * 4 outputs * 4 terms].
+template <class T>
+Tensor kernel_gradient_tiles(const Convolution& at, const T* x, const T* dy) {
+  using C = compute_t<T>;
+  const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys,
+                plane_out = at.rows * at.keys_out;
+  const index_t term_blocks = (at.terms() + 3) / 4, size = at.output_blocks() * term_blocks * 16;
+  const index_t each = units_per_chunk(units_of(at), at.outputs * at.terms() * tile);
+  const Tensor partial = Tensor::zeros({(units_of(at) + each - 1) / each, size}, dtype_of<C>);
+  C* sums = partial.data<C>();
+  parallel_for(units_of(at), each, [&](index_t begin, index_t end) {
+    std::vector<C> buffer(static_cast<std::size_t>(at.channels * width)),
+        given(static_cast<std::size_t>(at.outputs * tile));
+    std::vector<const C*> rows = rows_of_terms(at, buffer.data(), width), outputs;
+    for (index_t o = 0; o < at.outputs; ++o) outputs.push_back(given.data() + o * tile);
+    // Blocks of four are filled up by repeating the last one; nobody reads those sums.
+    rows.resize(static_cast<std::size_t>(term_blocks * 4), rows.back());
+    outputs.resize(static_cast<std::size_t>(at.output_blocks() * 4), outputs.back());
+    for (index_t unit = begin; unit < end; ++unit) {
+      const index_t b = unit / tiles / at.rows, i = unit / tiles % at.rows, first = unit % tiles * tile;
+      const index_t count = std::min(tile, at.keys_out - first);
+      load_tile(x + b * at.channels * plane + i * at.keys, at.channels, plane, at.keys, first - at.left, width,
+          buffer.data());
+      load_tile(dy + b * at.outputs * plane_out + i * at.keys_out, at.outputs, plane_out, at.keys_out, first, tile,
+          given.data());
+      C* into = sums + begin / each * size;
+      for (index_t k = 0; k < size / 16; ++k) {
+        add_products(&outputs[static_cast<std::size_t>(k / term_blocks * 4)],
+            &rows[static_cast<std::size_t>(k % term_blocks * 4)], count, into + k * 16);
+      }
+    }
+  });
+  return partial;
+}
+
+// Blocks of 4 x 4 that were filled up -> [o, c t].
+Tensor in_order(const Convolution& at, const Tensor& partial) {
+  const index_t outputs = at.output_blocks(), terms = (at.terms() + 3) / 4;
+  const Tensor blocks = raw::reshape(raw::reduce(Reduction::sum, partial, {0}, false), {outputs, terms, 4, 4});
+  const Tensor filled_up = raw::reshape(raw::permute(blocks, {0, 2, 1, 3}), {outputs * 4, terms * 4});
+  return raw::slice(raw::slice(filled_up, 0, 0, at.outputs), 1, 0, at.terms());
+}
+
+// [o, c t], before it is rounded
+template <class T>
+Tensor weight_gradient(const Convolution& at, const Tensor& x, const Tensor& dy) {
+  if constexpr (std::is_same_v<T, Dual>) {
+    const index_t rows = at.batch * at.rows, each = std::max<index_t>((rows + 63) / 64, 1),
+                  size = at.outputs * at.terms();
+    const Tensor partial = Tensor::empty({(rows + each - 1) / each, size}, DType::dual);
+    launch("convolve_keys", x.device(), partial.numel(),
+        KernelGradientPlain<Dual>{at, x.data<Dual>(), dy.data<Dual>(), partial.data<Dual>(), each}, each * at.keys_out);
+    return raw::reduce(Reduction::sum, partial, {0}, false);
+  } else {
+    return in_order(at, kernel_gradient_tiles<T>(at, x.data<T>(), dy.data<T>()));
+  }
+}
+
+}  // namespace
+
+void CpuKernels::convolve_keys(
+    const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias, const Tensor& y) {
+  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    const Tensor packed = Tensor::empty({at.packed_size()}, dtype_of<C>);
+    launch("convolve_keys", x.device(), packed.numel(),
+        PackKernel<T>{weight.data<T>(), packed.data<C>(), at.outputs, at.channels, at.taps, adjoint}, 16);
+    const T* added = bias.defined() ? bias.data<T>() : nullptr;
+    if constexpr (std::is_same_v<T, Dual>) {
+      launch("convolve_keys", x.device(), at.batch * at.output_blocks() * at.rows * at.keys_out,
+          ConvolvePlain<T>{at, x.data<T>(), added, packed.data<C>(), y.data<T>()}, 4 * at.terms());
+    } else {
+      convolve_tiles<T>(at, x.data<T>(), packed.data<C>(), added, y.data<T>());
+    }
+  });
+}
+
+void CpuKernels::convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
+  const Tensor flat = dweight.view({at.outputs, at.terms()}, contiguous_strides({at.outputs, at.terms()}));
+  visit_floating("convolve_keys", x.dtype(),
+      [&]<class T>(Type<T>) { copy(raw::reshape(weight_gradient<T>(at, x, dy), flat.shape()), flat); });
+}
+
+}  // namespace whence

@@ -1,0 +1,27 @@
+// The Error about an index that is out of range, and the CPU's check.
+#include "tensor/index_check.h"
+
+#include "tensor/cpu/kernels.h"
+
+namespace whence {
+
+void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t element, index_t value) {
+  Shape position = shape;
+  for (index_t axis = position.rank() - 1, rest = element; axis >= 0; --axis) {
+    const index_t extent = position[static_cast<int>(axis)];
+    position[static_cast<int>(axis)] = rest % extent;
+    rest /= extent;
+  }
+  fail(check.op, to_text(check.argument, " at ", position, " is ", value, "; a value in [0, ", check.count,
+                     ") required", check.also < 0 ? to_text(", or ", check.also, " to ignore it") : std::string()));
+}
+
+Tensor CpuKernels::checked_index(const IndexCheck& check, const Tensor& index) {
+  const index_t* values = index.data<index_t>();
+  for (index_t i = 0, total = index.numel(); i < total; ++i) {
+    if (!check.allows(values[i])) index_out_of_range(check, index.shape(), i, values[i]);
+  }
+  return index;
+}
+
+}  // namespace whence

@@ -1,0 +1,71 @@
+// The CPU's kernels: one class, its functions by family in *.cpp.
+#pragma once
+
+#include "tensor/adam.h"
+#include "tensor/kernels.h"
+
+namespace whence {
+
+// Elements that make a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
+inline constexpr index_t cpu_grain = 16384;
+
+// How many rows of `width` elements make a chunk.
+constexpr index_t rows_per_chunk(index_t width) { return width >= cpu_grain ? 1 : cpu_grain / (width > 0 ? width : 1); }
+
+class CpuKernels final : public Kernels {
+ public:
+  // copy.cpp
+  void fill(const Tensor& out, double value) override;
+  void copy(const Tensor& from, const Tensor& to) override;
+  void masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
+  // pointwise.cpp
+  void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) override;
+  void unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
+  void unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
+  void binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) override;
+  // reduce.cpp
+  void reduce(Reduction f, const Tensor& x, const Tensor& out) override;
+  void argmax(const Tensor& x, const Tensor& out) override;
+  // matmul.cpp
+  void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) override;
+  // softmax.cpp, norm.cpp
+  void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
+  void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
+  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
+      const Tensor& mean, const Tensor& rstd) override;
+  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
+  // cpu_rms_norm.cpp
+  void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
+  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
+      const Tensor& dweight) override;
+  // cpu_cross_entropy.cpp
+  void cross_entropy(
+      const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
+  void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
+      const Tensor& dy, double share, const Tensor& dx) override;
+  // scan.cpp
+  void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) override;
+  // scatter.cpp
+  void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) override;
+  // index_check.cpp, lookup.cpp, lerp.cpp
+  Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
+  void gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
+  void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
+  void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
+  void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
+      const Tensor& dposition) override;
+  // convolve.cpp
+  void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
+      const Tensor& y) override;
+  void convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) override;
+  // random.cpp
+  void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;
+  void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) override;
+  // adam.cpp
+  void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) override;
+  void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) override;
+  void clip_scale(const Tensor& total, const Tensor& controls) override;
+};
+
+}  // namespace whence

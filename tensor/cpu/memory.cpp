@@ -1,0 +1,52 @@
+// The CPU's memory: small blocks from the heap, large ones mapped with huge pages.
+#include "tensor/cpu/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tensor/allocator.h"
+
+namespace whence {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+class CpuBlocks final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override {
+    if (bytes < huge_page) return std::aligned_alloc(64, bytes);
+    void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    madvise(mapped, bytes, MADV_HUGEPAGE);
+    return mapped;
+  }
+  void give_back(void* block, std::size_t bytes) noexcept override {
+    if (bytes < huge_page) {
+      std::free(block);
+    } else {
+      munmap(block, bytes);
+    }
+  }
+  // What a program may have is for limits to say that the system does not tell: free stays unknown.
+  Room room() const override { return {}; }
+  const char* name() const override { return "memory"; }
+  bool host_may_read() const override { return true; }
+};
+
+}  // namespace
+
+// Never destroyed: tensors in static storage may be freed after any destructor here.
+Allocator& Allocator::cpu() {
+  static Allocator* const allocator = new Allocator(*new CpuBlocks);
+  return *allocator;
+}
+
+void* CpuMemory::allocate(std::size_t bytes) { return Allocator::cpu().allocate(bytes); }
+void CpuMemory::deallocate(void* block, std::size_t bytes) noexcept { Allocator::cpu().deallocate(block, bytes); }
+void CpuMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void CpuMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { std::memcpy(to, from, bytes); }
+Allocator& CpuMemory::allocator() { return Allocator::cpu(); }
+
+}  // namespace whence

@@ -1,0 +1,246 @@
+// Sums and maxima over any axes. Neighbouring axes of one kind are merged, then one group after another is reduced, the
+// last first:
+// rows where the group is innermost, columns where something is kept behind it. Between the passes numbers are double.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "tensor/cpu/block.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/rows.h"
+#include "tensor/merged_axes.h"
+#include "tensor/parallel.h"
+#include "tensor/strided_loop.h"
+
+namespace whence {
+namespace {
+
+// What a reduction starts from, how two partial results join, and how a contiguous row is done.
+struct Sum {
+  template <class W>
+  static W start() {
+    return W(0);
+  }
+  template <class W>
+  static W join(W a, W b) {
+    return a + b;
+  }
+  template <class W, class T>
+  static W row(const T* x, index_t count) {
+    return sum_of<W>(count, [x](index_t i) { return static_cast<W>(x[i]); });
+  }
+};
+struct Maximum {
+  template <class W>
+  static W start() {
+    return W(-std::numeric_limits<double>::infinity());
+  }
+  template <class W>
+  static W join(W a, W b) {
+    return larger(a, b);
+  }
+  template <class W, class T>
+  static W row(const T* x, index_t count) {
+    return static_cast<W>(maximum_of(x, count));
+  }
+};
+
+// One run of elements `stride` apart, any length.
+template <class F, class T>
+wide_t<T> reduce_run(const T* x, index_t stride, index_t count) {
+  using C = compute_t<T>;
+  using W = wide_t<T>;
+  if constexpr (std::is_same_v<T, C>) {
+    if (stride == 1) return F::template row<W>(x, count);
+  }
+  W total = F::template start<W>();
+  for (index_t begin = 0; begin < count; begin += block_length) {
+    C block[block_length];
+    const index_t n = std::min(block_length, count - begin);
+    load_block(x + begin * stride, stride, n, block);
+    total = F::join(total, F::template row<W>(block, n));
+  }
+  return total;
+}
+
+constexpr index_t chunk_length = 16384;  // of a row, or rows x columns of a column sum
+
+// x seen as [outer..., length] -> out [outer]; a long row in fixed chunks whose results are joined in order.
+template <class F, class T, class Out>
+void reduce_rows(const Tensor& x, Out* out) {
+  using W = wide_t<T>;
+  const index_t length = x.size(-1), stride = x.strides()[-1], chunks = (length + chunk_length - 1) / chunk_length;
+  Shape outer;
+  Strides outer_strides;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis)
+    outer.push_back(x.shape()[axis]), outer_strides.push_back(x.strides()[axis]);
+  const T* in = x.data<T>();
+  const StridedLoop<1> rows(outer, {outer_strides});
+  const index_t row_step = rows.inner_stride(0);
+  if (chunks == 1) {
+    parallel_for(rows.count(), rows_per_chunk(length), [&](index_t begin, index_t end) {
+      index_t row = begin;
+      rows.run(begin, end, [&](const std::array<index_t, 1>& at, index_t count) {
+        for (index_t i = 0; i < count; ++i, ++row)
+          out[row] = convert<Out>(reduce_run<F>(in + at[0] + i * row_step, stride, length));
+      });
+    });
+    return;
+  }
+  // Few long rows: the chunks are the work that is shared out.
+  std::vector<W> partial(static_cast<std::size_t>(rows.count() * chunks));
+  std::vector<index_t> starts(static_cast<std::size_t>(rows.count()));
+  index_t row = 0;
+  rows.run(0, rows.count(), [&](const std::array<index_t, 1>& at, index_t count) {
+    for (index_t i = 0; i < count; ++i, ++row) starts[static_cast<std::size_t>(row)] = at[0] + i * row_step;
+  });
+  parallel_for(rows.count() * chunks, 1, [&](index_t begin, index_t end) {
+    for (index_t task = begin; task < end; ++task) {
+      const index_t first = task % chunks * chunk_length;
+      const T* run = in + starts[static_cast<std::size_t>(task / chunks)] + first * stride;
+      partial[static_cast<std::size_t>(task)] = reduce_run<F>(run, stride, std::min(chunk_length, length - first));
+    }
+  });
+  for (row = 0; row < rows.count(); ++row) {
+    W total = partial[static_cast<std::size_t>(row * chunks)];
+    for (index_t c = 1; c < chunks; ++c) total = F::join(total, partial[static_cast<std::size_t>(row * chunks + c)]);
+    out[row] = convert<Out>(total);
+  }
+}
+
+// The columns [begin, begin + count) of `rows` rows, joined into total[count].
+template <class F, class T>
+void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, wide_t<T>* __restrict total) {
+  using C = compute_t<T>;
+  std::fill_n(total, count, F::template start<wide_t<T>>());
+  for (index_t row = 0; row < rows; ++row) {
+    C buffer[block_length];
+    const C* __restrict values = row_as(x + row * row_stride, count, buffer);
+    for (index_t k = 0; k < count; ++k) total[k] = F::join(total[k], static_cast<wide_t<T>>(values[k]));
+  }
+}
+
+// x is [outer, rows, width] with width contiguous -> out [outer, width]; many rows in fixed chunks whose results are
+// joined in order.
+template <class F, class T, class Out>
+void reduce_columns(
+    const T* x, index_t outer, index_t outer_stride, index_t rows, index_t row_stride, index_t width, Out* out) {
+  using W = wide_t<T>;
+  const index_t columns = std::min(width, block_length), blocks = (width + columns - 1) / columns;
+  const index_t chunk_rows = std::max<index_t>(chunk_length / columns, 1),
+                chunks = (rows + chunk_rows - 1) / chunk_rows;
+  std::vector<W> partial(static_cast<std::size_t>(chunks > 1 ? outer * chunks * width : 0));
+  parallel_for(outer * chunks * blocks, 1, [&](index_t begin, index_t end) {
+    for (index_t task = begin; task < end; ++task) {
+      const index_t column = task % blocks * columns, chunk = task / blocks % chunks, slab = task / blocks / chunks;
+      const index_t count = std::min(columns, width - column), first = chunk * chunk_rows,
+                    n = std::min(chunk_rows, rows - first);
+      W total[block_length];
+      reduce_panel<F>(x + slab * outer_stride + first * row_stride + column, row_stride, n, count, total);
+      if (chunks == 1) {
+        store_block(total, count, out + slab * width + column, 1);
+      } else {
+        std::copy_n(total, count, partial.data() + (slab * chunks + chunk) * width + column);
+      }
+    }
+  });
+  if (chunks == 1) return;
+  parallel_for(outer * width, chunk_length, [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const W* first = partial.data() + i / width * chunks * width + i % width;
+      W total = *first;
+      for (index_t chunk = 1; chunk < chunks; ++chunk) total = F::join(total, first[chunk * width]);
+      out[i] = convert<Out>(total);
+    }
+  });
+}
+
+// For layouts that neither pass can walk.
+Tensor contiguous_copy(const Tensor& x) {
+  Tensor result = Tensor::empty(x.shape(), x.dtype());
+  cpu_kernels().copy(x, result);
+  return result;
+}
+
+// Reduces the last group of reduced axes into `out` (contiguous, of the shape that is left).
+template <class F, class T, class Out>
+void reduce_group(const Tensor& x, int axis, Out* out) {
+  if (axis + 1 == x.rank()) return reduce_rows<F, T>(x, out);
+  // Behind the axis lies what is kept: [outer..., rows, width...]. Contiguous unless it merges into one slab anyway.
+  const bool simple = axis <= 1 && axis + 2 == x.rank() && x.strides()[-1] == 1;
+  const Tensor y = simple ? x : contiguous_copy(x);
+  index_t outer = 1, width = 1;
+  for (int i = 0; i < axis; ++i) outer *= y.shape()[i];
+  for (int i = axis + 1; i < y.rank(); ++i) width *= y.shape()[i];
+  const index_t outer_stride = axis > 0 ? (simple ? y.strides()[0] : y.shape()[axis] * width) : 0;
+  reduce_columns<F>(y.data<T>(), outer, outer_stride, y.shape()[axis], y.strides()[axis], width, out);
+}
+
+// The axes of `x` without `axis`.
+Shape without(const Shape& shape, int axis) {
+  Shape rest;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != axis) rest.push_back(shape[i]);
+  }
+  return rest;
+}
+
+// One group per call, the last first; what is left is a smaller tensor in the wide type, and so on until nothing is
+// left to reduce.
+template <class F, class T>
+void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
+  using W = wide_t<T>;
+  const MergedAxes groups = merge_axes(x, reduced);
+  int axis = -1, left = 0;
+  for (int i = 0; i < groups.x.rank(); ++i) {
+    if (groups.reduced[static_cast<std::size_t>(i)]) axis = i, ++left;
+  }
+  if (left == 0) return cpu_kernels().copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
+  if (left == 1) {
+    if (out.dtype() == x.dtype()) return reduce_group<F, T>(groups.x, axis, out.data<T>());
+  }
+  const Shape rest = without(groups.x.shape(), axis);
+  const Tensor partial = Tensor::empty(rest, dtype_of<W>);
+  reduce_group<F, T>(groups.x, axis, partial.data<W>());
+  if (left == 1) return cpu_kernels().copy(partial, out.view(rest, contiguous_strides(rest)));
+  std::vector<bool> kinds = groups.reduced;
+  kinds.erase(kinds.begin() + axis);
+  reduce_groups<F, W>(partial, kinds, out);
+}
+
+// The maximum first, fast, then the search for it, which stops at the first.
+template <class T>
+void argmax_rows(const Tensor& x, index_t* out) {
+  using C = compute_t<T>;
+  const index_t width = x.size(-1);
+  const T* in = x.data<T>();
+  parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
+    std::vector<C> buffer(static_cast<std::size_t>(width));
+    for (index_t row = begin; row < end; ++row) {
+      const C* values = row_as(in + row * width, width, buffer.data());
+      const C best = maximum_of(values, width);
+      index_t first = 0;  // NaN counts as the largest
+      while (first + 1 < width && !(values[first] == best) && values[first] == values[first]) ++first;
+      out[row] = first;
+    }
+  });
+}
+
+}  // namespace
+
+void CpuKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
+  if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
+  std::vector<bool> reduced;
+  for (int axis = 0; axis < x.rank(); ++axis) reduced.push_back(out.shape()[axis] != x.shape()[axis]);
+  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) {
+    if (f == Reduction::sum) return reduce_groups<Sum, T>(x, reduced, out);
+    reduce_groups<Maximum, T>(x, reduced, out);
+  });
+}
+
+void CpuKernels::argmax(const Tensor& x, const Tensor& out) {
+  if (x.numel() == 0) return;
+  visit_floating("argmax", x.dtype(), [&]<class T>(Type<T>) { argmax_rows<T>(x, out.data<index_t>()); });
+}
+
+}  // namespace whence

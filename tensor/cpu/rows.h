@@ -1,0 +1,63 @@
+// Sums, maxima and exponentials over a contiguous row: the vocabulary of reductions, softmax and norms. Each keeps
+// several running values so that additions overlap; which element meets which is fixed by the length alone.
+#pragma once
+
+#include <cstring>
+
+#include "tensor/dtype.h"
+#include "tensor/math.h"
+#include "tensor/shape.h"
+
+namespace whence {
+
+// What long sums of T are held in.
+template <class T>
+using wide_t = std::conditional_t<std::is_same_v<T, Dual>, Dual, double>;
+
+template <class T>
+inline constexpr int lane_count = 64 / static_cast<int>(sizeof(T));  // one register of the widest kind
+
+// sum over i of term(i), in lane_count running sums of T; combined pairwise.
+template <class T, class Term>
+inline T sum_of(index_t count, const Term& term) {
+  constexpr int lanes = 4 * lane_count<T>;
+  T partial[lanes] = {};
+  index_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (int lane = 0; lane < lanes; ++lane) partial[lane] += term(i + lane);
+  }
+  for (int lane = 0; i < count; ++i, ++lane) partial[lane] += term(i);
+  for (int width = lanes / 2; width > 0; width /= 2) {
+    for (int lane = 0; lane < width; ++lane) partial[lane] += partial[lane + width];
+  }
+  return partial[0];
+}
+
+// The larger of two; NaN if either is.
+template <class T>
+inline T larger(T a, T b) {
+  return b > a || !(b == b) ? b : a;
+}
+
+template <class T>
+inline T maximum_of(const T* x, index_t count) {
+  constexpr int lanes = 2 * lane_count<T>;
+  if (std::is_same_v<T, Dual> || count < lanes) {
+    T best = x[0];
+    for (index_t i = 1; i < count; ++i) best = larger(best, x[i]);
+    return best;
+  }
+  T partial[lanes];
+  std::memcpy(static_cast<void*>(partial), x, sizeof partial);
+  index_t i = lanes;
+  for (; i + lanes <= count; i += lanes) {
+    for (int lane = 0; lane < lanes; ++lane) partial[lane] = larger(partial[lane], x[i + lane]);
+  }
+  for (; i < count; ++i) partial[0] = larger(partial[0], x[i]);
+  for (int width = lanes / 2; width > 0; width /= 2) {
+    for (int lane = 0; lane < width; ++lane) partial[lane] = larger(partial[lane], partial[lane + width]);
+  }
+  return partial[0];
+}
+
+}  // namespace whence

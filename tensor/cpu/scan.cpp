@@ -1,0 +1,135 @@
+// Running sums along rows, one register at a time: a prefix sum inside the register in log2 steps, then the carry of
+// all before it.
+// A plain loop would wait for one addition per element.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "tensor/cpu/block.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/rows.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
+template <class C>
+struct Register {
+  static constexpr int lanes = register_bytes / static_cast<int>(sizeof(C));
+  typedef C Vector __attribute__((vector_size(register_bytes)));
+};
+
+// v moved by `distance` lanes towards the end (forward) or the beginning (reverse), zeros behind it.
+template <class C, bool reverse, int distance, std::size_t... lane>
+inline typename Register<C>::Vector moved(typename Register<C>::Vector v, std::index_sequence<lane...>) {
+  constexpr int n = Register<C>::lanes;
+  const typename Register<C>::Vector zero = {};
+  return __builtin_shufflevector(v, zero,
+      (reverse ? static_cast<int>(lane) + distance
+               : (static_cast<int>(lane) >= distance ? static_cast<int>(lane) - distance : n))...);
+}
+
+// The lane that holds the sum of all, in every lane.
+template <class C, bool reverse, std::size_t... lane>
+inline typename Register<C>::Vector last(typename Register<C>::Vector v, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(v, v, (static_cast<int>(lane) * 0 + (reverse ? 0 : Register<C>::lanes - 1))...);
+}
+
+// After steps of 1, 2, 4, ... lane i holds the sum of all lanes up to it.
+template <class C, bool reverse>
+inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v) {
+  constexpr std::make_index_sequence<static_cast<std::size_t>(Register<C>::lanes)> lanes;
+  v += moved<C, reverse, 1>(v, lanes);
+  if constexpr (Register<C>::lanes > 2) v += moved<C, reverse, 2>(v, lanes);
+  if constexpr (Register<C>::lanes > 4) v += moved<C, reverse, 4>(v, lanes);
+  if constexpr (Register<C>::lanes > 8) v += moved<C, reverse, 8>(v, lanes);
+  return v;
+}
+
+// One row, register by register from its beginning, or in reverse from its end.
+template <class C, bool reverse>
+void scan_row(const C* x, C* y, index_t width) {
+  constexpr index_t n = Register<C>::lanes;
+  constexpr std::make_index_sequence<static_cast<std::size_t>(n)> lanes;
+  typename Register<C>::Vector carry = {};
+  const index_t whole = width / n * n;
+  // The ragged end is a register filled up with zeros; in reverse it comes first.
+  const auto ragged = [&] {
+    typename Register<C>::Vector v = {};
+    std::memcpy(&v, x + whole, static_cast<std::size_t>(width - whole) * sizeof(C));
+    v = scan_register<C, reverse>(v) + carry;
+    std::memcpy(y + whole, &v, static_cast<std::size_t>(width - whole) * sizeof(C));
+    carry = last<C, reverse>(v, lanes);
+  };
+  if (reverse && whole < width) ragged();
+  for (index_t step = 0; step < whole; step += n) {
+    const index_t at = reverse ? whole - n - step : step;
+    typename Register<C>::Vector v;
+    std::memcpy(&v, x + at, sizeof v);
+    const typename Register<C>::Vector sums = scan_register<C, reverse>(v);
+    v = sums + carry;
+    std::memcpy(y + at, &v, sizeof v);
+    carry += last<C, reverse>(sums, lanes);  // not from v: the chain from register to register is this one addition
+  }
+  if (!reverse && whole < width) ragged();
+}
+
+// Dual numbers are for tests: one addition after another.
+template <bool reverse>
+void scan_row(const Dual* x, Dual* y, index_t width) {
+  Dual total;
+  for (index_t step = 0; step < width; ++step) {
+    const index_t at = reverse ? width - 1 - step : step;
+    y[at] = total += x[at];
+  }
+}
+
+template <class C>
+void scan_row(const C* x, C* y, index_t width, bool reverse) {
+  if constexpr (std::is_same_v<C, Dual>) {
+    reverse ? scan_row<true>(x, y, width) : scan_row<false>(x, y, width);
+  } else {
+    reverse ? scan_row<C, true>(x, y, width) : scan_row<C, false>(x, y, width);
+  }
+}
+
+// 16-bit rows are summed in float and rounded once.
+template <class T>
+void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
+  using C = compute_t<T>;
+  const index_t width = x.size(-1);
+  const T* in = x.data<T>();
+  T* out = y.data<T>();
+  parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
+    std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<T, C> ? 0 : width));
+    for (index_t i = begin; i < end; ++i) {
+      const index_t row =
+          reverse ? begin + end - 1 - i : i;  // one direction through memory, so that it is fetched ahead
+      const C* values = row_as(in + row * width, width, buffer.data());
+      if constexpr (std::is_same_v<T, C>) {
+        scan_row(values, out + row * width, width, reverse);
+      } else {
+        scan_row(values, buffer.data(), width, reverse);
+        store_block(buffer.data(), width, out + row * width, 1);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void CpuKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
+  if (x.numel() == 0) return;
+  visit_floating("cumulative_sum", x.dtype(), [&]<class T>(Type<T>) { scan_rows<T>(x, reverse, y); });
+}
+
+}  // namespace whence
