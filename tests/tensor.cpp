@@ -215,7 +215,7 @@ TEST_CASE("errors name the op, what was given and what to do") {
         "add: a is i64; a floating dtype is required; convert with cast");
   CHECK(error_text([&] { (void)raw::masked(f32, f32, 0); }) == "masked: mask is f32; bool required; convert with cast");
   CHECK(error_text([&] { (void)raw::unary_backward(Unary::exp, f32, Tensor::zeros({3})); }) ==
-        "unary_backward: kept is [2,3]; [3] required");
+        "unary_backward: saved is [2,3]; [3] required");
   CHECK(error_text([&] { (void)raw::matmul(f32, f32); }) ==
         "matmul: a is [2,3], b is [2,3]; inner extents 3 and 2 differ; equal ones are required; transpose b");
   CHECK(error_text([&] { (void)raw::matmul(f32, Tensor::zeros({3})); }) ==
