@@ -105,10 +105,10 @@ void write_html(
   page.introduction = summary;
   page.tables.push_back(
       {"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
-  report::Table meaning{"The checks", "", {"check", "what must hold"}, {}};
+  report::PageTable meaning{"The checks", "", {"check", "what must hold"}, {}};
   for (const ConformanceCheck& check : *options.checks) meaning.rows.push_back({check.name, check.meaning});
   page.tables.push_back(std::move(meaning));
-  report::Table refused{"Refused", "Texts that the schemes refuse, and why.", {"scheme", "reason"}, {}};
+  report::PageTable refused{"Refused", "Texts that the schemes refuse, and why.", {"scheme", "reason"}, {}};
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) refused.rows.push_back({row.scheme, row.refusal});
   }

@@ -223,7 +223,7 @@ void write_files(const std::filesystem::path& folder, const std::string& title, 
           found.differences.header(), found.differences.rows()});
   for (const auto& [task, plot] : found.plots) {
     page.plots.push_back(plot);
-    write_file((folder / to_text("curves_", task, ".svg")).string(), report::svg(plot));
+    write_file((folder / to_text("curves_", task, ".svg")).string(), report::svg_file(plot));
   }
   page.footnotes = {to_text("Made by whence ", WHENCE_VERSION, ".")};
   report::write(page, (folder / "report.html").string());

@@ -254,6 +254,42 @@ TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do
   }
 }
 
+// The labels below the x axis, or beside the y axis.
+std::vector<std::string> labels_of(const std::string& drawing, const std::string& axis) {
+  std::vector<std::string> labels;
+  const std::string tag = "<text class=\"tick " + axis + "\"";
+  for (std::size_t at = drawing.find(tag); at != std::string::npos; at = drawing.find(tag, at + 1)) {
+    const std::size_t begin = drawing.find('>', at) + 1;
+    labels.push_back(drawing.substr(begin, drawing.find('<', begin) - begin));
+  }
+  return labels;
+}
+
+TEST_CASE("report: the caller's ticks, error bars, and labels on a logarithmic axis of less than a decade") {
+  Plot plot{"t", "length", "perplexity", {{"a", {0, 1, 2}, {5, 4, 6}, {0.5, 0, 2}}}, false};
+  plot.x_ticks = {{0, "64"}, {1, "128"}, {2, "256"}, {3, "512"}};  // the last lies beyond the curve
+  const std::string drawing = svg(plot);
+  CHECK(labels_of(drawing, "middle") == std::vector<std::string>{"64", "128", "256"});
+  CHECK(std::stod(labels_of(drawing, "end").back()) >= 8);  // the bar from 4 to 8 fits
+  const std::size_t bars = drawing.find("class=\"whisker");
+  REQUIRE(bars != std::string::npos);
+  CHECK(occurrences(drawing.substr(bars, drawing.find("/>", bars) - bars), "V") == 4);  // none where the error is 0
+  for (const double high : {0.7, 0.95, 2.5, 5.9}) {
+    const std::string narrow = svg({"t", "x", "y", {{"a", {0, 1}, {0.6, high}}}, true});
+    CAPTURE(high);
+    CHECK(labels_of(narrow, "end").size() >= 3);
+  }
+  plot.curves[0].error.pop_back();
+  CHECK_THROWS_AS(svg(plot), Error);
+}
+
+TEST_CASE("report: a picture of its own brings its colours along, dark ones too") {
+  const std::string file = svg_file(small_page().plots[0]), inside = svg(small_page().plots[0]);
+  CHECK(file.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" class="));
+  CHECK(file.ends_with(inside.substr(inside.find('>') + 1)));
+  CHECK(file.find("prefers-color-scheme: dark") < file.find("]]></style>"));
+}
+
 TEST_CASE("report: contradictions are refused by name") {
   Page page = small_page();
   page.maps[1].values.pop_back();
@@ -277,7 +313,7 @@ TEST_CASE("report: contradictions are refused by name") {
         "report: table 'Errors': row 1 has 1 cells; the header has 2; give every row one cell per column");
   page = small_page();
   page.plots[0].curves[1].y.pop_back();
-  CHECK(message_of(page).find("curve 'rope' has 3 x and 2 y") != std::string::npos);
+  CHECK(message_of(page).find("curve 'rope' has 3 x, 2 y and 0 errors") != std::string::npos);
 }
 
 TEST_CASE("report: write replaces the whole file or nothing") {

@@ -8,7 +8,6 @@
 #include "examples/app/run_files.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/report/plot.h"
-#include "examples/report/style.h"
 #include "nn/io/files.h"
 
 namespace whence::language {
@@ -46,15 +45,6 @@ double doublings(const NamedScores& model, const LengthScore& score) {
 std::size_t shown(const report::Curve& curve) {
   return static_cast<std::size_t>(
       std::count_if(curve.y.begin(), curve.y.end(), [](double y) { return std::isfinite(y); }));
-}
-
-// Inline SVG takes its colours from the page around it; a file of its own brings them along.
-std::string svg_file(const report::Plot& plot) {
-  std::string text = report::svg(plot);
-  const std::size_t tag = text.find("<svg"), end = text.find('>', tag);
-  text.insert(end + 1, to_text("<style><![CDATA[", report::style_sheet, "svg { background: var(--page); }]]></style>"));
-  if (text.find("xmlns=") == std::string::npos) text.insert(tag + 4, " xmlns=\"http://www.w3.org/2000/svg\"");
-  return text;
 }
 
 }  // namespace
@@ -127,8 +117,8 @@ report::Plot delta_plot(const std::vector<NamedScores>& models) {
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix) {
   write_file(prefix + ".csv", length_table(models).csv());
   write_file(prefix + "_delta.csv", delta_table(models).csv());
-  write_file(prefix + ".svg", svg_file(length_plot(models)));
-  write_file(prefix + "_delta.svg", svg_file(delta_plot(models)));
+  write_file(prefix + ".svg", report::svg_file(length_plot(models)));
+  write_file(prefix + "_delta.svg", report::svg_file(delta_plot(models)));
   write_file(prefix + ".json", json_of(models.front()).dump(1) + '\n');
 }
 

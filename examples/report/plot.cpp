@@ -7,7 +7,9 @@
 #include <numeric>
 #include <string_view>
 
+#include "examples/report/assets.h"
 #include "examples/report/encode.h"
+#include "tensor/error.h"
 
 namespace whence::report {
 namespace {
@@ -18,7 +20,7 @@ constexpr double width = 680, height = 330, left = 64, top = 14, bottom = 46;
 struct Axis {
   double low = 0, high = 1, start = 0, end = 1;
   bool logarithmic = false;
-  std::vector<double> ticks;
+  std::vector<Tick> ticks;
 
   [[nodiscard]] double scaled(double value) const { return logarithmic ? std::log10(value) : value; }
   [[nodiscard]] double pixel(double value) const {
@@ -36,6 +38,8 @@ double round_step(double span, int count) {
   return 10 * power;
 }
 
+void add_tick(Axis& axis, double at) { axis.ticks.push_back({at, number(at, 6)}); }
+
 // Where asked for, widens the axis to whole steps, so that curves do not touch its ends.
 void linear_ticks(Axis& axis, bool widen) {
   const double step = round_step(axis.high - axis.low, 5);
@@ -44,11 +48,19 @@ void linear_ticks(Axis& axis, bool widen) {
     axis.high = std::ceil(axis.high / step - 1e-9) * step;
   }
   const double first = std::ceil(axis.low / step - 1e-9);
-  for (double k = first; k * step <= axis.high + 1e-9 * step; ++k) axis.ticks.push_back(k == 0 ? 0 : k * step);
+  for (double k = first; k * step <= axis.high + 1e-9 * step; ++k) add_tick(axis, k == 0 ? 0 : k * step);
 }
 
-// Whole decades; where they are few also 2 and 5 of each, where they are many only every n-th.
+// Whole decades; where they are few also 2 and 5 of each, where they are many only every n-th. Less than one decade has
+// nothing of the kind to mark: round numbers, as on a linear axis.
 void logarithmic_ticks(Axis& axis) {
+  if (const double span = axis.high - axis.low; span < 1) {
+    axis.low -= 0.05 * span, axis.high += 0.05 * span;
+    Axis values{.low = std::pow(10, axis.low), .high = std::pow(10, axis.high), .ticks = {}};
+    linear_ticks(values, false);
+    axis.ticks = values.ticks;
+    return;
+  }
   axis.low = std::floor(axis.low * 4) / 4;
   axis.high = std::ceil(axis.high * 4) / 4;
   const double decades = axis.high - axis.low;
@@ -57,7 +69,7 @@ void logarithmic_ticks(Axis& axis) {
     for (const double factor : {1.0, 2.0, 5.0}) {
       const double at = power + std::log10(factor);
       const bool wanted = factor == 1.0 || decades < 2.5;
-      if (wanted && at >= axis.low - 1e-9 && at <= axis.high + 1e-9) axis.ticks.push_back(factor * std::pow(10, power));
+      if (wanted && at >= axis.low - 1e-9 && at <= axis.high + 1e-9) add_tick(axis, factor * std::pow(10, power));
     }
   }
 }
@@ -66,10 +78,14 @@ Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
   Axis axis{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), start, end,
       vertical && plot.log_y, {}};
   for (const Curve& curve : plot.curves) {
-    for (const double value : vertical ? curve.y : curve.x) {
-      if (!axis.shows(value)) continue;
-      axis.low = std::min(axis.low, axis.scaled(value));
-      axis.high = std::max(axis.high, axis.scaled(value));
+    const std::vector<double>& values = vertical ? curve.y : curve.x;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      const double error = vertical && !curve.error.empty() ? curve.error[k] : 0;
+      for (const double value : {values[k], values[k] - error, values[k] + error}) {
+        if (!axis.shows(value)) continue;
+        axis.low = std::min(axis.low, axis.scaled(value));
+        axis.high = std::max(axis.high, axis.scaled(value));
+      }
     }
   }
   if (axis.low > axis.high) axis.low = 0, axis.high = 1;  // nothing to show
@@ -80,6 +96,10 @@ Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
     logarithmic_ticks(axis);
   else
     linear_ticks(axis, vertical);
+  if (!vertical && !plot.x_ticks.empty()) {
+    axis.ticks = plot.x_ticks;
+    std::erase_if(axis.ticks, [&](const Tick& tick) { return tick.at < axis.low || tick.at > axis.high; });
+  }
   return axis;
 }
 
@@ -98,13 +118,13 @@ std::string text(std::string_view css, double x, double y, std::string_view cont
 // Grid lines only for y: values are read off there, steps are not.
 std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
   std::string out;
-  for (const double tick : y.ticks) {
-    out += line("grid", x.start, y.pixel(tick), x.end, y.pixel(tick));
-    out += text("tick end", x.start - 8, y.pixel(tick) + 4, number(tick));
+  for (const Tick& tick : y.ticks) {
+    out += line("grid", x.start, y.pixel(tick.at), x.end, y.pixel(tick.at));
+    out += text("tick end", x.start - 8, y.pixel(tick.at) + 4, tick.label);
   }
-  for (const double tick : x.ticks) {
-    out += line("axis", x.pixel(tick), y.start, x.pixel(tick), y.start + 5);
-    out += text("tick middle", x.pixel(tick), y.start + 19, number(tick, 6));
+  for (const Tick& tick : x.ticks) {
+    out += line("axis", x.pixel(tick.at), y.start, x.pixel(tick.at), y.start + 5);
+    out += text("tick middle", x.pixel(tick.at), y.start + 19, tick.label);
   }
   out += line("axis", x.start, y.start, x.end, y.start);
   out += text("label middle", (x.start + x.end) / 2, height - 6, plot.x_label);
@@ -123,6 +143,19 @@ std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axi
   }
   return "<path class=\"curve c" + std::to_string(index % 7) + " d" + std::to_string(index % 6) + "\" d=\"" + points +
          "\"/>";
+}
+
+// From y - error to y + error at every shown point, with a cap at either end.
+std::string whiskers(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
+  std::string bars;
+  for (std::size_t k = 0; k < curve.error.size(); ++k) {
+    if (!x.shows(curve.x[k]) || !y.shows(curve.y[k]) || !(curve.error[k] > 0)) continue;
+    const auto height_of = [&](double value) { return y.shows(value) ? y.pixel(value) : y.start; };
+    const double middle = x.pixel(curve.x[k]);
+    for (const double end : {height_of(curve.y[k] - curve.error[k]), height_of(curve.y[k] + curve.error[k])})
+      bars += "M" + pair(middle, y.pixel(curve.y[k])) + "V" + number(end, 5) + "m-3 0h6";
+  }
+  return bars.empty() ? "" : "<path class=\"whisker c" + std::to_string(index % 7) + "\" d=\"" + bars + "\"/>";
 }
 
 struct EndLabel {
@@ -170,6 +203,11 @@ std::string draw(const EndLabel& label, double edge) {
 }  // namespace
 
 std::string svg(const Plot& plot) {
+  for (const Curve& curve : plot.curves) {
+    if (curve.x.size() == curve.y.size() && (curve.error.empty() || curve.error.size() == curve.y.size())) continue;
+    throw Error(to_text("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x, ",
+        curve.y.size(), " y and ", curve.error.size(), " errors; they must be equally many, or no errors"));
+  }
   std::size_t longest = 0;
   for (const Curve& curve : plot.curves) longest = std::max(longest, curve.name.size() + 8);
   const double right = 60 + 6.6 * static_cast<double>(std::min<std::size_t>(longest, 34));
@@ -180,9 +218,17 @@ std::string svg(const Plot& plot) {
   spread(labels, height - bottom);
   std::string out = "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 " + number(width) + " " + number(height) +
                     "\" aria-label=\"" + escape(spoken) + "\">" + axes(plot, x, y);
-  for (std::size_t index = 0; index < plot.curves.size(); ++index) out += path(plot.curves[index], index, x, y);
+  for (std::size_t index = 0; index < plot.curves.size(); ++index)
+    out += path(plot.curves[index], index, x, y) + whiskers(plot.curves[index], index, x, y);
   for (const EndLabel& label : labels) out += draw(label, width - right);
   return out + "</svg>\n";
+}
+
+std::string svg_file(const Plot& plot) {
+  const std::string inside = svg(plot);
+  const std::size_t end = inside.find('>') + 1;  // of the tag <svg ...>
+  return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\"", inside.substr(4, end - 4), "<style><![CDATA[",
+      style_sheet, "svg { background: var(--page); }]]></style>", inside.substr(end));
 }
 
 }  // namespace whence::report

@@ -1,4 +1,4 @@
-// A plot of curves as inline SVG, complete without script.
+// A plot of curves as SVG, complete without script.
 #pragma once
 
 #include <string>
@@ -7,7 +7,12 @@
 
 namespace whence::report {
 
-// Curves differ by dash pattern and carry their name at their right end; colour only repeats what these say.
+// For a page. Curves differ by dash pattern and carry their name at their right end; colour only repeats what these
+// say.
+// Error where a curve has not one y, and one error if any, for every x.
 [[nodiscard]] std::string svg(const Plot& plot);
+
+// The same as a file of its own, which brings the page's colours along, light and dark.
+[[nodiscard]] std::string svg_file(const Plot& plot);
 
 }  // namespace whence::report

@@ -8,16 +8,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 #include <tuple>
 
+#include "examples/report/assets.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
-#include "examples/report/script_core.h"
-#include "examples/report/script_panel.h"
-#include "examples/report/script_row.h"
-#include "examples/report/script_viewer.h"
-#include "examples/report/style.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -27,21 +22,12 @@ namespace {
 using nlohmann::json;
 
 // ---- What contradicts itself is refused before anything is written
-// ----------------------------------------------------------------
 
-void check(const Table& table) {
+void check(const PageTable& table) {
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     if (table.rows[row].size() == table.header.size()) continue;
     throw Error(to_text("report: table '", table.title, "': row ", row, " has ", table.rows[row].size(),
         " cells; the header has ", table.header.size(), "; give every row one cell per column"));
-  }
-}
-
-void check(const Plot& plot) {
-  for (const Curve& curve : plot.curves) {
-    if (curve.x.size() == curve.y.size()) continue;
-    throw Error(to_text("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x and ",
-        curve.y.size(), " y; they must be equally many"));
   }
 }
 
@@ -67,8 +53,7 @@ void check(const HeatMap& map, const Page& page) {
 }
 
 void check(const Page& page) {
-  for (const Table& table : page.tables) check(table);
-  for (const Plot& plot : page.plots) check(plot);
+  for (const PageTable& table : page.tables) check(table);
   // Two maps of one name, layer and head would hide each other in the viewer.
   std::set<std::tuple<std::string, int, int>> seen;
   for (const HeatMap& map : page.maps) {
@@ -81,10 +66,9 @@ void check(const Page& page) {
 }
 
 // ---- Tables and plots
-// ----------------------------------------------------------------------------------------------------------------
 
 // A column is right-aligned where all its cells start like a number; empty cells and dashes do not count against it.
-bool numeric(const Table& table, std::size_t column) {
+bool numeric(const PageTable& table, std::size_t column) {
   bool any = false;
   for (const std::vector<std::string>& row : table.rows) {
     const std::string& cell = row[column];
@@ -96,7 +80,7 @@ bool numeric(const Table& table, std::size_t column) {
   return any;
 }
 
-std::string table_html(const Table& table) {
+std::string table_html(const PageTable& table) {
   std::vector<std::string> style;
   for (std::size_t column = 0; column < table.header.size(); ++column)
     style.push_back(numeric(table, column) ? " class=\"n\"" : "");
@@ -124,7 +108,7 @@ std::string results(const Page& page) {
   std::string out;
   if (!page.tables.empty()) {
     out += "<div class=\"tables\">\n";
-    for (const Table& table : page.tables) out += table_html(table);
+    for (const PageTable& table : page.tables) out += table_html(table);
     out += "</div>\n";
   }
   if (!page.plots.empty()) {
@@ -137,7 +121,6 @@ std::string results(const Page& page) {
 }
 
 // ---- Heat maps
-// -------------------------------------------------------------------------------------------------------------------
 
 // Values as base64 of little-endian float32: exact, and masked cells cost one bit each.
 json embedded(const HeatMap& map) {
@@ -174,8 +157,8 @@ std::string embedded(const Page& page) {
 }
 
 // The maps in numbers, for readers without script or sight of the colours.
-Table ranges(const Page& page) {
-  Table table{"", "", {"quantity", "layer", "head", "cells shown", "smallest", "mean", "largest"}, {}};
+PageTable ranges(const Page& page) {
+  PageTable table{"", "", {"quantity", "layer", "head", "cells shown", "smallest", "mean", "largest"}, {}};
   for (const HeatMap& map : page.maps) {
     double sum = 0, low = INFINITY, high = -INFINITY;
     std::size_t count = 0;
@@ -201,17 +184,12 @@ std::string map_section(const Page& page) {
   return out;
 }
 
-// The parts share one function scope, so that the page has no global names.
+// One function scope, so that the page has no global names.
 std::string scripts(const Page& page) {
   if (page.maps.empty()) return "";
-  std::string out =
-      "<script type=\"application/json\" id=\"map-data\">" + embedded(page) + "</script>\n<script>\n(() => {\n";
-  for (const std::string_view part : {script_core, script_panel, script_row, script_viewer}) out += part;
-  return out + "})();\n</script>\n";
+  return to_text("<script type=\"application/json\" id=\"map-data\">", embedded(page),
+      "</script>\n<script>\n(() => {\n", viewer_script, "})();\n</script>\n");
 }
-
-// ---- Disk
-// --------------------------------------------------------------------------------------------------------------------------
 
 }  // namespace
 

@@ -21,7 +21,7 @@ struct HeatMap {
   std::vector<float> values;  // rows x columns, row-major; NaN = masked, drawn hatched
 };
 
-struct Table {
+struct PageTable {
   std::string title, note;
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;  // each as wide as the header
@@ -30,17 +30,24 @@ struct Table {
 struct Curve {
   std::string name;
   std::vector<double> x, y;  // equally long; a point that is not finite (or not positive on a log axis) leaves a gap
+  std::vector<double> error = {};  // of each y, drawn as a bar from y - error to y + error; empty: no bars
+};
+
+struct Tick {
+  double at;
+  std::string label;
 };
 
 struct Plot {
   std::string title, x_label, y_label;
   std::vector<Curve> curves;
   bool log_y = false;
+  std::vector<Tick> x_ticks = {};  // where the x axis is marked, and with what; empty: at round numbers
 };
 
 struct Page {
   std::string title, introduction;  // a blank line starts a new paragraph, here and in map_note
-  std::vector<Table> tables;
+  std::vector<PageTable> tables;
   std::vector<Plot> plots;
   std::string map_title, map_note;
   std::vector<std::string> row_tokens, column_tokens;  // query tokens down the rows i, key tokens along the columns j

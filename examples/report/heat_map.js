@@ -1,22 +1,141 @@
-// Second part of the page's script: drawing one heat map with its axes, colour bar and cursor on a canvas.
-#pragma once
+// The heat maps of the page: their values and colours, and the drawing of one with axes, colour bar and cursor.
+"use strict";
 
-#include <string_view>
+// ---- Embedded data
+const data = JSON.parse(document.getElementById("map-data").textContent);
 
-namespace whence::report {
+const bytes_of = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
-inline constexpr std::string_view script_panel = R"js(
+// `shown` has one bit per cell, or is empty where no cell is masked; `values` has a little-endian float32 per shown
+// cell.
+function decode(map) {
+  const count = map.rows * map.columns;
+  const cells = new Float32Array(count).fill(NaN);
+  const shown = map.shown ? bytes_of(map.shown) : null;
+  const values = new DataView(bytes_of(map.values).buffer);
+  let next = 0;
+  for (let cell = 0; cell < count; ++cell) {
+    if (shown && !(shown[cell >> 3] >> (cell & 7) & 1)) continue;
+    cells[cell] = values.getFloat32(next, true);
+    next += 4;
+  }
+  return cells;
+}
+
+// Smallest and largest shown value, so that a reader need not guess them from colours.
+function extremes(cells) {
+  let low = Infinity, high = -Infinity;
+  for (const value of cells) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : [0, 0];
+}
+
+const unique = (list) => [...new Set(list)];
+const maps = data.maps.map((map) => {
+  const cells = decode(map);
+  return { ...map, cells, extremes: extremes(cells), pictures: new Map() };
+});
+const names = unique(maps.map((map) => map.name));
+const layers = unique(maps.map((map) => map.layer)).sort((a, b) => a - b);
+const heads = unique(maps.map((map) => map.head)).sort((a, b) => a - b);
+const row_count = maps[0].rows, column_count = maps[0].columns;
+const find_map = (name, layer, head) =>
+  maps.find((map) => map.name === name && map.layer === layer && map.head === head);
+const value_at = (map, row, column) => map.cells[row * map.columns + column];
+
+// White space as a token has to be seen.
+const visible = (token) =>
+  token === "" ? "\u2205" : token.replace(/ /g, "\u2423").replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
+const row_tokens = data.rows.map(visible), column_tokens = data.columns.map(visible);
+
+// ---- Numbers
+function format(value, digits = 4) {
+  if (Number.isNaN(value)) return "masked";
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  return size < 1e-3 || size >= 1e6 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
+}
+
+// Colour range of a map: the page's own, shared by all maps of one name, or fitted to this map.
+function range_of(map, fit) {
+  if (!fit) return [map.low, map.high];
+  const [low, high] = map.extremes, reach = Math.max(Math.abs(low), Math.abs(high));
+  return map.scale === "diverging" ? [-reach, reach] : [low, high];
+}
+
+// Numbers inside cells must be short: in units of a power of ten that the caption states.
+function unit_of(map) {
+  const reach = Math.max(Math.abs(map.extremes[0]), Math.abs(map.extremes[1]));
+  const power = reach > 0 && Number.isFinite(reach) ? Math.floor(Math.log10(reach)) : 0;
+  return power < -1 || power > 2 ? power : 0;
+}
+
+// ---- Colours
+// Both maps are computed in OKLCH with lightness linear in the value: equal steps look equal, also in grey and to
+// colour-blind eyes.
+function linear_rgb(lightness, chroma, hue) {
+  const a = chroma * Math.cos(hue * Math.PI / 180), b = chroma * Math.sin(hue * Math.PI / 180);
+  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3;
+  return [4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+          -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+          -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s];
+}
+
+// Chroma gives way, never lightness, where the screen cannot show the colour.
+function srgb(lightness, chroma, hue) {
+  let rgb = linear_rgb(lightness, chroma, hue);
+  while (chroma > 0.002 && rgb.some((part) => part < -1e-4 || part > 1.0001)) {
+    chroma -= 0.002;
+    rgb = linear_rgb(lightness, chroma, hue);
+  }
+  return rgb.map((part) => {
+    const inside = Math.min(1, Math.max(0, part));
+    return Math.round(255 * (inside <= 0.0031308 ? 12.92 * inside : 1.055 * inside ** (1 / 2.4) - 0.055));
+  });
+}
+
+// Violet over teal to yellow; or blue and orange apart from a neutral middle, which is the page's own darkness.
+function colour(scale, t, dark) {
+  if (scale === "sequential") return { lightness: 0.24 + 0.71 * t, chroma: 0.145, hue: 300 - 195 * t };
+  const size = Math.abs(2 * t - 1), hue = t < 0.5 ? 255 : 55;
+  return { lightness: dark ? 0.27 + 0.57 * size : 0.975 - 0.43 * size, chroma: 0.17 * size ** 0.9, hue };
+}
+
+const palettes = new Map();
+function palette(scale, dark) {
+  const key = scale + dark;
+  if (!palettes.has(key)) {
+    const stops = Array.from({ length: 256 }, (_, k) => {
+      const { lightness, chroma, hue } = colour(scale, k / 255, dark);
+      return { rgb: srgb(lightness, chroma, hue), ink: lightness > 0.62 ? "#000" : "#fff" };
+    });
+    palettes.set(key, stops);
+  }
+  return palettes.get(key);
+}
+
+// The stop of a value; a range without extent maps to the neutral end (sequential) or middle (diverging).
+function stop_of(stops, scale, value, [low, high]) {
+  const t = high > low ? (value - low) / (high - low) : scale === "diverging" ? 0.5 : 0;
+  return stops[Math.round(255 * Math.min(1, Math.max(0, t)))];
+}
+
 // ---- Theme
-// ---------------------------------------------------------------------------------------------------------------------
 const style_of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 let theme = {};
 function read_theme() {
   theme = { dark: style_of("--dark") === "1" };
-  for (const name of ["page", "ink", "soft", "rule", "accent", "hatch", "masked", "mark"]) theme[name] = style_of("--" + name);
+  for (const name of ["page", "ink", "soft", "rule", "accent", "hatch", "masked", "mark"]) {
+    theme[name] = style_of("--" + name);
+  }
 }
 
-// ---- Picture: one pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the
-// hatching. --------
+// ---- Picture
+// One pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the hatching.
 function picture(map, fit) {
   const key = fit + "," + theme.dark;
   if (map.pictures.has(key)) return map.pictures.get(key);
@@ -52,7 +171,6 @@ function hatching(context, ratio) {
 }
 
 // ---- Geometry
-// ------------------------------------------------------------------------------------------------------------------
 const mono = (size, weight = "") => `${weight} ${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
 const short = (token) => [...token].length > 10 ? [...token].slice(0, 9).join("") + "\u2026" : token;
 const longest = (tokens) => Math.max(...tokens.map((token) => [...short(token)].length));
@@ -62,14 +180,18 @@ function geometry(cell, axes) {
   const width = cell * column_count, height = cell * row_count;
   if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
   const font = Math.max(9, Math.min(13, Math.floor(cell * 0.8))), letter = font * 0.602;
-  const token_across = longest(column_tokens) * letter, upright = token_across <= 2 * cell - 1, stack = upright && token_across + 0.5 > cell;
+  const token_across = longest(column_tokens) * letter, upright = token_across <= 2 * cell - 1;
+  const stack = upright && token_across + 0.5 > cell;
   // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of
   // two cells.
   const stagger = font + 1 > cell && longest(row_tokens) <= 3;
-  const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), token_width = longest(row_tokens) * letter;
-  const gap = stagger ? 3 : 6, left = Math.ceil(3 + gap + 5.42 * String(row_count - 1).length + token_width * (stagger ? 2 : 1));
+  const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell)));
+  const token_width = longest(row_tokens) * letter;
+  const gap = stagger ? 3 : 6;
+  const left = Math.ceil(3 + gap + 5.42 * String(row_count - 1).length + token_width * (stagger ? 2 : 1));
   const top = Math.ceil(14 + (upright ? font * (stack ? 2 : 1) : token_across));
-  return { cell, width, height, left, top, font, upright, stack, stagger, gap, every, token_width, total_width: left + width + 2, total_height: top + height + 40 };
+  return { cell, width, height, left, top, font, upright, stack, stagger, gap, every, token_width,
+           total_width: left + width + 2, total_height: top + height + 40 };
 }
 
 // The largest cell with which a panel fits into `space` pixels; whole device pixels keep all cells equal.
@@ -81,13 +203,13 @@ function fitting_cell(space, axes) {
 }
 
 // ---- Painting
-// ------------------------------------------------------------------------------------------------------------------
 // Every k-th token where the cells are smaller than letters, so that labels never touch.
 function paint_tokens(context, g) {
   const across = g.upright ? 1 : Math.ceil((g.font + 1) / g.cell);
   for (let row = 0; row < row_count; row += g.every) label_row(context, g, row, theme.ink);
   for (let column = 0; column < column_count; column += across) label_column(context, g, column, theme.ink);
-  const down_step = g.cell >= 12 ? 1 : g.cell >= 3 ? 5 : 20, across_step = g.cell >= 22 ? 1 : g.cell >= 12 ? 2 : g.cell >= 5 ? 5 : 20;
+  const down_step = g.cell >= 12 ? 1 : g.cell >= 3 ? 5 : 20;
+  const across_step = g.cell >= 22 ? 1 : g.cell >= 12 ? 2 : g.cell >= 5 ? 5 : 20;
   for (let row = 0; row < row_count; row += down_step) number_row(context, g, row, theme.soft);
   for (let column = 0; column < column_count; column += across_step) number_column(context, g, column, theme.soft);
 }
@@ -116,7 +238,8 @@ function label_column(context, g, column, ink) {
   context.font = mono(g.font);
   if (g.upright) {
     context.textAlign = "center";
-    context.fillText(short(column_tokens[column]), x, g.top - 2 - g.font / 2 - (g.stack && column % 2 === 0 ? g.font : 0));
+    const raised = g.stack && column % 2 === 0 ? g.font : 0;
+    context.fillText(short(column_tokens[column]), x, g.top - 2 - g.font / 2 - raised);
   } else {
     context.save();
     context.translate(x, g.top - 4);
@@ -158,15 +281,14 @@ function paint_bar(context, g, map, range) {
 
 function paint_numbers(context, g, map, range) {
   const stops = palette(map.scale, theme.dark), unit = 10 ** unit_of(map);
-  const size = Math.min(12, Math.floor((g.cell - 3) / 0.602 / 5));
-  context.font = mono(size);
+  context.font = mono(Math.min(12, Math.floor((g.cell - 3) / 0.602 / 5)));
   context.textAlign = "center";
   context.textBaseline = "middle";
   map.cells.forEach((value, cell) => {
     if (Number.isNaN(value)) return;
     const number = value / unit;
     // Leading zeros carry nothing here: .98 instead of 0.98 leaves room for a sign.
-    const text = Math.abs(number) >= 99.5 ? number.toFixed(0) : Math.abs(number) >= 9.95 ? number.toFixed(1) : number.toFixed(2);
+    const size = Math.abs(number), text = number.toFixed(size >= 99.5 ? 0 : size >= 9.95 ? 1 : 2);
     context.fillStyle = stop_of(stops, map.scale, value, range).ink;
     const x = g.left + (cell % map.columns + 0.5) * g.cell, y = g.top + (Math.floor(cell / map.columns) + 0.5) * g.cell;
     context.fillText(value === 0 ? "0" : text.replace(/^-(0\.00)$/, "$1").replace(/^(-?)0\./, "$1."), x, y);
@@ -224,7 +346,8 @@ function paint_cursor(panel, row, column) {
 
 // The cursor's labels stand on the marker colour, over their neighbours where cells are small.
 function mark_tokens(context, g, row, column, x, y) {
-  const tall = Math.max(g.cell, g.font + 3), wide = Math.max(g.cell, g.upright ? longest(column_tokens) * g.font * 0.602 + 3 : g.font + 3);
+  const tall = Math.max(g.cell, g.font + 3);
+  const wide = Math.max(g.cell, g.upright ? longest(column_tokens) * g.font * 0.602 + 3 : g.font + 3);
   context.fillStyle = theme.mark;
   context.fillRect(0, y + g.cell / 2 - tall / 2, g.left - 2, tall);
   context.fillRect(x + g.cell / 2 - Math.max(wide, 16) / 2, 0, Math.max(wide, 16), 11);
@@ -236,9 +359,7 @@ function mark_tokens(context, g, row, column, x, y) {
 // The cell under a pointer event, or null outside of the map.
 function cell_at(panel, event) {
   const box = panel.canvas.getBoundingClientRect(), { g } = panel;
-  const column = Math.floor((event.clientX - box.left - g.left) / g.cell), row = Math.floor((event.clientY - box.top - g.top) / g.cell);
+  const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
+  const row = Math.floor((event.clientY - box.top - g.top) / g.cell);
   return row >= 0 && row < row_count && column >= 0 && column < column_count ? { row, column } : null;
 }
-)js";
-
-}  // namespace whence::report

@@ -1,17 +1,132 @@
-// Last part of the page's script: the viewer's state, controls, keyboard and pointer, and what follows from them.
-#pragma once
+// The viewer around the heat maps: the selected row as curves and numbers, state, controls, keyboard and pointer.
 
-#include <string_view>
+// ---- DOM helpers
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in element && typeof value === "boolean") element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
 
-namespace whence::report {
+const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
+const token_name = (tokens, index) => `${index} '${tokens[index]}'`;
 
-inline constexpr std::string_view script_viewer = R"js(
+// ---- Strips: one small chart per quantity over a shared key axis
+const strip = { left: 70, right: 12, top: 20, height: 74 };
+
+// `panels` of one layer and head; returns what follow() needs to move the cursor line without drawing again.
+function draw_strips(container, shown_maps, row, width) {
+  const step = (width - strip.left - strip.right) / column_count;
+  const x_of = (column) => strip.left + (column + 0.5) * step;
+  container.replaceChildren();
+  const marks = shown_maps.map((map, index) => {
+    const last = index === shown_maps.length - 1, total = strip.top + strip.height + (last ? 40 : 8);
+    container.insertAdjacentHTML("beforeend", strip_svg(map, row, { width, total, step, x_of, last }));
+    const svg = container.lastElementChild;
+    return { map, line: svg.querySelector(".follow"), now: svg.querySelector(".now") };
+  });
+  return { marks, x_of, step };
+}
+
+function strip_svg(map, row, { width, total, step, x_of, last }) {
+  const points = [];
+  for (let column = 0; column < column_count; ++column) points.push(value_at(map, row, column));
+  const finite = points.filter(Number.isFinite);
+  const low = Math.min(0, ...finite), top_value = Math.max(0, ...finite), high = top_value > low ? top_value : low + 1;
+  const bottom = strip.top + strip.height, y_of = (value) => bottom - (value - low) / (high - low) * strip.height;
+  const ticks = unique([low, 0, high].filter((tick) => tick === 0 || Math.abs(tick) > 0.12 * (high - low)));
+  const spoken = `${escaped(map.name)} of query row ${row} over the keys`;
+  let svg = `<svg viewBox="0 0 ${width} ${total}" role="img" aria-label="${spoken}">`;
+  for (const tick of ticks) {
+    svg += `<line class="grid" x1="${strip.left}" x2="${width - strip.right}" y1="${y_of(tick)}" y2="${y_of(tick)}"/>`;
+    svg += `<text class="tick end" x="${strip.left - 6}" y="${y_of(tick) + 4}">${format(tick, 3)}</text>`;
+  }
+  svg += `<line class="follow" y1="${strip.top - 4}" y2="${bottom}"/>` + trace(points, x_of, y_of);
+  svg += `<text x="${strip.left}" y="12" style="font-weight:600">${escaped(map.name)}</text>`;
+  svg += `<text class="now" y="12"></text>`;
+  return svg + (last ? key_axis(x_of, bottom, step) : "") + "</svg>";
+}
+
+// Line and dots, broken where cells are masked; a stem to zero lets single dots be read too.
+function trace(points, x_of, y_of) {
+  let path = "", dots = "", stems = "", drawing = false;
+  points.forEach((value, column) => {
+    if (!Number.isFinite(value)) {
+      drawing = false;
+      return;
+    }
+    const x = x_of(column).toFixed(1), y = y_of(value).toFixed(1);
+    path += (drawing ? "L" : "M") + x + " " + y;
+    stems += `M${x} ${y_of(0).toFixed(1)}V${y}`;
+    dots += `<circle class="dot" cx="${x}" cy="${y}" r="2.2"/>`;
+    drawing = true;
+  });
+  return `<path class="stem" d="${stems}"/><path class="trace" d="${path}"/>${dots}`;
+}
+
+// Tokens as dense as they fit, indices at multiples of five.
+function key_axis(x_of, bottom, step) {
+  const every = Math.max(1, Math.ceil((longest(column_tokens) * 6.8 + 1) / step));
+  const numbered = Math.ceil(26 / step / 5) * 5;
+  let svg = "";
+  for (let column = 0; column < column_count; column += every) {
+    const token = escaped(short(column_tokens[column]));
+    svg += `<text class="token middle" x="${x_of(column)}" y="${bottom + 16}">${token}</text>`;
+  }
+  for (let column = 0; column < column_count; column += numbered) {
+    svg += `<text class="tick middle" x="${x_of(column)}" y="${bottom + 31}">${column}</text>`;
+  }
+  return svg + `<text class="tick end" x="${strip.left - 6}" y="${bottom + 31}">key j</text>`;
+}
+
+// Moves the cursor line to `column` and writes the value beside it, on the side where there is room.
+function follow(strips, row, column, width) {
+  const x = strips.x_of(column), before = x > width * 0.75;
+  for (const { map, line, now } of strips.marks) {
+    line.setAttribute("x1", x);
+    line.setAttribute("x2", x);
+    now.setAttribute("x", before ? x - 4 : Math.max(x + 4, strip.left + 12 + 8 * map.name.length));
+    now.setAttribute("class", before ? "now end" : "now");
+    now.textContent = format(value_at(map, row, column));
+  }
+}
+
+// ---- List: the same row as numbers
+function draw_list(container, shown_maps, row, choose) {
+  const head = make("tr", {}, make("th", { class: "n", scope: "col" }, "key j"), make("th", { scope: "col" }, "token"),
+    ...shown_maps.map((map) => make("th", { class: "n", scope: "col" }, map.name)));
+  const body = make("tbody");
+  for (let column = 0; column < column_count; ++column) {
+    const values = shown_maps.map((map) => value_at(map, row, column));
+    if (values.every(Number.isNaN)) continue;
+    body.append(make("tr", { "data-column": column, onclick: () => choose(column) },
+      make("td", { class: "n" }, String(column)), make("td", { class: "token" }, column_tokens[column]),
+      ...values.map((value) => make("td", { class: "n", title: String(value) }, format(value)))));
+  }
+  container.replaceChildren(make("table", {}, make("thead", {}, head), body));
+}
+
+// Marks the cursor's line of the list and scrolls the list, not the page, to it.
+function follow_list(container, column) {
+  for (const line of container.querySelectorAll("tr[aria-current]")) line.removeAttribute("aria-current");
+  const line = container.querySelector(`tr[data-column="${column}"]`);
+  if (!line) return;
+  line.setAttribute("aria-current", "true");
+  const head = container.querySelector("thead").offsetHeight;
+  if (line.offsetTop < container.scrollTop + head) container.scrollTop = line.offsetTop - head;
+  const below = line.offsetTop + line.offsetHeight - container.clientHeight;
+  if (below > container.scrollTop) container.scrollTop = below;
+}
+
 // ---- State
-// ---------------------------------------------------------------------------------------------------------------------
 // row and column are the selected cell; hover is the cell under the pointer and only shows while it is there.
 const state = {
-  view: names.length > 1 ? "compare" : "one", name: names[0], layer: layers[0], head: heads[0], fit: false, numbers: false, cell: 0,
-  row: row_count - 1, column: 0, theme: "auto",
+  view: names.length > 1 ? "compare" : "one", name: names[0], layer: layers[0], head: heads[0], fit: false,
+  numbers: false, cell: 0, row: row_count - 1, column: 0, theme: "auto",
 };
 let hover = null, panels = [], small = [], strips = null, strips_width = 0;
 
@@ -39,23 +154,27 @@ function read_address() {
 function write_address() {
   const { view, name, layer, head, row, column, fit, numbers, theme: chosen } = state;
   const address = new URLSearchParams({ view, name, layer, head, row, column, fit, numbers, theme: chosen });
-  try { history.replaceState(null, "", "#" + address); } catch { /* some viewers forbid it for local files; nothing depends on it */ }
+  // some viewers forbid it for local files; nothing depends on it
+  try { history.replaceState(null, "", "#" + address); } catch { /* the address stays */ }
 }
 
 // ---- Skeleton
-// ------------------------------------------------------------------------------------------------------------------
 const viewer = document.getElementById("viewer");
 const option = (value, text) => make("option", { value }, text);
-const select = (key, options, changed) => make("select", { "data-key": key, onchange: (event) => changed(event.target.value) }, ...options);
+const select = (key, options, changed) =>
+  make("select", { "data-key": key, onchange: (event) => changed(event.target.value) }, ...options);
 
 const controls = {
   layer: select("layer", layers.map((layer) => option(layer, layer)), (value) => update({ layer: Number(value) })),
   head: select("head", heads.map((head) => option(head, head)), (value) => update({ head: Number(value) })),
-  view: select("view", [option("compare", "all quantities"), option("one", "one quantity, large")], (value) => update({ view: value })),
+  view: select("view", [option("compare", "all quantities"), option("one", "one quantity, large")],
+    (value) => update({ view: value })),
   name: select("name", names.map((name) => option(name, name)), (value) => update({ name: value })),
-  fit: select("fit", [option("false", "same for all heads"), option("true", "fitted to each map")], (value) => update({ fit: value === "true" })),
+  fit: select("fit", [option("false", "same for all heads"), option("true", "fitted to each map")],
+    (value) => update({ fit: value === "true" })),
   numbers: make("input", { type: "checkbox", onchange: (event) => update({ numbers: event.target.checked }) }),
-  cell: make("input", { type: "range", min: 3, max: 44, step: 1, oninput: (event) => update({ cell: Number(event.target.value) }) }),
+  cell: make("input", { type: "range", min: 3, max: 44, step: 1,
+    oninput: (event) => update({ cell: Number(event.target.value) }) }),
 };
 const labelled = (text, control) => make("label", {}, text, control);
 const only_large = [labelled("numbers in cells", controls.numbers), labelled("cell size", controls.cell)];
@@ -69,24 +188,27 @@ const list_area = make("div", { class: "list", tabindex: 0, "aria-label": "value
 
 function build() {
   const help = make("p", { class: "note" });
-  help.innerHTML = "Rows are queries i, columns are keys j; hatched cells are masked. Point at a cell to read it in every map; click to " +
-    "select it. With a map focused: <kbd>\u2190</kbd> <kbd>\u2191</kbd> <kbd>\u2192</kbd> <kbd>\u2193</kbd> move the selected cell, " +
+  help.innerHTML = "Rows are queries i, columns are keys j; hatched cells are masked. Point at a cell to read it in " +
+    "every map; click to select it. With a map focused: <kbd>\u2190</kbd> <kbd>\u2191</kbd> <kbd>\u2192</kbd> " +
+    "<kbd>\u2193</kbd> move the selected cell, " +
     "<kbd>Home</kbd> <kbd>End</kbd> go to the ends of the row, <kbd>PgUp</kbd> <kbd>PgDn</kbd> move ten rows.";
   const bar = make("div", { class: "controls" }, labelled("layer", controls.layer), labelled("head", controls.head),
-    labelled("show", controls.view), labelled("quantity", controls.name), labelled("colour range", controls.fit), ...only_large);
+    labelled("show", controls.view), labelled("quantity", controls.name),
+    labelled("colour range", controls.fit), ...only_large);
   multiples_section.append(multiples_title, multiples);
   multiples_section.hidden = layers.length * heads.length === 1;
   viewer.append(help, make("div", { class: "bar" }, bar, readout), panel_grid,
-    make("section", { "aria-label": "selected row" }, row_title, make("div", { class: "row" }, strip_area, list_area)), multiples_section);
+    make("section", { "aria-label": "selected row" }, row_title,
+      make("div", { class: "row" }, strip_area, list_area)), multiples_section);
   const themes = ["auto", "light", "dark"].map((name) => option(name, name));
-  document.getElementById("theme").append(labelled("theme", select("theme", themes, (value) => update({ theme: value }))));
+  const theme_control = select("theme", themes, (value) => update({ theme: value }));
+  document.getElementById("theme").append(labelled("theme", theme_control));
   strip_area.addEventListener("pointermove", strip_hover);
   strip_area.addEventListener("pointerleave", () => set_hover(null));
   strip_area.addEventListener("click", () => hover && choose(hover.row, hover.column));
 }
 
 // ---- Panels
-// --------------------------------------------------------------------------------------------------------------------
 function make_panel(name) {
   const map = find_map(name, state.layer, state.head);
   const figure = make("figure", { class: "panel", style: "margin:0" });
@@ -96,8 +218,10 @@ function make_panel(name) {
     figure.append(make("figcaption", {}, `not recorded for ${place()}`), make("div"));
     return { figure, name };
   }
-  const unit = unit_of(map), note = state.numbers && state.view === "one" && unit ? `; numbers in units of 1e${unit}` : "";
-  const range = make("span", { class: "range" }, `min ${format(map.extremes[0])}, max ${format(map.extremes[1])}${note}`);
+  const unit = unit_of(map), large = state.numbers && state.view === "one";
+  const note = large && unit ? `; numbers in units of 1e${unit}` : "";
+  const [low, high] = map.extremes.map((end) => format(end));
+  const range = make("span", { class: "range" }, `min ${low}, max ${high}${note}`);
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-label":
     `${name}, ${place()}: ${row_count} queries by ${column_count} keys; arrow keys move the cell cursor` });
   figure.append(make("figcaption", {}, map.caption, make("br"), range), make("div", { class: "frame" }, canvas));
@@ -130,7 +254,7 @@ function draw_panels() {
   for (const panel of panels.filter((each) => each.canvas)) {
     paint_base(panel, panel.map, geometry(cell, true), state.fit, state.numbers && state.view === "one" && cell >= 16);
   }
-  if (focused >= 0 && panels[Math.min(focused, panels.length - 1)].canvas) panels[Math.min(focused, panels.length - 1)].canvas.focus();
+  if (focused >= 0) panels[Math.min(focused, panels.length - 1)].canvas?.focus();
 }
 
 // All heads of one quantity, small: where to look next. Layers go down, heads across.
@@ -149,7 +273,8 @@ function draw_multiples() {
 function make_small(layer, head, cell) {
   const map = find_map(state.name, layer, head), selected = layer === state.layer && head === state.head;
   const value = make("span", { class: "what" });
-  const button = make("button", { type: "button", "aria-pressed": String(selected), onclick: () => update({ layer, head }) },
+  const button = make("button",
+    { type: "button", "aria-pressed": String(selected), onclick: () => update({ layer, head }) },
     make("span", { class: "where" }, `layer ${layer}, head ${head}`), value);
   const panel = { button, value, map };
   if (!map) {
@@ -164,7 +289,6 @@ function make_small(layer, head, cell) {
 }
 
 // ---- Cursor
-// --------------------------------------------------------------------------------------------------------------------
 function set_hover(cell) {
   if (cell ? hover && hover.row === cell.row && hover.column === cell.column : !hover) return;
   hover = cell;
@@ -183,8 +307,8 @@ function choose(row, column) {
 
 // Keys move the selected cell, also into masked ones: what is masked is worth knowing too.
 function press(event) {
-  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [-10, 0], PageDown: [10, 0],
-                  Home: [0, -column_count], End: [0, column_count] };
+  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
+                  PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -column_count], End: [0, column_count] };
   if (!moves[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
   hover = null;
@@ -204,14 +328,16 @@ function last_shown(row) {
 
 // One cursor for everything: each panel, each small map, the readout, the curves and the list.
 function show_cursor() {
-  const { row, column } = cursor(), values = current_maps().map((map) => [map.name, format(value_at(map, row, column))]);
+  const { row, column } = cursor();
+  const values = current_maps().map((map) => [map.name, format(value_at(map, row, column))]);
   for (const panel of panels.filter((each) => each.canvas)) {
     paint_cursor(panel, row, column);
     panel.value.textContent = format(value_at(panel.map, row, column));
   }
   for (const panel of small.filter((each) => each.canvas)) {
     paint_cursor(panel, row, column);
-    panel.value.textContent = `${format(value_at(panel.map, row, column))} in ${panel.map.extremes.map((end) => format(end, 3)).join(" \u2026 ")}`;
+    const extent = panel.map.extremes.map((end) => format(end, 3)).join(" \u2026 ");
+    panel.value.textContent = `${format(value_at(panel.map, row, column))} in ${extent}`;
   }
   const where = `${place()}, query ${token_name(row_tokens, row)}, key ${token_name(column_tokens, column)}:`;
   readout.replaceChildren(where, ...values.flatMap(([name, value], index) => [" ",
@@ -221,7 +347,6 @@ function show_cursor() {
 }
 
 // ---- Selected row
-// ----------------------------------------------------------------------------------------------------------------
 function draw_row() {
   row_title.textContent = `Query row ${token_name(row_tokens, state.row)} of ${place()}`;
   draw_list(list_area, current_maps(), state.row, (column) => choose(state.row, column));
@@ -236,12 +361,12 @@ function strip_hover(event) {
 }
 
 // ---- Everything
-// ----------------------------------------------------------------------------------------------------------------
 const system_dark = matchMedia("(prefers-color-scheme: dark)");
 function update(change = {}) {
   Object.assign(state, change);
   hover = null;
-  document.documentElement.dataset.theme = state.theme === "auto" ? (system_dark.matches ? "dark" : "light") : state.theme;
+  const system_theme = system_dark.matches ? "dark" : "light";
+  document.documentElement.dataset.theme = state.theme === "auto" ? system_theme : state.theme;
   document.querySelector('[data-key="theme"]').value = state.theme;
   for (const key of ["layer", "head", "view", "name", "fit"]) controls[key].value = String(state[key]);
   controls.numbers.checked = state.numbers;
@@ -276,6 +401,3 @@ addEventListener("resize", () => {
   last_width = viewer.clientWidth;
   update();
 });
-)js";
-
-}  // namespace whence::report
