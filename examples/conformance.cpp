@@ -4,12 +4,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
-#include "examples/app/run_main.h"
 #include "examples/report/report.h"
 #include "examples/verify/conformance.h"
 #include "examples/verify/device_check.h"
@@ -34,8 +34,8 @@ struct Options {
 };
 
 CommandLine command_line(Options& options) {
-  CommandLine line("conformance", "Checks positional schemes and their compositions against everything that must hold.",
-      WHENCE_VERSION);
+  CommandLine line("whence conformance",
+      "Checks positional schemes and their compositions against everything that must hold.", WHENCE_VERSION);
   line.names("[SCHEME...]", &options.schemes,
           "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
       .heading("What")
@@ -49,8 +49,8 @@ CommandLine command_line(Options& options) {
       .text("html", &options.html, {.help = "write the matrix as a page to this file"})
       .text("json", &options.json, {.help = "write every figure and note to this file"})
       .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
-      .example("conformance", "the whole matrix")
-      .example("conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
+      .example("whence conformance", "the whole matrix")
+      .example("whence conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
   return line;
 }
 
@@ -205,7 +205,8 @@ int run(int argc, char** argv) {
   return check_all(options);
 }
 
+const RegisterCommand registered{
+    {"conformance", Purpose::check, "every scheme, option and sum against everything that must hold", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

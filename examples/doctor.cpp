@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
-#include "examples/app/run_main.h"
 #include "examples/doctor/facts.h"
 
 namespace whence {
@@ -21,10 +21,10 @@ void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
 
 int run(int argc, char** argv) {
   bool json = false;
-  CommandLine line("doctor", "Prints what whence runs on, and names what does not fit.", WHENCE_VERSION);
+  CommandLine line("whence doctor", "Prints what whence runs on, and names what does not fit.", WHENCE_VERSION);
   line.heading("Options")
       .flag("json", &json, {.help = "the same as one JSON object"})
-      .example("doctor",
+      .example("whence doctor",
           "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -42,7 +42,8 @@ int run(int argc, char** argv) {
              : 0;
 }
 
+const RegisterCommand registered{
+    {"doctor", Purpose::machine, "what this build and machine have, what does not fit, and what to do", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -3,12 +3,12 @@
 #include <iostream>
 
 #include "autograd/inspect.h"
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/io/files.h"
 
@@ -49,10 +49,10 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("describe", &options.describe,
           {"print the parameters and what one training step keeps for backward, by op and line, and end"})
       .text("graph", &options.graph, {"write the graph of one training step to this file for Graphviz, and end"});
-  line.example("flip_flop --scheme cope", "the paper's model and task: 10 000 steps, hours on a laptop");
-  line.example("flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --lr 1e-3", "a minute");
-  line.example("flip_flop --scheme cope --out runs/a --resume", "goes on where it was interrupted");
-  line.example("flip_flop --scheme cope --describe", "parameters, and memory by op and line");
+  line.example("whence flip_flop --scheme cope", "the paper's model and task: 10 000 steps, hours on a laptop");
+  line.example("whence flip_flop --scheme rope --length 64 --dim 64 --layers 2 --steps 800 --lr 1e-3", "a minute");
+  line.example("whence flip_flop --scheme cope --out runs/a --resume", "goes on where it was interrupted");
+  line.example("whence flip_flop --scheme cope --describe", "parameters, and memory by op and line");
 }
 
 void write_results(
@@ -101,7 +101,7 @@ void look_inside(Transformer& model, const Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("flip_flop",
+  CommandLine line("whence flip_flop",
       "Trains a decoder on flip-flop language modelling (Liu et al. 2023; CoPE paper, section 5.1).", WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
@@ -145,7 +145,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{{"flip_flop", Purpose::train, "any scheme on flip-flop", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -1,12 +1,12 @@
 // generate: text from a trained language model, token by token, as it is drawn.
 #include <iostream>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/language/sampling.h"
 #include "examples/language/saved_model.h"
 #include "examples/language/unicode.h"
@@ -51,7 +51,7 @@ void declare_options(CommandLine& line, Options& options) {
           {"the same seed draws the same text"});
   declare(line, options.machine);
   line.flag("quiet", &options.quiet, {"nothing but the text"});
-  line.example("generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
+  line.example("whence generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
 // A scheme that knows positions up to the training length sees no more than these.
@@ -73,7 +73,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("generate", "Draws text from a trained language model.", WHENCE_VERSION);
+  CommandLine line("whence generate", "Draws text from a trained language model.", WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -111,7 +111,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{{"generate", Purpose::train, "draws text from what `train lm` left", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

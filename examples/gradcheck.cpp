@@ -5,11 +5,11 @@
 #include <iostream>
 #include <optional>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
@@ -39,10 +39,11 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
   declare_device(line, &options.device);
-  line.example("gradcheck lerp_at softmax", "two ops, each on its samples");
-  line.example("gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
-  line.example("gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
-  line.example("gradcheck all", "every op, every scheme with each option, and sums of two");
+  line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
+  line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
+  line.example(
+      "whence gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
+  line.example("whence gradcheck all", "every op, every scheme with each option, and sums of two");
 }
 
 // "8.2e-09"; an exact 0 stands out.
@@ -200,7 +201,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("gradcheck",
+  CommandLine line("whence gradcheck",
       "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central differences.",
       WHENCE_VERSION);
   declare_options(line, options);
@@ -233,7 +234,7 @@ int run(int argc, char** argv) {
   return ok ? 0 : 1;
 }
 
+const RegisterCommand registered{{"gradcheck", Purpose::check, "the gradients of any op or scheme, or of all", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

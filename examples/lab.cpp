@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
-#include "examples/app/run_main.h"
 #include "examples/lab/grid.h"
 #include "examples/lab/presets.h"
 #include "examples/lab/statistics.h"
@@ -271,7 +271,7 @@ Machine machine_for(const std::vector<GridOptions>& grids, const Options& option
   return {.jobs = jobs,
       .threads = std::max(1, threads() / jobs),
       .device = options.device,
-      .train = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "train",
+      .program = std::filesystem::read_symlink("/proc/self/exe"),
       .quiet = options.quiet};
 }
 
@@ -292,7 +292,8 @@ void add_findings(Findings& found, const GridOptions& grid, const std::vector<Gr
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("lab", "Trains a grid of schemes and seeds on a task, and says what differs.", WHENCE_VERSION);
+  CommandLine line(
+      "whence lab", "Trains a grid of schemes and seeds on a task, and says what differs.", WHENCE_VERSION);
   line.names("TASK...", &options.tasks, "train --list lists them; chomsky: all fifteen of the hierarchy")
       .heading("Grid")
       .text("schemes", &options.schemes, {"positional schemes, separated by commas"})
@@ -304,8 +305,9 @@ int run(int argc, char** argv) {
   line.heading("Output")
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
-  line.example("lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
-  line.example("lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
+  line.example("whence lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
+  line.example(
+      "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
@@ -330,7 +332,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"lab", Purpose::train, "a grid of schemes and seeds on a task: means, spreads, tests, curves, one page", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -2,9 +2,9 @@
 #include <iostream>
 #include <map>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "nn/models.h"
 
 namespace whence {
@@ -61,13 +61,13 @@ int run(int argc, char** argv) {
   std::string name, scheme;
   std::vector<std::string> names;
   for (const NamedModel& model : named_models()) names.push_back(model.name);
-  CommandLine line("models", "Prints the named models and how many parameters they have.", WHENCE_VERSION);
+  CommandLine line("whence models", "Prints the named models and how many parameters they have.", WHENCE_VERSION);
   line.heading("Options")
       .choice("model", &name, names, {.help = "the parameters of this model one by one"})
       .text("scheme", &scheme, {.help = "positional scheme in place of the model's own"})
-      .example("models", "all of them")
-      .example(
-          "models --model gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters");
+      .example("whence models", "all of them")
+      .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
+          "CoPE's WikiText-103 model: 123.66 M parameters");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
@@ -76,7 +76,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"models", Purpose::learn, "the papers' models, or one with any scheme, parameter by parameter", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -3,9 +3,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/app/text.h"
 #include "examples/verify/precision_report.h"
 #include "tensor/error.h"
@@ -45,7 +45,7 @@ std::string table_of(const std::vector<PrecisionRow>& rows) {
 int run(int argc, char** argv) {
   PrecisionOptions options;
   bool json = false;
-  CommandLine line("precision",
+  CommandLine line("whence precision",
       "Shows where 16 and 32 bits stop telling positions, biases and gates apart, by asking the engine's ops.",
       WHENCE_VERSION);
   line.heading("What")
@@ -55,8 +55,8 @@ int run(int argc, char** argv) {
       .integer("furthest", &options.furthest, Range<std::int64_t>{1, std::int64_t{1} << 40},
           {"position that is looked at; - in the table: none up to it"})
       .flag("json", &json, {"print JSON instead of a table"});
-  line.example("precision --heads 4", "half a minute, most of it for f32")
-      .example("precision --furthest 100000", "a few seconds");
+  line.example("whence precision --heads 4", "half a minute, most of it for f32")
+      .example("whence precision --furthest 100000", "a few seconds");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
@@ -66,7 +66,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"precision", Purpose::learn, "where f16, bf16 and f32 lose positions, gates and biases", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

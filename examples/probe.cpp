@@ -4,9 +4,9 @@
 #include <iostream>
 #include <optional>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
-#include "examples/app/run_main.h"
 #include "examples/verify/probe_run.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -44,10 +44,10 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
       .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"});
-  line.example("probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
-  line.example("probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
+  line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
+  line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
       "one pass, and backward where the file has a cotangent");
-  line.example("probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
+  line.example("whence probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
       "another executor and dtype");
 }
 
@@ -57,7 +57,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"scheme", "in", "out"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
     if (!describes && !line.given(name))
-      throw InputError(to_text("--", name, ": nothing given; some text required; see probe --help"));
+      throw InputError(to_text("--", name, ": nothing given; some text required; see whence probe --help"));
   }
   for (const char* name : {"executor", "dtype", "bidirectional", "scale", "init", "device"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
@@ -141,7 +141,7 @@ int run_file(const CommandLine& line, const Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("probe",
+  CommandLine line("whence probe",
       "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.",
       WHENCE_VERSION);
   declare_options(line, options);
@@ -156,7 +156,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"probe", Purpose::check, "a scheme on the tensors of a file: every intermediate and gradient", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -4,13 +4,13 @@
 #include <iostream>
 #include <map>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
-#include "examples/app/run_main.h"
 #include "examples/report/flip_flop_maps.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/io/files.h"
@@ -127,12 +127,12 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("quiet", &options.training.quiet, {"no progress"})
       .flag("smoke", &options.smoke, {"a few steps only, to see that everything runs"});
   declare_device(line, &options.device);
-  line.example("quickstart", "about a minute of training");
+  line.example("whence quickstart", "about a minute of training");
 }
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("quickstart",
+  CommandLine line("whence quickstart",
       "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.",
       WHENCE_VERSION);
   declare_options(line, options);
@@ -173,7 +173,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{{"quickstart", Purpose::learn,
+    "three schemes on flip-flop in a minute, and a page to look into a trained CoPE", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

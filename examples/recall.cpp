@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "autograd/recording.h"
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/tasks/recall_construction.h"
 
 namespace whence {
@@ -68,7 +68,7 @@ Table by_construction(const Options& options, const Placement& placement) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("recall",
+  CommandLine line("whence recall",
       "Associative recall by construction: the weights of DAPE V2's appendix A in one attention head, on "
       "random sequences.",
       WHENCE_VERSION);
@@ -78,7 +78,7 @@ int run(int argc, char** argv) {
       .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"})
       .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});
   declare(line, options.machine);
-  line.example("train associative_recall", "the same task learned from data");
+  line.example("whence train associative_recall", "the same task learned from data");
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
     return 0;
@@ -89,7 +89,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"recall", Purpose::learn, "DAPE V2's associative recall by construction: weights that need no training", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -3,11 +3,11 @@
 #include <iostream>
 #include <set>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
-#include "examples/app/run_main.h"
 #include "examples/app/text.h"
 #include "examples/language/bpe.h"
 #include "examples/language/mapped_file.h"
@@ -40,9 +40,10 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Output")
       .text("out", &options.out, {"file for the tokeniser (JSON)"})
       .text("export", &options.export_folder, {"folder for vocab.json and merges.txt as other programs read them"});
-  line.example("tokenize --kind bpe --vocabulary 1024 --data austen.txt --out bpe.json", "seconds for megabytes");
-  line.example("tokenize --tokeniser bpe.json --text \"Emma Woodhouse, handsome\"", "how text is cut");
-  line.example("tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");
+  line.example(
+      "whence tokenize --kind bpe --vocabulary 1024 --data austen.txt --out bpe.json", "seconds for megabytes");
+  line.example("whence tokenize --tokeniser bpe.json --text \"Emma Woodhouse, handsome\"", "how text is cut");
+  line.example("whence tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");
 }
 
 // A tokeniser has one source: training, a file of ours, or GPT-2's two files. Options of the others would do nothing.
@@ -158,7 +159,7 @@ std::string_view beginning(const MappedFile& file, std::int64_t bytes) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("tokenize", "Trains tokenisers on text, shows how they cut it, and counts.", WHENCE_VERSION);
+  CommandLine line("whence tokenize", "Trains tokenisers on text, shows how they cut it, and counts.", WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -193,7 +194,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{{"tokenize", Purpose::train, "makes tokenisers and shows how they cut text", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/app/run_record.h"
 #include "examples/language/train_language.h"
 #include "examples/tasks/task_training.h"
@@ -41,8 +41,8 @@ class Run {
  public:
   Run(const std::string& name, const std::vector<std::string>& arguments)
       : name_(name),
-        line_(
-            "train " + name, tasks::find_task(name).title + " (" + tasks::find_task(name).paper + ")", WHENCE_VERSION) {
+        line_("whence train " + name, tasks::find_task(name).title + " (" + tasks::find_task(name).paper + ")",
+            WHENCE_VERSION) {
     make_ = tasks::find_task(name).declare(line_);
     take_defaults(*make_());  // before anything is parsed: the task with its own defaults says those of the rest
     declare_options();
@@ -84,8 +84,7 @@ class Run {
     auto& model = settings_.model;
     auto& sizes = settings_.sizes;
     line_.heading("Model")
-        .text("scheme", &model.scheme,
-            {"positional scheme, e.g. \"cope(p_max=64) + rope\"; flip_flop --list-schemes lists them"})
+        .text("scheme", &model.scheme, {"positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them"})
         .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
         .integer("layers", &model.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
         .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
@@ -104,10 +103,10 @@ class Run {
         .text("from", &settings_.from,
             {"repeat the run of this run.json; other options on the command line come before its own"});
     declare(line_, settings_.machine);
-    line_.example(to_text("train ", name_, " --out runs/a"),
+    line_.example(to_text("whence train ", name_, " --out runs/a"),
         "the paper's model and sizes, where they are known; hours on a laptop");
-    line_.example("train --from runs/a/run.json --out runs/b", "the same run again");
-    line_.example(to_text("train ", name_, " --dump 3"), "three training sequences");
+    line_.example("whence train --from runs/a/run.json --out runs/b", "the same run again");
+    line_.example(to_text("whence train ", name_, " --dump 3"), "three training sequences");
   }
 
   // The options of a task change the defaults of its model.
@@ -265,12 +264,12 @@ int run_without_task(const std::vector<std::string>& arguments) {
   std::string from;
   bool list = false;
   std::vector<std::string> name;
-  CommandLine line(
-      "train", "Trains a transformer on a task of the papers. TASK --help shows the task's options.", WHENCE_VERSION);
+  CommandLine line("whence train",
+      "Trains a transformer on a task of the papers. TASK --help shows the task's options.", WHENCE_VERSION);
   line.names("TASK", &name, "what to train on; --list lists them");
   line.flag("list", &list, {"print every task, and end"});
   line.text("from", &from, {"repeat the run of this run.json"});
-  line.example("train selective_copy --help", "the options of a task");
+  line.example("whence train selective_copy --help", "the options of a task");
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   if (const auto page = line.parse(static_cast<int>(argv.size()), argv.data())) {
@@ -320,7 +319,8 @@ int run(int argc, char** argv) {
   return train_and_test(*run);
 }
 
+const RegisterCommand registered{
+    {"train", Purpose::train, "any scheme on a task of the papers, or on text files (train lm)", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

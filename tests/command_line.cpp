@@ -66,12 +66,10 @@ struct Outcome {
 };
 
 // run_main() with standard error caught.
-Outcome outcome(const std::function<int(int, char**)>& body) {
-  std::string program = "/usr/bin/flip_flop";
-  char* arguments[] = {program.data(), nullptr};
+Outcome outcome(const std::function<int()>& body) {
   std::ostringstream caught;
   std::streambuf* const before = std::cerr.rdbuf(caught.rdbuf());
-  const int code = run_main(1, arguments, body);
+  const int code = run_main("flip_flop", body);
   std::cerr.rdbuf(before);
   return {code, caught.str()};
 }
@@ -214,15 +212,15 @@ TEST_CASE("nearest name") {
 }
 
 TEST_CASE("run_main: one line and the right exit code") {
-  CHECK(outcome([](int, char**) { return 0; }).code == 0);
-  const Outcome input = outcome([](int, char**) -> int { throw InputError("--layers: 0 given; 1 to 64 required"); });
+  CHECK(outcome([] { return 0; }).code == 0);
+  const Outcome input = outcome([]() -> int { throw InputError("--layers: 0 given; 1 to 64 required"); });
   CHECK(input.code == 2);
   CHECK(input.message == "flip_flop: --layers: 0 given; 1 to 64 required\n");
-  CHECK(outcome([](int, char**) -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
-  CHECK(outcome([](int, char**) -> int { throw Error("x"); }).code == 1);
-  CHECK(outcome([](int, char**) -> int { throw std::logic_error("x"); }).code == 1);
-  CHECK(outcome([](int, char**) -> int { throw std::bad_alloc(); }).code == 1);
-  CHECK(outcome([](int, char**) -> int { throw Interrupted("interrupted: saved at step 3"); }).code == 130);
+  CHECK(outcome([]() -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
+  CHECK(outcome([]() -> int { throw Error("x"); }).code == 1);
+  CHECK(outcome([]() -> int { throw std::logic_error("x"); }).code == 1);
+  CHECK(outcome([]() -> int { throw std::bad_alloc(); }).code == 1);
+  CHECK(outcome([]() -> int { throw Interrupted("interrupted: saved at step 3"); }).code == 130);
 }
 
 TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
@@ -231,7 +229,7 @@ TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
     if (child == 0) {
       dup2(open_output(), STDOUT_FILENO);
       std::fclose(stderr);
-      _exit(outcome([](int, char**) {
+      _exit(outcome([] {
         for (int i = 0; i < 20000; ++i) std::cout << "a line of results\n";
         return 0;
       }).code);

@@ -13,8 +13,8 @@
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tests/models.h"
-#include "tests/scratch.h"
 #include "tests/places.h"
+#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::language;
@@ -35,7 +35,7 @@ struct Outcome {
 
 // A program on a command line for the shell, in which every argument stands between single quotes.
 Outcome run(const Scratch& scratch, const std::string& program, const std::vector<std::string>& arguments) {
-  std::string command = to_text("'", test::program_folder(), "/", program, "'");
+  std::string command = to_text("'", test::program_folder(), "/whence' ", program);
   for (const std::string& argument : arguments) command += " '" + argument + "'";
   const int status = std::system((command + " >" + (scratch / "out.log") + " 2>" + (scratch / "err.log")).c_str());
   return {WEXITSTATUS(status), read_file(scratch / "out.log"), read_file(scratch / "err.log")};

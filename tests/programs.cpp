@@ -61,24 +61,25 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
     std::string message;
   };
   const Case cases[] = {
-      {{"--layers", "0"}, "flip_flop: --layers: 0 given; 1 to 64 required; choose at least one layer\n"},
-      {{"--layers", "99999999999999999999"}, "flip_flop: --layers: "},
-      {{"--layers", "2x"}, "flip_flop: --layers: "},
-      {{"--lr", "nan"}, "flip_flop: --lr: \"nan\" given; a finite number"},
-      {{"--lr", "-1"}, "flip_flop: --lr: -1 given; "},
+      {{"--layers", "0"}, "whence flip_flop: --layers: 0 given; 1 to 64 required; choose at least one layer\n"},
+      {{"--layers", "99999999999999999999"}, "whence flip_flop: --layers: "},
+      {{"--layers", "2x"}, "whence flip_flop: --layers: "},
+      {{"--lr", "nan"}, "whence flip_flop: --lr: \"nan\" given; a finite number"},
+      {{"--lr", "-1"}, "whence flip_flop: --lr: -1 given; "},
       {{"--laeyrs", "2"},
-          "flip_flop: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
-      {{"--heads", "3"}, "flip_flop: --heads: 3 given; a divisor of --dim required; "},
-      {{"--length", "15"}, "flip_flop: --length: 15 given; an even number required; "},
-      {{"--scheme", "coep"}, "flip_flop: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+          "whence flip_flop: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
+      {{"--heads", "3"}, "whence flip_flop: --heads: 3 given; a divisor of --dim required; "},
+      {{"--length", "15"}, "whence flip_flop: --length: 15 given; an even number required; "},
+      {{"--scheme", "coep"}, "whence flip_flop: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
       {{"--scheme", "cope(pmax=3)"},
-          "flip_flop: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
-      {{"--scheme", "none(p_max=3)"}, "flip_flop: scheme 'none(p_max=3)': option 'p_max' given; none has no options\n"},
+          "whence flip_flop: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
+      {{"--scheme", "none(p_max=3)"},
+          "whence flip_flop: scheme 'none(p_max=3)': option 'p_max' given; none has no options\n"},
       {{"--scheme", "rope", "--dim", "12", "--heads", "4"},
-          "flip_flop: rope: width 3 for heads of 3 dims; an even width"},
-      {{"--resume"}, "flip_flop: --resume: no checkpoint in "},
-      {{"--out", "/proc/nowhere"}, "flip_flop: /proc/nowhere: output folder: "},
-      {{"--seed", "1", "--seed", "2"}, "flip_flop: --seed: given twice; "},
+          "whence flip_flop: rope: width 3 for heads of 3 dims; an even width"},
+      {{"--resume"}, "whence flip_flop: --resume: no checkpoint in "},
+      {{"--out", "/proc/nowhere"}, "whence flip_flop: /proc/nowhere: output folder: "},
+      {{"--seed", "1", "--seed", "2"}, "whence flip_flop: --seed: given twice; "},
   };
   for (const Case& bad : cases) {
     const fs::path out = fresh_folder("bad");
@@ -102,7 +103,7 @@ TEST_CASE(
   const std::string& cause = whence::cuda_facts().refusal;
   if (cause.empty()) return;  // there is one, real or emulated
   const fs::path out = fresh_folder("gpu");
-  const std::vector<std::vector<std::string>> calls{{"bench/attention"}, {"bench/device_ops"}, {"bench/training_step"},
+  const std::vector<std::vector<std::string>> calls{{"bench attention"}, {"bench device_ops"}, {"bench training_step"},
       {"conformance", "rope"}, {"flip_flop", "--out", out.string()}, {"generate", "--run", out.string()},
       {"gradcheck", "softmax"}, {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()},
       {"recall"}, {"train", "flip_flop", "--out", out.string()},
@@ -251,7 +252,7 @@ TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite
       "--scheme", "none", "--steps", "200", "--lr", "10", "--weight-decay", "10", "--clip", "1e9", "--warm-up", "0"};
   const Outcome diverged = run("flip_flop", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
   CHECK(diverged.code == 1);
-  CHECK_MESSAGE(diverged.err.starts_with("flip_flop: "), diverged.err);
+  CHECK_MESSAGE(diverged.err.starts_with("whence flip_flop: "), diverged.err);
   CHECK(lines_in(diverged.err) == 1);
   CHECK_FALSE(fs::exists(out / "weights.safetensors"));
   fs::remove_all(out);

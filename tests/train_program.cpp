@@ -63,22 +63,23 @@ TEST_CASE("train: lists every task, explains each, and says in one line what is 
     Arguments arguments;
     std::string message;
   };
-  for (const Case& bad : std::vector<Case>{{{}, "train: no task given; "},
+  for (const Case& bad : std::vector<Case>{{{}, "whence train: no task given; "},
            {{"selctive_copy"},
-               "train: task 'selctive_copy': no task of that name; one of those that --list prints required; did you "
+               "whence train: task 'selctive_copy': no task of that name; one of those that --list prints required; "
+               "did you "
                "mean "
                "'selective_copy'?\n"},
            {{"counting", "--variabels", "3"},
-               "train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
-           {{"counting", "--block", "2"}, "train: --block: 2 given; 0, or 3 and more required; "},
-           {{"selective_copy", "--heads", "3"}, "train: --heads: 3 given; a divisor of --dim required; "},
+               "whence train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
+           {{"counting", "--block", "2"}, "whence train: --block: 2 given; 0, or 3 and more required; "},
+           {{"selective_copy", "--heads", "3"}, "whence train: --heads: 3 given; a divisor of --dim required; "},
            {{"selective_copy", "--patience", "3"},
-               "train: --patience: given; it has no effect without --validate-every; "},
+               "whence train: --patience: given; it has no effect without --validate-every; "},
            {{"selective_copy", "--dump-set", "dense"},
-               "train: --dump-set: dense given; it has no effect without --dump; "},
-           {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "train: --dump-set: dence given; "},
-           {{"--from", "nowhere.json"}, "train: nowhere.json: "},
-           {{"flip_flop", "--length", "15"}, "train: flip-flop: length 15 given; "}}) {
+               "whence train: --dump-set: dense given; it has no effect without --dump; "},
+           {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "whence train: --dump-set: dence given; "},
+           {{"--from", "nowhere.json"}, "whence train: nowhere.json: "},
+           {{"flip_flop", "--length", "15"}, "whence train: flip-flop: length 15 given; "}}) {
     const Outcome outcome = train(scratch, bad.arguments);
     CHECK(outcome.code == 2);
     CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);

@@ -180,7 +180,7 @@ TEST_CASE("probe: missing parameters are drawn when asked for, and what only emb
 
 TEST_CASE("probe: tensors that are missing, unknown, or of another shape or dtype are refused by name") {
   const Scratch scratch("probe-bad");
-  const std::string at = "probe: " + (scratch / "in") + ": ";
+  const std::string at = "whence probe: " + (scratch / "in") + ": ";
   const auto with = [](const std::string& name, const Tensor& tensor) {
     Tensors tensors = cope_tensors();
     tensors[name] = tensor;
@@ -226,7 +226,7 @@ TEST_CASE("probe: files that are cut off or lie about their lengths are refused,
   const auto refused = [&](const std::string& bytes, const std::string& message) {
     std::ofstream(scratch / "bad", std::ios::binary) << bytes;
     check_refused(
-        scratch, run(scratch, "probe", arguments), "probe: " + (scratch / "bad") + ": safetensors: " + message);
+        scratch, run(scratch, "probe", arguments), "whence probe: " + (scratch / "bad") + ": safetensors: " + message);
   };
   for (std::size_t tenth = 0; tenth < 10; ++tenth) refused(whole.substr(0, whole.size() * tenth / 10), "");
   refused(whole.substr(0, whole.size() - 1), "");
@@ -235,14 +235,14 @@ TEST_CASE("probe: files that are cut off or lie about their lengths are refused,
   huge.replace(0, 8, std::string("\0\0\0\0\0\0\0\x80", 8));
   refused(huge, "header length at byte 0 is 9223372036854775808; at most 100000000 required");
   std::filesystem::remove(scratch / "bad");
-  check_refused(scratch, run(scratch, "probe", arguments), "probe: " + (scratch / "bad") + ": ");
+  check_refused(scratch, run(scratch, "probe", arguments), "whence probe: " + (scratch / "bad") + ": ");
 }
 
 TEST_CASE("probe: options that are unknown, missing or without effect are refused") {
   const Scratch scratch("probe-options");
   const auto refused = [&](const std::vector<std::string>& more, const std::string& message,
                            const std::string& scheme = "cope(p_max=3)") {
-    check_refused(scratch, probe(scratch, cope_tensors(), more, scheme), "probe: " + message);
+    check_refused(scratch, probe(scratch, cope_tensors(), more, scheme), "whence probe: " + message);
   };
   refused(
       {"--excutor", "strips"}, "--excutor: unknown option given; a known option required; did you mean --executor?");
@@ -258,14 +258,15 @@ TEST_CASE("probe: options that are unknown, missing or without effect are refuse
   const std::string before = text_of(scratch / "in");
   const Outcome same =
       run(scratch, "probe", {"--scheme", "cope(p_max=3)", "--in", scratch / "in", "--out", scratch / "./in"});
-  check_refused(scratch, same, "probe: --out: " + (scratch / "./in") + " given; another file than --in required; ");
+  check_refused(
+      scratch, same, "whence probe: --out: " + (scratch / "./in") + " given; another file than --in required; ");
   CHECK(text_of(scratch / "in") == before);
   check_refused(
-      scratch, run(scratch, "probe", {"--scheme", "none"}), "probe: --in: nothing given; some text required; ");
-  check_refused(scratch, run(scratch, "probe", {"--describe", "rope", "--head-dim", "3"}), "probe: rope: ");
+      scratch, run(scratch, "probe", {"--scheme", "none"}), "whence probe: --in: nothing given; some text required; ");
+  check_refused(scratch, run(scratch, "probe", {"--describe", "rope", "--head-dim", "3"}), "whence probe: rope: ");
   const Tensors tokens{{"x", normal({2, 5, 8}, "x")}};
   check_refused(scratch, probe(scratch, tokens, {"--scale", "2"}, "sinusoidal"),
-      "probe: --scale: 2 given; it has no effect without ");
+      "whence probe: --scale: 2 given; it has no effect without ");
 }
 
 TEST_CASE("probe: --describe prints what a file must hold, and such a file runs") {
@@ -312,16 +313,17 @@ TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures; wh
     CHECK_MESSAGE(list.out.find(name) != std::string::npos, name);
   }
   const std::pair<std::vector<std::string>, std::string> bad[] = {
-      {{"lerp"}, "gradcheck: 'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?"},
-      {{"copee"}, "gradcheck: 'copee' given; an op, a scheme or all required; did you mean 'cope'?"},
+      {{"lerp"}, "whence gradcheck: 'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?"},
+      {{"copee"}, "whence gradcheck: 'copee' given; an op, a scheme or all required; did you mean 'cope'?"},
       {{"softmax", "cope(pmax=8)"},
-          "gradcheck: scheme 'cope(pmax=8)': 'pmax' is no option of cope; did you mean 'p_max'?"},
-      {{}, "gradcheck: no name given; "},
-      {{"softmax", "--length", "8"}, "gradcheck: --length: 8 given; it has no effect without a scheme among the names"},
-      {{"--list", "--seed", "2"}, "gradcheck: --seed: 2 given; it has no effect without "},
-      {{"softmax", "all"}, "gradcheck: all: given beside other names; "},
+          "whence gradcheck: scheme 'cope(pmax=8)': 'pmax' is no option of cope; did you mean 'p_max'?"},
+      {{}, "whence gradcheck: no name given; "},
+      {{"softmax", "--length", "8"},
+          "whence gradcheck: --length: 8 given; it has no effect without a scheme among the names"},
+      {{"--list", "--seed", "2"}, "whence gradcheck: --seed: 2 given; it has no effect without "},
+      {{"softmax", "all"}, "whence gradcheck: all: given beside other names; "},
       {{"softmax", "--no-sums"},
-          "gradcheck: --no-sums: true given; it has no effect without the name all; leave it out"}};
+          "whence gradcheck: --no-sums: true given; it has no effect without the name all; leave it out"}};
   for (const auto& entry : bad) {
     const Outcome outcome = run(scratch, "gradcheck", entry.first);
     CHECK(outcome.code == 2);

@@ -24,9 +24,9 @@ int report(const std::string& program, const char* problem, ExitCode code) {
   return code;
 }
 
-int guarded(const std::string& program, int argc, char** argv, const std::function<int(int, char**)>& main_body) {
+int guarded(const std::string& program, const std::function<int()>& body) {
   try {
-    return main_body(argc, argv);
+    return body();
   } catch (const Interrupted& error) {
     return report(program, error.what(), interrupted);
   } catch (const InputError& error) { return report(program, error.what(), bad_input); } catch (const std::bad_alloc&) {
@@ -46,11 +46,9 @@ bool standard_output_lost() {
 
 }  // namespace
 
-int run_main(int argc, char** argv, const std::function<int(int, char**)>& main_body) {
+int run_main(const std::string& program, const std::function<int()>& body) {
   std::signal(SIGPIPE, SIG_IGN);
-  const std::string path = argc > 0 && argv[0] != nullptr ? argv[0] : "whence";
-  const std::string program = path.substr(path.find_last_of('/') + 1);
-  const int code = guarded(program, argc, argv, main_body);
+  const int code = guarded(program, body);
   if (standard_output_lost() && code == done) {
     return report(
         program, "standard output: not everything could be written; room and a writable target required", failed);

@@ -1,14 +1,15 @@
-// What every program's main() does around its work: errors in one line, the right exit code, and a closed pipe that
-// hurts nobody.
+// What main() does around the work of a command: errors in one line, the right exit code, and a closed pipe that hurts
+// nobody.
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace whence {
 
-// Runs `main_body` and gives the exit code: its own (0 done), 1 failed, 2 bad usage or input, 130 interrupted after
-// saving.
-// SIGPIPE is ignored: a training run whose screen output goes to `head` still finishes and saves.
-[[nodiscard]] int run_main(int argc, char** argv, const std::function<int(int, char**)>& main_body);
+// Runs `body` and gives the exit code: its own (0 done), 1 failed, 2 bad usage or input, 130 interrupted after saving.
+// `program` stands before an error: "whence train". SIGPIPE is ignored: a training run whose screen output goes to
+// `head` still finishes and saves.
+[[nodiscard]] int run_main(const std::string& program, const std::function<int()>& body);
 
 }  // namespace whence

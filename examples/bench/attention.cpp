@@ -6,11 +6,11 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/verify/scheme_run.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
@@ -83,8 +83,8 @@ Measured measure(const Options& options, Device device) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("attention", "Times one attention with any positional scheme, by executor, and measures its memory.",
-      WHENCE_VERSION);
+  CommandLine line("whence bench attention",
+      "Times one attention with any positional scheme, by executor, and measures its memory.", WHENCE_VERSION);
   line.heading("Options")
       .text("scheme", &options.scheme, {"positional scheme"})
       .choice("executor", &options.executor, {"reference", "strips"}, {"how attention is computed"})
@@ -111,7 +111,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"bench attention", Purpose::machine, "time and memory of one attention with any scheme, by executor", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

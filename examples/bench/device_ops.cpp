@@ -8,11 +8,11 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "tensor/device_choice.h"
 #include "tensor/device_runtime.h"
 #include "tensor/random.h"
@@ -114,7 +114,7 @@ void time_case(const Case& each, const Options& options, Device device) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("device_ops", "Times single ops on a device, forward and backward.", WHENCE_VERSION);
+  CommandLine line("whence bench device_ops", "Times single ops on a device, forward and backward.", WHENCE_VERSION);
   line.heading("Options")
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
@@ -130,7 +130,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{{"bench device_ops", Purpose::machine, "milliseconds of single ops on a device", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -5,9 +5,10 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/app/command.h"
+#include "examples/app/command_line.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 
@@ -26,7 +27,12 @@ double nanoseconds(const F& f) {
   return best * 1e9;
 }
 
-int run(int, char**) {
+int run(int argc, char** argv) {
+  CommandLine line("whence bench op_overhead", "What an op on four numbers costs above its kernel.", WHENCE_VERSION);
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
   set_threads(1);
   const Tensor a = requires_grad(Tensor::ones({4})), b = requires_grad(Tensor::ones({4})), out = Tensor::empty({4});
   const Tensor table = requires_grad(Tensor::ones({1, 4})), position = Tensor::ones({1, 4});
@@ -68,7 +74,8 @@ int run(int, char**) {
   return 0;
 }
 
+const RegisterCommand registered{
+    {"bench op_overhead", Purpose::machine, "what an op on four numbers costs above its kernel", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

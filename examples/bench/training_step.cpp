@@ -5,11 +5,11 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
+#include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/run_main.h"
 #include "examples/app/training_step.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/loss.h"
@@ -147,7 +147,8 @@ void declare_options(CommandLine& line, Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
+  CommandLine line(
+      "whence bench training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
   declare_options(line, options);
   if (const auto page = line.parse(argc, argv)) {
     std::cout << *page;
@@ -176,7 +177,7 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+const RegisterCommand registered{{"bench training_step", Purpose::machine, "tokens per second of training", run}};
+
 }  // namespace
 }  // namespace whence
-
-int main(int argc, char** argv) { return whence::run_main(argc, argv, whence::run); }

@@ -68,7 +68,7 @@ class Child {
   Child(const GridOptions& grid, const Machine& machine, GridCell& cell) : grid_(&grid), cell_(&cell) {
     ensure_output_folder(cell.folder);
     std::vector<std::string> arguments = arguments_of(grid, cell);
-    arguments.insert(arguments.begin(), machine.train.string());
+    arguments.insert(arguments.begin(), {machine.program.string(), "train"});
     arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
     arguments.insert(arguments.end(), {"--out", cell.folder.string()});
     if (find_latest((cell.folder / "checkpoints").string())) arguments.push_back("--resume");
@@ -83,7 +83,7 @@ class Child {
     posix_spawn_file_actions_destroy(&actions);
     if (failure)
       throw Error(to_text(
-          "lab: ", machine.train.string(), " could not be started: ", std::generic_category().message(failure)));
+          "lab: ", machine.program.string(), " could not be started: ", std::generic_category().message(failure)));
   }
 
   const GridOptions& grid() const { return *grid_; }

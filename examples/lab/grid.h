@@ -23,10 +23,10 @@ struct GridOptions {
 };
 
 struct Machine {
-  int jobs = 1;                 // runs at the same time
-  int threads = 1;              // of each
-  std::string device = "auto";  // as train's --device has it
-  std::filesystem::path train;  // the program
+  int jobs = 1;                   // runs at the same time
+  int threads = 1;                // of each
+  std::string device = "auto";    // as train's --device has it
+  std::filesystem::path program;  // whence, whose `train` they are
   bool quiet = false;
 };
 

@@ -68,10 +68,10 @@ void declare_options(CommandLine& line, Settings& settings) {
   line.text("out", &settings.out, {"folder for checkpoints, logs and results"})
       .text("from", &settings.from, {"repeat the run of this run.json"});
   declare(line, settings.machine);
-  line.example(
-      "train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen", "bytes, windows of 128");
-  line.example(
-      "train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8", "with a tokeniser of `tokenize`");
+  line.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",
+      "bytes, windows of 128");
+  line.example("whence train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8",
+      "with a tokeniser of `tokenize`");
 }
 
 TransformerOptions model_of(const Settings& settings, const CommandLine& line, index_t vocabulary) {
@@ -210,7 +210,7 @@ int run(CommandLine& line, Settings& settings) {
 int train_language(const std::vector<std::string>& arguments) {
   Settings settings;
   CommandLine line(
-      "train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
+      "whence train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
   declare_options(line, settings);
   std::vector<const char*> argv{"train lm"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());

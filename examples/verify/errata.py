@@ -2,7 +2,7 @@
 import subprocess, sys, torch
 from safetensors.torch import load_file, save_file
 
-probe = sys.argv[1] if len(sys.argv) > 1 else "build/release/examples/probe"
+whence = sys.argv[1] if len(sys.argv) > 1 else "build/release/whence"
 squares = torch.tensor([[0], [1], [4], [9]], dtype=torch.float64)  # e[n] = n^2, so that q.e[2] = 4
 
 
@@ -10,7 +10,7 @@ def last_row(name, scheme, gate, **parameters):  # queries are 1: keys are the g
     k = torch.full((1, 1, 3, 1), gate, dtype=torch.float64).logit()
     q, v = torch.ones_like(k), torch.arange(3, dtype=k.dtype).reshape(k.shape)
     save_file({"q": q, "k": k, "v": v, "cotangent": q.clone()} | parameters, "/tmp/given.safetensors")
-    command = [probe, "--scheme", scheme, "--in", "/tmp/given.safetensors", "--out", "/tmp/row.safetensors"]
+    command = [whence, "probe", "--scheme", scheme, "--in", "/tmp/given.safetensors", "--out", "/tmp/row.safetensors"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return [round(number, 3) for number in load_file("/tmp/row.safetensors")[name].flatten()[-3:].tolist()]
 

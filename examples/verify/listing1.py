@@ -2,7 +2,7 @@
 import subprocess, sys, torch
 from safetensors.torch import load_file, save_file
 
-probe = sys.argv[1] if len(sys.argv) > 1 else "build/release/examples/probe"
+whence = sys.argv[1] if len(sys.argv) > 1 else "build/release/whence"
 torch.manual_seed(0)
 q, k, v, cotangent = (torch.randn(2, 3, 16, 8, dtype=torch.float64, requires_grad=True) for _ in range(4))
 table = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)  # positions 0 to 4
@@ -18,7 +18,7 @@ for name, gradient in zip(inputs, torch.autograd.grad(theirs["output"], inputs.v
     theirs["gradient." + name] = gradient
 
 save_file({**inputs, "cotangent": cotangent}, "/tmp/given.safetensors")
-subprocess.run([probe, "--scheme", "cope(p_max=4)", "--in", "/tmp/given.safetensors", "--out", "/tmp/ours.safetensors"], check=True)
+subprocess.run([whence, "probe", "--scheme", "cope(p_max=4)", "--in", "/tmp/given.safetensors", "--out", "/tmp/ours.safetensors"], check=True)
 ours = load_file("/tmp/ours.safetensors")
 for name, tensor in theirs.items():
     print(f"{name:15} {(tensor - ours[name]).abs().max():.1e}")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Holds PyTorch implementations, written from the papers' formulas, against the probe program: values and all gradients in f64.
+"""Holds PyTorch implementations, written from the papers' formulas, against `whence probe`: values and all gradients in f64.
 
 Needs torch, numpy and safetensors. Run from the repository's root after building:
-    python3 examples/verify/pytorch_check.py --probe build/release/examples/probe
+    python3 examples/verify/pytorch_check.py --whence build/release/whence
 Prints the largest difference per scheme; exit code 1 when one is above the tolerance, or when the probe refuses its input.
 """
 import argparse
@@ -117,9 +117,9 @@ CASES = [  # text, function, its constants, whether it has a meaning without a c
 ]
 
 
-def describe(probe, text):
+def describe(whence, text):
     sizes = ["--heads", str(HEADS), "--head-dim", str(HEAD_DIM), "--length", str(LENGTH)]
-    return json.loads(subprocess.run([probe, "--describe", text, *sizes], check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run([whence, "probe", "--describe", text, *sizes], check=True, capture_output=True, text=True).stdout)
 
 
 def draw(description, generator):
@@ -157,10 +157,10 @@ def by_pytorch(function, constants, tensors, causal):
     return {k: v.detach() for k, v in values.items()}, dict(zip(leaves, zero))
 
 
-def by_probe(probe, text, tensors, causal, folder):
+def by_probe(whence, text, tensors, causal, folder):
     given, made = os.path.join(folder, "in.safetensors"), os.path.join(folder, "out.safetensors")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, given)
-    command = [probe, "--scheme", text, "--in", given, "--out", made] + ([] if causal else ["--bidirectional"])
+    command = [whence, "probe", "--scheme", text, "--in", given, "--out", made] + ([] if causal else ["--bidirectional"])
     finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode:
         sys.exit(f"{' '.join(command)}\n{finished.stderr}")
@@ -178,7 +178,7 @@ def largest_difference(expected, found, prefix=""):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--probe", default="build/release/examples/probe", help="the probe program")
+    arguments.add_argument("--whence", default="build/release/whence", help="the program")
     arguments.add_argument("--tolerance", type=float, default=1e-10, help="largest difference allowed")
     arguments.add_argument("--seed", type=int, default=0)
     options = arguments.parse_args()
@@ -187,10 +187,10 @@ def main():
     print(f"{'scheme':26}{'mask':15}{'values':>10}{'gradients':>12}  largest at")
     for text, function, constants, bidirectional in CASES:
         for causal in [True] + [False] * bidirectional:
-            tensors = draw(describe(options.probe, text), generator)
+            tensors = draw(describe(options.whence, text), generator)
             values, gradients = by_pytorch(function, constants, tensors, causal)
             with tempfile.TemporaryDirectory() as folder:
-                found = by_probe(options.probe, text, tensors, causal, folder)
+                found = by_probe(options.whence, text, tensors, causal, folder)
             of_values, _ = largest_difference(values, found)
             of_gradients, where = largest_difference(gradients, found, "gradient.")
             good = good and of_values <= options.tolerance and of_gradients <= options.tolerance
