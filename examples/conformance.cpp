@@ -15,6 +15,7 @@
 #include "examples/verify/device_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/io/files.h"
+#include "nn/scheme.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -88,9 +89,9 @@ void write_json(
     nlohmann::ordered_json entry{{"scheme", row.scheme}};
     if (!row.refusal.empty()) entry["refused"] = row.refusal;
     for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      const char* mark = row.cells[k].mark == Mark::passed   ? "passed"
-                         : row.cells[k].mark == Mark::failed ? "failed"
-                                                             : "not applicable";
+      const char* mark = row.cells[k].mark == Mark::failed           ? "failed"
+                         : row.cells[k].mark == Mark::not_applicable ? "not applicable"
+                                                                     : "passed";
       entry["checks"][header[k + 1]] = {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}};
     }
     all.push_back(std::move(entry));
@@ -98,22 +99,52 @@ void write_json(
   write_file(path, all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void write_html(
-    const Options& options, const Table& table, const std::vector<ConformanceRow>& rows, const std::string& summary) {
+report::Matrix::Cell page_cell(const ConformanceCell& cell) {
+  using Look = report::Matrix::Look;
+  switch (cell.mark) {
+    case Mark::passed: return {cell_text(cell), cell.note, cell.figure == 0 ? Look::quiet : Look::plain};
+    case Mark::differs_as_claimed: return {"\u2260 " + cell_text(cell), cell.note, Look::marked};
+    case Mark::refused_as_claimed: return {"refused", cell.note, Look::marked};
+    case Mark::not_applicable: return {"-", cell.note, Look::quiet};
+    case Mark::failed: return {cell_text(cell), cell.note, Look::bad};
+  }
+  return {};
+}
+
+// Rows of one scheme, with its options and what it is put around, stand together; so do the sums that begin with it.
+std::string family(const std::string& scheme) {
+  return scheme.substr(0, scheme.find_first_of("( ")) + (parse_schemes(scheme).size() > 1 ? " + another" : "");
+}
+
+report::Page page_of(const Options& options, const std::vector<ConformanceRow>& rows, const std::string& verdict) {
   report::Page page;
   page.title = "whence: conformance of positional schemes";
-  page.introduction = summary;
-  page.tables.push_back(
-      {"The matrix", "Figures are the largest disagreement found; - does not apply.", table.header(), table.rows()});
-  report::PageTable meaning{"The checks", "", {"check", "what must hold"}, {}};
-  for (const ConformanceCheck& check : *options.checks) meaning.rows.push_back({check.name, check.meaning});
-  page.tables.push_back(std::move(meaning));
-  report::PageTable refused{"Refused", "Texts that the schemes refuse, and why.", {"scheme", "reason"}, {}};
-  for (const ConformanceRow& row : rows) {
-    if (!row.refusal.empty()) refused.rows.push_back({row.scheme, row.refusal});
+  page.verdict = verdict;
+  report::Matrix matrix{"The matrix",
+      "Figures are the largest disagreement found. \u2260: a difference that the scheme claims, and must show. "
+      "-: does not apply. Point at a cell to read what was demanded and found, or click one and move with the arrow "
+      "keys.",
+      {}, {}};
+  for (const ConformanceCheck& check : *options.checks) {
+    if (options.check.empty() || options.check == check.name) matrix.columns.emplace_back(check.name, check.meaning);
   }
+  report::PageTable refused{"", "", {"scheme", "reason"}, {}, true};
+  for (const ConformanceRow& row : rows) {
+    if (!row.refusal.empty()) {
+      refused.rows.push_back({row.scheme, row.refusal});
+      continue;
+    }
+    matrix.rows.push_back({family(row.scheme), row.scheme, {}});
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      matrix.rows.back().cells.push_back(page_cell(row.cells[k]));
+      if (row.cells[k].mark != Mark::failed) continue;
+      page.introduction += to_text(row.scheme, ": ", matrix.columns[k].first, ": ", row.cells[k].note, "\n\n");
+    }
+  }
+  page.matrices.push_back(std::move(matrix));
+  refused.title = to_text(refused.rows.size(), " combinations that the schemes refuse, and why");
   if (!refused.rows.empty()) page.tables.push_back(std::move(refused));
-  report::write(page, options.html);
+  return page;
 }
 
 void list_everything(const Options& options) {
@@ -169,7 +200,7 @@ int check_all(const Options& options) {
       continue;
     }
     ++accepted;
-    cells += row.count(Mark::passed) + row.count(Mark::failed);
+    cells += static_cast<int>(row.cells.size()) - row.count(Mark::not_applicable);
     failures += row.count(Mark::failed);
     std::vector<std::string> line_of{row.scheme};
     for (const ConformanceCell& cell : row.cells) line_of.push_back(cell_text(cell));
@@ -182,7 +213,12 @@ int check_all(const Options& options) {
           refused, " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
   std::cout << summary << '\n';
   if (!options.json.empty()) write_json(options.json, rows, header);
-  if (!options.html.empty()) write_html(options, table, rows, summary);
+  if (!options.html.empty()) {
+    const std::string size = to_text(accepted, " schemes and compositions, ", cells, " checks: "),
+                      verdict = failures == 0 ? to_text("Passed: ", size, "none failed.")
+                                              : to_text("FAILED: ", size, failures, " failed.");
+    report::write(page_of(options, rows, verdict), options.html);
+  }
   return failures == 0 ? 0 : 1;
 }
 

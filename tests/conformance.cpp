@@ -25,7 +25,7 @@ int check_rows(const std::vector<std::string>& texts) {
       const std::string what = conformance_checks()[k].name + ": " + row.cells[k].note;
       CHECK_MESSAGE(row.cells[k].mark != Mark::failed, what);
     }
-    run += row.count(Mark::passed);
+    run += static_cast<int>(row.cells.size()) - row.count(Mark::not_applicable);
   }
   return run;
 }

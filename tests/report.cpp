@@ -207,6 +207,29 @@ TEST_CASE("report: without maps there is no viewer and no script") {
   CHECK(text.find("9.30") != std::string::npos);
 }
 
+TEST_CASE("report: a matrix shows its rows by group, its notes, and what its columns mean") {
+  using Look = Matrix::Look;
+  Page page;
+  page.verdict = "FAILED: 1 < 2";
+  page.matrices = {{"Checks", "a note", {{"prefix", "a row is the same in a longer run"}, {"shift", "nothing moves"}},
+      {{"cope", "cope", {{"0", "", Look::quiet}, {"FAIL 2", "at most 1 \"required\"", Look::bad}}},
+          {"cope", "cope(p_max=2)", {{"\u2260 0.1", "as it says", Look::marked}, {"1", "", Look::plain}}},
+          {"rope", "rope", {{"-", "not there", Look::quiet}, {"0", "", Look::quiet}}}}}};
+  const std::string text = html(page);
+  CHECK(text.find("<p class=\"verdict\">FAILED: 1 &lt; 2</p>") < text.find("<table"));
+  CHECK(occurrences(text, "<dt>prefix</dt><dd>a row is the same in a longer run</dd>") == 1);
+  CHECK(occurrences(text, "<span>cope (2)</span>") == 1);
+  CHECK(occurrences(text, "<span>rope (1)</span>") == 1);
+  CHECK(occurrences(text, "<tr class=\"entry failed\"><th scope=\"row\">cope</th>") == 1);
+  CHECK(occurrences(text, "<td class=\"bad\" title=\"at most 1 &quot;required&quot;\">FAIL 2</td>") == 1);
+  CHECK(occurrences(text, "<td class=\"marked\" title=\"as it says\">\u2260 0.1</td><td>1</td>") == 1);
+  CHECK(occurrences(text, "<script>") == 1);  // the filter's
+  page.matrices[0].rows[2].cells.pop_back();
+  CHECK(message_of(page) ==
+        "report: matrix 'Checks': row 'rope' has 1 cells; there are 2 columns; give every row one "
+        "cell per column");
+}
+
 TEST_CASE("report: two layers, four heads, five quantities of 63 x 63 stay light") {
   Page page = small_page();
   page.maps.clear();

@@ -12,6 +12,7 @@
 
 #include "examples/report/assets.h"
 #include "examples/report/encode.h"
+#include "examples/report/matrix.h"
 #include "examples/report/plot.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -84,7 +85,9 @@ std::string table_html(const PageTable& table) {
   std::vector<std::string> style;
   for (std::size_t column = 0; column < table.header.size(); ++column)
     style.push_back(numeric(table, column) ? " class=\"n\"" : "");
-  std::string out = "<section><h3>" + escape(table.title) + "</h3>\n<div class=\"scroll\"><table><thead><tr>";
+  std::string out = table.folded ? "<details><summary>" + escape(table.title) + "</summary>\n"
+                                 : "<section><h3>" + escape(table.title) + "</h3>\n";
+  out += "<div class=\"scroll\"><table><thead><tr>";
   for (std::size_t column = 0; column < table.header.size(); ++column) {
     out += "<th scope=\"col\"" + style[column] + ">" + escape(table.header[column]) + "</th>";
   }
@@ -100,12 +103,13 @@ std::string table_html(const PageTable& table) {
   }
   out += "</tbody></table></div>\n";
   if (!table.note.empty()) out += "<div class=\"note\">" + paragraphs(table.note) + "</div>\n";
-  return out + "</section>\n";
+  return out + (table.folded ? "</details>\n" : "</section>\n");
 }
 
 // Tables and plots are complete without script: only the heat maps need one.
 std::string results(const Page& page) {
   std::string out;
+  for (const Matrix& matrix : page.matrices) out += matrix_html(matrix);
   if (!page.tables.empty()) {
     out += "<div class=\"tables\">\n";
     for (const PageTable& table : page.tables) out += table_html(table);
@@ -184,10 +188,12 @@ std::string map_section(const Page& page) {
   return out;
 }
 
-// One function scope, so that the page has no global names.
+// A function scope each, so that the page has no global names.
 std::string scripts(const Page& page) {
-  if (page.maps.empty()) return "";
-  return to_text("<script type=\"application/json\" id=\"map-data\">", embedded(page),
+  std::string out;
+  if (!page.matrices.empty()) out += to_text("<script>\n(() => {\n", table_script, "})();\n</script>\n");
+  if (page.maps.empty()) return out;
+  return to_text(out, "<script type=\"application/json\" id=\"map-data\">", embedded(page),
       "</script>\n<script>\n(() => {\n", viewer_script, "})();\n</script>\n");
 }
 
@@ -202,6 +208,7 @@ std::string html(const Page& page) {
   out +=
       "<title>" + escape(page.title) + "</title>\n<style>" + std::string(style_sheet) + "</style>\n</head>\n<body>\n";
   out += "<div class=\"top\"><h1>" + escape(page.title) + "</h1><div id=\"theme\"></div></div>\n";
+  if (!page.verdict.empty()) out += "<p class=\"verdict\">" + escape(page.verdict) + "</p>\n";
   out += paragraphs(page.introduction) + results(page) + map_section(page);
   if (!page.footnotes.empty()) {
     out += "<footer>\n";

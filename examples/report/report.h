@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace whence::report {
@@ -25,6 +26,23 @@ struct PageTable {
   std::string title, note;
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;  // each as wide as the header
+  bool folded = false;                         // closed until the reader opens it
+};
+
+// A table that would be longer and wider than the screen.
+struct Matrix {
+  enum class Look : unsigned char { plain, quiet, marked, bad };  // marked: a note explains what surprises
+  struct Cell {
+    std::string text, note;
+    Look look = Look::plain;
+  };
+  struct Row {
+    std::string group, name;
+    std::vector<Cell> cells;  // one per column
+  };
+  std::string title, note;
+  std::vector<std::pair<std::string, std::string>> columns;  // name and meaning
+  std::vector<Row> rows;                                     // those of one group together
 };
 
 struct Curve {
@@ -46,7 +64,8 @@ struct Plot {
 };
 
 struct Page {
-  std::string title, introduction;  // a blank line starts a new paragraph, here and in map_note
+  std::string title, verdict, introduction;  // a blank line starts a new paragraph, here and in map_note
+  std::vector<Matrix> matrices;
   std::vector<PageTable> tables;
   std::vector<Plot> plots;
   std::string map_title, map_note;

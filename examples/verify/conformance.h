@@ -15,7 +15,8 @@
 namespace whence {
 
 struct ConformanceCell {
-  enum class Mark : unsigned char { passed, failed, not_applicable };
+  // As claimed: what the check looks for does not hold, the scheme says so, and it is so.
+  enum class Mark : unsigned char { passed, differs_as_claimed, refused_as_claimed, failed, not_applicable };
   Mark mark = Mark::passed;
   double figure = 0;      // the largest disagreement found
   std::string note = {};  // what was demanded, where that depends on the claims; of a failure, what happened

@@ -25,6 +25,8 @@ constexpr double rounding = 1e-12;  // f64, a few layers deep
 
 Cell passed(double figure, std::string note = {}) { return {Cell::Mark::passed, figure, std::move(note)}; }
 Cell failed(double figure, std::string note = {}) { return {Cell::Mark::failed, figure, std::move(note)}; }
+Cell differs(double figure, std::string note) { return {Cell::Mark::differs_as_claimed, figure, std::move(note)}; }
+Cell refused(const Error& error) { return {Cell::Mark::refused_as_claimed, 0, to_text("refused: ", error.what())}; }
 Cell not_applicable(std::string note) { return {Cell::Mark::not_applicable, 0, std::move(note)}; }
 Cell within(double figure, double tolerance, const std::string& note = {}) {
   return figure <= tolerance
@@ -112,7 +114,7 @@ Cell causality(const Subject& subject) {
   }
   if (sight == 0) return failed(0, "a row does not depend on the tokens that it may see");
   if (subject.claims().sees_no_future) return within(leak, 0, "exactly 0");
-  return leak > 0 ? passed(leak, "sees the future, as it says")
+  return leak > 0 ? differs(leak, "sees the future, as it says")
                   : failed(leak, "says that it sees the future, and does not");
 }
 
@@ -185,7 +187,7 @@ Cell prefix(const Subject& subject) {
   const double apart =
       largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
   if (subject.claims().prefix_consistent) return within(apart, rounding);
-  return apart > rounding ? passed(apart, "rows depend on the run's length, as it says")
+  return apart > rounding ? differs(apart, "rows depend on the run's length, as it says")
                           : failed(apart, "says that rows depend on the run's length, and they do not");
 }
 
@@ -201,10 +203,10 @@ Cell shift(const Subject& subject) {
     apart = largest_difference(logits(*model, tokens), logits(*model, tokens, moved));
   } catch (const Error& error) {
     if (subject.claims().extrapolates) throw;
-    return passed(0, to_text("refused: ", error.what()));
+    return refused(error);
   }
   if (subject.claims().shift_invariant) return within(apart, 1e-10);
-  return apart > rounding ? passed(apart, "moves with the positions, as it says")
+  return apart > rounding ? differs(apart, "moves with the positions, as it says")
                           : failed(apart, "does not claim shift invariance, and has it");
 }
 
@@ -294,7 +296,7 @@ Cell strips(const Subject& subject) {
 Cell one_token(const Subject& subject) {
   const auto model = subject.model(2);
   const double size = largest_size(logits(*model, tokens_of(batch, 1)));
-  return std::isfinite(size) && size > 0 ? passed(size, "finite") : failed(size, "one token gives no finite number");
+  return std::isfinite(size) && size > 0 ? passed(0, "finite") : failed(size, "one token gives no finite number");
 }
 
 Cell longer_than_trained(const Subject& subject) {
@@ -302,11 +304,11 @@ Cell longer_than_trained(const Subject& subject) {
   const Tensor tokens = tokens_of(1, 3 * capacity);
   if (subject.claims().extrapolates) {
     const double size = largest_size(logits(*model, tokens));
-    return std::isfinite(size) ? passed(size, "finite at 3 times the length") : failed(size, "not finite");
+    return std::isfinite(size) ? passed(0, "finite at 3 times the length") : failed(size, "not finite");
   }
   try {
     (void)logits(*model, tokens);
-  } catch (const Error& error) { return passed(0, to_text("refused: ", error.what())); }
+  } catch (const Error& error) { return refused(error); }
   return failed(0, "does not claim to extrapolate, and does");
 }
 
