@@ -7,21 +7,21 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
+#include "examples/app/run_files.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
+#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::report;
+using whence::test::Scratch;
 
 namespace {
 
@@ -110,26 +110,8 @@ std::string message_of(const Page& page) {
   return "no error";
 }
 
-// An empty folder of its own, gone afterwards.
-struct Folder {
-  std::filesystem::path path;
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "whence-report-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::ptrdiff_t entries() const {
-    return std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator());
-  }
-};
-
-std::string content(const std::filesystem::path& path) {
-  std::ostringstream out;
-  out << std::ifstream(path, std::ios::binary).rdbuf();
-  return out.str();
+std::ptrdiff_t entries(const Scratch& scratch) {
+  return std::distance(std::filesystem::directory_iterator(scratch.folder), std::filesystem::directory_iterator());
 }
 
 }  // namespace
@@ -303,7 +285,7 @@ TEST_CASE("report: the caller's ticks, error bars, and labels on a logarithmic a
     CHECK(labels_of(narrow, "end").size() >= 3);
   }
   plot.curves[0].error.pop_back();
-  CHECK_THROWS_AS(svg(plot), Error);
+  CHECK_THROWS_AS((void)svg(plot), Error);
 }
 
 TEST_CASE("report: a picture of its own brings its colours along, dark ones too") {
@@ -340,33 +322,31 @@ TEST_CASE("report: contradictions are refused by name") {
 }
 
 TEST_CASE("report: write replaces the whole file or nothing") {
-  const Folder folder;
-  const std::filesystem::path path = folder.path / "report.html";
+  const Scratch scratch("report");
+  const std::string path = scratch / "report.html";
   Page page = small_page();
-  write(page, path.string());
-  CHECK(content(path) == html(page));
-  CHECK(folder.entries() == 1);
+  write(page, path);
+  CHECK(read_file(path) == html(page));
+  CHECK(entries(scratch) == 1);
 
-  const std::string before = content(path);
+  const std::string before = read_file(path);
   page.maps[0].values.clear();
-  CHECK_THROWS_AS(write(page, path.string()), Error);  // refused before the disk is touched
-  CHECK(content(path) == before);
-  CHECK(folder.entries() == 1);
+  CHECK_THROWS_AS(write(page, path), Error);  // refused before the disk is touched
+  CHECK(read_file(path) == before);
+  CHECK(entries(scratch) == 1);
 }
 
 TEST_CASE("report: a failed write names the path and leaves nothing behind") {
-  const Folder folder;
+  const Scratch scratch("report");
   const auto refused = [](const std::string& path) {
     try {
       write(small_page(), path);
     } catch (const InputError& error) { return std::string(error.what()).starts_with(path + ": cannot write: "); }
     return false;
   };
-  CHECK(refused((folder.path / "missing" / "report.html").string()));
-  CHECK(folder.entries() == 0);
-  std::filesystem::create_directory(folder.path / "taken");
-  std::ofstream(folder.path / "taken" / "inside") << "x";
-  CHECK(refused(
-      (folder.path / "taken").string()));  // a folder stands in the way: the rename fails, after all was written
-  CHECK(folder.entries() == 1);
+  CHECK(refused(scratch / "missing/report.html"));
+  CHECK(entries(scratch) == 0);
+  std::filesystem::create_directories(scratch.folder / "taken" / "inside");
+  CHECK(refused(scratch / "taken"));  // a folder stands in the way: the rename fails, after all was written
+  CHECK(entries(scratch) == 1);
 }

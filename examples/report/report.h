@@ -1,5 +1,4 @@
-// The report page: what a program shows of a run, as plain numbers and text, and the writer of one self-contained HTML
-// file.
+// A page: what a program shows of a run, as plain numbers and text, and the writer of one self-contained HTML file.
 // Knows nothing of tensors: a program copies what it wants to show into these structs.
 #pragma once
 
