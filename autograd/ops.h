@@ -55,16 +55,21 @@ struct Stream;
     Site at = Site::current());  // where equal, each has half the gradient
 [[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b,
     Site at = Site::current());  // where equal, each has half the gradient
-// Operators name the operation in errors, not the line: C++ gives operators no room for a call site.
-[[nodiscard]] inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-[[nodiscard]] inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
-[[nodiscard]] inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
-[[nodiscard]] inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
-[[nodiscard]] inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
-[[nodiscard]] inline Tensor operator*(const Tensor& x, double scale) { return affine(x, scale, 0); }
-[[nodiscard]] inline Tensor operator*(double scale, const Tensor& x) { return affine(x, scale, 0); }
-[[nodiscard]] inline Tensor operator+(const Tensor& x, double shift) { return affine(x, 1, shift); }
-[[nodiscard]] inline Tensor operator-(const Tensor& x, double shift) { return affine(x, 1, -shift); }
+// An operator has no parameter to spare for the call site: its operand takes it along, as it is converted there.
+struct Operand {
+  Operand(const Tensor& tensor, Site here = Site::current()) : x(tensor), at(here) {}
+  const Tensor& x;
+  Site at;
+};
+[[nodiscard]] inline Tensor operator+(Operand a, const Tensor& b) { return add(a.x, b, a.at); }
+[[nodiscard]] inline Tensor operator-(Operand a, const Tensor& b) { return subtract(a.x, b, a.at); }
+[[nodiscard]] inline Tensor operator*(Operand a, const Tensor& b) { return multiply(a.x, b, a.at); }
+[[nodiscard]] inline Tensor operator/(Operand a, const Tensor& b) { return divide(a.x, b, a.at); }
+[[nodiscard]] inline Tensor operator-(Operand a) { return affine(a.x, -1, 0, a.at); }
+[[nodiscard]] inline Tensor operator*(Operand a, double scale) { return affine(a.x, scale, 0, a.at); }
+[[nodiscard]] inline Tensor operator*(double scale, Operand a) { return affine(a.x, scale, 0, a.at); }
+[[nodiscard]] inline Tensor operator+(Operand a, double shift) { return affine(a.x, 1, shift, a.at); }
+[[nodiscard]] inline Tensor operator-(Operand a, double shift) { return affine(a.x, 1, -shift, a.at); }
 
 // ---- Shapes (ops/views.cpp, ops/concat.cpp): views share storage with x ----
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape,

@@ -28,18 +28,18 @@ void Adaptive::join(Stages& stages) const {
   stages.enter(*this);
 }
 
-Tensor Adaptive::base_bias(const AttendContext& at) const {
+Tensor Adaptive::base_bias(const AttendContext& at, Site here) const {
   Tensor total;
   for (const auto& stage : inner_.biases) {
     const Scope scope(*stage.path);
     const Tensor bias = stage.scheme->bias(stage.at(at));
-    total = total.defined() ? total + bias : bias;
+    total = total.defined() ? add(total, bias, here) : bias;
   }
   return total;
 }
 
-Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias) {
-  return concat_along(1, {scores, expand(bias, scores.shape())});
+Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias, Site here) {
+  return concat_along(1, {scores, expand(bias, scores.shape(), here)}, here);
 }
 
 }  // namespace whence

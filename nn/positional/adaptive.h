@@ -22,10 +22,11 @@ class Adaptive : public PositionalScheme, public MapsScores {
 
   const PositionalScheme& base() const { return *base_; }
   bool has_bias() const { return !inner_.biases.empty(); }
-  [[nodiscard]] Tensor base_bias(const AttendContext& at) const;  // B: [1|b h i j]. REQUIRES: has_bias()
+  // B: [1|b h i j]. REQUIRES: has_bias()
+  [[nodiscard]] Tensor base_bias(const AttendContext& at, Site here = Site::current()) const;
 
   // S and B as channels. REQUIRES: has_bias()
-  [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias);
+  [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site here = Site::current());
 
  private:
   std::unique_ptr<PositionalScheme> base_;

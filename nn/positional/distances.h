@@ -33,8 +33,8 @@ template <class F>
 }
 
 // rows [n h], index [1|b 1 i j] -> [1|b h i j], a view
-[[nodiscard]] inline Tensor bias_from_rows(const Tensor& rows, const Tensor& index) {
-  return permute(take_rows(rows, raw::to_device(select(index, 1, 0), rows.device())), {0, 3, 1, 2});
+[[nodiscard]] inline Tensor bias_from_rows(const Tensor& rows, const Tensor& index, Site here = Site::current()) {
+  return permute(take_rows(rows, raw::to_device(select(index, 1, 0), rows.device()), here), {0, 3, 1, 2}, here);
 }
 
 }  // namespace whence
