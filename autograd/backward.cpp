@@ -98,26 +98,25 @@ class Pass {
 
   void step(Node* node, const Tensor& dy) {
     const auto inputs = node->inputs();
-    needed_.assign(inputs.size(), 0);
-    gradients_.assign(inputs.size(), Tensor());
+    const auto needed = std::make_unique<bool[]>(inputs.size());
+    std::vector<Tensor> gradients(inputs.size());
     bool any = false;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      needed_[k] = inputs[k] && (!wanted_ || wanted_->count(inputs[k].get()));
-      any = any || needed_[k];
+      needed[k] = inputs[k] && (!wanted_ || wanted_->count(inputs[k].get()));
+      any = any || needed[k];
     }
     if (!any) return;  // only where grad() ends at an intermediate result
     const CallSite place(node->site, node->name());
     {
       const detail::Exchange running(detail::backward_node, node);
-      static_assert(sizeof(bool) == sizeof(char));
-      node->backward(dy, {reinterpret_cast<const bool*>(needed_.data()), needed_.size()}, gradients_);
+      node->backward(dy, {needed.get(), inputs.size()}, gradients);
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (!needed_[k]) continue;
-      check_gradient(*node, *inputs[k], k, gradients_[k]);
+      if (!needed[k]) continue;
+      check_gradient(*node, *inputs[k], k, gradients[k]);
       if (detail::check_finite)
-        detail::require_finite(node->name(), "backward", gradients_[k], std::array<Tensor, 1>{dy});
-      arrive(inputs[k].get(), std::move(gradients_[k]));
+        detail::require_finite(node->name(), "backward", gradients[k], std::array<Tensor, 1>{dy});
+      arrive(inputs[k].get(), std::move(gradients[k]));
     }
     if (release_) node->release_saved();
   }
@@ -126,8 +125,6 @@ class Pass {
   bool release_;
   std::unordered_map<Node*, Slot> slots_;
   std::priority_queue<Node*, std::vector<Node*>, LowerId> ready_;
-  std::vector<char> needed_;
-  std::vector<Tensor> gradients_;
 };
 
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
@@ -146,36 +143,6 @@ Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
 }
 
 }  // namespace
-
-Tensor requires_grad(const Tensor& leaf, Site at) {
-  const CallSite place(at);
-  raw::require_floating("requires_grad", "leaf", leaf);
-  if (node_of(leaf) && !node_of(leaf)->is_leaf()) {
-    fail(
-        "requires_grad", to_text("a result of ", node_of(leaf)->name(), " given; a leaf required; use detach() first"));
-  }
-  if (!node_of(leaf)) {
-    Ref<Leaf> node(new Leaf(at));
-    node->shape = leaf.shape();
-    node->dtype = leaf.dtype();
-    leaf.set_link(node);
-  }
-  return leaf;
-}
-
-bool tracked(const Tensor& tensor) { return tensor.link() != nullptr; }
-
-namespace {
-Leaf& leaf_of(const char* op, const Tensor& tensor) {
-  Node* node = node_of(tensor);
-  if (!node || !node->is_leaf())
-    fail(op, to_text("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
-  return static_cast<Leaf&>(*node);
-}
-}  // namespace
-
-Tensor gradient(const Tensor& leaf) { return leaf_of("gradient", leaf).gradient; }
-void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
 
 std::vector<Tensor> grad(
     const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs, GradOptions options, Site at) {
@@ -218,85 +185,6 @@ void backward(const Tensor& loss, const Tensor& seed, BackwardOptions options, S
     if (node->is_leaf()) static_cast<Leaf*>(node)->accumulate(dy);
     return node->is_leaf();
   });
-}
-
-namespace {
-
-// One op whose forward is a whole function and whose backward runs that function again, recorded this time.
-class CheckpointNode final : public Node {
- public:
-  using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-  CheckpointNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at)
-      : Node(made_at), function_(std::move(function)) {
-    saved_ = std::make_unique<SavedTensor[]>(inputs.size());
-    const detail::Exchange saving(detail::saving_node, this);
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      saved_[k] = inputs[k];
-      edges_.emplace_back(node_of(inputs[k]));
-      leaves_.push_back(edges_[k] && edges_[k]->is_leaf() ? inputs[k] : Tensor());
-    }
-  }
-
-  const char* name() const override { return "checkpoint"; }
-  std::span<const Ref<Node>> inputs() const override { return edges_; }
-  void release_saved() override {
-    for (std::size_t k = 0; k < edges_.size(); ++k)
-      saved_[k].release();  // the array stays: first_saved() still names its elements
-    leaves_.clear();
-    function_ = nullptr;
-    released_ = true;
-  }
-
-  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
-    if (released_) detail::refuse_released(*this);
-    if (recording()) detail::refuse_second_derivative(*this);
-    std::vector<Tensor> inputs, wanted;
-    for (std::size_t k = 0; k < edges_.size(); ++k) {
-      const Tensor numbers = saved_[k].get().detach();  // get() refuses when overwritten
-      inputs.push_back(leaves_[k].defined() ? leaves_[k] : numbers);
-      if (needed[k]) wanted.push_back(requires_grad(inputs.back()));
-    }
-    Tensor y;
-    {
-      const RecordingScope record(true);
-      y = function_(inputs);
-    }
-    std::vector<Tensor> found(wanted.size());
-    if (tracked(y)) found = grad(y, dy, wanted, {.allow_unused = true});  // else f reads none of its inputs
-    for (std::size_t k = 0, next = 0; k < edges_.size(); ++k) {
-      if (!needed[k]) continue;
-      gradients[k] =
-          found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
-      ++next;
-    }
-  }
-
- private:
-  Function function_;
-  std::unique_ptr<SavedTensor[]> saved_;
-  std::vector<Ref<Node>> edges_;
-  std::vector<Tensor>
-      // leaves are passed as they are, so that f may also reach them by its own handles (a module's parameters)
-      leaves_;
-};
-
-}  // namespace
-
-Tensor checkpoint(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at) {
-  const CallSite place(at);
-  const bool record = recording() && std::any_of(inputs.begin(), inputs.end(), tracked);
-  Tensor y;
-  {
-    const NoGrad values_only;
-    y = f(inputs).detach();
-  }
-  if (record) {
-    Ref<CheckpointNode> node(new CheckpointNode(std::move(f), inputs, at));
-    node->shape = y.shape();
-    node->dtype = y.dtype();
-    y.set_link(node);
-  }
-  return y;
 }
 
 }  // namespace whence

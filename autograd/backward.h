@@ -1,7 +1,6 @@
 // Gradients: grad(y, seed, inputs) returns them; backward(loss) leaves them on the leaves.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -34,10 +33,5 @@ struct BackwardOptions {
 
 // Adds d loss / d leaf to every leaf's gradient. `loss` is a scalar, or `seed` of its shape is given.
 void backward(const Tensor& loss, const Tensor& seed = {}, BackwardOptions options = {}, Site at = Site::current());
-
-// y = f(inputs) without keeping what f's ops save: backward runs f again. `inputs` must name every tensor that f reads
-// and that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
-[[nodiscard]] Tensor checkpoint(
-    std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at = Site::current());
 
 }  // namespace whence

@@ -9,12 +9,49 @@
 #include "autograd/gradcheck_inputs.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-using detail::CheckedInputs, detail::dot, detail::largest, detail::norm, detail::Numbers;
+using detail::CheckedInputs, detail::Numbers;
+
+double dot(const Numbers& a, const Numbers& b) {
+  double total = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];
+  return total;
+}
+
+double norm(const Numbers& a) { return std::sqrt(dot(a, a)); }
+
+// The largest absolute value.
+double largest(const Numbers& a) {
+  double result = 0;
+  for (const double x : a) result = std::max(result, std::abs(x));
+  return result;
+}
+
+Numbers random_numbers(index_t count, std::uint64_t seed, std::uint64_t index) {
+  const Stream stream(seed, "gradcheck", index);
+  Numbers result(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = stream.normal(i);
+  return result;
+}
+
+// Zeros unless x is dual.
+Numbers tangents_of(const Tensor& x) {
+  Numbers result(static_cast<std::size_t>(x.numel()));
+  if (x.dtype() != DType::dual) return result;
+  const Tensor flat = raw::to_device(raw::contiguous(x), Device::cpu());
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = flat.data<Dual>()[i].tangent;
+  return result;
+}
+
+// Zeros when undefined.
+Numbers gradient_numbers(const Tensor& gradient, index_t count) {
+  return gradient.defined() ? gradient.to_vector() : Numbers(static_cast<std::size_t>(count));
+}
 
 bool same_bits(const Numbers& a, const Numbers& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
@@ -72,13 +109,13 @@ class Checker {
       const Tensor y = f_();
       if (!is_floating(y.dtype())) fail(op_, to_text("f returned ", y.dtype(), "; a floating result required"));
       // never ones: under a plain sum a softmax backward of any scale passes, see tests/mutation.cpp
-      v_ = detail::random_numbers(y.numel(), options_.seed, 0);
+      v_ = random_numbers(y.numel(), options_.seed, 0);
       const Tensor v = raw::cast(raw::to_device(Tensor::of(v_, y.shape(), DType::f64), y.device()), y.dtype());
       const std::vector<Tensor> found =
           tracked(y) ? grad(y, v, inputs_.tensors(), {.allow_unused = true}) : std::vector<Tensor>(inputs_.count());
       std::vector<Numbers> gradients;
       for (std::size_t k = 0; k < inputs_.count(); ++k) {
-        gradients.push_back(detail::gradient_numbers(found[k], static_cast<index_t>(inputs_.values(k).size())));
+        gradients.push_back(gradient_numbers(found[k], static_cast<index_t>(inputs_.values(k).size())));
         if (run == 1 && !same_bits(gradients[k], gradients_[k])) problem(k, "two backward passes gave different bits");
       }
       const Numbers values = y.to_vector();
@@ -104,7 +141,7 @@ class Checker {
   Comparison by_duals(std::size_t k, const Numbers& u) {
     const NoGrad values_only;
     inputs_.make_dual(k, u);
-    const Numbers moved = detail::tangents_of(f_());
+    const Numbers moved = tangents_of(f_());
     return {dot(v_, moved), dot(gradients_[k], u), scale(k, u, moved)};
   }
 
@@ -130,7 +167,7 @@ class Checker {
   template <class Compare>
   void walk(std::size_t k, GradcheckError& worst, const char* method, double tolerance, const Compare& compare) {
     const index_t count = static_cast<index_t>(inputs_.values(k).size());
-    const Numbers u = detail::random_numbers(count, options_.seed, k + 1);
+    const Numbers u = random_numbers(count, options_.seed, k + 1);
     bool passed = judge(k, worst, "a random direction", tolerance, compare(u), u);
     if (count <= options_.one_by_one) {
       for (index_t i = 0; i < count; ++i) {
@@ -223,7 +260,7 @@ GradcheckReport gradgradcheck(
     y = f();
   }
   std::vector<Named> named = with_respect_to;
-  const Numbers cotangent = detail::random_numbers(y.numel(), options.seed, 1000);
+  const Numbers cotangent = random_numbers(y.numel(), options.seed, 1000);
   named.push_back({"cotangent", raw::to_device(Tensor::of(cotangent, y.shape(), DType::f64), y.device())});
   // Recorded when gradcheck differentiates it; under duals and differences only its value is asked for.
   const auto first_derivative = [&]() -> Tensor {
@@ -242,7 +279,7 @@ GradcheckReport gradgradcheck(
       if (!gradients[k].defined()) continue;
       // a number of its own per element, so that no two wrong second derivatives cancel
       const Tensor drawn =
-          Tensor::of(detail::random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
+          Tensor::of(random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
       const Tensor c = raw::to_device(drawn, inputs[k].device());
       const Tensor term = sum(multiply(gradients[k], c));
       total = total.defined() ? add(total, term) : term;

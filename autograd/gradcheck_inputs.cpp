@@ -1,45 +1,10 @@
-// Exchanging the numbers of inputs, and small vectors of doubles.
+// Exchanging the numbers of inputs.
 #include "autograd/gradcheck_inputs.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "autograd/backward.h"
-#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence::detail {
-
-double dot(const Numbers& a, const Numbers& b) {
-  double total = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];
-  return total;
-}
-double norm(const Numbers& a) { return std::sqrt(dot(a, a)); }
-double largest(const Numbers& a) {
-  double result = 0;
-  for (const double x : a) result = std::max(result, std::abs(x));
-  return result;
-}
-
-Numbers random_numbers(index_t count, std::uint64_t seed, std::uint64_t index) {
-  const Stream stream(seed, "gradcheck", index);
-  Numbers result(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < result.size(); ++i) result[i] = stream.normal(i);
-  return result;
-}
-
-Numbers tangents_of(const Tensor& x) {
-  Numbers result(static_cast<std::size_t>(x.numel()));
-  if (x.dtype() != DType::dual) return result;
-  const Tensor flat = raw::to_device(raw::contiguous(x), Device::cpu());
-  for (std::size_t i = 0; i < result.size(); ++i) result[i] = flat.data<Dual>()[i].tangent;
-  return result;
-}
-
-Numbers gradient_numbers(const Tensor& gradient, index_t count) {
-  return gradient.defined() ? gradient.to_vector() : Numbers(static_cast<std::size_t>(count));
-}
 
 Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents) {
   Tensor numbers = Tensor::of(values, x.shape(), dtype);

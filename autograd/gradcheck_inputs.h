@@ -10,13 +10,6 @@ namespace whence::detail {
 
 using Numbers = std::vector<double>;
 
-double dot(const Numbers& a, const Numbers& b);
-double norm(const Numbers& a);
-double largest(const Numbers& a);  // of the absolute values
-Numbers random_numbers(index_t count, std::uint64_t seed, std::uint64_t index);
-Numbers tangents_of(const Tensor& x);                             // zeros unless x is dual
-Numbers gradient_numbers(const Tensor& gradient, index_t count);  // zeros when undefined
-
 class CheckedInputs {
  public:
   CheckedInputs(const char* op, const std::vector<Named>& named, bool any_dtype);

@@ -32,6 +32,13 @@ std::map<const Node*, std::size_t> numbered(const std::vector<const Node*>& node
   return numbers;
 }
 
+// The module that a parameter belongs to, or that ran the op; "" for the root and for what belongs to none.
+std::string module_of(const Node& node) {
+  if (!node.is_leaf()) return node.path;
+  const std::size_t dot = node.path.rfind('.');
+  return dot == std::string::npos ? "" : node.path.substr(0, dot);
+}
+
 // Bytes of the storages that `node` keeps and that are not in `counted` yet.
 std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& counted) {
   std::size_t bytes = 0;
@@ -72,7 +79,9 @@ std::string print_graph(const Tensor& y) {
   std::unordered_set<const Storage*> counted;
   std::ostringstream out;
   for (const Node* node : nodes) {
-    out << '#' << numbers.at(node) << ' ' << node->name() << ' ' << node->dtype << ' ' << node->shape;
+    out << '#' << numbers.at(node) << ' ' << node->name() << ' ';
+    if (node->is_leaf() && !node->path.empty()) out << node->path << ' ';
+    out << node->dtype << ' ' << node->shape;
     const char* separator = " <- ";
     for (const Ref<Node>& input : node->inputs()) {
       if (input) out << std::exchange(separator, ", ") << '#' << numbers.at(input.get());
@@ -89,10 +98,26 @@ std::string to_dot(const Tensor& y) {
   const auto numbers = numbered(nodes);
   std::ostringstream out;
   out << "digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n";
+  std::map<std::string, std::vector<const Node*>> modules;
+  for (const Node* node : nodes) modules[module_of(*node)].push_back(node);
+  std::vector<std::string> open;  // the modules around what is written, outermost first
+  for (const auto& [module, members] : modules) {
+    for (; !open.empty() && !module.starts_with(open.back() + "."); open.pop_back()) out << "  }\n";
+    if (!module.empty()) {
+      const std::string within = open.empty() ? module : module.substr(open.back().size() + 1);
+      out << "  subgraph " << std::quoted("cluster_" + module) << " {\n  label=" << std::quoted(within) << ";\n";
+      open.push_back(module);
+    }
+    for (const Node* node : members) {
+      const bool named = node->is_leaf() && !node->path.empty();
+      out << "  n" << numbers.at(node) << " [label=\""
+          << (named ? node->path.substr(module.empty() ? 0 : module.size() + 1) : node->name()) << "\\n"
+          << node->dtype << ' ' << node->shape << "\\n"
+          << to_string(node->site) << "\", shape=" << (node->is_leaf() ? "box" : "ellipse") << "];\n";
+    }
+  }
+  for (; !open.empty(); open.pop_back()) out << "  }\n";
   for (const Node* node : nodes) {
-    out << "  n" << numbers.at(node) << " [label=\"" << node->name() << "\\n"
-        << node->dtype << ' ' << node->shape << "\\n"
-        << to_string(node->site) << "\", shape=" << (node->is_leaf() ? "box" : "ellipse") << "];\n";
     for (const Ref<Node>& input : node->inputs()) {
       if (input) out << "  n" << numbers.at(input.get()) << " -> n" << numbers.at(node) << ";\n";
     }

@@ -12,9 +12,11 @@ namespace whence {
 
 // One line per recorded op from which y was computed, inputs before users:
 //   "#3 softmax f64 [2,4] <- #1  train.cpp:84  keeps 64 B"
+// Leaves that are a module's parameters say which: "#1 leaf blocks.0.mlp.in.weight f32 [8,2]  linear.cpp:13".
 std::string print_graph(const Tensor& y);
 
-// The same for Graphviz: `dot -Tsvg`. Leaves are boxes; edges run from inputs to users.
+// The same for Graphviz: `dot -Tsvg`. Leaves are boxes, modules are boxes around their parameters and what ran in their
+// Scope (autograd/probe.h); edges run from inputs to users.
 std::string to_dot(const Tensor& y);
 
 // What the graph of y keeps for backward, by op and source line, largest first. A storage that several ops keep is

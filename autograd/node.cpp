@@ -2,6 +2,7 @@
 #include "autograd/node.h"
 
 #include "autograd/op.h"
+#include "autograd/probe.h"
 #include "autograd/saved.h"
 #include "tensor/raw.h"
 
@@ -10,6 +11,10 @@ namespace whence {
 std::uint64_t Node::next_id() {
   static std::atomic<std::uint64_t> counter{0};
   return counter.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+Node::Node(const Site& made_at) : id(next_id()), site(made_at) {
+  if (detail::scope_path) path = *detail::scope_path;
 }
 
 // Deleting a node releases its inputs, which may be the last owners of theirs, and so on: a worklist instead of
@@ -27,23 +32,6 @@ void Node::dispose() {
     delete node;
   }
   draining = false;
-}
-
-DType detail::leaf_sum_dtype(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
-
-Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
-
-void Leaf::accumulate(const Tensor& dx) {
-  const DType sum_dtype = detail::leaf_sum_dtype(dtype);
-  if (!gradient.defined()) {
-    gradient = dx;
-    owned_ = false;
-  } else if (owned_ && !recording() && !gradient.link()) {
-    raw::add_into(detail::in_dtype(dx, sum_dtype), gradient);
-  } else {
-    gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype));
-    owned_ = true;
-  }
 }
 
 void SavedTensor::save(const Tensor& value, bool is_output) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "tensor/tensor.h"
 
@@ -18,11 +19,12 @@ class SavedTensor;
 
 class Node : public GraphLink {
  public:
-  explicit Node(const Site& made_at) : id(next_id()), site(made_at) {}
+  explicit Node(const Site& made_at);
 
   const std::uint64_t id;
-  const Site site;  // the line that called the op
-  Shape shape;      // of the op's output, and so of its gradient
+  const Site site;   // the line that called the op
+  std::string path;  // the Scope (autograd/probe.h) in which the op ran; of a module's parameter its own path
+  Shape shape;       // of the op's output, and so of its gradient
   DType dtype = DType::f32;
 
   virtual const char* name() const = 0;
@@ -57,7 +59,7 @@ Tensor in_dtype(const Tensor& x, DType dtype);
 // A tensor that the user wants the gradient of: a parameter, or an input made with requires_grad().
 class Leaf final : public Node {
  public:
-  using Node::Node;
+  explicit Leaf(const Site& made_at) : Node(made_at) { path.clear(); }
   const char* name() const override { return "leaf"; }
   std::span<const Ref<Node>> inputs() const override { return {}; }
   void backward(const Tensor&, std::span<const bool>, std::span<Tensor>) override {}

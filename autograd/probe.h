@@ -44,7 +44,7 @@ inline Tensor probe(const char* name, const Tensor& x, Site at = Site::current()
 class Probed {
  public:
   const Tensor& value() const { return value_; }
-  const Tensor& gradient() const { return gradient_; }  // undefined until a backward pass reached the probe
+  const Tensor& gradient() const { return gradient_; }  // of masked elements too; undefined before a backward pass
 
  private:
   friend class Capture;

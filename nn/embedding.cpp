@@ -2,6 +2,7 @@
 #include "nn/embedding.h"
 
 #include "autograd/ops.h"
+#include "autograd/probe.h"
 
 namespace whence {
 
@@ -10,6 +11,9 @@ Embedding::Embedding(index_t rows, index_t dim, Init init) {
   weight_ = param("weight", {rows, dim}, init);
 }
 
-Tensor Embedding::operator()(const Tensor& index, Site at) const { return take_rows(weight_, index, at); }
+Tensor Embedding::operator()(const Tensor& index, Site at) const {
+  const Scope scope(path());
+  return take_rows(weight_, index, at);
+}
 
 }  // namespace whence

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
 #include "autograd/ops.h"
+#include "autograd/recompute.h"
 #include "nn/executor.h"
 #include "tensor/error.h"
 
@@ -108,7 +108,7 @@ class StripsExecutor final : public Executor {
         Operands::put(given, now);
         return attend_rows(std::move(now), stages, dropping, total);
       };
-      outputs.push_back(checkpoint(run, operands.list));
+      outputs.push_back(recompute(run, operands.list));
     }
     return outputs.empty() ? all.query : outputs.size() == 1 ? outputs[0] : concat_along(2, outputs);
   }

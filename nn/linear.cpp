@@ -2,6 +2,7 @@
 #include "nn/linear.h"
 
 #include "autograd/ops.h"
+#include "autograd/probe.h"
 
 namespace whence {
 
@@ -12,6 +13,9 @@ Linear::Linear(index_t inputs, index_t outputs, bool bias, Init init, Init bias_
   if (bias) bias_ = param("bias", {outputs}, bias_init, false);
 }
 
-Tensor Linear::operator()(const Tensor& x, Site at) const { return linear(x, weight_, bias_, at); }
+Tensor Linear::operator()(const Tensor& x, Site at) const {
+  const Scope scope(path());
+  return linear(x, weight_, bias_, at);
+}
 
 }  // namespace whence

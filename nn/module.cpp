@@ -105,11 +105,12 @@ static void require_no_dot(const char* op, const std::string& name) {
     fail(op, to_text("name '", name, "' given; a name without dots required, as dots separate modules"));
 }
 
-Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays, Bounds bounds) {
+Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays, Bounds bounds, Site at) {
   require_no_dot("param", name);
   require_new_name("param", name);
   const double first_value = init.random() ? std::numeric_limits<double>::quiet_NaN() : init.first;
-  const Tensor tensor = requires_grad(Tensor::full(shape, first_value));
+  const Tensor tensor = requires_grad(Tensor::full(shape, first_value), at);
+  node_of(tensor)->path = path_of(name);
   own_.push_back({std::move(name), tensor, init, decays, false, bounds});
   return tensor;
 }
@@ -140,6 +141,9 @@ void Module::adopt(const std::string& name, Module& module) {
 
 void Module::set_path(const std::string& path) {
   path_ = path;
+  for (const Own& own : own_) {
+    if (Node* leaf = node_of(own.tensor)) leaf->path = path_of(own.name);
+  }
   for (const Child& entry : children_) entry.module->set_path(path_of(entry.name));
 }
 

@@ -57,8 +57,8 @@ class Module {
   Module() = default;
 
   // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
-  [[nodiscard]] Tensor param(
-      std::string name, const Shape& shape, const Init& init, bool decays = true, Bounds bounds = {});
+  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true,
+      Bounds bounds = {}, Site at = Site::current());
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/probe.h"
 
 namespace whence {
 
@@ -16,6 +17,7 @@ Norm::Norm(index_t dim, NormKind kind, double epsilon) : kind_(kind), epsilon_(e
 }
 
 Tensor Norm::operator()(const Tensor& x, Site at) const {
+  const Scope scope(path());
   return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, epsilon_, at) : rms_norm(x, weight_, epsilon_, at);
 }
 

@@ -112,6 +112,7 @@ Block::Block(const TransformerOptions& options, index_t layer, const std::vector
 }
 
 Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+  const Scope scope(path());
   if (place_ == NormPlace::before) {
     const Tensor attended = x + attention_(norm1_(x), sequence, pass, cache);
     return attended + dropout_(mlp_(norm2_(attended), pass), pass);

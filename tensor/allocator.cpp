@@ -157,7 +157,7 @@ struct Allocator::State {
     }
     const OutOfMemory::Numbers numbers{bytes, room.free, statistics.live, room.capacity};
     throw OutOfMemory(
-        error_at_call_site("allocate", text + "; use a smaller batch or length, or checkpoint()"), numbers);
+        error_at_call_site("allocate", text + "; use a smaller batch or length, or recompute()"), numbers);
   }
 };
 

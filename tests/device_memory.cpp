@@ -70,7 +70,7 @@ TEST_CASE(
             "MiB), the largest: " +
             "6 MiB by softmax (" + line + "), 4 MiB by linear (" + line + "), 2 MiB by gelu (" + line + "), 1 MiB at " +
             line + ", 512 KiB by norm (" + line +
-            "); 2.75 MiB less in use required; use a smaller batch or length, or checkpoint()");
+            "); 2.75 MiB less in use required; use a smaller batch or length, or recompute()");
   CHECK(error.numbers.asked == 5 * mebibyte);
   CHECK(error.numbers.free == 9 * mebibyte / 4);
   CHECK(error.numbers.capacity == 16 * mebibyte);

@@ -3,8 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <regex>
+#include <set>
+
 #include "autograd/op.h"
-#include "tests/close.h"
+#include "examples/tasks/task_training.h"
+#include "examples/verify/scheme_texts.h"
+#include "tests/models.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -40,9 +45,54 @@ TEST_CASE("print_graph and to_dot of a small graph") {
   CHECK(to_dot(y) == to_text("digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n"
                              "  n1 [label=\"leaf\\nf64 [2]\\n",
                          first, "\", shape=box];\n  n2 [label=\"multiply\\nf64 [2]\\n", second,
-                         "\", shape=ellipse];\n  n1 -> n2;\n  n1 -> n2;\n  n3 [label=\"sum\\nf64 []\\n", last,
-                         "\", shape=ellipse];\n  n2 -> n3;\n}\n"));
+                         "\", shape=ellipse];\n  n3 [label=\"sum\\nf64 []\\n", last,
+                         "\", shape=ellipse];\n  n1 -> n2;\n  n1 -> n2;\n  n2 -> n3;\n}\n"));
   CHECK(print_graph(x) == to_text("#1 leaf f64 [2]  ", first, "\n"));
+}
+
+TEST_CASE("operators record the line where they are written") {
+  const Tensor x = leaf({1, 2}, {2}), c = Tensor::ones({2}, DType::f64);
+  const std::vector<Tensor> results{x + c, c - x, x * c, c / x, -x, x * 2, 2 * x, x + 1, x - 1};
+  const std::string here = above();
+  for (const Tensor& y : results) CHECK(to_string(node_of(y)->site) == here);
+  const std::string text = error_text([&] { (void)(x + Tensor::ones({3}, DType::f64)); });
+  CHECK(text.starts_with(above() + ": add: "));
+}
+
+// The loss of a task's training step, with every scheme in its model.
+TEST_CASE("graphs name the files of schemes, modules and callers, and no header") {
+  const auto task = tasks::make_task("flip_flop", {"--length", "8"});
+  const tasks::Batch batch = task->training_batch(0, 1, 2);
+  for (const std::string& scheme : promised_texts()) {
+    TransformerOptions options = small(scheme);
+    options.vocabulary = task->model().vocabulary, options.length = task->model().length;
+    const Transformer model(options);
+    const std::string graph = print_graph(tasks::loss_sum(model, batch, {.training = true}).sum);
+    CHECK_MESSAGE(graph.find(".h:") == std::string::npos, scheme, "\n", graph);
+    CHECK_MESSAGE(graph.find(".cpp:") != std::string::npos, scheme);
+  }
+}
+
+TEST_CASE("parameters show their paths, and modules are boxes") {
+  const Transformer model(small("dape(kerple)"));
+  const Tensor y = model(random_tokens(1, 4, 5));
+  CHECK(std::regex_search(print_graph(y),
+      std::regex(R"(\n#\d+ leaf blocks\.0\.attention\.position\.base\.strength f32 \[2\]  kerple\.cpp:\d+\n)")));
+  const std::string dot = to_dot(y);
+  const auto begin = dot.find("  subgraph \"cluster_blocks.0.attention.position\" {\n  label=\"position\";\n"),
+             end = dot.find("  subgraph \"cluster_blocks.0.attention.query\" {\n  label=\"query\";\n");
+  REQUIRE(begin < end);
+  REQUIRE(end < dot.size());
+  const std::string box = dot.substr(begin, end - begin);
+  for (const char* inside : {"label=\"base\";\n", "label=\"hidden\";\n",
+           "[label=\"strength\\nf32 [2]\\nkerple.cpp:", "[label=\"convolve_keys\\nf32 [1,2,4,4]\\ndape.cpp:"})
+    CHECK_MESSAGE(box.find(inside) != std::string::npos, inside);
+  std::set<std::string> files;
+  const std::regex place(R"(\\n(\w+\.\w+):\d+)");
+  for (auto match = std::sregex_iterator(box.begin(), box.end(), place); match != std::sregex_iterator(); ++match)
+    files.insert((*match)[1]);
+  CHECK(files == std::set<std::string>{"dape.cpp", "kerple.cpp", "linear.cpp"});
+  CHECK(std::count(dot.begin(), dot.end(), '{') == std::count(dot.begin(), dot.end(), '}'));
 }
 
 TEST_CASE("inputs without history are left out of the graph") {

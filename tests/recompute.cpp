@@ -1,4 +1,6 @@
-// checkpoint(): the same values and gradients from less memory.
+// recompute(): the same values and gradients from less memory.
+#include "autograd/recompute.h"
+
 #include <doctest/doctest.h>
 
 #include "autograd/inspect.h"
@@ -19,8 +21,8 @@ struct Result {
   std::vector<Tensor> gradients;
 };
 
-Result run(bool checkpointed, const Tensor& x, const Tensor& w) {
-  const Tensor y = checkpointed ? checkpoint(body, {x, w}) : body({x, w});
+Result run(bool recomputed, const Tensor& x, const Tensor& w) {
+  const Tensor y = recomputed ? recompute(body, {x, w}) : body({x, w});
   return {y, grad(sum(y * y), {}, {x, w})};
 }
 
@@ -32,23 +34,23 @@ void check_equal(const Result& a, const Result& b) {
 
 }  // namespace
 
-TEST_CASE("with and without checkpoint: the same bits, of leaves and of intermediate inputs") {
+TEST_CASE("with and without recompute(): the same bits, of leaves and of intermediate inputs") {
   const Tensor x = normal_leaf({16, 16}, 1), w = normal_leaf({16, 16}, 2);
   check_equal(run(true, x, w), run(false, x, w));
-  const auto deeper = [&](bool checkpointed) { return run(checkpointed, x * 0.5, w); };
+  const auto deeper = [&](bool recomputed) { return run(recomputed, x * 0.5, w); };
   CHECK(same_bits(deeper(true).y, deeper(false).y));
-  const auto through = [&](bool checkpointed) {
-    const Tensor middle = x * 0.5, y = checkpointed ? checkpoint(body, {middle, w}) : body({middle, w});
+  const auto through = [&](bool recomputed) {
+    const Tensor middle = x * 0.5, y = recomputed ? recompute(body, {middle, w}) : body({middle, w});
     return grad(sum(y * y), {}, {x, w, middle});
   };
   const auto with = through(true), without = through(false);
   for (std::size_t k = 0; k < 3; ++k) CHECK(same_bits(with[k], without[k]));
 }
 
-TEST_CASE("backward reaches the leaves through a checkpoint, once and with keep_graph twice") {
+TEST_CASE("backward reaches the leaves through a recomputed function, once and with keep_graph twice") {
   const Tensor x = normal_leaf({4, 4}, 1), w = normal_leaf({4, 4}, 2);
   const auto expected = run(false, x, w).gradients;
-  const Tensor y = checkpoint(body, {x, w});
+  const Tensor y = recompute(body, {x, w});
   const std::string made = above();
   const Tensor loss = sum(y * y);
   backward(loss, {}, {.keep_graph = true});
@@ -58,24 +60,24 @@ TEST_CASE("backward reaches the leaves through a checkpoint, once and with keep_
   CHECK(distance(gradient(w), raw::add(expected[1], expected[1])) == 0);
   CHECK(message([&] {
     backward(y, y.detach());
-  }).find("checkpoint recorded at " + made + " has released what it saved") != std::string::npos);
-  CHECK(memory_report(y).total == 0);  // looking at a released checkpoint is fine
+  }).find("recompute recorded at " + made + " has released what it saved") != std::string::npos);
+  CHECK(memory_report(y).total == 0);  // looking at a released one is fine
 }
 
-TEST_CASE("a checkpoint keeps its inputs and nothing else") {
+TEST_CASE("recompute() keeps its inputs and nothing else") {
   const Tensor x = normal_leaf({32, 32}, 1), w = normal_leaf({32, 32}, 2);
-  const MemoryReport plain = memory_report(body({x, w})), checkpointed = memory_report(checkpoint(body, {x, w}));
-  CHECK(checkpointed.total == 2 * 32 * 32 * sizeof(double));
-  CHECK(plain.total > 2 * checkpointed.total - 1);
-  REQUIRE(checkpointed.rows.size() == 1);
-  CHECK(checkpointed.rows[0].op == "checkpoint");
+  const MemoryReport plain = memory_report(body({x, w})), recomputed = memory_report(recompute(body, {x, w}));
+  CHECK(recomputed.total == 2 * 32 * 32 * sizeof(double));
+  CHECK(plain.total > 2 * recomputed.total - 1);
+  REQUIRE(recomputed.rows.size() == 1);
+  CHECK(recomputed.rows[0].op == "recompute");
 }
 
 TEST_CASE("live memory between forward and backward is what the report says") {
   const Tensor x = normal_leaf({64, 64}, 1), w = normal_leaf({64, 64}, 2);
   const auto live = [] { return Allocator::cpu().statistics().live; };
   const std::size_t before = live(), tensor = 64 * 64 * sizeof(double);
-  const Tensor loss = sum(checkpoint(body, {x, w}));
+  const Tensor loss = sum(recompute(body, {x, w}));
   CHECK(live() - before < tensor);
   const Tensor plain = sum(body({x, w}));
   CHECK(live() - before > 2 * tensor);
@@ -87,7 +89,7 @@ TEST_CASE("a function that reaches a module's parameters by its own handles") {
   const Tensor x = normal_leaf({3, 5}, 4), weight = layer.weight(), bias = layer.bias();
   const auto by_handles = [&layer](const std::vector<Tensor>& in) { return tanh(layer(tanh(layer(in[0])))); };
   const auto expected = grad(sum(square(by_handles({x}))), {}, {x, weight, bias});
-  const auto found = grad(sum(square(checkpoint(by_handles, {x, weight, bias}))), {}, {x, weight, bias});
+  const auto found = grad(sum(square(recompute(by_handles, {x, weight, bias}))), {}, {x, weight, bias});
   for (std::size_t k = 0; k < 3; ++k) CHECK(same_bits(expected[k], found[k]));
 }
 
@@ -99,16 +101,16 @@ TEST_CASE("parts of f without history get none, and inputs that f ignores get ze
     const RecordingScope again(true);
     return weight * in[0];
   };
-  const Tensor found = grad(sum(checkpoint(partly, {x})), {}, {x})[0];
+  const Tensor found = grad(sum(recompute(partly, {x})), {}, {x})[0];
   CHECK(distance(found, sigmoid(x.detach())) == 0);
   CHECK(found.shape() == x.shape());
   const auto ignored =
-      grad(sum(checkpoint([](const std::vector<Tensor>& in) { return square(in[0]); }, {x, w})), {}, {x, w});
+      grad(sum(recompute([](const std::vector<Tensor>& in) { return square(in[0]); }, {x, w})), {}, {x, w});
   CHECK(largest(ignored[1]) == 0);
   const auto constant = [](const std::vector<Tensor>&) { return Tensor::ones({4}, DType::f64); };
-  CHECK(largest(grad(sum(checkpoint(constant, {x})), {}, {x})[0]) == 0);
+  CHECK(largest(grad(sum(recompute(constant, {x})), {}, {x})[0]) == 0);
   const NoGrad values_only;
-  CHECK_FALSE(tracked(checkpoint(body, {normal_leaf({2, 2}, 1), normal_leaf({2, 2}, 2)})));
+  CHECK_FALSE(tracked(recompute(body, {normal_leaf({2, 2}, 1), normal_leaf({2, 2}, 2)})));
 }
 
 TEST_CASE("f records nothing the first time and everything when it is run again") {
@@ -117,28 +119,28 @@ TEST_CASE("f records nothing the first time and everything when it is run again"
     recorded.push_back(recording());
     return square(in[0]);
   };
-  backward(sum(checkpoint(watched, {normal_leaf({4}, 1)})));
+  backward(sum(recompute(watched, {normal_leaf({4}, 1)})));
   CHECK(recorded == std::vector<bool>{false, true});
 }
 
-TEST_CASE("checkpoints nest") {
+TEST_CASE("recompute() nests") {
   const Tensor x = normal_leaf({8, 8}, 1), w = normal_leaf({8, 8}, 2);
   const auto twice = [](const std::vector<Tensor>& in) { return body({body(in), in[1]}); };
-  const auto nested = [](const std::vector<Tensor>& in) { return checkpoint(body, {checkpoint(body, in), in[1]}); };
+  const auto nested = [](const std::vector<Tensor>& in) { return recompute(body, {recompute(body, in), in[1]}); };
   const auto expected = grad(sum(square(twice({x, w}))), {}, {x, w});
-  const auto found = grad(sum(square(checkpoint(nested, {x, w}))), {}, {x, w});
+  const auto found = grad(sum(square(recompute(nested, {x, w}))), {}, {x, w});
   for (std::size_t k = 0; k < 2; ++k) CHECK(distance(expected[k], found[k]) < 1e-13);  // summed in another order
 }
 
-TEST_CASE("a checkpoint refuses overwritten inputs and second derivatives") {
+TEST_CASE("recompute() refuses overwritten inputs and second derivatives") {
   const Tensor x = normal_leaf({4, 4}, 1), w = normal_leaf({4, 4}, 2);
-  const Tensor y = checkpoint(body, {x, w});
+  const Tensor y = recompute(body, {x, w});
   const std::string made = above();
   CHECK(message([&] {
     (void)grad(sum(y), {}, {x}, {.create_graph = true});
-  }).find("checkpoint recorded at " + made + " is differentiable once") != std::string::npos);
+  }).find("recompute recorded at " + made + " is differentiable once") != std::string::npos);
   raw::copy_into(w.detach(), x);
   CHECK(message([&] {
     backward(sum(y));
-  }).find("checkpoint recorded at " + made + " saved a f64 [4,4] that was overwritten at ") != std::string::npos);
+  }).find("recompute recorded at " + made + " saved a f64 [4,4] that was overwritten at ") != std::string::npos);
 }

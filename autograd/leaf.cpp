@@ -1,0 +1,54 @@
+// Leaves: what is differentiated by, and how the terms of its gradient are added up.
+#include "autograd/backward.h"
+#include "autograd/node.h"
+#include "autograd/recording.h"
+#include "tensor/raw.h"
+
+namespace whence {
+
+Tensor requires_grad(const Tensor& leaf, Site at) {
+  const CallSite place(at);
+  raw::require_floating("requires_grad", "leaf", leaf);
+  if (node_of(leaf) && !node_of(leaf)->is_leaf()) {
+    fail(
+        "requires_grad", to_text("a result of ", node_of(leaf)->name(), " given; a leaf required; use detach() first"));
+  }
+  if (!node_of(leaf)) {
+    Ref<Leaf> node(new Leaf(at));
+    node->shape = leaf.shape();
+    node->dtype = leaf.dtype();
+    leaf.set_link(node);
+  }
+  return leaf;
+}
+
+bool tracked(const Tensor& tensor) { return tensor.link() != nullptr; }
+
+static Leaf& leaf_of(const char* op, const Tensor& tensor) {
+  Node* node = node_of(tensor);
+  if (!node || !node->is_leaf())
+    fail(op, to_text("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
+  return static_cast<Leaf&>(*node);
+}
+
+Tensor gradient(const Tensor& leaf) { return leaf_of("gradient", leaf).gradient; }
+void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
+
+DType detail::leaf_sum_dtype(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
+
+Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
+
+void Leaf::accumulate(const Tensor& dx) {
+  const DType sum_dtype = detail::leaf_sum_dtype(dtype);
+  if (!gradient.defined()) {
+    gradient = dx;
+    owned_ = false;
+  } else if (owned_ && !recording() && !gradient.link()) {
+    raw::add_into(detail::in_dtype(dx, sum_dtype), gradient);
+  } else {
+    gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(dx, sum_dtype));
+    owned_ = true;
+  }
+}
+
+}  // namespace whence

@@ -1,0 +1,89 @@
+// Recomputation: the node that runs its function again.
+#include "autograd/recompute.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "autograd/backward.h"
+#include "autograd/op.h"
+
+namespace whence {
+namespace {
+
+// One op whose forward is a whole function and whose backward runs that function again, recorded this time.
+class RecomputedNode final : public Node {
+ public:
+  using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+  RecomputedNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at)
+      : Node(made_at), function_(std::move(function)) {
+    saved_ = std::make_unique<SavedTensor[]>(inputs.size());
+    const detail::Exchange saving(detail::saving_node, this);
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      saved_[k] = inputs[k];
+      edges_.emplace_back(node_of(inputs[k]));
+      leaves_.push_back(edges_[k] && edges_[k]->is_leaf() ? inputs[k] : Tensor());
+    }
+  }
+
+  const char* name() const override { return "recompute"; }
+  std::span<const Ref<Node>> inputs() const override { return edges_; }
+  void release_saved() override {
+    for (std::size_t k = 0; k < edges_.size(); ++k)
+      saved_[k].release();  // the array stays: first_saved() still names its elements
+    leaves_.clear();
+    function_ = nullptr;
+    released_ = true;
+  }
+
+  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+    if (released_) detail::refuse_released(*this);
+    if (recording()) detail::refuse_second_derivative(*this);
+    std::vector<Tensor> inputs, wanted;
+    for (std::size_t k = 0; k < edges_.size(); ++k) {
+      const Tensor numbers = saved_[k].get().detach();  // get() refuses when overwritten
+      inputs.push_back(leaves_[k].defined() ? leaves_[k] : numbers);
+      if (needed[k]) wanted.push_back(requires_grad(inputs.back()));
+    }
+    Tensor y;
+    {
+      const RecordingScope record(true);
+      y = function_(inputs);
+    }
+    std::vector<Tensor> found(wanted.size());
+    if (tracked(y)) found = grad(y, dy, wanted, {.allow_unused = true});  // else f reads none of its inputs
+    for (std::size_t k = 0, next = 0; k < edges_.size(); ++k) {
+      if (!needed[k]) continue;
+      gradients[k] =
+          found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
+      ++next;
+    }
+  }
+
+ private:
+  Function function_;
+  std::unique_ptr<SavedTensor[]> saved_;
+  std::vector<Ref<Node>> edges_;
+  // Passed as they are, so that f may also reach them by its own handles (a module's parameters).
+  std::vector<Tensor> leaves_;
+};
+
+}  // namespace
+
+Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at) {
+  const CallSite place(at);
+  const bool record = recording() && std::any_of(inputs.begin(), inputs.end(), tracked);
+  Tensor y;
+  {
+    const NoGrad values_only;
+    y = f(inputs).detach();
+  }
+  if (record) {
+    Ref<RecomputedNode> node(new RecomputedNode(std::move(f), inputs, at));
+    node->shape = y.shape();
+    node->dtype = y.dtype();
+    y.set_link(node);
+  }
+  return y;
+}
+
+}  // namespace whence

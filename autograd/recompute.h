@@ -1,0 +1,16 @@
+// Memory for time: a function whose intermediate results backward computes again.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// y = f(inputs) without keeping what f's ops save: backward runs f again. `inputs` must name every tensor that f reads
+// and that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
+[[nodiscard]] Tensor recompute(
+    std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at = Site::current());
+
+}  // namespace whence
