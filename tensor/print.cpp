@@ -1,6 +1,4 @@
 // How tensors are printed.
-#include "tensor/print.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "tensor/raw.h"
+#include "tensor/tensor.h"
 
 namespace whence {
 namespace {

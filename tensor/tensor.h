@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -106,5 +107,9 @@ class Tensor {
 
   Ref<Body> body_;
 };
+
+// As text: a line that says what it is, then the numbers, nested rows aligned, long axes cut short with "...".
+std::string to_string(const Tensor& x);
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 }  // namespace whence

@@ -1,6 +1,4 @@
 // Printed tensors, letter by letter.
-#include "tensor/print.h"
-
 #include "tensor/raw.h"
 #include "tests/reference.h"
 
