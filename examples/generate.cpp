@@ -7,9 +7,9 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/unicode.h"
 #include "examples/language/sampling.h"
 #include "examples/language/saved_model.h"
-#include "examples/language/unicode.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 

@@ -15,7 +15,6 @@
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
 #include "examples/lab/grid.h"
-#include "examples/lab/presets.h"
 #include "examples/lab/statistics.h"
 #include "examples/report/plot.h"
 #include "examples/report/report.h"
@@ -258,8 +257,8 @@ GridOptions grid_options(
       line.refuse("schemes", to_text(grid.schemes[k], " once"), "each scheme is one row");
     }
   }
-  const std::vector<std::string> typed = options_of(line, options.set);
-  grid.train_options = with_typed(preset_options(options.preset, name), typed);
+  const std::string preset = options.preset == "mini" ? tasks::find_task(name).mini : "";
+  grid.train_options = with_typed(options_of(line, preset), options_of(line, options.set));
   grid.steps = steps_in(grid.train_options, tasks::make_task(name)->recipe().steps);
   return grid;
 }

@@ -9,9 +9,9 @@
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
+#include "examples/app/unicode.h"
 #include "examples/language/bpe.h"
 #include "examples/language/mapped_file.h"
-#include "examples/language/unicode.h"
 
 namespace whence {
 namespace {

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "examples/app/run_files.h"
-#include "examples/lab/presets.h"
 #include "examples/lab/statistics.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
@@ -44,14 +43,6 @@ TEST_CASE("Welch's test: Student's own distributions, and no difference") {
   // scipy.stats.ttest_ind([27.5, 21.0, 19.0, 23.6, 17.0], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5], equal_var=False)
   CHECK(welch_p_value({27.5, 21.0, 19.0, 23.6, 17.0}, {27.1, 22.0, 20.8, 23.4, 23.4, 23.5}) ==
         doctest::Approx(0.42293002538244534).epsilon(1e-9));
-}
-
-TEST_CASE("presets: mini for the tasks that have one, paper without options") {
-  CHECK(preset_options("paper", "parity_check").empty());
-  CHECK(mini_presets().size() >= 3);
-  CHECK_THROWS_AS((void)preset_options("mini", "associative_recall"), InputError);
-  CHECK_FALSE(preset_options("mini", "parity_check").empty());
-  for (const Preset& preset : mini_presets()) CHECK(preset.options.size() % 2 == 0);
 }
 
 namespace {
@@ -116,7 +107,6 @@ TEST_CASE("a grid refuses what it cannot run") {
     return outcome.code == 2 ? outcome.err : "exit code " + std::to_string(outcome.code);
   };
   CHECK(refusal({}).find("no task given") != std::string::npos);
-  CHECK(refusal({"flip_flop", "associative_recall"}).find("mini presets exist for") != std::string::npos);
   CHECK(refusal({"flip_flap"}).find("did you mean 'flip_flop'") != std::string::npos);
   CHECK(refusal({"flip_flop", "--schemes", "rope,rotary"}).find("--schemes") != std::string::npos);
   CHECK(refusal({"flip_flop", "--schemes", "rop"}).find("did you mean 'rope'") != std::string::npos);

@@ -7,9 +7,9 @@
 
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
+#include "examples/app/unicode.h"
 #include "examples/language/bpe.h"
 #include "examples/language/saved_model.h"
-#include "examples/language/unicode.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tests/models.h"

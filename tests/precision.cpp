@@ -159,20 +159,28 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
   TwoParameters model;
   TrainingOptions options = options_for(DType::f16, 20);
   TrainingJob job{.label = "overflow", .model = &model};
-  job.loss = [&](std::int64_t) -> LossSum {
-    return {sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32)), 1, 1};
+  job.batch = [](std::int64_t) { return TrainingBatch{.counted = 1, .tokens = 1}; };
+  job.loss_of = [&](const TrainingBatch&, std::int64_t) {
+    return sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32));
   };
   const std::string forward = error_text([&] { (void)train(job, options); });
   CHECK_MESSAGE(forward.find("--precision bf16") != std::string::npos, forward);
   // A finite loss whose gradient alone is infinite: 1e5 through a cast to f16.
-  job.loss = [&](std::int64_t) -> LossSum {
-    return {sum(cast(model.weight + sum(model.still), DType::f32) * 1e30) * 1e-25, 1, 1};
+  job.loss_of = [&](const TrainingBatch&, std::int64_t) {
+    return sum(cast(model.weight + sum(model.still), DType::f32) * 1e30) * 1e-25;
   };
   const std::string backward_overflow = error_text([&] { (void)train(job, options); });
   CHECK_MESSAGE(
       backward_overflow.find("loss scale: gradients that are not finite at step 17 with a loss scale of 1;") !=
           std::string::npos,
       backward_overflow);
+  // Looking for the first op that is not finite, the scale's business is left to it.
+  options.check_finite = true;
+  CHECK(error_text([&] { (void)train(job, options); }) == backward_overflow);
+  job.loss_of = [&](const TrainingBatch&, std::int64_t) {
+    return sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32));
+  };
+  CHECK(error_text([&] { (void)train(job, options); }).find("precision.cpp:") == 0);
 }
 
 TEST_CASE(
@@ -219,14 +227,14 @@ TEST_CASE(
   TrainingJob job{.label = "full", .model = &model};
   job.sequences = 8;
   OutOfMemory::Numbers numbers{.asked = 400, .free = 100, .live = 1080, .capacity = 1180};
-  job.loss = [&](std::int64_t) -> LossSum { throw OutOfMemory("memory: 400 bytes asked for", numbers); };
+  job.batch = [&](std::int64_t) -> TrainingBatch { throw OutOfMemory("memory: 400 bytes asked for", numbers); };
   // Five numbers with gradient and two moments last: 80 bytes. 1400 are for 8 sequences, 175 each; in 1100 there is
   // room for 6, and 4 divides 8.
   const std::string text = error_text([&] { (void)train(job, options); });
   CHECK_MESSAGE(
       text.find("memory: 400 bytes asked for; the step wanted at least 1.37 KiB for 8 sequences beside 80 bytes") == 0,
       text);
-  CHECK_MESSAGE(text.find(": --batch 4 --accumulate 2 makes the same steps in less") != std::string::npos, text);
+  CHECK_MESSAGE(text.find(": batch 4, accumulate 2 makes the same steps in less") != std::string::npos, text);
   CHECK_THROWS_AS((void)train(job, options), OutOfMemory);
   numbers.asked = 1 << 20;
   CHECK(error_text([&] { (void)train(job, options); }).find("not one sequence fits") != std::string::npos);

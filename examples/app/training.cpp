@@ -11,7 +11,6 @@
 #include "examples/app/progress.h"
 #include "examples/app/run_folder.h"
 #include "examples/app/text.h"
-#include "examples/app/training_step.h"
 #include "nn/schedule.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -79,7 +78,11 @@ class Trainer {
             .floor = options.final_rate}),
         precision_(initialised(*job.model, options), options.precision,
             {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling),
-        step_(job, options, precision_),
+        step_(precision_, job.batch, checked(job, options),
+            {.accumulate = options.accumulate,
+                .clip = options.clip,
+                .recorded = options.cuda_graph,
+                .sequences = job.sequences}),
         folder_(options.folder, precision_.weights(), {job.description.begin(), job.description.end()}, options.seed),
         best_(precision_, options.keep_best) {}
 
@@ -87,7 +90,7 @@ class Trainer {
     const std::int64_t first = open();
     Progress progress(job_.label, options_.steps, first, ProgressStyle::for_standard_error(options_.quiet), std::cerr);
     std::optional<CheckFinite> checking;
-    if (options_.check_finite) checking.emplace();
+    if (options_.check_finite && options_.precision != DType::f16) checking.emplace();
     for (std::int64_t step = first + 1; step <= options_.steps && !out_of_patience(); ++step) {
       const std::int64_t tokens_before = tokens_;
       const double loss = take(step, progress);
@@ -115,6 +118,15 @@ class Trainer {
     model.initialise(options.seed);
     model.to(options.device);
     return model;
+  }
+
+  // In f16 forward alone is checked: gradients that overflow are the loss scale's business.
+  static LossOf checked(const TrainingJob& job, const TrainingOptions& options) {
+    if (!options.check_finite || options.precision != DType::f16) return job.loss_of;
+    return [&job](const TrainingBatch& batch, std::int64_t part) {
+      const CheckFinite checking;
+      return job.loss_of(batch, part);
+    };
   }
 
   bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
@@ -157,10 +169,21 @@ class Trainer {
     folder_.save(step, skipped(), precision_.optimizer(), facts);
   }
 
+  StepOutcome attempt(std::int64_t step) {
+    try {
+      return step_.take(step, schedule_(step));
+    } catch (const FailedStep& failed) {
+      throw Error(to_text(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
+          options_.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
+                                           : "",
+          options_.folder.empty() ? "" : "; the last checkpoint is from before it"));
+    }
+  }
+
   // One step of the optimiser; the mean loss of its targets.
   double take(std::int64_t step, Progress& progress) {
     const double started = steady_seconds();
-    const StepOutcome outcome = step_.take(step, schedule_(step));
+    const StepOutcome outcome = attempt(step);
     if (outcome.skipped) {
       progress.note(to_text(
           "step ", step, ": gradients beyond f16, step skipped; loss scale ", precision_.loss_scale()->value()));
@@ -300,8 +323,16 @@ std::string skipped_text(const TrainingResult& trained) {
       trained.loss_scale, " at the end");
 }
 
+static void require_recordable(const TrainingJob& job, const TrainingOptions& options) {
+  const std::string why = options.device.is_cpu() ? "given without a GPU; a device that records launches required"
+                          : options.check_finite  ? "given with --check-finite, which reads every result; one required"
+                                                  : job.not_recordable;
+  if (!why.empty()) throw InputError(to_text("--cuda-graph: ", why, "; leave it out"));
+}
+
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   check(options);
+  if (options.cuda_graph) require_recordable(job, options);
   if (options.validate_every > 0 && !job.validate)
     throw Error("training: validation asked for; a job that can validate required");
   return Trainer(job, options).run();

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "examples/app/command_line.h"
-#include "nn/precision.h"
-#include "nn/transformer.h"
+#include "nn/training_step.h"
 
 namespace whence {
 
@@ -70,20 +69,6 @@ struct TrainingResult {
 // "; 3 steps skipped, loss scale 8192 at the end", or nothing where there is no loss scale.
 [[nodiscard]] std::string skipped_text(const TrainingResult& trained);
 
-// The loss of one part of a step, summed and not averaged: a part with more targets then weighs more, as in one large
-// batch.
-struct LossSum {
-  Tensor sum;                // scalar, over `counted` targets
-  std::int64_t counted = 0;  // targets with a loss
-  std::int64_t tokens = 0;   // seen, for the rate of progress
-};
-
-// The numbers of one part, made on the CPU.
-struct TrainingBatch {
-  std::vector<Tensor> tensors = {};
-  std::int64_t counted = 0, tokens = 0;  // as in LossSum
-};
-
 struct Validation {
   double score = 0;  // lower is better
   std::vector<std::pair<std::string, double>> figures = {};
@@ -92,22 +77,14 @@ struct Validation {
 struct TrainingJob {
   std::string label = {};  // of the progress line
   Module* model = nullptr;
-  // Of part 1, 2, ...: a pure function of seed and part. Step n is made of parts (n - 1) accumulate + 1 ... n
-  // accumulate.
-  std::function<LossSum(std::int64_t part)> loss = {};
-  // Or the same in two halves, which a recorded step needs: the batch, a pure function of seed and part, and the sum of
-  // its losses, from tensors that may be on the CPU or on the model's device.
-  std::function<TrainingBatch(std::int64_t part)> batch = {};
-  std::function<Tensor(const TrainingBatch& batch, std::int64_t part)> loss_of = {};
+  MakeBatch batch = {};  // of training_step.h, as is loss_of
+  LossOf loss_of = {};
   std::string not_recordable = {};  // why a step cannot be recorded and replayed, such as dropout; empty: it can
   std::int64_t sequences = 0;       // in a part, for advice when memory is out; 0: unknown
   std::function<Validation()> validate = {};  // with the weights as they are; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume
   std::string record = {};                                            // text of run.json, written when a new run begins
 };
-
-// Why a step of this model cannot be recorded and replayed: it draws anew at each. Empty where it does not.
-[[nodiscard]] std::string not_recordable(const TransformerOptions& model);
 
 // Initialises the model, or loads the latest checkpoint when options.resume; trains up to options.steps; saves on the
 // way and at the end (folder/checkpoints, folder/weights.safetensors, folder/metrics.jsonl). Throws Interrupted after

@@ -10,10 +10,10 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/app/training_step.h"
 #include "examples/tasks/flip_flop_model.h"
 #include "nn/loss.h"
 #include "nn/models.h"
+#include "nn/training_step.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/device_runtime.h"
@@ -83,17 +83,15 @@ StepTime time_step(const Transformer& model, MixedPrecision& precision, const Op
 }
 
 // The same step recorded as one graph; its parts cannot be told apart.
-std::vector<double> recorded_seconds(
-    Transformer& model, MixedPrecision& precision, const Options& options, Device device) {
-  TrainingJob job{.model = &model};
-  job.batch = [&](std::int64_t part) { return random_tokens(model, options, static_cast<int>(part)); };
-  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
-    return random_token_loss(model, batch, static_cast<int>(part)) * static_cast<double>(batch.counted);
-  };
-  job.not_recordable = not_recordable(model.options());
-  TrainingOptions training;
-  training.device = device, training.cuda_graph = true, training.precision = precision.storage();
-  TrainingStep step(job, training, precision);
+std::vector<double> recorded_seconds(Transformer& model, MixedPrecision& precision, const Options& options) {
+  const std::string why = model.device().is_cpu() ? "given without a GPU" : not_recordable(model.options());
+  if (!why.empty()) throw InputError("--cuda-graph: " + why);
+  TrainingStep step(
+      precision, [&](std::int64_t part) { return random_tokens(model, options, static_cast<int>(part)); },
+      [&](const TrainingBatch& batch, std::int64_t part) {
+        return random_token_loss(model, batch, static_cast<int>(part)) * static_cast<double>(batch.counted);
+      },
+      {.recorded = true});
   std::vector<double> seconds;
   for (int n = 1; n <= options.warm_up + options.steps; ++n) {
     const double start = steady_seconds();
@@ -163,8 +161,8 @@ int run(int argc, char** argv) {
   model.initialise(0);
   model.to(placement.device);
   MixedPrecision precision(model, placement.precision, {.weight_decay = 0.1});
-  std::vector<double> seconds = options.cuda_graph ? recorded_seconds(model, precision, options, placement.device)
-                                                   : measured_seconds(model, precision, options);
+  std::vector<double> seconds =
+      options.cuda_graph ? recorded_seconds(model, precision, options) : measured_seconds(model, precision, options);
   std::sort(seconds.begin(), seconds.end());
   const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)),
                median = seconds[seconds.size() / 2];

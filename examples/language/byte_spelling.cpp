@@ -1,7 +1,7 @@
 // GPT-2's spelling of bytes.
 #include "examples/language/byte_spelling.h"
 
-#include "examples/language/unicode.h"
+#include "examples/app/unicode.h"
 
 namespace whence::language {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "examples/app/results.h"
+#include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "examples/language/documents.h"
 #include "examples/language/mapped_file.h"
-#include "examples/language/sha256.h"
 #include "examples/language/token_cache.h"
 
 namespace whence::language {

@@ -47,12 +47,6 @@ Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uin
   return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
-LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options, std::uint64_t seed,
-    std::int64_t part) {
-  const TrainingBatch batch = lm_batch(corpus, options, seed, part);
-  return {lm_loss_of(model, batch, seed, part), batch.counted, batch.tokens};
-}
-
 // -log softmax(z)_target = log sum_v e^{z_v - m} + m - z_target, in double whatever the model's dtype.
 static double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {
   const double largest = *std::max_element(logits, logits + vocabulary);

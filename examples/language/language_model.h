@@ -27,14 +27,12 @@ struct Windows {
 [[nodiscard]] std::vector<index_t> training_starts(
     const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
 
-// One part of a training step in two halves, and as one: pure functions of model, seed and part.
+// One part of a training step in two halves: pure functions of model, seed and part.
+// REQUIRES: corpus.require_window(training, length).
 [[nodiscard]] TrainingBatch lm_batch(
     const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part);
 [[nodiscard]] Tensor lm_loss_of(
     const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
-// REQUIRES: corpus.require_window(training, length).
-[[nodiscard]] LossSum lm_loss(const Transformer& model, const Corpus& corpus, const WindowOptions& options,
-    std::uint64_t seed, std::int64_t part);
 
 // -log p of the last `last` targets of each window, window after window, from one pass over whole windows. No
 // gradients.

@@ -1,7 +1,7 @@
 // GPT-2's pattern as code: its alternatives in its order.
 #include "examples/language/pieces.h"
 
-#include "examples/language/unicode.h"
+#include "examples/app/unicode.h"
 
 namespace whence::language {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "examples/app/sha256.h"
 #include "examples/language/bpe.h"
-#include "examples/language/sha256.h"
 #include "examples/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
 #include "tensor/suggest.h"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "examples/app/unicode.h"
 #include "examples/language/pieces.h"
-#include "examples/language/unicode.h"
 
 namespace whence::language {
 namespace {

@@ -124,7 +124,8 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
 const RegisterTask registered{{.name = "associative_recall",
     .title = "the last token was seen before: name the one behind it",
     .paper = "Zheng et al. 2024, arXiv:2410.04798, appendix A",
-    .declare = declare}};
+    .declare = declare,
+    .mini = "length=16 vocabulary=64 steps=1500"}};
 
 }  // namespace
 }  // namespace whence::tasks

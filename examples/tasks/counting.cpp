@@ -274,7 +274,8 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
 const RegisterTask registered{{.name = "counting",
     .title = "run a program of counters and print one",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.3",
-    .declare = declare}};
+    .declare = declare,
+    .mini = "operations=32 block=128 dim=64 layers=2 heads=4 steps=3000 batch=32 lr=1e-3"}};
 
 }  // namespace
 }  // namespace whence::tasks

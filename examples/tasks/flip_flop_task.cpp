@@ -100,7 +100,8 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
 const RegisterTask registered{{.name = "flip_flop",
     .title = "remember one bit among distractors",
     .paper = "Liu et al. 2023, arXiv:2306.00946; Golovneva et al. 2024, arXiv:2405.18719, section 5.1",
-    .declare = declare}};
+    .declare = declare,
+    .mini = "length=64 dim=64 layers=2 heads=4 steps=1500 lr=1e-3"}};
 
 }  // namespace
 }  // namespace whence::tasks

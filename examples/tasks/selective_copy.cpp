@@ -166,7 +166,8 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
 const RegisterTask registered{{.name = "selective_copy",
     .title = "repeat the tokens of a context that are not blank",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
-    .declare = declare}};
+    .declare = declare,
+    .mini = "tokens=16 blanks=16 dim=64 layers=2 heads=2 steps=3000 batch=32 lr=1e-3"}};
 
 }  // namespace
 }  // namespace whence::tasks

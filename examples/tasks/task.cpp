@@ -95,6 +95,7 @@ Tokens most_probable(const Tensor& logits, std::int64_t first) {
 
 RegisterTask::RegisterTask(TaskInfo info) {
   const std::string name = info.name;
+  if (info.mini.empty()) throw Error(to_text("task '", name, "': no mini given; sizes that fit a laptop required"));
   if (!registry().emplace(name, std::move(info)).second)
     throw Error(to_text("task '", name, "': registered twice; one name per task"));
 }

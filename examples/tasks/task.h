@@ -1,6 +1,7 @@
 // What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to
 // compare a model with.
-// A task is one file here; registering it (RegisterTask) puts it into `train`, `lab`, their --help and the tests.
+// A task is one file here; registering it (RegisterTask) puts it into `train`, its --dump, `lab`, their --help and the
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -117,10 +118,13 @@ struct TaskInfo {
   // Declares the task's options on a command line and gives a function that makes the task from their values after
   // parsing. The function owns the values. Options named here must not clash with those of the model and of training.
   std::function<std::function<std::unique_ptr<Task>()>(CommandLine&)> declare;
+  // Options of `train` as "steps=300 dim=32": sizes at which `lab` takes minutes on a laptop and what the papers found
+  // can show. The defaults are the papers' sizes.
+  std::string mini;
 };
 
 // const RegisterTask registered{{.name = "selective_copy", ...}};
-struct RegisterTask {
+struct RegisterTask {  // Error when the name is taken or there is no mini
   explicit RegisterTask(TaskInfo info);
 };
 std::vector<TaskInfo> registered_tasks();            // by name

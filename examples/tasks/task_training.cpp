@@ -11,6 +11,7 @@
 #include "examples/app/interrupt.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "nn/loss.h"
 #include "tensor/error.h"
@@ -18,29 +19,14 @@
 namespace whence::tasks {
 namespace {
 
-// FNV-1a over the numbers' bytes.
-class Fingerprint {
- public:
-  void add(std::int64_t number) {
-    for (int byte = 0; byte < 8; ++byte) {
-      hash_ = (hash_ ^ (static_cast<std::uint64_t>(number) >> (8 * byte) & 0xFF)) * 0x100000001B3ull;
+// Its numbers' bytes, from the least on.
+void append(std::string& bytes, const Batch& batch) {
+  for (const Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
+    for (const std::int64_t token : *tokens) {
+      for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(token >> shift);
     }
   }
-  void add(const Batch& batch) {
-    for (const Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
-      for (const std::int64_t token : *tokens) add(token);
-    }
-  }
-  std::string text() const {
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    for (int shift = 60; shift >= 0; shift -= 4) text += digits[hash_ >> shift & 15];
-    return text;
-  }
-
- private:
-  std::uint64_t hash_ = 0xCBF29CE484222325ull;
-};
+}
 
 // Validation looks like the first test set but shares no sequence with it: the same generator under another seed.
 constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
@@ -98,12 +84,6 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
   return options;
 }
 
-LossSum loss_sum(const Transformer& model, const Batch& batch, const Pass& pass) {
-  const std::int64_t counted = batch.counted();
-  const Tensor sum = token_loss_sum(model(batch.input_tensor(), pass), batch.target_tensor(), no_target);
-  return {sum, counted, batch.sequences * batch.positions};
-}
-
 TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
   TrainingJob job{.label = model.scheme(), .model = &model};
   job.batch = [&task, sequences = sizes.batch, seed = training.seed](std::int64_t part) -> TrainingBatch {
@@ -137,11 +117,11 @@ std::vector<std::pair<std::string, std::string>> description(
 }
 
 std::string data_fingerprint(const Task& task, std::uint64_t seed) {
-  Fingerprint fingerprint;
-  for (std::int64_t step = 1; step <= 4; ++step) fingerprint.add(task.training_batch(seed, step, 8));
+  std::string bytes;
+  for (std::int64_t step = 1; step <= 4; ++step) append(bytes, task.training_batch(seed, step, 8));
   const std::size_t sets = task.test_sets().size(), stride = std::max<std::size_t>(1, sets / 8);
-  for (std::size_t set = 0; set < sets; set += stride) fingerprint.add(task.test_batch(set, seed, 0, 4));
-  return fingerprint.text();
+  for (std::size_t set = 0; set < sets; set += stride) append(bytes, task.test_batch(set, seed, 0, 4));
+  return sha256(bytes);
 }
 
 std::vector<SetScore> test_task(

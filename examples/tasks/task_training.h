@@ -28,8 +28,6 @@ struct RunSizes {
   std::int64_t validation_sequences = 256;
 };
 
-// The loss of part 1, 2, ... of training.
-[[nodiscard]] LossSum loss_sum(const Transformer& model, const Batch& batch, const Pass& pass);
 // Training on the task, with validation on sequences like those of the first test set that are in no test set.
 // REQUIRES: `model` and `task` outlive the job.
 [[nodiscard]] TrainingJob training_job(
@@ -37,8 +35,7 @@ struct RunSizes {
 // What a resumed run must share: model, task, training, and the data themselves.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(
     const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
-// Of the first training batches and of the beginnings of the test sets, 16 hexadecimal digits: other data, another
-// fingerprint.
+// SHA-256 of the first training batches and of the beginnings of the test sets.
 [[nodiscard]] std::string data_fingerprint(const Task& task, std::uint64_t seed);
 
 struct SetScore {

@@ -1,5 +1,5 @@
-// UTF-8 read strictly, what a code point is (letter, number, white space), and bytes of a stream put out in whole
-// characters.
+// UTF-8 read strictly, what a code point is (letter, number, white space, how wide), and bytes of a stream put out in
+// whole characters.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace whence::language {
+namespace whence {
 
 struct CodePoint {
   std::uint32_t value = 0;  // of an invalid byte: the byte itself
@@ -25,6 +25,9 @@ inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+
 [[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
 [[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
 
+// On a terminal: combining marks 0, wide East Asian characters and emoji 2, all else and invalid bytes 1.
+[[nodiscard]] std::size_t columns_of(const CodePoint& code);
+
 // Bytes in, whole characters out. A sequence that could still become valid is kept back; what cannot becomes U+FFFD,
 // one for each longest run that began like a character, as browsers do.
 class Utf8Stream {
@@ -36,4 +39,4 @@ class Utf8Stream {
   std::string kept_;
 };
 
-}  // namespace whence::language
+}  // namespace whence

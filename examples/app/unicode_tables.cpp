@@ -1,8 +1,8 @@
-// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points. Written by a program that asked a
-// regular-expression engine about \p{L} and \p{N} for each code point; nothing is approximated.
-#include "examples/language/unicode_tables.h"
+// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points. Written by unicode_tables.py: no edits
+// here.
+#include "examples/app/unicode_tables.h"
 
-namespace whence::language {
+namespace whence {
 namespace {
 
 constexpr CodeRange letters[] = {{0xAA, 0xAA}, {0xB5, 0xB5}, {0xBA, 0xBA}, {0xC0, 0xD6}, {0xD8, 0xF6}, {0xF8, 0x2C1},
@@ -161,4 +161,4 @@ constexpr CodeRange numbers[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}, {0x66
 std::span<const CodeRange> letter_ranges() { return letters; }
 std::span<const CodeRange> number_ranges() { return numbers; }
 
-}  // namespace whence::language
+}  // namespace whence

@@ -1,9 +1,9 @@
 // SHA-256, by the letter of the standard.
-#include "examples/language/sha256.h"
+#include "examples/app/sha256.h"
 
 #include <bit>
 
-namespace whence::language {
+namespace whence {
 namespace {
 
 // The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
@@ -77,4 +77,4 @@ std::string sha256(std::string_view bytes) {
   return hash.hexadecimal();
 }
 
-}  // namespace whence::language
+}  // namespace whence

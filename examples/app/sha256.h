@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace whence::language {
+namespace whence {
 
 class Sha256 {
  public:
@@ -24,4 +24,4 @@ class Sha256 {
 
 [[nodiscard]] std::string sha256(std::string_view bytes);
 
-}  // namespace whence::language
+}  // namespace whence

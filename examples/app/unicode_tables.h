@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace whence::language {
+namespace whence {
 
 struct CodeRange {
   std::uint32_t first, last;
@@ -14,4 +14,4 @@ struct CodeRange {
 [[nodiscard]] std::span<const CodeRange> letter_ranges();
 [[nodiscard]] std::span<const CodeRange> number_ranges();
 
-}  // namespace whence::language
+}  // namespace whence

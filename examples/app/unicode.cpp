@@ -1,11 +1,11 @@
 // UTF-8 and the classes of code points.
-#include "examples/language/unicode.h"
+#include "examples/app/unicode.h"
 
 #include <algorithm>
 
-#include "examples/language/unicode_tables.h"
+#include "examples/app/unicode_tables.h"
 
-namespace whence::language {
+namespace whence {
 namespace {
 
 bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
@@ -95,6 +95,15 @@ bool is_white_space(const CodePoint& code) {
   return code.valid && within(spaces, code.value);
 }
 
+// The blocks that matter for tables of results; not the whole of Unicode's width tables.
+std::size_t columns_of(const CodePoint& code) {
+  constexpr CodeRange none[] = {
+      {0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+  constexpr CodeRange two[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},
+      {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1FAFF}, {0x20000, 0x3FFFD}};
+  return !code.valid ? 1 : within(none, code.value) ? 0 : within(two, code.value) ? 2 : 1;
+}
+
 std::string Utf8Stream::push(std::string_view bytes) {
   kept_.append(bytes);
   std::string out;
@@ -116,4 +125,4 @@ std::string Utf8Stream::finish() {
   return std::string(unfinished ? replacement_character : "");
 }
 
-}  // namespace whence::language
+}  // namespace whence
