@@ -14,12 +14,14 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
+#include "examples/app/text.h"
 #include "examples/lab/grid.h"
 #include "examples/lab/statistics.h"
 #include "examples/report/plot.h"
 #include "examples/report/report.h"
 #include "examples/tasks/chomsky.h"
 #include "examples/tasks/task_training.h"
+#include "examples/train.h"
 #include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -132,8 +134,10 @@ class Outcome {
   std::string name(std::size_t set) const {
     return set < sets_.size() ? sets_[set] : to_text("average of ", sets_.size(), " sets");
   }
-  std::string paper(const std::string& scheme, std::size_t set) const {
-    return tasks::figure_for(set < sets_.size() ? task_.paper_figures(set) : task_.paper_averages(), scheme);
+  std::optional<tasks::PaperFigure> paper(const std::string& scheme, std::size_t set) const {
+    const auto figures = set < sets_.size() ? task_.paper_figures(set) : task_.paper_averages();
+    const auto* found = tasks::figure_of(figures, scheme, task_.model().scheme);
+    return found ? std::optional(*found) : std::nullopt;
   }
   // Of training, the mean over seeds.
   double seconds(const std::string& scheme) const {
@@ -153,19 +157,38 @@ class Outcome {
   std::vector<std::string> sets_;
 };
 
+std::string shown(double number, int digits) { return std::isnan(number) ? "-" : fixed(number, digits); }
+
 std::string mean_and_deviation(const Summary& found) {
-  return std::isnan(found.deviation) ? fixed(found.mean, 2)
+  return std::isnan(found.deviation) ? shown(found.mean, 2)
                                      : to_text(fixed(found.mean, 2), " (", fixed(found.deviation, 2), ")");
 }
 
-void add_scores(Table& table, const std::string& task, const Outcome& outcome) {
+std::string cell(double number) { return std::isnan(number) ? "" : number_text(number); }
+
+// Once for people, and once with one number in each cell.
+void add_scores(Table& table, Table& numbers, const std::string& task, const Outcome& outcome) {
   for (const std::size_t set : outcome.rows()) {
     for (const std::string& scheme : outcome.schemes()) {
       const std::vector<double> values = outcome.values(scheme, set);
+      const Summary found = summary(values);
       const auto [least, most] = std::minmax_element(values.begin(), values.end());
-      table.row({task, outcome.name(set), scheme, mean_and_deviation(summary(values)), fixed(*least, 2),
-          fixed(*most, 2), to_text(values.size()), outcome.paper(scheme, set), fixed(outcome.best_guess(set), 1),
-          fixed(outcome.seconds(scheme), 1)});
+      const auto paper = outcome.paper(scheme, set);
+      const double guess = outcome.best_guess(set), seconds = outcome.seconds(scheme), none = std::nan("");
+      table.row({task, outcome.name(set), scheme, mean_and_deviation(found), shown(*least, 2), shown(*most, 2),
+          to_text(values.size()), tasks::figure_text(paper ? &*paper : nullptr), fixed(guess, 1), fixed(seconds, 1)});
+      numbers.row({task, outcome.name(set), scheme, cell(found.mean), cell(found.deviation), cell(*least), cell(*most),
+          to_text(values.size()), cell(paper ? paper->mean : none), cell(paper ? paper->deviation : none), cell(guess),
+          cell(seconds)});
+    }
+  }
+}
+
+void add_runs(Table& runs, const std::string& task, const std::vector<GridCell>& cells) {
+  for (const GridCell& run : cells) {
+    for (const auto& [set, score] : run.scores) {
+      runs.row({task, set, run.scheme, std::to_string(run.seed), cell(score.token_error), cell(score.sequence_error),
+          cell(run.seconds)});
     }
   }
 }
@@ -177,8 +200,8 @@ void add_differences(Table& table, const std::string& task, const Outcome& outco
       for (std::size_t b = a + 1; b < schemes.size(); ++b) {
         const std::vector<double> x = outcome.values(schemes[a], set), y = outcome.values(schemes[b], set);
         const double p = welch_p_value(x, y);
-        table.row({task, outcome.name(set), schemes[a] + ", " + schemes[b], fixed(summary(x).mean - summary(y).mean, 2),
-            std::isnan(p) ? "-" : fixed(p, 4)});
+        table.row({task, outcome.name(set), schemes[a] + ", " + schemes[b], shown(summary(x).mean - summary(y).mean, 2),
+            shown(p, 4)});
       }
     }
   }
@@ -207,6 +230,9 @@ struct Findings {
   std::string introduction;
   Table scores{
       {"task", "test set", "scheme", "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %", "train s"}};
+  Table numbers{{"task", "test_set", "scheme", "mean", "sd", "least", "most", "seeds", "paper_mean", "paper_sd",
+      "best_guess", "train_seconds"}};
+  Table runs{{"task", "test_set", "scheme", "seed", "token_error_percent", "sequence_error_percent", "train_seconds"}};
   Table differences{{"task", "test set", "schemes", "difference of means", "p (Welch)"}};
   std::vector<std::pair<std::string, report::Plot>> plots;  // by task
 };
@@ -215,8 +241,9 @@ void write_files(const std::filesystem::path& folder, const std::string& title, 
   report::Page page;
   page.title = title;
   page.introduction = found.introduction;
-  page.tables.push_back({"What came out", "The paper's figures are for its own sizes. Guesses need no model.",
-      found.scores.header(), found.scores.rows()});
+  page.tables.push_back(
+      {"What came out", "The paper's figures are for its own sizes of model and task. Guesses need no model.",
+          found.scores.header(), found.scores.rows()});
   page.tables.push_back(
       {"Do schemes differ?", "Welch's t-test over seeds, two-sided; few seeds can show large differences only.",
           found.differences.header(), found.differences.rows()});
@@ -226,7 +253,8 @@ void write_files(const std::filesystem::path& folder, const std::string& title, 
   }
   page.footnotes = {to_text("Made by whence ", WHENCE_VERSION, ".")};
   report::write(page, (folder / "report.html").string());
-  write_file((folder / "scores.csv").string(), found.scores.csv());
+  write_file((folder / "scores.csv").string(), found.numbers.csv());
+  write_file((folder / "runs.csv").string(), found.runs.csv());
   write_file((folder / "differences.csv").string(), found.differences.csv());
 }
 
@@ -234,6 +262,9 @@ void write_files(const std::filesystem::path& folder, const std::string& title, 
 std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
   std::vector<std::string> found;
   for (const std::string& name : names) {
+    if (name == "lm")
+      throw InputError(
+          "lm: text has no test sets; a task required; train lm --seed, and --beside for its plots, do it");
     if (name != "chomsky") {
       found.push_back(tasks::find_task(name).name);
       continue;
@@ -259,6 +290,9 @@ GridOptions grid_options(
   }
   const std::string preset = options.preset == "mini" ? tasks::find_task(name).mini : "";
   grid.train_options = with_typed(options_of(line, preset), options_of(line, options.set));
+  std::vector<std::string> checked = grid.train_options;
+  checked.emplace_back("--quiet");
+  check_train_options(name, checked);
   grid.steps = steps_in(grid.train_options, tasks::make_task(name)->recipe().steps);
   return grid;
 }
@@ -277,7 +311,8 @@ Machine machine_for(const std::vector<GridOptions>& grids, const Options& option
 void add_findings(Findings& found, const GridOptions& grid, const std::vector<GridCell>& cells) {
   const auto task = tasks::make_task(grid.task);  // with its own defaults: those that the paper's figures are for
   const Outcome outcome(*task, grid.schemes, cells);
-  add_scores(found.scores, grid.task, outcome);
+  add_scores(found.scores, found.numbers, grid.task, outcome);
+  add_runs(found.runs, grid.task, cells);
   add_differences(found.differences, grid.task, outcome);
   found.plots.emplace_back(grid.task, curves_of(grid.task, cells));
   double training = 0;
@@ -307,9 +342,14 @@ int run(int argc, char** argv) {
   line.example("whence lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
   line.example(
       "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
+  try {
+    if (const auto page = line.parse(argc, argv)) {
+      std::cout << *page;
+      return 0;
+    }
+  } catch (const InputError& problem) {
+    if (std::string(problem.what()).find("unknown option") == std::string::npos) throw;
+    throw InputError(to_text(problem.what(), " options of train go into --set, as in --set \"steps=300\""));
   }
   const std::vector<std::string> names = tasks_of(options.tasks);
   const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.tasks[0]) : options.out;
@@ -327,7 +367,7 @@ int run(int argc, char** argv) {
   std::cout << found.introduction << '\n' << found.scores.text() << '\n' << found.differences.text();
   write_files(folder, to_text("whence: ", options.tasks[0]), found);
   std::cout << "written: " << folder.string()
-            << "/{report.html, curves_*.svg, scores.csv, differences.csv, one folder per run}\n";
+            << "/{report.html, curves_*.svg, scores.csv, runs.csv, differences.csv, one folder per run}\n";
   return 0;
 }
 

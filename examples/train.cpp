@@ -1,5 +1,7 @@
 // train: trains a transformer with any positional scheme on one of the papers' tasks, and tests it beside guesses and
 // the paper's figures.
+#include "examples/train.h"
+
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -55,6 +57,7 @@ class Run {
   }
 
   const std::optional<std::string>& page() const { return page_; }  // --help, --version
+  const std::string& name() const { return name_; }
   const Task& task() const { return *task_; }
   const Settings& settings() const { return settings_; }
 
@@ -96,8 +99,10 @@ class Run {
         .integer("test-sequences", &sizes.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
         .integer("validation-sequences", &sizes.validation_sequences, Count{1, 10000000},
             {"in each validation", "sequences"})
-        .integer("dump", &settings_.dump, Count{0, 1000000000}, {"print this many sequences as JSON lines, and end"})
-        .text("dump-set", &settings_.dump_set, {"which: training, or the name of a test set"});
+        .integer("dump", &settings_.dump, Count{0, 1000000000},
+            {"print what they are and this many sequences as JSON lines, and end"})
+        .text("dump-set", &settings_.dump_set,
+            {"which: training, validation, or a test set, whose names the dump's first line has"});
     declare(line_, settings_.training, true);
     line_.text("out", &settings_.out, {"folder for checkpoints, logs and results"})
         .text("from", &settings_.from,
@@ -117,9 +122,7 @@ class Run {
     model.scheme = canonical_text(parse_schemes(model.scheme));
     if (model.dim % model.heads) line_.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
     auto& training = settings_.training;
-    if (line_.given("warm-up") && training.warm_up > training.steps)
-      line_.refuse("warm-up", "at most --steps", "shorten it");
-    training.warm_up = std::min(training.warm_up, training.steps);  // the default, for a very short run
+    if (settings_.dump == 0) fit_warm_up(line_, training);
     line_.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
     line_.refuse_unless("dump-set", settings_.dump > 0, "--dump");
     line_.refuse_unless("loss-scale-growth", settings_.machine.precision == "f16", "--precision f16");
@@ -136,29 +139,48 @@ class Run {
   std::unique_ptr<Task> task_;
 };
 
-// Sequence by sequence: what the model reads, what it is trained on, what is graded, and all of it for people.
-void dump(const Task& task, const Settings& settings) {
-  const std::vector<tasks::TestSet> sets = task.test_sets();
-  std::size_t set = 0;
-  while (set < sets.size() && sets[set].name != settings.dump_set) ++set;
-  if (set == sets.size() && settings.dump_set != "training") {
-    throw InputError(to_text("--dump-set: ", settings.dump_set,
-        " given; training or the name of a test set required; the first is ", sets[0].name));
+// What the model reads, and behind it the answers that it is to find itself.
+std::string text_of(const Task& task, const tasks::Tokens& inputs, const tasks::Tokens& graded) {
+  std::string text, answers;
+  const bool causal = task.model().causal;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    text += task.text(inputs[i]);
+    const bool shown = causal && i + 1 < inputs.size() && inputs[i + 1] == graded[i];  // as the next input
+    if (graded[i] != tasks::no_target && !shown) answers += task.text(graded[i]);
   }
+  return answers.empty() ? text : text + " -> " + answers;
+}
+
+// A line about all of it, and then sequence by sequence: what the model reads, what it is trained on, what is graded,
+// and all of it for people.
+void dump(const std::string& name, const Task& task, const Settings& settings) {
+  const std::uint64_t seed = settings.training.seed;
+  std::vector<std::string> sets{"training", "validation"};
+  for (const tasks::TestSet& set : task.test_sets()) sets.push_back(set.name);
+  nlohmann::ordered_json about{{"task", name}, {"seed", seed}, {"set", settings.dump_set}, {"sets", sets}};
+  const auto set = static_cast<std::size_t>(std::ranges::find(sets, settings.dump_set) - sets.begin());
+  if (set == sets.size()) {
+    throw InputError(to_text("--dump-set: ", settings.dump_set, " given; one of ", about["sets"].dump(), " required"));
+  }
+  for (const auto& [option, value] : task.description()) {
+    const auto number = nlohmann::ordered_json::parse(value, nullptr, false);
+    about["options"][option] = number.is_number() ? number : nlohmann::ordered_json(value);
+  }
+  for (index_t token = 0; token < task.model().vocabulary; ++token) about["vocabulary"].push_back(task.text(token));
+  std::cout << about.dump() << '\n';
   std::int64_t written = 0;
   for (std::int64_t step = 1; written < settings.dump; ++step) {
-    const Batch batch = set == sets.size()
-                            ? task.training_batch(settings.training.seed, step, settings.sizes.batch)
-                            : task.test_batch(set, settings.training.seed, written, settings.sizes.batch);
+    const index_t count = settings.sizes.batch;
+    const Batch batch = set == 0   ? task.training_batch(seed, step, count)
+                        : set == 1 ? tasks::validation_batch(task, seed, written, count)
+                                   : task.test_batch(set - 2, seed, written, count);
     for (index_t row = 0; row < batch.sequences && written < settings.dump; ++row, ++written) {
       const auto part = [&](const tasks::Tokens& all) {
         return tasks::Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
       };
       nlohmann::ordered_json line{{"sequence", written}, {"tokens", part(batch.inputs)}};
       line["targets"] = part(batch.targets), line["graded"] = part(batch.graded);
-      std::string text;
-      for (const std::int64_t token : part(batch.inputs)) text += task.text(token);
-      line["text"] = text;
+      line["text"] = text_of(task, part(batch.inputs), part(batch.graded));
       std::cout << line.dump() << '\n';
     }
   }
@@ -172,27 +194,57 @@ void write_results(
   Table all({"test set", "token error %", "sequence error %", "tokens", guess_title, paper_title}), shown = all;
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
   double sums[3] = {0, 0, 0};
+  std::size_t read = 0;
+  const std::string own = task.model().scheme;
   for (std::size_t set = 0; set < scores.size(); ++set) {
     const SetScore& score = scores[set];
-    const double errors[3] = {
-        score.model.token_percent(), score.model.sequence_percent(), tasks::best_guess(task, score)};
-    for (int k = 0; k < 3; ++k) sums[k] += errors[k] / static_cast<double>(scores.size());
-    all.row({score.set.name, fixed(errors[0], 3), fixed(errors[1], 2), std::to_string(score.model.tokens),
-        fixed(errors[2], 2), tasks::figure_for(task.paper_figures(set), settings.model.scheme)});
-    if (set * 12 % scores.size() < 12) shown.row(all.rows().back());
+    const double guess = tasks::best_guess(task, score);
     LogRecord record{{"scheme", settings.model.scheme}, {"seed", std::to_string(settings.training.seed)},
-        {"steps", trained.steps}, {"test_set", score.set.name}, {"token_error_percent", errors[0]},
-        {"sequence_error_percent", errors[1]}, {"tokens", score.model.tokens}, {"sequences", score.model.sequences}};
+        {"steps", trained.steps}, {"test_set", score.set.name}};
+    std::vector<std::string> cells{"-", "-", "-"};
+    if (score.refused.empty()) {
+      const double errors[3] = {score.model.token_percent(), score.model.sequence_percent(), guess};
+      for (int k = 0; k < 3; ++k) sums[k] += errors[k];
+      ++read;
+      cells = {fixed(errors[0], 3), fixed(errors[1], 2), std::to_string(score.model.tokens)};
+      record.insert(record.end(), {{"token_error_percent", errors[0]}, {"sequence_error_percent", errors[1]},
+                                      {"tokens", score.model.tokens}, {"sequences", score.model.sequences}});
+    } else {
+      record.emplace_back("refused", score.refused);
+    }
+    const auto* figure = tasks::figure_of(task.paper_figures(set), settings.model.scheme, own);
+    all.row({score.set.name, cells[0], cells[1], cells[2], fixed(guess, 2), tasks::figure_text(figure)});
+    if (set * 12 % scores.size() < 12) shown.row(all.rows().back());
     if (trained.loss_scale > 0) record.emplace_back("skipped_steps", trained.skipped);
     for (const auto& [name, wrong] : score.guesses) record.emplace_back("guess: " + name, tasks::headline(task, wrong));
     log.append(record);
   }
   if (scores.size() > 1) {
-    shown.row({to_text("average of ", scores.size()), fixed(sums[0], 3), fixed(sums[1], 2), "-", fixed(sums[2], 2),
-        tasks::figure_for(task.paper_averages(), settings.model.scheme)});
+    const auto* figure = tasks::figure_of(task.paper_averages(), settings.model.scheme, own);
+    const auto n = static_cast<double>(read);
+    shown.row(
+        {read < scores.size() ? to_text("average of ", read, " of ", scores.size()) : to_text("average of ", read),
+            fixed(sums[0] / n, 3), fixed(sums[1] / n, 2), "-", fixed(sums[2] / n, 2),
+            tasks::figure_text(read < scores.size() ? nullptr : figure)});
   }
   write_file((settings.training.folder / "results.csv").string(), all.csv());
   std::cout << shown.text();
+}
+
+// Before the first step: which test sets cannot be read, and how long the others will take. On a GPU that is not known.
+void say_what_tests_take(Transformer& model, const Task& task, const Settings& settings) {
+  model.initialise(settings.training.seed);
+  const tasks::TestPlan plan = tasks::plan_tests(model, task, settings.sizes, settings.training.seed);
+  const std::size_t sets = task.test_sets().size();
+  if (plan.refused > 0) {
+    std::cout << "note: " << plan.refused << " of " << sets << " test sets are refused by " << model.scheme()
+              << " and will have no figures: " << plan.reason << std::endl;
+  }
+  if (settings.training.device.is_cpu() && plan.seconds > 30) {
+    std::cout << "note: the tests, " << sets - plan.refused << " sets of " << settings.sizes.test_sequences
+              << " sequences, will take about " << duration_text(plan.seconds)
+              << "; --test-sequences makes them shorter" << std::endl;
+  }
 }
 
 int train_and_test(const Run& run) {
@@ -201,11 +253,14 @@ int train_and_test(const Run& run) {
   const Placement placement = placement_of(settings.machine);
   settings.training.device = placement.device;
   install_interrupt_handler();
-  Transformer model(tasks::with(task.model(), settings.model));
+  const TransformerOptions options = tasks::with(task.model(), settings.model);
+  require_memory(options, placement.device);
+  Transformer model(options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
   for (const std::string& note : task.notes(settings.training.seed)) std::cout << "note: " << note << std::endl;
+  say_what_tests_take(model, task, settings);
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   RunRecord record = run.record();
   record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}};
@@ -225,9 +280,10 @@ int train_and_test(const Run& run) {
 }
 
 // The run of a record, with what is typed in place of its own options. Options that were left at their defaults then,
-// and have others now, are written out.
+// and have others now, are written out; so is the warm-up of a run that is gone on with, which more steps would change.
 std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::string>& typed) {
   std::vector<std::string> names = record.given;
+  if (std::ranges::find(typed, "--resume") != typed.end()) names.emplace_back("warm-up");
   const auto run_with = [&] {
     std::vector<std::string> arguments = arguments_of(record, names, typed);
     const bool as_it_was = std::ranges::all_of(typed, [](const std::string& text) {
@@ -244,8 +300,11 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
   }
   if (names.size() > record.given.size()) run = run_with().first;
   const std::string now = run->record().data;
-  if (now != record.data) {
-    throw InputError(to_text("--from: the data have fingerprint ", now, ", those of the recorded run ", record.data,
+  if (record.data.size() == 16) {
+    std::cerr << "note: version " << record.version << " knew its data by the fingerprint " << record.data
+              << "; this one, whose are SHA-256, cannot tell whether they are the same\n";
+  } else if (now != record.data) {
+    throw InputError(to_text("--from: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
         "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION));
   }
   return std::move(run);
@@ -270,6 +329,8 @@ int run_without_task(const std::vector<std::string>& arguments) {
   line.flag("list", &list, {"print every task, and end"});
   line.text("from", &from, {"repeat the run of this run.json"});
   line.example("whence train selective_copy --help", "the options of a task");
+  if (const auto out = typed_value(arguments, "--out"); out && std::ranges::count(arguments, "--resume"))
+    throw InputError(to_text("--resume: no run.json in ", *out, "; the folder of a run required; name its task"));
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   if (const auto page = line.parse(static_cast<int>(argv.size()), argv.data())) {
@@ -281,18 +342,10 @@ int run_without_task(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-std::optional<std::string> value_of(const std::vector<std::string>& arguments, const std::string& option) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].starts_with(option + "=")) return arguments[i].substr(option.size() + 1);
-    if (arguments[i] == option && i + 1 < arguments.size()) return arguments[i + 1];
-  }
-  return std::nullopt;
-}
-
 int run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool named = !arguments.empty() && !arguments[0].starts_with("-");
-  const auto from = value_of(arguments, "--from");
+  const auto from = record_to_repeat(arguments);
   if (!named && !from) return run_without_task(arguments);
   const std::string name = named ? arguments[0] : std::string();
   if (named) arguments.erase(arguments.begin());
@@ -301,8 +354,7 @@ int run(int argc, char** argv) {
   if (from) {
     const RunRecord record = read_run_record(*from);
     if (named && name != record.subject) {
-      throw InputError(
-          to_text("--from: ", *from, " is a run of ", record.subject, ", ", name, " given; the same task required"));
+      throw InputError(to_text(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required"));
     }
     run = repeat(record, arguments);
   } else {
@@ -313,7 +365,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (run->settings().dump > 0) {
-    dump(run->task(), run->settings());
+    dump(run->name(), run->task(), run->settings());
     return 0;
   }
   return train_and_test(*run);
@@ -323,4 +375,7 @@ const RegisterCommand registered{
     {"train", Purpose::train, "any scheme on a task of the papers, or on text files (train lm)", run}};
 
 }  // namespace
+
+void check_train_options(const std::string& task, const std::vector<std::string>& options) { (void)Run(task, options); }
+
 }  // namespace whence

@@ -28,7 +28,8 @@ class TrainingStep::Replay {
  public:
   Replay(Adam& optimizer, const LossOf& loss_of)
       : device_(optimizer.parameters().at(0).tensor.device()),
-        seed_(Tensor::scalar(1, DType::f32, device_)),
+        seed_(Tensor::scalar(
+            1, optimizer.parameters()[0].tensor.dtype() == DType::f64 ? DType::f64 : DType::f32, device_)),
         work_(device_, [this, &optimizer, &loss_of] {
           optimizer.zero_gradients();
           std::vector<Tensor> losses;
@@ -43,7 +44,7 @@ class TrainingStep::Replay {
 
   std::vector<Tensor> run(const std::vector<TrainingBatch>& given, double scale, std::int64_t step) {
     upload(given, step);
-    raw::copy_into(raw::to_device(Tensor::scalar(scale), device_), seed_);
+    raw::copy_into(raw::to_device(Tensor::scalar(scale, seed_.dtype()), device_), seed_);
     return work_.run();
   }
 

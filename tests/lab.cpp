@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <sstream>
 
 #include "examples/app/run_files.h"
 #include "examples/lab/statistics.h"
@@ -68,10 +69,19 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
            "cope_p_max_8.0/results.jsonl", "rope.1/run.json", "rope.1/metrics.csv"}) {
     CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("grid") / name), name);
   }
+  std::istringstream runs(read_file("grid/runs.csv"));
+  std::string line;
+  std::getline(runs, line);
+  CHECK(line == "task,test_set,scheme,seed,token_error_percent,sequence_error_percent,train_seconds");
+  int values = 0;
+  for (; std::getline(runs, line); ++values) CHECK(std::count(line.begin(), line.end(), ',') == 6);
+  CHECK(values == 2 * 2 * 3);
   const std::string scores = read_file("grid/scores.csv"), weights = read_file("grid/rope.1/weights.safetensors");
   const auto written = std::filesystem::last_write_time("grid/rope.1/weights.safetensors");
   CHECK(lab(small_grid, "grid").code == 0);
   CHECK(read_file("grid/scores.csv") == scores);
+  CHECK(scores.find('(') == scores.find("(p_max"));           // one number in each cell
+  CHECK(first.out.find("0.03 (0.06)") == std::string::npos);  // the paper's figure of another size
   CHECK(std::filesystem::last_write_time("grid/rope.1/weights.safetensors") == written);
   std::vector<std::string> other = small_grid;
   other.back() += " lr=0.1";
@@ -110,5 +120,11 @@ TEST_CASE("a grid refuses what it cannot run") {
   CHECK(refusal({"flip_flap"}).find("did you mean 'flip_flop'") != std::string::npos);
   CHECK(refusal({"flip_flop", "--schemes", "rope,rotary"}).find("--schemes") != std::string::npos);
   CHECK(refusal({"flip_flop", "--schemes", "rop"}).find("did you mean 'rope'") != std::string::npos);
+  CHECK(refusal({"lm"}).find("text has no test sets") != std::string::npos);
+  CHECK(refusal({"flip_flop", "--steps", "3"}).find("--set \"steps=300\"") != std::string::npos);
+  for (const char* set : {"stepz=3", "dim=65", "length=15"}) {  // by train's own words, before a folder is made
+    CHECK(refusal({"flip_flop", "--out", "refused_folder", "--set", set}).find("given") != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists("refused_folder"));
+  }
   CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("lab chooses that one") != std::string::npos);
 }

@@ -183,6 +183,21 @@ TEST_CASE("a vocabulary above 65536 takes 32 bits, in memory and in the cache") 
   }
 }
 
+TEST_CASE("a text that is one document validates on its end, from a line's beginning on") {
+  std::string text;
+  for (int line = 0; line < 50; ++line) text += to_text("line ", line, line % 5 ? "\n" : "\n\n");
+  const BookFile file(text);
+  for (const std::string& cache : {""s, file.scratch / "tokens", file.scratch / "tokens"}) {  // the third reads it
+    const Corpus corpus({.files = {file.path}}, *file.tokeniser, cache);
+    CHECK((corpus.size(Part::training).documents == 1 && corpus.size(Part::validation).documents == 1));
+    const index_t cut = corpus.size(Part::training).bytes;
+    CHECK(text[static_cast<std::size_t>(cut) - 1] == '\n');
+    CHECK(std::abs(static_cast<double>(cut) - 0.9 * static_cast<double>(text.size())) < 10);
+    CHECK(cut + corpus.size(Part::validation).bytes == static_cast<index_t>(text.size()));
+    CHECK(corpus.summary().find("validation is the end of " + file.path) != std::string::npos);
+  }
+}
+
 TEST_CASE("bad input is refused with its place before any step") {
   const BookFile file;
   const auto refusal = [&](const CorpusOptions& options, const Tokeniser& tokeniser) {
@@ -198,7 +213,7 @@ TEST_CASE("bad input is refused with its place before any step") {
         std::string::npos);
   CHECK(refusal({.files = {file.scratch.folder.string()}}, *file.tokeniser).find("not a regular file") !=
         std::string::npos);
-  CHECK(refusal({.files = {one}}, *file.tokeniser).find("one document given") != std::string::npos);
+  CHECK(refusal({.files = {one}}, *file.tokeniser).find("1 bytes given, some being set aside") != std::string::npos);
   CHECK(refusal({.files = {file.path}, .validation_share = 1}, *file.tokeniser).find("below 1 required") !=
         std::string::npos);
   CHECK(

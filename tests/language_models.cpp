@@ -213,7 +213,7 @@ TEST_CASE("tables, CSV and pictures of several models") {
     const std::string svg = read_file(scratch / name);
     CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
     CHECK(svg.find("dape(kerple, width=32)") != std::string::npos);
-    CHECK(svg.find("<style>") < svg.find("doublings of the training length\""));
+    CHECK(svg.find("<style>") < svg.find("length, tokens\""));
   }
   CHECK_FALSE(length_plot(models).log_y);
   const std::vector<NamedScores> refused{
@@ -223,7 +223,9 @@ TEST_CASE("tables, CSV and pictures of several models") {
   CHECK(length_plot(refused).log_y);
   CHECK(length_table(refused).rows()[1] ==
         std::vector<std::string>{"absolute", "256", "2", "-", "-", "-", "-", "no row"});
-  CHECK(length_plot(models).curves[0].x == std::vector<double>{0, 1});
+  CHECK(length_plot(models).curves[0].x == std::vector<double>{7, 8});
+  CHECK(length_plot(models).x_ticks.at(1).label == "256");
+  CHECK(length_plot(models).curves[0].error == std::vector<double>{0.1, 0.2});
   CHECK(delta_plot(models).curves[1].y == std::vector<double>{0.75});
 }
 

@@ -87,6 +87,11 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   REQUIRE_MESSAGE(again.code == 0, again.err);
   CHECK(read_file("again/weights.safetensors") == weights);
 
+  const Outcome longer = run({"--resume", "--out", "cut", "--steps", "42"});
+  CHECK_MESSAGE(longer.code == 0, longer.err);
+  CHECK(longer.err.find("a run of 40 steps becomes one of 42") != std::string::npos);
+  CHECK(read_file("cut/weights.safetensors") != weights);
+
   const std::vector<std::string> draw{"--run", "whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
   const Outcome text = RunningProgram("generate", draw, "generate").finish(),
                 same = RunningProgram("generate", draw, "generate").finish();

@@ -95,15 +95,23 @@ TEST_CASE("train: --dump prints the task's own sequences, the same each time, fo
   CHECK(dumped({"--dump", "10", "--batch", "4"}).out == ten.out);
   CHECK(dumped({"--dump", "10", "--seed", "1"}).out != ten.out);
   CHECK(dumped({"--dump", "10", "--dump-set", "dense"}).out != ten.out);
-  const auto lines = json_lines(ten.out);
-  REQUIRE(lines.size() == 10);
+  CHECK(dumped({"--dump", "10", "--dump-set", "validation"}).out !=
+        dumped({"--dump", "10", "--dump-set", "in distribution"}).out);
+  auto lines = json_lines(ten.out);
+  REQUIRE(lines.size() == 11);
+  CHECK((lines[0].at("task") == "selective_copy" && lines[0].at("set") == "training"));
+  CHECK(lines[0].at("options").at("tokens") == 4);
+  CHECK(lines[0].at("sets") == nlohmann::json{"training", "validation", "in distribution", "dense", "sparse"});
+  const std::vector<std::string> vocabulary = lines[0].at("vocabulary");
+  lines.erase(lines.begin());
   const auto task = whence::tasks::make_task("selective_copy", {"--tokens", "4", "--blanks", "4"});
   const whence::tasks::Batch batch = task->training_batch(0, 1, 10);
   whence::tasks::Tokens inputs, targets;
   for (const auto& line : lines) {
     for (const auto& token : line.at("tokens")) inputs.push_back(token);
     for (const auto& token : line.at("targets")) targets.push_back(token);
-    CHECK(line.at("text").get<std::string>().size() == 11);
+    const std::string text = line.at("text"), answer = vocabulary.at(line.at("targets").back().get<std::size_t>());
+    CHECK_MESSAGE((text.size() == 16 && text.ends_with(" -> " + answer)), text);
     CHECK(line.at("graded") == line.at("targets"));
   }
   CHECK(inputs == batch.inputs);
@@ -112,7 +120,7 @@ TEST_CASE("train: --dump prints the task's own sequences, the same each time, fo
     Arguments arguments{info.name, "--dump", "2"};  // at the sizes of `lab`, which every task has
     std::istringstream mini(info.mini);
     for (std::string option; mini >> option;) arguments.push_back("--" + option);
-    CHECK_MESSAGE(json_lines(train(scratch, arguments).out).size() == 2, info.name);
+    CHECK_MESSAGE(json_lines(train(scratch, arguments).out).size() == 3, info.name);
   }
 }
 
@@ -143,8 +151,10 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
   CHECK(validations == 2);
   const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
   CHECK(record.at("subject") == "selective_copy");
-  CHECK(record.at("options").at("tokens") == "4");
-  CHECK(record.at("options").at("sparse-blanks") == "8");
+  CHECK(record.at("options").at("tokens") == 4);
+  CHECK(record.at("options").at("sparse-blanks") == 8);
+  CHECK(record.at("options").at("lr") == 1e-4);
+  CHECK(record.at("options").at("keep-best") == true);
   CHECK(record.at("data").get<std::string>().size() == 64);
   for (const char* file : {"weights.safetensors", "best.safetensors", "checkpoints"})
     CHECK_MESSAGE(fs::exists(fs::path(out) / file), file);
@@ -165,7 +175,11 @@ TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; ot
   CHECK(text_of(other + "/weights.safetensors") != text_of(first + "/weights.safetensors"));
   CHECK(train(scratch, {"counting", "--from", first + "/run.json"}).code == 2);
   auto record = nlohmann::json::parse(text_of(first + "/run.json"));
-  record["data"] = "0000000000000000";
+  record["data"] = "0000000000000000";  // as of versions that hashed otherwise: it cannot be compared
+  std::ofstream(scratch / "old.json") << record;
+  const Outcome old = train(scratch, {"--from", scratch / "old.json", "--out", scratch / "old", "--quiet"});
+  CHECK((old.code == 0 && old.err.find("cannot tell whether they are the same") != std::string::npos));
+  record["data"] = std::string(64, '0');
   std::ofstream(scratch / "changed.json") << record;
   const Outcome changed = train(scratch, {"--from", scratch / "changed.json", "--out", scratch / "changed"});
   CHECK(changed.code == 2);
@@ -217,7 +231,45 @@ TEST_CASE("train: a run is not resumed with another task, other data or other op
   CHECK(refusal(tiny_task, {}).find("holds a run") != std::string::npos);
   CHECK(refusal(tiny_task, {"--resume", "--accumulate", "2"}).find("--accumulate was 1, is 2") != std::string::npos);
   CHECK(refusal(tiny_task, {"--resume", "--sparse-blanks", "5"}).find("--data was ") != std::string::npos);
-  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("--task was selective_copy, is counting") !=
+  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("is a run of selective_copy, counting given") !=
         std::string::npos);
+  CHECK(train(scratch, tiny_task + Arguments{"--resume", "--out", scratch / "none"}).code == 2);
+  CHECK(train(scratch, {"--resume", "--out", scratch / "none"}).err.find("no run.json in") != std::string::npos);
+  CHECK_FALSE(fs::exists(scratch / "none"));
   CHECK(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--out", out, "--resume"}).code == 0);
+  CHECK(train(scratch, {"--resume", "--out", out}).code == 0);  // with the options of its run.json
+  const Outcome longer = train(scratch, {"--resume", "--out", out, "--steps", "6"});
+  CHECK_MESSAGE(longer.code == 0, longer.err);
+  CHECK_MESSAGE(longer.err.find("a run of 3 steps becomes one of 6") != std::string::npos, longer.err);
+  CHECK(json_lines(text_of(out + "/metrics.jsonl")).back().at("step") == 6);
+  CHECK(
+      train(scratch, {"--resume", "--out", out, "--steps", "4"}).err.find("at least 6 required") != std::string::npos);
+}
+
+TEST_CASE("train: test lengths that the model refuses are named before training and have no figures after it") {
+  const Scratch scratch("train-lengths");
+  const std::string out = scratch / "run";
+  const Arguments lengths{"even_pairs", "--train-to", "6", "--test-from", "8", "--test-to", "40", "--test-every", "8",
+      "--steps", "2", "--out", out};
+  const Outcome outcome = train(scratch, lengths + tiny_model + Arguments{"--scheme", "randomised(rope, length=20)"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(outcome.out.find("3 of 5 test sets are refused") < outcome.out.find("trained:"), outcome.out);
+  const auto results = json_lines(text_of(out + "/results.jsonl"));
+  REQUIRE(results.size() == 5);
+  CHECK(results[0].at("token_error_percent").is_number());
+  CHECK_FALSE(results[4].contains("token_error_percent"));
+  CHECK(results[4].at("refused").get<std::string>().find("20") != std::string::npos);
+  fs::remove_all(out);
+  const Outcome none = train(scratch, lengths + tiny_model + Arguments{"--scheme", "absolute"});
+  CHECK(none.code == 2);
+  CHECK_MESSAGE(none.err.find("every one is refused by absolute") != std::string::npos, none.err);
+  CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("train: a model that memory cannot hold is refused before any of it is asked for") {
+  const Scratch scratch("train-memory");
+  const Outcome outcome = train(scratch, {"flip_flop", "--dim", "16384", "--layers", "64", "--out", scratch / "run"});
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.find("a model of 206G parameters asked for") != std::string::npos, outcome.err);
+  CHECK_FALSE(fs::exists(scratch / "run"));
 }

@@ -13,16 +13,16 @@ RunFolder::RunFolder(
 
 TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
   if (folder_.empty()) return {};
-  ensure_output_folder(folder_);
-  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
   const auto latest = find_latest((folder_ / "checkpoints").string());
-  if (latest && !resume) {
-    throw InputError(to_text("--out: ", folder_.string(), " holds a run (", *latest,
-        "); an empty folder required; add --resume to go on with it, or choose another folder"));
-  }
   if (resume && !latest) {
     throw InputError(to_text(
         "--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out"));
+  }
+  ensure_output_folder(folder_);
+  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
+  if (latest && !resume) {
+    throw InputError(to_text("--out: ", folder_.string(), " holds a run (", *latest,
+        "); an empty folder required; add --resume to go on with it, or choose another folder"));
   }
   TrainingState state;
   if (resume) {
@@ -77,7 +77,12 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
     const auto entry = saved.facts.find(name);
     const char* const unsaid = name == "precision" ? "f32" : "absent";  // of runs from before there was a choice
     const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
-    if (had != value) differences += to_text(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
+    if (name == "steps" || had == value) continue;  // more of them are another end of the same run
+    if (name == "data" && had.size() == 16) {
+      throw InputError(to_text("--resume: ", checkpoint, " is of a version that knew its data by the fingerprint ", had,
+          "; this one, whose are SHA-256, cannot tell whether they are the same; train anew"));
+    }
+    differences += to_text(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
   }
   if (!differences.empty()) {
     throw InputError(

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/app/run_files.h"
+#include "examples/app/text.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -12,15 +13,38 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A number or a truth value where the text is just what one would be written as, so that it reads back as it was.
+Json value_of(const std::string& text) {
+  if (text == "true" || text == "false") return text == "true";
+  if (const auto whole = parse_number<std::int64_t>(text); whole && std::to_string(*whole) == text) return *whole;
+  if (const auto number = parse_number<double>(text); number && number_text(*number) == text) return *number;
+  return text;
+}
+
+std::string text_of(const Json& value) {
+  if (value.is_number_float()) return number_text(value.get<double>());
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Of a name that comes several times: a list.
 Json object_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
   Json object = Json::object();
-  for (const auto& [name, value] : pairs) object[name] = value;
+  for (const auto& [name, value] : pairs) {
+    if (!object.contains(name)) {
+      object[name] = value_of(value);
+      continue;
+    }
+    if (!object[name].is_array()) object[name] = Json::array({object[name]});
+    object[name].push_back(value_of(value));
+  }
   return object;
 }
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const Json& object) {
   std::vector<std::pair<std::string, std::string>> pairs;
-  for (const auto& [name, value] : object.items()) pairs.emplace_back(name, value.get<std::string>());
+  for (const auto& [name, value] : object.items()) {
+    for (const Json& each : value.is_array() ? value : Json::array({value})) pairs.emplace_back(name, text_of(each));
+  }
   return pairs;
 }
 
@@ -64,6 +88,23 @@ std::vector<std::string> arguments_of(
     if (value != "true") arguments.push_back(value);
   }
   return arguments;
+}
+
+std::optional<std::string> typed_value(const std::vector<std::string>& arguments, const std::string& option) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with(option + "=")) return arguments[i].substr(option.size() + 1);
+    if (arguments[i] == option && i + 1 < arguments.size()) return arguments[i + 1];
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> record_to_repeat(const std::vector<std::string>& arguments) {
+  if (auto from = typed_value(arguments, "--from")) return from;
+  const auto out = typed_value(arguments, "--out");
+  if (!out || std::ranges::find(arguments, "--resume") == arguments.end()) return std::nullopt;
+  std::error_code ignored;
+  const std::filesystem::path record = std::filesystem::path(*out) / "run.json";
+  return std::filesystem::is_regular_file(record, ignored) ? std::optional(record.string()) : std::nullopt;
 }
 
 }  // namespace whence

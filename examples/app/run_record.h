@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,16 +14,23 @@ struct RunRecord {
   std::string subject;                                       // what it was run on: a task's name
   std::vector<std::pair<std::string, std::string>> options;  // every option with its value
   std::vector<std::string> given;                            // those that were on the command line
-  std::string data;                                          // fingerprint of the data
+  std::string data;                                          // SHA-256 of the data
   std::vector<std::pair<std::string, std::string>> facts;    // for readers: parameters, executor, ...
 };
 
-[[nodiscard]] std::string text_of(const RunRecord& record);                  // JSON over several lines
+// JSON over several lines; what reads as a number or a truth value is written as one.
+[[nodiscard]] std::string text_of(const RunRecord& record);
 [[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);  // InputError when it is none
 
 // Options of `record` as they would stand on a command line, those in `names` alone, without those that `typed` has
 // already.
 [[nodiscard]] std::vector<std::string> arguments_of(
     const RunRecord& record, const std::vector<std::string>& names, const std::vector<std::string>& typed);
+
+// What stands behind `option`, such as "--out", on a command line.
+[[nodiscard]] std::optional<std::string> typed_value(
+    const std::vector<std::string>& arguments, const std::string& option);
+// The run.json that a command line asks to go by: that of --from; with --resume, the one in --out if there is one.
+[[nodiscard]] std::optional<std::string> record_to_repeat(const std::vector<std::string>& arguments);
 
 }  // namespace whence

@@ -1,6 +1,8 @@
 // The loop, and what surrounds it.
 #include "examples/app/training.h"
 
+#include <sys/sysinfo.h>
+
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -12,6 +14,8 @@
 #include "examples/app/run_folder.h"
 #include "examples/app/text.h"
 #include "nn/schedule.h"
+#include "tensor/allocator.h"
+#include "tensor/backend.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -71,11 +75,7 @@ class Trainer {
   Trainer(const TrainingJob& job, const TrainingOptions& options)
       : job_(job),
         options_(options),
-        schedule_({.peak = options.learning_rate,
-            .steps = options.steps,
-            .warm_up = options.warm_up,
-            .decay = decay_of(options.decay),
-            .floor = options.final_rate}),
+        schedule_(schedule_of(options.steps)),
         precision_(initialised(*job.model, options), options.precision,
             {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling),
         step_(precision_, job.batch, checked(job, options),
@@ -120,6 +120,29 @@ class Trainer {
     return model;
   }
 
+  Schedule schedule_of(std::int64_t steps) const {
+    return Schedule({.peak = options_.learning_rate,
+        .steps = steps,
+        .warm_up = options_.warm_up,
+        .decay = decay_of(options_.decay),
+        .floor = options_.final_rate});
+  }
+
+  // A run may be resumed with more steps than it began with, or with fewer that are still to come.
+  void take_other_end(const TrainingState& state) const {
+    const auto entry = state.facts.find("steps");
+    const std::int64_t then =
+        entry == state.facts.end() ? options_.steps : parse_number<std::int64_t>(entry->second).value_or(0);
+    if (options_.steps < state.step) {
+      throw InputError(
+          to_text("--steps: ", options_.steps, " given; at least ", state.step, " required, which are done; raise it"));
+    }
+    if (then == options_.steps || then < state.step || options_.steps == state.step || options_.quiet) return;
+    std::cerr << "resume: a run of " << then << " steps becomes one of " << options_.steps
+              << ". The learning rate follows the longer run from here on: " << schedule_of(then)(state.step)
+              << " at step " << state.step << ", " << schedule_(state.step + 1) << " at the next\n";
+  }
+
   // In f16 forward alone is checked: gradients that overflow are the loss scale's business.
   static LossOf checked(const TrainingJob& job, const TrainingOptions& options) {
     if (!options.check_finite || options.precision != DType::f16) return job.loss_of;
@@ -135,7 +158,8 @@ class Trainer {
     const TrainingState state = folder_.open(options_.resume, options_.tensorboard, precision_.optimizer());
     precision_.publish();
     restore_scale(state);
-    if (!options_.resume && !job_.record.empty()) folder_.write("run.json", job_.record);
+    take_other_end(state);
+    if (!job_.record.empty()) folder_.write("run.json", job_.record);
     best_.restore(state.facts);
     if (options_.keep_best &&
         best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
@@ -263,13 +287,15 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
       .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
       .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
       .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
-      .integer("warm-up", &training.warm_up, Count{0, many}, {"linear warm-up", "steps"})
+      .integer("warm-up", &training.warm_up, Count{0, many},
+          {"linear warm-up, at most --steps; 0: the peak at step 1, as 1", "steps"})
       .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
-      .number("final-lr", &training.final_rate, Range<double>{0, 10}, {"learning rate that linear and cosine end at"})
+      .number("final-lr", &training.final_rate, Range<double>{0, 10},
+          {"learning rate that linear and cosine would reach one step after the last"})
       .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
-          {"of AdamW: how long squares of gradients are remembered"})
+          {"of AdamW: how long squares of gradients are remembered; beta1 is 0.9, epsilon 1e-8"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
-          {"decoupled weight decay of matrices and tables"})
+          {"decoupled weight decay of matrices and tables, Transformer-XL's two biases among them"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
       .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
           {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
@@ -279,13 +305,15 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
       .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
       .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
       .flag("resume", &training.resume,
-          {"go on from the latest checkpoint in --out, to the same bits as an undisturbed run"})
+          {"go on from the latest checkpoint in --out with the options of its run.json, to the same bits as an "
+           "undisturbed run; more --steps: the rate follows the longer run from there on"})
       .flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})
       .flag("cuda-graph", &training.cuda_graph,
           {"on a GPU: record a step's launches once and replay them; without dropout"})
       .flag("check-finite", &training.check_finite,
-          {"stop at the first op that makes a NaN or infinity, and name it (slow)"});
+          {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
+           "alone, as the loss scale answers for gradients"});
 }
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
@@ -315,6 +343,30 @@ void check(const TrainingOptions& training) {
     refuse(to_text(
         "--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));
   }
+}
+
+void fit_warm_up(const CommandLine& options, TrainingOptions& training) {
+  if (training.warm_up <= training.steps) return;
+  if (options.given("warm-up")) options.refuse("warm-up", "at most --steps", "shorten it");
+  if (!training.quiet)
+    std::cerr << "warm-up: " << training.warm_up << " steps by default, shortened to --steps " << training.steps
+              << '\n';
+  training.warm_up = training.steps;
+}
+
+void require_memory(const TransformerOptions& model, Device device) {
+  const auto dim = static_cast<double>(model.dim), layers = static_cast<double>(model.layers);
+  const double hidden = model.hidden ? static_cast<double>(model.hidden) : 4 * dim;
+  const double attention = 4 * dim * dim, mlp = (model.activation == Activation::swiglu ? 3 : 2) * dim * hidden;
+  const double tables = static_cast<double>(model.vocabulary) * dim * (model.tied ? 1 : 2);
+  const double numbers = tables + layers * (attention + mlp), bytes = 16 * numbers;  // in 16 bits masters come on top
+  struct sysinfo machine {};
+  double has = sysinfo(&machine) == 0 ? static_cast<double>(machine.totalram) * machine.mem_unit : 0;
+  if (!device.is_cpu()) has = static_cast<double>(memory_of(device).allocator().room().capacity);
+  if (has == 0 || bytes <= has) return;
+  throw InputError(to_text("--dim, --layers: a model of ", rate_text(numbers),
+      " parameters asked for; its weights, gradients and moments take ", bytes_text(static_cast<std::size_t>(bytes)),
+      ", there are ", bytes_text(static_cast<std::size_t>(has)), "; choose a smaller model"));
 }
 
 std::string skipped_text(const TrainingResult& trained) {

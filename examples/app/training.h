@@ -49,6 +49,13 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
 // InputError when options do not go together (patience without validation, ...).
 void check(const TrainingOptions& training);
 
+// After parsing: a default warm-up that is longer than the run is shortened, and that is said; a typed one is refused.
+void fit_warm_up(const CommandLine& options, TrainingOptions& training);
+
+// InputError when weights, gradients and Adam's moments alone exceed the memory of the device, before any of it is
+// asked for: a kernel that promises more than there is ends the program later without a word.
+void require_memory(const TransformerOptions& model, Device device);
+
 struct LossPoint {
   std::int64_t step;
   double loss;  // mean since the point before

@@ -82,8 +82,8 @@ class Child {
     const int failure = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failure)
-      throw Error(to_text(
-          "lab: ", machine.program.string(), " could not be started: ", std::generic_category().message(failure)));
+      throw Error(
+          to_text(machine.program.string(), " could not be started: ", std::generic_category().message(failure)));
   }
 
   const GridOptions& grid() const { return *grid_; }
@@ -216,8 +216,8 @@ class Laboratory {
         for (Child& other : running_) (void)other.poll(true);
         running_.clear();
         progress_.finish();
-        throw Error(to_text("lab: ", grid.task, " with ", cell.scheme, " and seed ", cell.seed,
-            " ended with exit code ", code, ": ", end_of(log), "; all of it: ", log));
+        throw Error(to_text(grid.task, " with ", cell.scheme, " and seed ", cell.seed, " ended with exit code ", code,
+            ": ", end_of(log), "; all of it: ", log));
       }
       write_file(mark_of(cell).string(), json{{"arguments", arguments_of(grid, cell)}}.dump() + "\n");
       read_results(cell);
@@ -231,7 +231,7 @@ class Laboratory {
     for (Child& child : running_) (void)child.poll(true);
     progress_.finish();
     throw Interrupted(
-        to_text("lab: stopped with ", done_, " of ", runs_, " runs done, the others saved; the same command goes on"));
+        to_text("stopped with ", done_, " of ", runs_, " runs done, the others saved; the same command goes on"));
   }
 
   void show() {

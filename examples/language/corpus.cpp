@@ -50,23 +50,37 @@ void cut(const Files& files, std::int64_t blank_lines, std::vector<std::string_v
   }
 }
 
-Documents split(const Files& files, const Files& validation_files, const CorpusOptions& options) {
+// Where to cut a text that is one document: in front of the last `share` of it, at the beginning of a line if one
+// begins there, and of a character in any case.
+std::size_t cut_of(std::string_view text, double share) {
+  auto at = static_cast<std::size_t>(static_cast<double>(text.size()) * (1 - share));
+  const std::size_t line = text.find('\n', at);
+  if (line != std::string_view::npos && line + 1 < text.size()) return line + 1;
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+Documents split(
+    const Files& files, const Files& validation_files, const CorpusOptions& options, std::string& what_was_cut) {
   Documents documents;
   std::vector<std::string_view> all;
   cut(files, options.blank_lines, all);
   cut(validation_files, options.blank_lines, documents.of[1]);
   if (!validation_files.empty() || options.validation_share == 0) {
     documents.of[0] = std::move(all);
-    return documents;
+  } else if (all.size() == 1) {
+    const std::size_t at = cut_of(all[0], options.validation_share);
+    if (at == 0 || at == all[0].size())
+      throw InputError(to_text(files[0]->path(), ": ", all[0].size(),
+          " bytes given, some being set aside for validation; more text, or --validation 0, required"));
+    for (const std::string_view part : {all[0].substr(0, at), all[0].substr(at)})
+      documents.of[part.data() != all[0].data()].push_back(part);
+    what_was_cut = to_text("validation is the end of ", files[0]->path(), ", which is one document",
+        options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
+  } else {
+    const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
+    for (std::size_t i = 0; i < all.size(); ++i) documents.of[validates[i] ? 1 : 0].push_back(all[i]);
   }
-  if (all.size() < 2) {
-    throw InputError(to_text(files[0]->path(), ": one document given",
-        options.blank_lines > 0 ? to_text(" (nowhere ", options.blank_lines, " blank lines between text)") : "",
-        "; 2 or more required, some being set aside for validation; give --validation-data, another --blank-lines, or "
-        "--validation 0"));
-  }
-  const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
-  for (std::size_t i = 0; i < all.size(); ++i) documents.of[validates[i] ? 1 : 0].push_back(all[i]);
   return documents;
 }
 
@@ -146,7 +160,7 @@ void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
       .integer("blank-lines", &corpus.blank_lines, Range<std::int64_t>{0, 1000},
           {"so many in a row begin a new document; 0: only a new file does", "lines"})
       .number("validation", &corpus.validation_share, Range<double>{0, 1, false, true},
-          {"share of the text set aside, in whole documents"})
+          {"share of the text set aside, in whole documents; of a single one, its end"})
       .integer("split-seed", &corpus.split_seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
           {"draws which documents these are"})
       .flag("separate", &corpus.separate, {"the tokeniser's <|endoftext|> behind each document"})
@@ -173,6 +187,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   const Files files = open_all(options.files), validation_files = open_all(options.validation_files);
   hash_ = hash_of(files, validation_files);
   description_ = description_of(options, hash_, tokeniser);
+  const Documents documents = split(files, validation_files, options, what_was_cut_);
   std::string facts;
   for (const auto& [name, value] : description_) facts += name + '=' + value + '\n';
   const std::string key = sha256(facts);  // of a cache; other data or options have another
@@ -193,8 +208,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   }
 
   TokenWriter writer(cache.string(), vocabulary_ <= 65536 ? 2 : 4);
-  encode_all(
-      split(files, validation_files, options), tokeniser, files, validation_files, options.separate, writer, sizes_);
+  encode_all(documents, tokeniser, files, validation_files, options.separate, writer, sizes_);
   writer.finish(key, sizes_);
   contents_->memory = writer.take_memory();
   if (cache.empty()) {
@@ -221,7 +235,7 @@ std::string Corpus::summary() const {
         " tokens (", fixed(bytes_per_token(part), 2), " bytes each",
         each.unknown > 0 ? to_text(", ", each.unknown, " unknown") : "", ")\n");
   }
-  return text;
+  return text + what_was_cut_;
 }
 
 void Corpus::require_window(Part part, index_t length) const {

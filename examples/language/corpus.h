@@ -25,7 +25,7 @@ struct CorpusOptions {
   std::vector<std::string> files = {};
   std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
   std::int64_t blank_lines = 3;   // so many begin a new document inside a file; 0: a file is one document
-  double validation_share = 0.1;  // of the text, in whole documents; 0: no validation
+  double validation_share = 0.1;  // of the text, in whole documents, or of a single one its end; 0: no validation
   std::uint64_t split_seed =
       0;                  // which documents are drawn; not the seed of training, so that runs are compared on one text
   bool separate = false;  // the tokeniser's <|endoftext|> behind each document
@@ -69,7 +69,7 @@ struct PartSize {
 class Corpus {
  public:
   // `cache`: a file for the tokens; empty: they are kept in memory. Throws InputError "FILE: ..." for a file that is
-  // empty, cannot be read or is not what the tokeniser takes, and when no document would be left for training or for
+  // empty, cannot be read or is not what the tokeniser takes, and when nothing would be left for training or for
   // validation.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache = {});
   ~Corpus();
@@ -84,7 +84,7 @@ class Corpus {
   bool from_cache() const { return from_cache_; }
   // What a resumed run must share, as names and texts: data hash, tokeniser hash, rule and share of documents.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> description() const { return description_; }
-  [[nodiscard]] std::string summary() const;  // a line or two for people
+  [[nodiscard]] std::string summary() const;  // lines for people
 
   // InputError unless the part holds a window of `length` tokens and the one after them.
   void require_window(Part part, index_t length) const;
@@ -97,7 +97,7 @@ class Corpus {
   TokenRun runs_[2];
   PartSize sizes_[2];
   index_t vocabulary_;
-  std::string hash_;
+  std::string hash_, what_was_cut_;
   bool from_cache_ = false;
   std::vector<std::pair<std::string, std::string>> description_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "examples/app/run_files.h"
@@ -37,8 +38,18 @@ std::string number(double value, int digits) { return std::isfinite(value) ? fix
 
 index_t train_length(const NamedScores& model) { return model.scores.empty() ? 1 : model.scores.front().length; }
 
-double doublings(const NamedScores& model, const LengthScore& score) {
-  return std::log2(static_cast<double>(score.length) / static_cast<double>(train_length(model)));
+// Lengths stand at equal distances where each is twice the one before, and are marked as they are.
+double place_of(index_t length) { return std::log2(static_cast<double>(length)); }
+
+std::vector<report::Tick> ticks_at_lengths(const std::vector<NamedScores>& models) {
+  std::map<index_t, report::Tick> ticks;
+  for (const NamedScores& model : models) {
+    for (const LengthScore& score : model.scores)
+      ticks[score.length] = {place_of(score.length), std::to_string(score.length)};
+  }
+  std::vector<report::Tick> all;
+  for (const auto& [length, tick] : ticks) all.push_back(tick);
+  return all;
 }
 
 // Points that can be shown. A curve of one would be a label without a line; the table says why there is no more.
@@ -80,15 +91,18 @@ whence::Table delta_table(const std::vector<NamedScores>& models) {
 
 report::Plot length_plot(const std::vector<NamedScores>& models) {
   report::Plot plot{.title = "Perplexity beyond the training length",
-      .x_label = "doublings of the training length",
-      .y_label = "perplexity of the last tokens",
+      .x_label = "length, tokens",
+      .y_label = "perplexity of the last tokens (bars: standard error)",
       .curves = {},
-      .log_y = false};
+      .x_ticks = ticks_at_lengths(models)};
   double lowest = std::numeric_limits<double>::infinity(), highest = 0;
   for (const NamedScores& model : models) {
     report::Curve curve{model.name, {}, {}};
-    for (const LengthScore& score : model.scores)
-      curve.x.push_back(doublings(model, score)), curve.y.push_back(score.perplexity);
+    for (const LengthScore& score : model.scores) {
+      curve.x.push_back(place_of(score.length));
+      curve.y.push_back(score.perplexity);
+      curve.error.push_back(score.standard_error);
+    }
     if (shown(curve) < 2) continue;
     for (const double y : curve.y) lowest = std::fmin(lowest, y), highest = std::fmax(highest, y);
     plot.curves.push_back(std::move(curve));
@@ -99,15 +113,15 @@ report::Plot length_plot(const std::vector<NamedScores>& models) {
 
 report::Plot delta_plot(const std::vector<NamedScores>& models) {
   report::Plot plot{.title = "What text before the training length is worth",
-      .x_label = "doublings of the training length",
+      .x_label = "length, tokens",
       .y_label = "Delta-P (above 0: it helps)",
       .curves = {},
-      .log_y = false};
+      .x_ticks = ticks_at_lengths(models)};
   for (const NamedScores& model : models) {
     report::Curve curve{model.name, {}, {}};
     for (const LengthScore& score : model.scores) {
       if (score.deltas.empty()) continue;
-      curve.x.push_back(doublings(model, score)), curve.y.push_back(score.deltas.front().value());
+      curve.x.push_back(place_of(score.length)), curve.y.push_back(score.deltas.front().value());
     }
     if (shown(curve) > 0) plot.curves.push_back(std::move(curve));
   }

@@ -121,7 +121,11 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
 
 SavedModel load_language_model(const std::string& folder, const std::string& executor) {
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
-  const Facts facts = read_run_record(place).facts;
+  const RunRecord record = read_run_record(place);
+  if (record.subject != "lm")
+    throw InputError(to_text(
+        folder, ": a run of ", record.subject, " given; one of `train lm` required, which leaves text to draw from"));
+  const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
   if (!executor.empty()) options.executor = executor;
   SavedModel saved{nullptr, load_tokeniser(file)};

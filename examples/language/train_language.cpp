@@ -155,9 +155,7 @@ void evaluate(
 int run(CommandLine& line, Settings& settings) {
   take(line, settings.corpus, settings.words);
   check(settings.training);
-  if (line.given("warm-up") && settings.training.warm_up > settings.training.steps)
-    line.refuse("warm-up", "at most --steps", "shorten it");
-  settings.training.warm_up = std::min(settings.training.warm_up, settings.training.steps);
+  fit_warm_up(line, settings.training);
   line.refuse_unless("validation-windows", settings.training.validate_every > 0 || settings.corpus.validation_share > 0,
       "validation text");
   line.refuse_unless("loss-scale-growth", settings.machine.precision == "f16", "--precision f16");
@@ -173,7 +171,9 @@ int run(CommandLine& line, Settings& settings) {
   corpus.require_window(Part::training, settings.length);
   corpus.require_window(Part::validation, settings.length);
   std::cout << corpus.summary() << std::endl;
-  Transformer model(model_of(settings, line, tokeniser->vocabulary()));
+  const TransformerOptions model_options = model_of(settings, line, tokeniser->vocabulary());
+  require_memory(model_options, placement.device);
+  Transformer model(model_options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
@@ -205,9 +205,8 @@ int run(CommandLine& line, Settings& settings) {
   return 0;
 }
 
-}  // namespace
-
-int train_language(const std::vector<std::string>& arguments) {
+// `repeated`: with the options of a record in them.
+int train_language_with(const std::vector<std::string>& arguments, bool repeated) {
   Settings settings;
   CommandLine line(
       "whence train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
@@ -218,11 +217,13 @@ int train_language(const std::vector<std::string>& arguments) {
     std::cout << *page;
     return 0;
   }
-  if (settings.from.empty()) return run(line, settings);
-  const RunRecord record = read_run_record(settings.from);
+  const auto from = repeated ? std::nullopt : record_to_repeat(arguments);
+  if (!from) return run(line, settings);
+  RunRecord record = read_run_record(*from);
   if (record.subject != "lm")
-    throw InputError(to_text("--from: ", settings.from, " is a run of ", record.subject, "; one of lm required"));
-  std::vector<std::string> typed, repeated = arguments_of(record, record.given, arguments);
+    throw InputError(to_text(*from, ": a run of ", record.subject, " given; one of lm required"));
+  if (settings.training.resume) record.given.emplace_back("warm-up");  // which more steps would lengthen again
+  std::vector<std::string> typed, repeated_arguments = arguments_of(record, record.given, arguments);
   for (std::size_t k = 0; k < arguments.size(); ++k) {  // without --from itself
     if (arguments[k] == "--from")
       ++k;
@@ -230,10 +231,14 @@ int train_language(const std::vector<std::string>& arguments) {
       typed.push_back(arguments[k]);
   }
   for (const auto& [name, value] : record.facts) {
-    if (name == "file") repeated.push_back(value);
+    if (name == "file" && !line.given("data")) repeated_arguments.push_back(value);
   }
-  repeated.insert(repeated.end(), typed.begin(), typed.end());
-  return train_language(repeated);
+  repeated_arguments.insert(repeated_arguments.end(), typed.begin(), typed.end());
+  return train_language_with(repeated_arguments, true);
 }
+
+}  // namespace
+
+int train_language(const std::vector<std::string>& arguments) { return train_language_with(arguments, false); }
 
 }  // namespace whence::language

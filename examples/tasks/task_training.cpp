@@ -31,18 +31,18 @@ void append(std::string& bytes, const Batch& batch) {
 // Validation looks like the first test set but shares no sequence with it: the same generator under another seed.
 constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
 
-// "cope", "dape(alibi)", "cope + rope": schemes without options, and without what only moves positions.
-std::string family(const SchemeSpec& spec) {
+// "cope(p_max=8)", "dape(alibi)", "cope + rope": without what only moves positions, and without options unless `sized`.
+std::string family(const SchemeSpec& spec, bool sized) {
   const SchemeSpec* base = spec.base();
-  if (!base) return spec.info().name;
+  if (!base) return sized ? spec.text() : spec.info().name;
   if (spec.info().name == "dape" || spec.info().name == "cdape")
-    return to_text(spec.info().name, "(", family(*base), ")");
-  return family(*base);
+    return sized ? spec.text() : to_text(spec.info().name, "(", family(*base, false), ")");
+  return family(*base, sized);
 }
 
-std::string family(const std::string& schemes) {
+std::string family(const std::string& schemes, bool sized) {
   std::string text;
-  for (const SchemeSpec& spec : parse_schemes(schemes)) text += (text.empty() ? "" : " + ") + family(spec);
+  for (const SchemeSpec& spec : parse_schemes(schemes)) text += (text.empty() ? "" : " + ") + family(spec, sized);
   return text;
 }
 
@@ -52,8 +52,7 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
   double sum = 0;
   std::int64_t counted = 0;
   for (std::int64_t first = 0; first < sizes.validation_sequences; first += sizes.batch) {
-    const Batch batch =
-        task.test_batch(0, seed ^ validation_seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
+    const Batch batch = validation_batch(task, seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
     const Tensor logits = model(batch.input_tensor());
     const std::int64_t targets = batch.counted();
     sum += token_loss(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
@@ -124,6 +123,39 @@ std::string data_fingerprint(const Task& task, std::uint64_t seed) {
   return sha256(bytes);
 }
 
+Batch validation_batch(const Task& task, std::uint64_t seed, std::int64_t first, index_t sequences) {
+  return task.test_batch(0, seed ^ validation_seed, first, sequences);
+}
+
+TestPlan plan_tests(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
+  const NoGrad no_grad;
+  TestPlan plan;
+  std::vector<std::pair<index_t, std::size_t>> by_length;
+  for (std::size_t set = 0; set < task.test_sets().size(); ++set)
+    by_length.emplace_back(task.test_batch(set, seed, 0, 1).positions, set);
+  std::ranges::sort(by_length);
+  const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
+    try {
+      return (void)model(task.test_batch(each.second, seed, 0, sequences).input_tensor()), true;
+    } catch (const Error& error) {
+      plan.reason = error.what();
+      return false;
+    }
+  };
+  const auto end = std::ranges::partition_point(by_length, [&](const auto& each) { return reads(each, 1); });
+  plan.refused = static_cast<std::size_t>(by_length.end() - end);
+  if (end == by_length.begin()) {
+    throw InputError(
+        to_text("test sets: every one is refused by ", model.scheme(), ": ", plan.reason, "; choose another scheme"));
+  }
+  // A batch of middling length stands for all of them.
+  const std::int64_t batches = (sizes.test_sequences + sizes.batch - 1) / sizes.batch * (end - by_length.begin());
+  const double started = steady_seconds();
+  if (batches > 50 && reads(*(by_length.begin() + (end - by_length.begin()) / 2), sizes.batch))
+    plan.seconds = (steady_seconds() - started) * static_cast<double>(batches);
+  return plan;
+}
+
 std::vector<SetScore> test_task(
     const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet) {
   const NoGrad no_grad;
@@ -132,22 +164,28 @@ std::vector<SetScore> test_task(
   std::vector<SetScore> scores;
   Progress progress("test", static_cast<std::int64_t>(sets.size()) * sizes.test_sequences, 0,
       ProgressStyle::for_standard_error(quiet), std::cerr);
-  std::int64_t done = 0;
   for (std::size_t set = 0; set < sets.size(); ++set) {
     SetScore score{.set = sets[set], .model = {}, .guesses = {}};
     for (const Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
     for (std::int64_t first = 0; first < sizes.test_sequences; first += sizes.batch) {
       if (interrupt_requested())
         throw Interrupted("testing: stopped before the results were complete; --resume tests again");
-      const std::int64_t count = std::min(sizes.batch, sizes.test_sequences - first);
-      const Batch batch = task.test_batch(set, seed, first, count);
-      score.model.add(batch, task.answers(model(batch.input_tensor())));
+      const Batch batch = task.test_batch(set, seed, first, std::min(sizes.batch, sizes.test_sequences - first));
+      try {
+        if (score.refused.empty()) score.model.add(batch, task.answers(model(batch.input_tensor())));
+      } catch (const Error& error) {  // plan_tests said so
+        score.refused = error.what();
+        score.model = {};
+      }
       for (std::size_t k = 0; k < guesses.size(); ++k) score.guesses[k].second.add(batch, guesses[k].predict(batch));
-      progress.update(done += count, batch.sequences * batch.positions, {});
+      progress.update(static_cast<std::int64_t>(set) * sizes.test_sequences + first + batch.sequences,
+          batch.sequences * batch.positions, {});
     }
     scores.push_back(std::move(score));
   }
   progress.finish();
+  if (std::ranges::all_of(scores, [](const SetScore& score) { return !score.refused.empty(); }))
+    throw Error(to_text("test sets: every one failed: ", scores.at(0).refused));
   return scores;
 }
 
@@ -161,14 +199,19 @@ double best_guess(const Task& task, const SetScore& score) {
   return best;
 }
 
-std::string figure_for(const std::vector<PaperFigure>& figures, const std::string& scheme) {
-  const std::string wanted = family(scheme);
+const PaperFigure* figure_of(
+    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own) {
+  const std::string wanted = family(scheme, false), sized = family(scheme, true);
   for (const PaperFigure& figure : figures) {
-    if (figure.scheme != wanted) continue;
-    return std::isnan(figure.deviation) ? number_text(figure.mean)
-                                        : to_text(number_text(figure.mean), " (", number_text(figure.deviation), ")");
+    if (figure.scheme == wanted && (sized == wanted || sized == family(own, true))) return &figure;
   }
-  return "-";
+  return nullptr;
+}
+
+std::string figure_text(const PaperFigure* figure) {
+  if (!figure) return "-";
+  return std::isnan(figure->deviation) ? number_text(figure->mean)
+                                       : to_text(number_text(figure->mean), " (", number_text(figure->deviation), ")");
 }
 
 }  // namespace whence::tasks

@@ -38,11 +38,23 @@ struct RunSizes {
 // SHA-256 of the first training batches and of the beginnings of the test sets.
 [[nodiscard]] std::string data_fingerprint(const Task& task, std::uint64_t seed);
 
+// Like those of the first test set, but in none of them.
+[[nodiscard]] Batch validation_batch(const Task& task, std::uint64_t seed, std::int64_t first, index_t sequences);
+
 struct SetScore {
   TestSet set;
   Errors model;
   std::vector<std::pair<std::string, Errors>> guesses;
+  std::string refused = {};  // the model's reason not to read this set; it has no errors then, right or wrong
 };
+struct TestPlan {
+  std::size_t refused = 0;  // test sets that the model refuses: the longest ones
+  std::string reason = {};  // its words
+  double seconds = 0;       // that all tests will take on this machine, about
+};
+// Before training, with any weights. InputError when the model refuses every set.
+[[nodiscard]] TestPlan plan_tests(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed);
 // Every test set, in batches. Throws Interrupted when asked to stop.
 [[nodiscard]] std::vector<SetScore> test_task(
     const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet);
@@ -51,7 +63,11 @@ struct SetScore {
 [[nodiscard]] double headline(const Task& task, const Errors& errors);
 [[nodiscard]] double best_guess(const Task& task, const SetScore& score);
 
-// "6.8 (6.9)": what the paper printed for the scheme, or "-". Options of schemes are not compared.
-[[nodiscard]] std::string figure_for(const std::vector<PaperFigure>& figures, const std::string& scheme);
+// What the paper printed for the scheme, or null: for one of another size than the scheme as it is by default, here or
+// in the task's own model (`own`), it printed nothing.
+[[nodiscard]] const PaperFigure* figure_of(
+    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own);
+// "6.8 (6.9)", or "-".
+[[nodiscard]] std::string figure_text(const PaperFigure* figure);
 
 }  // namespace whence::tasks
