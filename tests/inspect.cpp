@@ -9,6 +9,7 @@
 #include "autograd/op.h"
 #include "examples/tasks/task_training.h"
 #include "examples/verify/scheme_texts.h"
+#include "nn/loss.h"
 #include "tests/models.h"
 
 using namespace whence;
@@ -67,7 +68,8 @@ TEST_CASE("graphs name the files of schemes, modules and callers, and no header"
     TransformerOptions options = small(scheme);
     options.vocabulary = task->model().vocabulary, options.length = task->model().length;
     const Transformer model(options);
-    const std::string graph = print_graph(tasks::loss_sum(model, batch, {.training = true}).sum);
+    const Tensor logits = model(batch.input_tensor(), {.training = true});
+    const std::string graph = print_graph(token_loss_sum(logits, batch.target_tensor(), tasks::no_target));
     CHECK_MESSAGE(graph.find(".h:") == std::string::npos, scheme, "\n", graph);
     CHECK_MESSAGE(graph.find(".cpp:") != std::string::npos, scheme);
   }
