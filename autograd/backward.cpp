@@ -92,7 +92,7 @@ class Pass {
 
   void arrive(Node* node, Tensor gradient) {
     const auto [entry, is_new] = slots_.try_emplace(node);
-    entry->second.add(std::move(gradient), node->is_leaf() ? detail::leaf_sum_dtype(node->dtype) : node->dtype);
+    entry->second.add(std::move(gradient), node->is_leaf() ? compute_dtype(node->dtype) : node->dtype);
     if (is_new) ready_.push(node);
   }
 
@@ -138,7 +138,7 @@ Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
     return Tensor::ones(y.shape(), y.dtype(), y.device());
   }
   raw::require_shape(op, "seed", seed, y.shape());
-  raw::require_same_dtype(op, y, seed);
+  raw::require_same_dtype(op, "y", y, "seed", seed);
   return seed;
 }
 

@@ -48,15 +48,6 @@ std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& cou
   return bytes;
 }
 
-std::string in_units(std::size_t bytes) {
-  if (bytes < 10000) return to_text(bytes, " B");
-  const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double amount = static_cast<double>(bytes) / 1024;
-  std::size_t unit = 0;
-  while (amount >= 10000 && unit < 3) amount /= 1024, ++unit;
-  return to_text(std::fixed, std::setprecision(1), amount, " ", units[unit]);
-}
-
 std::string range_of(const Tensor& x) {
   if (!is_floating(x.dtype())) return to_text(x.dtype(), " ", x.shape());
   double low = INFINITY, high = -INFINITY;
@@ -87,7 +78,7 @@ std::string print_graph(const Tensor& y) {
       if (input) out << std::exchange(separator, ", ") << '#' << numbers.at(input.get());
     }
     out << "  " << to_string(node->site);
-    if (const std::size_t bytes = kept_bytes(*node, counted)) out << "  keeps " << in_units(bytes);
+    if (const std::size_t bytes = kept_bytes(*node, counted)) out << "  keeps " << bytes_text(bytes);
     out << '\n';
   }
   return out.str();
@@ -151,10 +142,10 @@ MemoryReport memory_report(const Tensor& y) {
 std::string MemoryReport::text() const {
   std::ostringstream out;
   for (const MemoryRow& row : rows) {
-    out << std::setw(12) << in_units(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left
+    out << std::setw(12) << bytes_text(row.bytes) << "  " << std::setw(4) << row.nodes << " x " << std::left
         << std::setw(24) << row.op << std::right << row.place << '\n';
   }
-  out << std::setw(12) << in_units(total) << "  kept for backward\n";
+  out << std::setw(12) << bytes_text(total) << "  kept for backward\n";
   return out.str();
 }
 

@@ -34,12 +34,10 @@ static Leaf& leaf_of(const char* op, const Tensor& tensor) {
 Tensor gradient(const Tensor& leaf) { return leaf_of("gradient", leaf).gradient; }
 void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
 
-DType detail::leaf_sum_dtype(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
-
 Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
 
 void Leaf::accumulate(const Tensor& dx) {
-  const DType sum_dtype = detail::leaf_sum_dtype(dtype);
+  const DType sum_dtype = compute_dtype(dtype);
   if (!gradient.defined()) {
     gradient = dx;
     owned_ = false;

@@ -52,7 +52,6 @@ class Node : public GraphLink {
 inline Node* node_of(const Tensor& tensor) { return static_cast<Node*>(tensor.link()); }
 
 namespace detail {
-DType leaf_sum_dtype(DType dtype);  // what a leaf's gradients are added up in: f32 for 16 bits
 Tensor in_dtype(const Tensor& x, DType dtype);
 }  // namespace detail
 

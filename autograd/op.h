@@ -3,16 +3,17 @@
 //   struct Square {
 //     static constexpr const char* name = "square";
 //     struct Saved { SavedTensor x; };
-//     Tensor forward(Saved& saved, const Tensor& x) const;                                  // values only: functions
-//     of tensor/raw.h
-//     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;        // functions of
-//     autograd/ops.h, so that a
-//     static Samples samples();                                                             //   backward can itself be
-//     differentiated
+//     Tensor forward(Saved& saved, const Tensor& x) const;
+//     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;
+//     static Samples<Square> samples();
 //   };
 //   Tensor square(const Tensor& x, Site at) { return apply(Square{}, at, x); }
-//   static const Checked<Square> checked;                                                   // and every generic test
-//   follows
+//   static const Checked<Square> checked;  // and every generic test follows
+//
+// forward checks its arguments, under the names that the public function gives them, and works on values: it makes the
+// output and calls its kernel, kernels(device). What several ops need is in tensor/raw.h. backward is made of functions
+// of autograd/ops.h, so that it can itself be differentiated, and checks nothing that forward has checked. An op whose
+// backward is the op itself checks in the public function instead.
 //
 // Attributes are members with the meaning that the public function documents. `static constexpr bool once = true;` says
 // that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional: `static

@@ -1,8 +1,8 @@
 // The differentiable functions, by family. Each is one op file in autograd/ops/ with its equation, derivative and
 // samples.
 //
-// Axis legend, the same in comments, errors and docs: b batch, t time, i query, j key, h head, d head dim, c channels,
-// n table row.
+// Axis legend, the same in comments, errors and docs:
+// b batch, t time, i query, j key, h head, d head dim, c channels, n table row.
 // All take floating tensors of one dtype unless an argument is called index (i64 or i32) or mask (bool). Results are
 // contiguous unless the function is called a view. Errors name the call site, the op, what was given and what is
 // required; they are thrown before anything runs.
@@ -34,16 +34,16 @@ struct Stream;
 [[nodiscard]] Tensor cos(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor tanh(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor sigmoid(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor softplus(
-    const Tensor& x, Site at = Site::current());  // log(1 + e^x) without overflow; log sigmoid(x) = -softplus(-x)
+// log(1 + e^x) without overflow; log sigmoid(x) = -softplus(-x)
+[[nodiscard]] Tensor softplus(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor silu(const Tensor& x, Site at = Site::current());  // x sigmoid(x)
 [[nodiscard]] Tensor relu(const Tensor& x, Site at = Site::current());  // derivative at 0: 0
-[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01,
-    Site at = Site::current());                                             // derivative at 0: slope
+// Derivative at 0: slope.
+[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current());
 [[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());      // GPT-2's tanh form
 [[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());  // x Phi(x)
-[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high,
-    Site at = Site::current());  // derivative at the bounds: 1
+// Derivative at the bounds: 1.
+[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current());
 [[nodiscard]] Tensor clamp_max(const Tensor& x, double high, Site at = Site::current());
 
 // ---- Functions of two numbers, broadcasting as numpy does (ops/binary.cpp) ----
@@ -51,10 +51,9 @@ struct Stream;
 [[nodiscard]] Tensor subtract(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor multiply(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor divide(const Tensor& a, const Tensor& b, Site at = Site::current());
-[[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b,
-    Site at = Site::current());  // where equal, each has half the gradient
-[[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b,
-    Site at = Site::current());  // where equal, each has half the gradient
+// Where a and b are equal, each has half the gradient.
+[[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b, Site at = Site::current());
+[[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b, Site at = Site::current());
 // An operator has no parameter to spare for the call site: its operand takes it along, as it is converted there.
 struct Operand {
   Operand(const Tensor& tensor, Site here = Site::current()) : x(tensor), at(here) {}
@@ -71,16 +70,17 @@ struct Operand {
 [[nodiscard]] inline Tensor operator+(Operand a, double shift) { return affine(a.x, 1, shift, a.at); }
 [[nodiscard]] inline Tensor operator-(Operand a, double shift) { return affine(a.x, 1, -shift, a.at); }
 
-// ---- Shapes (ops/views.cpp, ops/concat.cpp): views share storage with x ----
-[[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape,
-    Site at = Site::current());  // a view where strides allow; one -1 allowed
-[[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at = Site::current());        // view
-[[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1, Site at = Site::current());  // view
-[[nodiscard]] Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1,
-    Site at = Site::current());                                                                    // view
-[[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index, Site at = Site::current());  // view
-[[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis, Site at = Site::current());              // view
-[[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Site at = Site::current());       // view
+// ---- Shapes (ops/views.cpp, ops/cast.cpp, ops/concat.cpp). Views, which share storage with x ----
+// A view where strides allow, else a copy; one extent may be -1.
+[[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape, Site at = Site::current());
+[[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at = Site::current());
+[[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1, Site at = Site::current());
+[[nodiscard]] Tensor slice(
+    const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1, Site at = Site::current());
+[[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index, Site at = Site::current());
+[[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis, Site at = Site::current());
+[[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Site at = Site::current());
+// These copy.
 [[nodiscard]] Tensor contiguous(const Tensor& x, Site at = Site::current());
 [[nodiscard]] Tensor cast(const Tensor& x, DType dtype, Site at = Site::current());  // the gradient is cast back
 [[nodiscard]] Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at = Site::current());
@@ -90,29 +90,26 @@ struct Operand {
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
 [[nodiscard]] Tensor mean(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
-[[nodiscard]] Tensor maximum_along(const Tensor& x, int axis,
-    Site at = Site::current());  // without the axis; ties: the first has the gradient
-[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape,
-    Site at = Site::current());  // the adjoint of broadcasting
-[[nodiscard]] Tensor cumulative_sum(const Tensor& x, int axis = -1,
-    Site at = Site::current());  // y_j = sum_{l <= j} x_l
-[[nodiscard]] Tensor reverse_cumulative_sum(const Tensor& x, int axis = -1,
-    Site at = Site::current());  // y_j = sum_{l >= j} x_l
+// Without the axis; of equal maxima the first has the gradient.
+[[nodiscard]] Tensor maximum_along(const Tensor& x, int axis, Site at = Site::current());
+// The adjoint of broadcasting: sums x to a shape that expands to x's.
+[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, Site at = Site::current());
+// y_j = sum_{l <= j} x_l, and y_j = sum_{l >= j} x_l
+[[nodiscard]] Tensor cumulative_sum(const Tensor& x, int axis = -1, Site at = Site::current());
+[[nodiscard]] Tensor reverse_cumulative_sum(const Tensor& x, int axis = -1, Site at = Site::current());
 
 // ---- Products (ops/matmul.cpp, ops/linear.cpp, ops/convolve_keys.cpp) ----
 // [..., m, k] [..., k, n] -> [..., m, n], times scale; leading axes broadcast.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double scale = 1, Site at = Site::current());
 // x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out].
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
-// gelu(linear(x, weight, bias)), the tanh form. On a GPU one kernel, which takes gelu before it rounds to 16 bit; else
-// the same bits.
+// gelu(linear(x, weight, bias)), the tanh form. On a GPU one kernel, which takes gelu before it rounds to 16 bit.
 [[nodiscard]] Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
 
-// Every row of x [b, c, i, j] convolved along the keys, heads being channels; zeros outside.  (DAPE V2, Zheng et al.
-// 2024)
-//   y[b,o,i,j] = bias[o] + sum_c sum_t weight[o,c,0,t] x[b,c,i,j+t-left]     weight [o, c, 1, k], bias [o] or undefined
-// y has j + left + right - (k - 1) keys. left and right may be negative: that crops. k = 1 is a linear layer over the
-// heads (DAPE).
+// Every row of x [b c i j] convolved along the keys, heads being channels.  (DAPE V2, Zheng et al. 2024)
+//   y[b,o,i,j] = bias[o] + sum_c sum_t weight[o,c,0,t] x[b,c,i,j+t-left]        x is zero outside
+// weight [o c 1 k], bias [o] or undefined. y has j + left + right - (k - 1) keys; left and right may be negative: that
+// crops. k = 1 is a linear layer over the heads (DAPE).
 [[nodiscard]] Tensor convolve_keys(
     const Tensor& x, const Tensor& weight, const Tensor& bias, index_t left, index_t right, Site at = Site::current());
 
@@ -130,34 +127,33 @@ struct Operand {
 // ceiling are the same row.
 [[nodiscard]] Tensor lerp_at(const Tensor& table, const Tensor& position, Site at = Site::current());
 
-// ---- Rows (ops/softmax.cpp, ops/layer_norm.cpp, ops/rms_norm.cpp, ops/masked.cpp, ops/rotary.cpp, ops/dropout.cpp,
-// ops/straight_through.cpp) ---- Along the last axis. mask (may be undefined) broadcasts to x; false entries get 0, and
-// a row without any true entry is all 0.
+// ---- Along the last axis (ops/softmax.cpp, ops/layer_norm.cpp, ops/rms_norm.cpp, ops/rotary.cpp) ----
+// e^{x_j} / sum_l e^{x_l}. mask (may be undefined) broadcasts to x: false entries get 0, and a row without any true
+// entry is all 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {}, Site at = Site::current());
-// (x - mean) / sqrt(variance + epsilon) * weight + bias along the last axis; weight and bias [c].
+// (x - mean) / sqrt(variance + epsilon) * weight + bias; weight and bias [c].  (Ba et al. 2016)
 [[nodiscard]] Tensor layer_norm(
     const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
-// x / sqrt(mean(x^2) + epsilon) * weight along the last axis; weight [c].  (Zhang and Sennrich 2019)
+// x / sqrt(mean(x^2) + epsilon) * weight; weight [c].  (Zhang and Sennrich 2019)
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6, Site at = Site::current());
+// Rotates pairs of x [... t d] by angles [t m] or [b 1 t m], f64, broadcast over leading axes, 2m <= d; dims from 2m on
+// stay. Pairs (k, k + m), or interleaved (2k, 2k + 1).  (RoPE, Su et al. 2021)
+[[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved = false, Site at = Site::current());
+
+// ---- Choices among elements (ops/masked.cpp, ops/dropout.cpp, ops/straight_through.cpp) ----
 // mask ? x : value. mask broadcasts to x.
 [[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value = 0, Site at = Site::current());
-// Rotates pairs of x [..., t, d] by angles [t, d'/2] or [b, 1, t, d'/2] (f64; broadcast over leading axes), d' <= d, d'
-// even; dims from d'
-// on stay. half: pairs (m, m + d'/2); interleaved: pairs (2m, 2m + 1).  (RoPE, Su et al. 2021)
-[[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved = false, Site at = Site::current());
-// Each element is 0 with probability p, else x / (1 - p); which, is a function of stream and index, drawn again in
+// Each element is 0 with probability p, else x / (1 - p). Which are 0 is a function of stream and index, drawn again in
 // backward.
 [[nodiscard]] Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at = Site::current());
-// Of x [..., i, j] that is a strip of a larger tensor: rows [begin, begin + i) of `total`; total 0 says that x is the
-// whole.
+// Of x [... i j] that is a strip of a larger tensor: rows [begin, begin + i) of `total`. Total 0: x is the whole.
 struct RowsOf {
   index_t begin = 0, total = 0;
 };
 // The same, where a strip's elements are dropped exactly where the whole tensor's are.
 [[nodiscard]] Tensor dropout(
     const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at = Site::current());
-// The value of `value` (sharing its storage) with the gradient of x: dy goes to x as it is, and `value` has none. Equal
-// shapes and dtypes.
+// The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 
 // ---- Losses (ops/cross_entropy.cpp) ----
@@ -165,8 +161,8 @@ struct RowsOf {
 // `ignored`; 0 when there are none. Shapes must agree exactly: losses never broadcast.
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
-// The sum in place of the mean. On a GPU nothing waits, so that it can be recorded (tensor/recorded_step.h) for targets
-// not known yet.
+// The sum in place of the mean. On a GPU nothing waits, so that it can be recorded (tensor/recorded_step.h) before the
+// targets are known.
 [[nodiscard]] Tensor cross_entropy_sum(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 

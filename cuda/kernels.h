@@ -1,4 +1,4 @@
-// CUDA's kernels: one class, its functions by family in cuda/*.cu.
+// CUDA's kernels: one class, its functions by family in cuda/kernels/*.cu.
 #pragma once
 
 #include "tensor/adam.h"

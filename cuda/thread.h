@@ -3,22 +3,20 @@
 // twin in its place. cuda/README.md is the guide.
 //
 //   template <class T>
-//   struct SumRows {                                      // a kernel is a struct: arguments are members, operator() is
-//   the body
+//   struct SumRows {                                      // a kernel is a struct, its arguments are members
 //     static constexpr const char* name = "sum_rows";     // what errors, counters and the table of ptxas name
 //     static constexpr int threads = 256;                 // of a block
 //     Global<const T> x;                                  // [rows, width]
 //     Global<float> sums;                                 // [rows]
 //     index_t width;
-//     WHENCE_HD void operator()(Thread& t) const {        // one block per row
+//     WHENCE_HD void operator()(Thread& t) const {        // what one thread does; here a block per row
 //       Number<float> total = 0;
 //       for (index_t j = t.index(); j < width; j += threads) total += load<float>(x, t.block() * width + j);
 //       total = block_reduce<threads>(t, total, Plus{});  // cuda/block.h
 //       if (t.index() == 0) store(sums, t.block(), total);
 //     }
 //   };
-//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},                        //
-//   cuda/launch_kernel.h
+//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},  // cuda/launch_kernel.h
 //                 {.blocks = rows, .shared_bytes = block_reduce_bytes<256, Number<float>>});
 #pragma once
 

@@ -50,9 +50,9 @@ double largest_finite(const Module::Parameter& parameter) {
 
 void require_trainable(const Module::Parameter& parameter, bool masters) {
   const DType dtype = parameter.tensor.dtype();
-  if (dtype == DType::f32 || dtype == DType::f64 || (masters && size_of(dtype) == 2)) return;
+  if (dtype == DType::f32 || dtype == DType::f64 || (masters && compute_dtype(dtype) != dtype)) return;
   fail("optimiser", to_text("parameter ", parameter.path, " is ", dtype, "; f32 or f64 required",
-                        size_of(dtype) == 2 ? ", or AdamOptions::masters" : ""));
+                        compute_dtype(dtype) != dtype ? ", or AdamOptions::masters" : ""));
 }
 
 std::vector<Tensor> gradients_on(Device device, const std::vector<Module::Parameter>& parameters) {
@@ -187,7 +187,7 @@ void Adam::require_ready(double learning_rate) const {
           "optimiser", to_text("parameter ", parameters_[k].path, " is on ", to_string(weight.device()), " and was on ",
                            to_string(moments_[k].first.device()), "; move the model before making Adam"));
     }
-    if (moments_[k].master.defined() ? size_of(now) != 2 : now != then) {
+    if (moments_[k].master.defined() ? compute_dtype(now) == now : now != then) {
       fail(
           "optimiser", to_text("parameter ", parameters_[k].path, " is ", now, " and was ",
                            moments_[k].master.defined() ? "of 16 bits" : to_string(then), "; cast before making Adam"));

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <limits>
 
-#include "tensor/pointwise.h"
+#include "tensor/math.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -30,7 +32,12 @@ enum class Control : unsigned char {
 };
 inline constexpr index_t control_count = 7;
 // In the order of Control; norm is NaN until clip_scale writes it.
-std::array<double, control_count> step_controls(const AdamStep& step, double max_norm, double loss_scale);
+inline std::array<double, control_count> step_controls(const AdamStep& step, double max_norm, double loss_scale) {
+  const double steps = static_cast<double>(step.step);
+  return {step.gradient_scale, 1 - step.learning_rate * step.decoupled_decay,
+      step.learning_rate / (1 - std::pow(step.beta1, steps)), std::sqrt(1 - std::pow(step.beta2, steps)), loss_scale,
+      max_norm, std::numeric_limits<double>::quiet_NaN()};
+}
 
 // One parameter of a step: contiguous, of equal extents.
 struct AdamEntry {
@@ -44,7 +51,7 @@ struct AdamEntry {
 template <class F>
 void visit_adam_entry(const AdamEntry& entry, F&& f) {
   const DType weight = entry.weight.dtype(), gradient = entry.gradient.dtype();
-  if (entry.shadow.defined() && (weight != DType::f32 || size_of(entry.shadow.dtype()) != 2)) {
+  if (entry.shadow.defined() && (weight != DType::f32 || compute_dtype(entry.shadow.dtype()) == entry.shadow.dtype())) {
     wrong_dtype("adam", entry.shadow.dtype(), "f16 or bf16 as the shadow of an f32 weight");
   }
   if (weight == DType::f64 && gradient == DType::f64) return f(Type<double>{}, Type<double>{});
@@ -55,12 +62,48 @@ void visit_adam_entry(const AdamEntry& entry, F&& f) {
   wrong_dtype("adam", gradient, "a gradient in f16, bf16 or f32");
 }
 
+// What a step multiplies with, worked out in double and rounded once: what changes from step to step or from entry to
+// entry, and what does not.
+template <class T>
+struct AdamFactors {
+  T scale, coupled, shrink, rate, root;
+
+  // number(control) is a control in f64.
+  template <class F>
+  WHENCE_HD static AdamFactors of(const F& number, double coupled_decay, bool decays) {
+    return {static_cast<T>(number(Control::gradient_scale)), static_cast<T>(decays ? coupled_decay : 0),
+        static_cast<T>(decays ? number(Control::shrink) : 1), static_cast<T>(number(Control::rate)),
+        static_cast<T>(number(Control::root))};
+  }
+};
+
+template <class T>
+struct AdamRule {
+  T beta1, rest1, beta2, rest2, epsilon;
+
+  static AdamRule of(const AdamStep& step) {
+    return {static_cast<T>(step.beta1), static_cast<T>(1 - step.beta1), static_cast<T>(step.beta2),
+        static_cast<T>(1 - step.beta2), static_cast<T>(step.epsilon)};
+  }
+  // g = s g (+ l2 w);  w -= lr decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+  // w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        C: T, or what a kernel computes T with
+  template <class C>
+  WHENCE_HD void update(const AdamFactors<T>& by, C gradient, C& w, C& m, C& v) const {
+    const C g = gradient * C(by.scale) + C(by.coupled) * w;
+    m = C(beta1) * m + C(rest1) * g;
+    v = C(beta2) * v + C(rest2) * g * g;
+    w = w * C(by.shrink) - C(by.rate) * m / (math::sqrt(v) / C(by.root) + C(epsilon));
+  }
+};
+
 // controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is not finite makes the scale NaN.
 WHENCE_HD inline void clip_to_norm(double given, double* controls) {
-  const double loss_scale = controls[static_cast<int>(Control::loss_scale)], largest = controls[static_cast<int>(Control::max_norm)];
+  const double loss_scale = controls[static_cast<int>(Control::loss_scale)],
+               largest = controls[static_cast<int>(Control::max_norm)];
   const double norm = given / loss_scale, clip = norm > largest ? largest / norm : 1.0;
   controls[static_cast<int>(Control::norm)] = norm;
-  controls[static_cast<int>(Control::gradient_scale)] = clip / loss_scale + (norm - norm);  // the last is 0, or NaN
+  controls[static_cast<int>(Control::gradient_scale)] =
+      math::isfinite(norm) ? clip / loss_scale : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace whence

@@ -43,6 +43,9 @@ inline constexpr DType dtype_of = [] {
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
 
+// The same of a dtype: f32 for 16 bits.
+constexpr DType compute_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+
 constexpr bool is_floating(DType dtype) { return dtype <= DType::f64 || dtype == DType::dual; }
 constexpr bool is_index(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
 

@@ -41,44 +41,10 @@ Tensor with_batch(const Tensor& x, Shape batch) {
   return expand(x, batch);
 }
 
-// Checks of functions that work on matrices, and on rows.
 void require_matrix(const char* argument, const Tensor& x) {
   require_floating("matmul", argument, x);
   if (x.rank() < 2)
     fail("matmul", to_text(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
-}
-
-// Checks a product, and gives the batch that both operands are stretched to. Neither is copied: transposed and
-// broadcast matrices are the kernel's business.
-Shape checked_batch(const Tensor& a, const Tensor& b, const Tensor* bias) {
-  require_matrix("a", a);
-  require_matrix("b", b);
-  require_same_dtype("matmul", a, b);
-  require_same_device("matmul", a, b);
-  if (a.size(-1) != b.size(-2)) {
-    const bool turned = a.size(-1) == b.size(-1);
-    fail("matmul",
-        to_text("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
-            " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
-  }
-  const Shape batch = common_batch(a, b);
-  if (bias) {
-    require_shape("matmul", "bias", *bias, {b.size(-1)});
-    require_same_dtype("matmul", a, *bias);
-    require_same_device("matmul", a, *bias);
-  }
-  return batch;
-}
-
-Tensor product_of(const Tensor& a, const Tensor& b, Shape batch) {
-  batch.push_back(a.size(-2));
-  batch.push_back(b.size(-1));
-  return Tensor::empty(batch, a.dtype(), a.device());
-}
-
-void require_row(const char* op, const Tensor& x) {
-  require_floating(op, "x", x);
-  if (x.rank() == 0) fail(op, to_text("x is ", x.shape(), "; one axis or more is required; use unsqueeze"));
 }
 
 }  // namespace
@@ -88,16 +54,28 @@ void require_floating(const char* op, const char* argument, const Tensor& x) {
     fail(op, to_text(argument, " is ", x.dtype(), "; a floating dtype is required; convert with cast"));
 }
 
-void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype())
-    fail(op, to_text("a is ", a.dtype(), ", b is ", b.dtype(), "; equal dtypes required; convert with cast"));
+void require_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
+  if (a.dtype() != b.dtype()) {
+    fail(op, to_text(name_a, " is ", a.dtype(), ", ", name_b, " is ", b.dtype(),
+                 "; equal dtypes required; convert with cast"));
+  }
 }
 
-void require_same_device(const char* op, const Tensor& a, const Tensor& b) {
+void require_same_device(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
   if (!(a.device() == b.device())) {
-    fail(op, to_text("a is on ", to_string(a.device()), ", b is on ", to_string(b.device()),
+    fail(op, to_text(name_a, " is on ", to_string(a.device()), ", ", name_b, " is on ", to_string(b.device()),
                  "; one device required; move with to_device"));
   }
+}
+
+void require_alike(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
+  require_same_dtype(op, name_a, a, name_b, b);
+  require_same_device(op, name_a, a, name_b, b);
+}
+
+void require_mask(const char* op, const Tensor& x, const Tensor& mask) {
+  if (mask.dtype() != DType::boolean) fail(op, to_text("mask is ", mask.dtype(), "; bool required; convert with cast"));
+  require_same_device(op, "x", x, "mask", mask);
 }
 
 void require_shape(const char* op, const char* argument, const Tensor& x, const Shape& shape) {
@@ -116,8 +94,7 @@ Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttri
   const Tensor at = saved_or(f, saved, dy), dx = like(dy);
   require_floating("unary_backward", "dy", dy);
   require_shape("unary_backward", "saved", at, dy.shape());
-  require_same_dtype("unary_backward", at, dy);
-  require_same_device("unary_backward", at, dy);
+  require_alike("unary_backward", "saved", at, "dy", dy);
   kernels(dy.device()).unary_backward(f, p, at, dy, dx);
   return dx;
 }
@@ -126,8 +103,7 @@ Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttribu
   const Tensor at = saved_or(f, saved, dy), dx = like(dy);
   require_floating("unary_second", "dy", dy);
   require_shape("unary_second", "saved", at, dy.shape());
-  require_same_dtype("unary_second", at, dy);
-  require_same_device("unary_second", at, dy);
+  require_alike("unary_second", "saved", at, "dy", dy);
   kernels(dy.device()).unary_second(f, p, at, dy, dx);
   return dx;
 }
@@ -135,8 +111,7 @@ Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttribu
 // Broadcasting is an expand on both sides: strides of 0 tell the kernel what to repeat.
 Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   require_floating(op, "a", a);
-  require_same_dtype(op, a, b);
-  require_same_device(op, a, b);
+  require_alike(op, "a", a, "b", b);
   const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
   const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   kernels(a.device()).binary(f, expand(a, shape), expand(b, shape), y);
@@ -147,8 +122,7 @@ Tensor add(const Tensor& a, const Tensor& b) { return binary("add", Binary::add,
 
 void add_into(const Tensor& x, const Tensor& total) {
   require_floating("add_into", "x", x);
-  require_same_dtype("add_into", x, total);
-  require_same_device("add_into", x, total);
+  require_alike("add_into", "x", x, "total", total);
   require_shape("add_into", "x", x, total.shape());
   // The kernel may write where it reads, element by element; a view with gaps goes through a new sum.
   if (total.is_contiguous()) {
@@ -157,16 +131,6 @@ void add_into(const Tensor& x, const Tensor& total) {
     kernels(x.device()).copy(add(total, x), total);
   }
   total.storage().written(write_site());
-}
-
-Tensor masked(const Tensor& x, const Tensor& mask, double value) {
-  require_floating("masked", "x", x);
-  if (mask.dtype() != DType::boolean)
-    fail("masked", to_text("mask is ", mask.dtype(), "; bool required; convert with cast"));
-  require_same_device("masked", x, mask);
-  const Tensor y = like(x);
-  kernels(x.device()).masked(x, expand(mask, x.shape()), value, y);
-  return y;
 }
 
 // The kernel keeps reduced axes with extent 1; dropping them afterwards is a view.
@@ -198,25 +162,10 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
   return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));
 }
 
-// Axes that broadcasting added are summed away; those it stretched are summed to 1.
-Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  const int added = x.rank() - shape.rank();
-  bool fits = added >= 0;
-  std::vector<int> axes;
-  for (int axis = 0; fits && axis < x.rank(); ++axis) {
-    const index_t to = axis < added ? 1 : shape[axis - added];
-    fits = to == x.shape()[axis] || to == 1;
-    if (axis < added || to != x.shape()[axis]) axes.push_back(axis);
-  }
-  if (!fits)
-    fail("sum_to", to_text("x is ", x.shape(), ", shape ", shape, " given; a shape that expands to x's is required"));
-  return reduce(Reduction::sum, x, axes, true).view(shape, contiguous_strides(shape));
-}
-
 // The last axis is what is searched: the result has the axes before it.
 Tensor argmax(const Tensor& x) {
-  require_row("argmax", x);
+  require_floating("argmax", "x", x);
+  if (x.rank() == 0) fail("argmax", "x is []; one axis or more is required; use unsqueeze");
   Shape shape;
   for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
   if (x.size(-1) == 0 && numel(shape) > 0)
@@ -226,51 +175,28 @@ Tensor argmax(const Tensor& x) {
   return out;
 }
 
+// Neither operand is copied: transposed and broadcast matrices are the kernel's business.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias) {
-  const Shape batch = checked_batch(a, b, bias);
-  const Tensor out = product_of(a, b, batch);
+  require_matrix("a", a);
+  require_matrix("b", b);
+  require_alike("matmul", "a", a, "b", b);
+  if (a.size(-1) != b.size(-2)) {
+    const bool turned = a.size(-1) == b.size(-1);
+    fail("matmul",
+        to_text("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
+            " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
+  }
+  if (bias) {
+    require_shape("matmul", "bias", *bias, {b.size(-1)});
+    require_alike("matmul", "a", a, "bias", *bias);
+  }
+  const Shape batch = common_batch(a, b);
+  Shape shape = batch;
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
   kernels(a.device()).matmul(with_batch(a, batch), with_batch(b, batch), bias, alpha, out);
   return out;
-}
-
-Tensor matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, Tensor* before) {
-  const Shape batch = checked_batch(a, b, bias);
-  *before = product_of(a, b, batch);
-  const Tensor out = like(*before);
-  kernels(a.device()).matmul_gelu(with_batch(a, batch), with_batch(b, batch), bias, *before, out);
-  return out;
-}
-
-// Row functions: kernels want contiguous rows, so other layouts are copied here.
-Tensor softmax(const Tensor& x, const Tensor& mask) {
-  require_row("softmax", x);
-  Tensor expanded;
-  if (mask.defined()) {
-    if (mask.dtype() != DType::boolean)
-      fail("softmax", to_text("mask is ", mask.dtype(), "; bool required; convert with cast"));
-    require_same_device("softmax", x, mask);
-    expanded = expand(mask, x.shape());
-  }
-  const Tensor y = like(x);
-  kernels(x.device()).softmax(contiguous(x), expanded, y);
-  return y;
-}
-
-Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
-  require_row("softmax_backward", y);
-  require_shape("softmax_backward", "dy", dy, y.shape());
-  require_same_dtype("softmax_backward", y, dy);
-  require_same_device("softmax_backward", y, dy);
-  const Tensor dx = like(y);
-  kernels(y.device()).softmax_backward(contiguous(y), contiguous(dy), dx);
-  return dx;
-}
-
-Tensor cumulative_sum(const Tensor& x, bool reverse) {
-  require_row("cumulative_sum", x);
-  const Tensor y = like(x);
-  kernels(x.device()).cumulative_sum(contiguous(x), reverse, y);
-  return y;
 }
 
 }  // namespace whence::raw

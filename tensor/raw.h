@@ -1,6 +1,6 @@
-// Functions from values to values: they check arguments, make the output and run a kernel. No gradients: the functions
-// of the same name in autograd/ops.h are what models use. All outputs are new and contiguous unless they are called
-// views.
+// Functions from values to values that several ops need: they check arguments, make the output and run a kernel. No
+// gradients: the functions of the same name in autograd/ops.h are what models use. All outputs are new and contiguous
+// unless they are called views.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@
 namespace whence::raw {
 
 // Views: no numbers are copied.
-[[nodiscard]] Tensor permute(const Tensor& x,
-    const std::vector<int>& axes);  // axis k of the result is axis axes[k] of x
+// Axis k of the result is axis axes[k] of x.
+[[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes);
 [[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1);
 [[nodiscard]] Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1);
 [[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index);  // without the axis
@@ -20,8 +20,8 @@ namespace whence::raw {
 [[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape);  // stretches extents of 1, adds leading axes
 // A view where the strides allow, else a copy. One extent may be -1: it is worked out.
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape);
-Shape resolve_reshape(const Shape& from,
-    const Shape& to);  // fills in the -1; Error when the numbers of elements differ
+// Fills in the -1. Error when the numbers of elements differ.
+Shape resolve_reshape(const Shape& from, const Shape& to);
 
 [[nodiscard]] Tensor contiguous(const Tensor& x);  // x itself when it already is
 [[nodiscard]] Tensor copy(const Tensor& x);        // always new
@@ -34,26 +34,20 @@ void copy_into(const Tensor& from, const Tensor& to);  // same shape; writes `to
 [[nodiscard]] Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {});
 [[nodiscard]] Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b);  // broadcasts
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
-void add_into(const Tensor& x, const Tensor& total);                             // total += x in place, same shape
-[[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value);  // mask ? x : value
+void add_into(const Tensor& x, const Tensor& total);  // total += x in place, same shape
 
-[[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes,
-    bool keep_axes);  // no axes: all of them
-[[nodiscard]] Tensor sum_to(const Tensor& x,
-    const Shape& shape);                       // the adjoint of expand: sums what broadcasting stretched
+// No axes given: all of them.
+[[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes);
 [[nodiscard]] Tensor argmax(const Tensor& x);  // along the last axis, first of equals, i64
-
+// alpha a b (+ bias), [... m k] [... k n] -> [... m n]; batches broadcast.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1, const Tensor* bias = nullptr);
-// gelu(a b + bias) in the tanh form; *before becomes a b + bias.
-[[nodiscard]] Tensor matmul_gelu(const Tensor& a, const Tensor& b, const Tensor* bias, Tensor* before);
-[[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {});
-[[nodiscard]] Tensor softmax_backward(const Tensor& y, const Tensor& dy);
-[[nodiscard]] Tensor cumulative_sum(const Tensor& x, bool reverse);  // along the last axis
 
-// Checks that stop an op before anything happens. `argument` is the name in the public declaration.
+// Checks that stop an op before anything happens. Arguments are called by their names in the public declaration.
 void require_floating(const char* op, const char* argument, const Tensor& x);
-void require_same_dtype(const char* op, const Tensor& a, const Tensor& b);
-void require_same_device(const char* op, const Tensor& a, const Tensor& b);
+void require_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b);
+void require_same_device(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b);
+void require_alike(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b);  // both
+void require_mask(const char* op, const Tensor& x, const Tensor& mask);  // bool, on x's device
 void require_shape(const char* op, const char* argument, const Tensor& x, const Shape& shape);
 
 }  // namespace whence::raw

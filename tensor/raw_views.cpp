@@ -200,7 +200,7 @@ Tensor to_device(const Tensor& x, Device device) {
 // The kernel converts between dtypes, so `from` may have another one.
 void copy_into(const Tensor& from, const Tensor& to) {
   require_shape("copy_into", "from", from, to.shape());
-  require_same_device("copy_into", from, to);
+  require_same_device("copy_into", "from", from, "to", to);
   kernels(to.device()).copy(from, to);
   to.storage().written(CallSite::current() ? *CallSite::current() : Site::current());
 }

@@ -68,6 +68,13 @@ WHENCE_HD constexpr index_t numel(const Shape& shape) {
   return count;
 }
 
+// [rows, last extent]: all axes before the last folded into one.
+constexpr Shape as_rows(const Shape& shape) {
+  index_t rows = 1;
+  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
+  return {rows, shape[-1]};
+}
+
 // Row-major strides of `shape`.
 constexpr Strides contiguous_strides(const Shape& shape) {
   Strides strides = Strides::filled(shape.rank(), 1);

@@ -3,6 +3,7 @@
 // runs twice and must give the same bits.
 #include <limits>
 
+#include "autograd/ops.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
 
@@ -80,8 +81,6 @@ void expect_same(
   }
 }
 
-DType wide_of(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
-
 // Random, with one row that is masked altogether.
 Tensor mask_of(const Shape& shape, std::uint64_t seed) {
   const Tensor values = random_contiguous(shape, DType::f32, seed), mask = Tensor::empty(shape, DType::boolean);
@@ -110,7 +109,7 @@ TEST_CASE("cuda rows: softmax, masked in every way") {
       expect_same("softmax", {x, Tensor()}, like_x, width, softmax);
       for (const Tensor& mask : masks_of(rows, width))
         expect_same("softmax, masked", {x, mask}, like_x, width, softmax);
-      const Tensor y = raw::softmax(x);
+      const Tensor y = whence::softmax(x);
       expect_same("softmax_backward", {y, dy}, like_x, width,
           [](Kernels& k, const Tensors& in, const Tensors& out) { k.softmax_backward(in[0], in[1], out[0]); });
     }
@@ -141,25 +140,21 @@ TEST_CASE("cuda rows: layer norm and root mean square norm") {
       const index_t rows = width == 33 ? 300 : 5;  // 300: more than one chunk of rows
       const double epsilon =
           width <= 2 ? 1 : 1e-3;  // in rows this narrow nearly everything cancels; a large one leaves something
-      const DType wide = wide_of(dtype);
+      const DType wide = compute_dtype(dtype);
       const Shape shape{rows, width};
       const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2),
                    w = random_tensor({width}, dtype, 3);
       const Tensor b = random_tensor({width}, dtype, 4), mean = Tensor::zeros({rows}, wide),
                    rstd = Tensor::zeros({rows}, wide);
-      for (const bool plain : {false, true}) {
-        const Tensors parameters = plain ? Tensors{x, Tensor(), Tensor()} : Tensors{x, w, b};
-        expect_same("layer_norm", parameters, {{shape, dtype}, {{rows}, wide}, {{rows}, wide}}, width,
-            [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
-              k.layer_norm(in[0], in[1], in[2], epsilon, out[0], out[1], out[2]);
-            });
-        cpu_kernels().layer_norm(x, parameters[1], parameters[2], epsilon, Tensor::empty(shape, dtype), mean, rstd);
-        expect_same("layer_norm_backward", {x, parameters[1], mean, rstd, dy},
-            {{shape, dtype}, {{width}, dtype}, {{width}, dtype}}, std::max(rows, width),
-            [](Kernels& k, const Tensors& in, const Tensors& out) {
-              k.layer_norm_backward(in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
-            });
-      }
+      expect_same("layer_norm", {x, w, b}, {{shape, dtype}, {{rows}, wide}, {{rows}, wide}}, width,
+          [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
+            k.layer_norm(in[0], in[1], in[2], epsilon, out[0], out[1], out[2]);
+          });
+      cpu_kernels().layer_norm(x, w, b, epsilon, Tensor::empty(shape, dtype), mean, rstd);
+      expect_same("layer_norm_backward", {x, w, mean, rstd, dy}, {{shape, dtype}, {{width}, dtype}, {{width}, dtype}},
+          std::max(rows, width), [](Kernels& k, const Tensors& in, const Tensors& out) {
+            k.layer_norm_backward(in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
+          });
       expect_same("rms_norm", {x, w}, {{shape, dtype}, {{rows}, wide}}, width,
           [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
             k.rms_norm(in[0], in[1], epsilon, out[0], out[1]);
@@ -180,7 +175,7 @@ TEST_CASE("cuda rows: cross-entropy, with rows that are ignored") {
   for (const DType dtype : floating_dtypes) {
     for (const index_t width : widths) {
       const index_t rows = width > 1000 ? 3 : 9;
-      const DType wide = wide_of(dtype);
+      const DType wide = compute_dtype(dtype);
       const Tensor logits = random_tensor({rows, width}, dtype, 1), target = Tensor::empty({rows}, DType::i64),
                    dy = Tensor::full({}, 1.5, dtype);
       for (index_t row = 0; row < rows; ++row)

@@ -10,10 +10,10 @@
 #include "tensor/device_runtime.h"
 #include "tensor/launch.h"
 #include "tensor/raw.h"
+#include "tests/places.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
-#include "tests/places.h"
 
 using namespace whence;
 using namespace whence::test;

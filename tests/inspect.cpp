@@ -42,7 +42,7 @@ TEST_CASE("print_graph and to_dot of a small graph") {
   const Tensor y = sum(square, {}, false);
   const std::string last = above(), second = line_after(last, -1), first = line_after(last, -2);
   CHECK(print_graph(y) == to_text("#1 leaf f64 [2]  ", first, "\n#2 multiply f64 [2] <- #1, #1  ", second,
-                              "  keeps 16 B\n#3 sum f64 [] <- #2  ", last, "\n"));
+                              "  keeps 16 bytes\n#3 sum f64 [] <- #2  ", last, "\n"));
   CHECK(to_dot(y) == to_text("digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n"
                              "  n1 [label=\"leaf\\nf64 [2]\\n",
                          first, "\", shape=box];\n  n2 [label=\"multiply\\nf64 [2]\\n", second,
@@ -132,8 +132,8 @@ TEST_CASE("memory_report sums by op and line, largest first, each storage once")
   CHECK(report.rows[2].bytes == 0);
   CHECK(report.total == 3200);
   const std::string text = report.text();
-  CHECK(text.find("      2400 B     3 x multiply                " + loop + "\n") == 0);
-  CHECK(text.find("      3200 B  kept for backward\n") != std::string::npos);
+  CHECK(text.find("    2.34 KiB     3 x multiply                " + loop + "\n") == 0);
+  CHECK(text.find("    3.12 KiB  kept for backward\n") != std::string::npos);
 }
 
 TEST_CASE("views of one storage are counted once") {

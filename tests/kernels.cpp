@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "autograd/ops.h"
 #include "tensor/adam.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
@@ -260,7 +261,7 @@ TEST_CASE("keep puts a value where the mask is false") {
         const Tensor x = random_tensor({2, 3, 4, 20}, dtype, 10, layout);
         const Tensor bits = Tensor::empty(mask_shape, DType::boolean);
         for (index_t i = 0; i < bits.numel(); ++i) bits.data<bool>()[i] = i % 3 != 1;
-        const auto xs = read(x), saved = read(raw::masked(x, bits, -7)), where = read(raw::expand(bits, x.shape()));
+        const auto xs = read(x), saved = read(masked(x, bits, -7)), where = read(raw::expand(bits, x.shape()));
         bool right = true;
         for (std::size_t i = 0; i < xs.size(); ++i) right = right && saved[i] == (where[i] != 0 ? xs[i] : -7);
         CHECK_MESSAGE(right, to_string(dtype), " ", name_of(layout), " mask ", mask_shape);

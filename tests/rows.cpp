@@ -1,6 +1,7 @@
 // Kernels that work along axes (reduce, argmax, softmax, layer norm, cumulative sum) against plain loops in double.
 #include <limits>
 
+#include "autograd/ops.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
@@ -61,6 +62,12 @@ std::vector<double> softmax_reference(
     for (std::size_t i = row; i < row + width; ++i) y[i] = total > 0 ? y[i] / total : 0;
   }
   return y;
+}
+
+Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
+  const Tensor dx = Tensor::empty(y.shape(), y.dtype());
+  kernels({}).softmax_backward(y, raw::contiguous(dy), dx);
+  return dx;
 }
 
 }  // namespace
@@ -128,12 +135,12 @@ TEST_CASE("sum_to is the adjoint of expand") {
   const Tensor x = random_tensor({2, 3, 4}, DType::f64, 5);
   for (const Shape& shape : {Shape{2, 3, 4}, Shape{3, 1}, Shape{4}, Shape{}, Shape{2, 1, 1}, Shape{1, 1, 4}}) {
     const Tensor y = random_tensor(shape, DType::f64, 6);
-    const auto left = read(raw::binary("test", Binary::multiply, raw::sum_to(x, shape), y));
+    const auto left = read(raw::binary("test", Binary::multiply, sum_to(x, shape), y));
     const auto right = read(raw::binary("test", Binary::multiply, x, raw::expand(y, x.shape())));
     double a = 0, b = 0;
     for (const double v : left) a += v;
     for (const double v : right) b += v;
-    CHECK(raw::sum_to(x, shape).shape() == shape);
+    CHECK(sum_to(x, shape).shape() == shape);
     CHECK(std::fabs(a - b) < 1e-12);
   }
 }
@@ -156,7 +163,7 @@ TEST_CASE("softmax, with and without masks of any strides") {
         CAPTURE(std::string(to_string(dtype)));
         CAPTURE(name_of(layout));
         CAPTURE(shape);
-        const Tensor y = raw::softmax(x);
+        const Tensor y = softmax(x);
         if (x.numel() > 0)
           expect_close(
               read(y), softmax_reference(read(x), std::vector<double>(read(x).size(), 1), width), dtype, shape[-1]);
@@ -170,7 +177,7 @@ TEST_CASE("softmax, with and without masks of any strides") {
           const Tensor mask = Tensor::empty(mask_shape, DType::boolean);
           for (index_t i = 0; i < mask.numel(); ++i)
             mask.data<bool>()[i] = i % 5 != 2 && (stretched != 1 || i % 2 == 0);
-          const Tensor masked = raw::softmax(x, mask);
+          const Tensor masked = softmax(x, mask);
           if (x.numel() > 0)
             expect_close(
                 read(masked), softmax_reference(read(x), read(raw::expand(mask, shape)), width), dtype, shape[-1]);
@@ -182,15 +189,15 @@ TEST_CASE("softmax, with and without masks of any strides") {
 }
 
 TEST_CASE("softmax at the edges") {
-  CHECK(read(raw::softmax(Tensor::of({1e4, 1e4, -1e30}, {3}))) == std::vector<double>{0.5, 0.5, 0});
-  CHECK(read(raw::softmax(Tensor::of({0, -INFINITY}, {2}))) == std::vector<double>{1, 0});
-  for (const double v : read(raw::softmax(Tensor::of({INFINITY, 0}, {2})))) CHECK((std::isnan(v) || v == 0));
-  CHECK(std::isnan(raw::softmax(Tensor::of({INFINITY, 0}, {2})).at({0})));
-  for (const double v : read(raw::softmax(Tensor::of({NAN, 0}, {2})))) CHECK(std::isnan(v));
+  CHECK(read(softmax(Tensor::of({1e4, 1e4, -1e30}, {3}))) == std::vector<double>{0.5, 0.5, 0});
+  CHECK(read(softmax(Tensor::of({0, -INFINITY}, {2}))) == std::vector<double>{1, 0});
+  for (const double v : read(softmax(Tensor::of({INFINITY, 0}, {2})))) CHECK((std::isnan(v) || v == 0));
+  CHECK(std::isnan(softmax(Tensor::of({INFINITY, 0}, {2})).at({0})));
+  for (const double v : read(softmax(Tensor::of({NAN, 0}, {2})))) CHECK(std::isnan(v));
   const Tensor none = Tensor::zeros({3}, DType::boolean), first = Tensor::of({1, 0, 0}, {3}, DType::boolean);
-  CHECK(read(raw::softmax(Tensor::of({1, NAN, INFINITY}, {3}), none)) == std::vector<double>{0, 0, 0});
-  CHECK(read(raw::softmax(Tensor::of({1, NAN, INFINITY}, {3}), first)) == std::vector<double>{1, 0, 0});
-  const auto poisoned = read(raw::softmax(Tensor::of({NAN, 2, 3}, {3}), first));  // NaN stays inside what is kept
+  CHECK(read(softmax(Tensor::of({1, NAN, INFINITY}, {3}), none)) == std::vector<double>{0, 0, 0});
+  CHECK(read(softmax(Tensor::of({1, NAN, INFINITY}, {3}), first)) == std::vector<double>{1, 0, 0});
+  const auto poisoned = read(softmax(Tensor::of({NAN, 2, 3}, {3}), first));  // NaN stays inside what is kept
   CHECK(std::isnan(poisoned[0]));
   CHECK(poisoned[1] == 0);
   CHECK(poisoned[2] == 0);
@@ -198,7 +205,7 @@ TEST_CASE("softmax at the edges") {
 
 TEST_CASE("softmax_backward, every dtype") {
   for (const DType dtype : floating_dtypes) {
-    const Tensor y = raw::softmax(random_tensor({6, 130}, dtype, 8)),
+    const Tensor y = softmax(random_tensor({6, 130}, dtype, 8)),
                  dy = random_tensor({6, 130}, dtype, 9, Layout::permuted);
     const auto p = read(y), d = read(dy);
     std::vector<double> expected(p.size());
@@ -207,7 +214,7 @@ TEST_CASE("softmax_backward, every dtype") {
       for (std::size_t i = row; i < row + 130; ++i) mean += p[i] * d[i];
       for (std::size_t i = row; i < row + 130; ++i) expected[i] = p[i] * (d[i] - mean);
     }
-    expect_close(read(raw::softmax_backward(y, dy)), expected, dtype, 130);
+    expect_close(read(softmax_backward(y, dy)), expected, dtype, 130);
   }
 }
 
@@ -218,7 +225,7 @@ TEST_CASE("layer norm and its backward, every dtype") {
                  b = random_tensor({width}, dtype, 12);
     const Tensor dy = random_tensor({rows, width}, dtype, 13), y = Tensor::empty({rows, width}, dtype),
                  dx = Tensor::empty({rows, width}, dtype);
-    const DType kept = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+    const DType kept = compute_dtype(dtype);
     const Tensor mean = Tensor::empty({rows}, kept), rstd = Tensor::empty({rows}, kept),
                  dw = Tensor::empty({width}, dtype), db = Tensor::empty({width}, dtype);
     kernels({}).layer_norm(x, w, b, 1e-5, y, mean, rstd);
@@ -253,7 +260,7 @@ TEST_CASE("cumulative sums forwards and backwards, every dtype, layout and width
       for (const index_t width : {1, 7, 16, 33, 260}) {
         const Tensor x = random_tensor({3, width}, dtype, 14, layout);
         for (const bool reverse : {false, true}) {
-          const Tensor y = raw::cumulative_sum(x, reverse);
+          const Tensor y = reverse ? reverse_cumulative_sum(x) : cumulative_sum(x);
           for (const bool tangents : {false, true}) {
             auto expected = read(x, tangents);
             for (index_t row = 0; row < 3; ++row) {
@@ -273,7 +280,7 @@ TEST_CASE("cumulative sums forwards and backwards, every dtype, layout and width
       }
     }
   }
-  CHECK(raw::cumulative_sum(Tensor::zeros({3, 0}), false).numel() == 0);
+  CHECK(cumulative_sum(Tensor::zeros({3, 0})).numel() == 0);
 }
 
 TEST_CASE("row kernels give the same bits for any number of threads") {
@@ -285,10 +292,10 @@ TEST_CASE("row kernels give the same bits for any number of threads") {
     expect_thread_independent(
         "sum of a transposed view", [&] { return raw::reduce(Reduction::sum, raw::transpose(x), axes, false); });
   }
-  expect_thread_independent("softmax", [&] { return raw::softmax(x); });
-  expect_thread_independent("masked softmax", [&] { return raw::softmax(x, mask); });
-  expect_thread_independent("softmax_backward", [&] { return raw::softmax_backward(x, y); });
-  expect_thread_independent("cumulative_sum", [&] { return raw::cumulative_sum(x, true); });
+  expect_thread_independent("softmax", [&] { return softmax(x); });
+  expect_thread_independent("masked softmax", [&] { return softmax(x, mask); });
+  expect_thread_independent("softmax_backward", [&] { return softmax_backward(x, y); });
+  expect_thread_independent("cumulative_sum", [&] { return reverse_cumulative_sum(x); });
   const Tensor w = random_tensor({301}, DType::f32, 17), mean = Tensor::empty({700}), rstd = Tensor::empty({700});
   kernels({}).layer_norm(x, w, w, 1e-5, Tensor::empty({700, 301}), mean, rstd);
   for (const int part : {0, 1, 2}) {

@@ -42,8 +42,7 @@ constexpr const char* op = "concat_along";
 Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
   Shape shape = parts[0].shape();
   for (std::size_t k = 1; k < parts.size(); ++k) {
-    raw::require_same_dtype(op, parts[0], parts[k]);
-    raw::require_same_device(op, parts[0], parts[k]);
+    raw::require_alike(op, "part 0", parts[0], "another part", parts[k]);
     bool agree = parts[k].rank() == shape.rank();
     for (int other = 0; agree && other < shape.rank(); ++other)
       agree = other == axis || parts[k].size(other) == shape[other];

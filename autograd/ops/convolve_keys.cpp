@@ -1,12 +1,9 @@
-// Convolve every row of scores along its keys, heads being channels.         (DAPE V2, Zheng et al. 2024,
-// arXiv:2410.04798)
-//   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y[b,o,i,j] = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left],
-//   zeros outside
-//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]      a convolution again: taps turned round, left' = k - 1
-//   - left
-//   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]      dbias[o] = sum_{b,i,j} dy[b,o,i,j]
-// The three sums are linear in each argument, and each one's derivatives are the other two: that is how second
-// derivatives come.
+// Convolve every row of scores along its keys, heads being channels.  (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
+//   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y:[b o i j']
+//   y[b,o,i,j]   = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left]        x is zero outside
+//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]    a convolution again, taps turned, left' = k - 1 - left
+//   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]    dbias[o] = sum_{b,i,j} dy[b,o,i,j]
+// The three sums are linear in each argument, and each one's derivatives are the other two: so second derivatives come.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
@@ -94,16 +91,14 @@ struct ConvolveKeys {
 
   void check(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     raw::require_floating(name, "x", x);
-    raw::require_same_dtype(name, x, weight);
-    raw::require_same_device(name, x, weight);
+    raw::require_alike(name, "x", x, "weight", weight);
     if (x.rank() != 4) fail(name, to_text("x is ", x.shape(), "; [b, c, i, j] required"));
     if (weight.rank() != 4 || weight.size(1) != x.size(1) || weight.size(2) != 1 || weight.numel() == 0) {
       fail(name, to_text("x is ", x.shape(), ", weight is ", weight.shape(), "; weight [o, ", x.size(1),
                      ", 1, k] with o, k > 0 required"));
     }
     if (bias.defined()) {
-      raw::require_same_dtype(name, x, bias);
-      raw::require_same_device(name, x, bias);
+      raw::require_alike(name, "x", x, "bias", bias);
       raw::require_shape(name, "bias", bias, {weight.size(0)});
     }
     if (forward_of(x, weight, left, right).keys_out < 0) {

@@ -1,8 +1,7 @@
 // Cross-entropy of rows of logits.    logits x:[... v]  target:[...]  ->  scalar y
 //   y = (1/n) sum over the n rows that are not ignored of  log(sum_v e^{x_v}) - x_target        0 when n = 0
 //   dx_v = (dy / n) (e^{x_v} / sum_w e^{x_w} - [v = target])        0 in ignored rows
-// The sum is the same with 1 in place of n. Only the mean needs n, which is counted on the CPU: on a GPU it waits for
-// the targets.
+// The sum is the same with 1 in place of n. Only the mean needs n, which the CPU counts: on a GPU it waits for targets.
 // Kept: the logits and each row's log-sum-exp, not the softmax.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -27,7 +26,7 @@ struct CrossEntropy {
     const index_t width = logits.size(-1), rows = target.numel();
     const Tensor x = raw::contiguous(logits);
     const Tensor t = detail::checked_index(name, "target", target, width, ignored);
-    const DType wide = detail::sum_dtype(x.dtype());
+    const DType wide = compute_dtype(x.dtype());
     const Tensor norm = Tensor::empty({rows}, wide, x.device()), loss = Tensor::empty({rows}, wide, x.device());
     kernels(x.device()).cross_entropy(x, t, ignored, norm, loss);
     saved.logits = x;
@@ -59,7 +58,7 @@ struct CrossEntropy {
 
   static void check(const Tensor& logits, const Tensor& target) {
     raw::require_floating(name, "logits", logits);
-    raw::require_same_device(name, logits, target);
+    raw::require_same_device(name, "logits", logits, "target", target);
     bool agree = logits.rank() == target.rank() + 1 && logits.size(-1) > 0;
     for (int axis = 0; agree && axis < target.rank(); ++axis) agree = logits.size(axis) == target.size(axis);
     if (!agree)

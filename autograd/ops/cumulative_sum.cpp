@@ -10,11 +10,12 @@ namespace {
 struct CumulativeSum {  // along the last axis
   static constexpr const char* name = "cumulative_sum";
   bool reverse;
+  const char* label() const { return reverse ? "reverse_cumulative_sum" : name; }
   struct Saved {};
   Tensor forward(Saved&, const Tensor& x) const {
-    raw::require_floating(name, "x", x);
-    if (x.rank() == 0) fail(name, "x is []; at least one axis required");
-    return raw::cumulative_sum(x, reverse);
+    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    kernels(x.device()).cumulative_sum(raw::contiguous(x), reverse, y);
+    return y;
   }
   // y_j = sum_{l <= j} x_l: x_l is in every y_j from j = l on
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
@@ -28,8 +29,8 @@ struct CumulativeSum {  // along the last axis
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"cumulative_sum: x is []; at least one axis required", [] { (void)cumulative_sum(Tensor::zeros({})); }},
-        {"cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] {
-           (void)cumulative_sum(Tensor::zeros({2, 3}), 2);
+        {"reverse_cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] {
+           (void)reverse_cumulative_sum(Tensor::zeros({2, 3}), 2);
          }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
@@ -53,9 +54,11 @@ const CheckedEntry checked_other_axis({"cumulative_sum along other axes", false,
 
 Tensor along(const Tensor& x, int axis, bool reverse, const Site& at) {
   const CallSite place(at);
-  if (x.rank() == 0 || normal_axis(CumulativeSum::name, axis, x.rank()) == x.rank() - 1)
-    return apply(CumulativeSum{reverse}, at, x);
-  return transpose(apply(CumulativeSum{reverse}, at, transpose(x, axis, -1, at)), axis, -1, at);
+  const CumulativeSum op{reverse};
+  raw::require_floating(op.label(), "x", x);
+  if (x.rank() == 0) fail(op.label(), "x is []; at least one axis required");
+  if (normal_axis(op.label(), axis, x.rank()) == x.rank() - 1) return apply(op, at, x);
+  return transpose(apply(op, at, transpose(x, axis, -1, at)), axis, -1, at);
 }
 
 }  // namespace

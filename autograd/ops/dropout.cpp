@@ -49,7 +49,6 @@ struct Dropout {
   struct Saved {};
 
   Tensor forward(Saved&, const Tensor& x) const {
-    raw::require_floating(name, "x", x);
     const Numbering numbers = numbering(x.shape());
     const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
     // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
@@ -113,6 +112,7 @@ Tensor dropout(const Tensor& x, double probability, const Stream& stream, const 
   if (!(probability >= 0 && probability < 1)) {
     fail(Dropout::name, to_text("probability ", probability, " given; a number in [0, 1) required"));
   }
+  raw::require_floating(Dropout::name, "x", x);
   return apply(Dropout{probability, stream, rows}, at, x);
 }
 

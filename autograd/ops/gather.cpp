@@ -1,8 +1,7 @@
-// Pick along one axis, and its adjoint.       x:[... n ...]  index:[... j ...]  ->  y[..., j, ...] = x[..., index[...,
-// j, ...], ...]
-//   gather:        dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j, so the bits are the same on
-//   every run
-//   sum_by_index:  y[..., n] = sum over j with index[..., j] = n of x[..., j],     dx[..., j] = dy[..., index[..., j]]
+// Pick along one axis, and its adjoint.    x:[... n ...]  index:[... j ...]
+//   gather:        y[..., j, ...] = x[..., index[..., j, ...], ...]
+//                  dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j: the same bits on every run
+//   sum_by_index:  y[..., n] = sum over j with index[..., j] = n of x[..., j]      dx[..., j] = dy[..., index[..., j]]
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
@@ -13,7 +12,7 @@ namespace {
 // `same_extent`: along the axis too.
 void check_index(const char* op, const Tensor& x, const Tensor& index, int axis, bool same_extent) {
   raw::require_floating(op, "x", x);
-  raw::require_same_device(op, x, index);
+  raw::require_same_device(op, "x", x, "index", index);
   bool agree = x.rank() == index.rank();
   for (int k = 0; agree && k < x.rank(); ++k) {
     agree = (k == axis && !same_extent) || x.size(k) == index.size(k) || (k < axis && index.size(k) == 1);

@@ -17,7 +17,4 @@ inline Tensor checked_index(
   return kernels(flat.device()).checked_index({op, argument, count, also}, flat);
 }
 
-// 16-bit numbers are summed in f32 and rounded once.
-inline DType sum_dtype(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dtype; }
-
 }  // namespace whence::detail

@@ -3,7 +3,6 @@
 //   dx = r (g - mean(g) - n mean(g n)),  g = dy w        dw = sum over rows of dy n        db = sum over rows of dy
 #include "autograd/checked.h"
 #include "autograd/ops.h"
-#include "autograd/ops/index.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -22,7 +21,7 @@ struct LayerNorm {
     const Tensor from = raw::contiguous(x), w = raw::contiguous(weight), b = raw::contiguous(bias);
     const index_t rows = x.numel() / x.size(-1);
     // Statistics in compute precision: backward sees the numbers that forward divided by, not their rounding to 16 bit.
-    const DType wide = detail::sum_dtype(x.dtype());
+    const DType wide = compute_dtype(x.dtype());
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     const Tensor mean = Tensor::empty({rows}, wide, x.device()), rstd = Tensor::empty({rows}, wide, x.device());
     kernels(x.device()).layer_norm(from, w, b, epsilon, y, mean, rstd);
@@ -47,9 +46,9 @@ struct LayerNorm {
     raw::require_floating(name, "x", x);
     if (x.rank() == 0 || x.size(-1) == 0) fail(name, to_text("x is ", x.shape(), "; [... c] with c > 0 required"));
     for (const Tensor* parameter : {&weight, &bias}) {
-      raw::require_same_dtype(name, x, *parameter);
-      raw::require_same_device(name, x, *parameter);
-      raw::require_shape(name, parameter == &weight ? "weight" : "bias", *parameter, {x.size(-1)});
+      const char* argument = parameter == &weight ? "weight" : "bias";
+      raw::require_alike(name, "x", x, argument, *parameter);
+      raw::require_shape(name, argument, *parameter, {x.size(-1)});
     }
     if (!(epsilon >= 0)) fail(name, to_text("epsilon ", epsilon, " given; 0 or more required"));
   }

@@ -1,5 +1,4 @@
-// Read a table at a real-valued index: CoPE's interpolation.                       (Golovneva et al. 2024, Listing 1;
-// nn/README.md, A1 and A9)
+// Read a table at a real-valued index: CoPE's interpolation.  (Golovneva et al. 2024, Listing 1; nn/README.md, A1, A9)
 //   table t:[... n]   position p:[... m], 0 <= p <= n-1   ->   y:[... m]
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a
 //   dt[a] += (1-w) dy_j     dt[c] += w dy_j     dp_j = (t[c] - t[a]) dy_j
@@ -39,8 +38,7 @@ struct LerpAt {
 
   static void check(const Tensor& table, const Tensor& position) {
     raw::require_floating(name, "table", table);
-    raw::require_same_dtype(name, table, position);
-    raw::require_same_device(name, table, position);
+    raw::require_alike(name, "table", table, "position", position);
     bool agree = table.rank() == position.rank() && table.rank() > 0 && table.size(-1) > 0;
     for (int axis = 0; agree && axis + 1 < table.rank(); ++axis) agree = table.size(axis) == position.size(axis);
     if (!agree) {
@@ -58,13 +56,14 @@ struct LerpAt {
         {"no positions", {}, {draw::normal({2, 4}), draw::normal({2, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {
-        {"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
-         "required; expand one of "
-         "them",
-            [] {
-              (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5}));
-            }}};
+    return {{"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
+             "required; expand one of them",
+                [] {
+                  (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5}));
+                }},
+        {"lerp_at: table is f64, position is f32; equal dtypes required; convert with cast", [] {
+           (void)lerp_at(Tensor::zeros({2, 4}, DType::f64), Tensor::zeros({2, 5}));
+         }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;

@@ -1,6 +1,5 @@
 // The affine map of a layer.    y = x W' + b,  x:[... in]  W:[out in]  b:[out]  ->  y:[... out]
-//   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes of x folded into rows: three products,
-//   none batched)
+//   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes folded into rows: no product is batched)
 // And with GELU behind it.      y = gelu(h),  h = x W' + b       dh = gelu'(h) dy, then as above
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -9,23 +8,15 @@
 namespace whence {
 namespace {
 
-Shape as_rows(const Shape& shape) {
-  index_t rows = 1;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
-  return {rows, shape[-1]};
-}
-
 void check(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   raw::require_floating(name, "x", x);
-  raw::require_same_dtype(name, x, weight);
-  raw::require_same_device(name, x, weight);
+  raw::require_alike(name, "x", x, "weight", weight);
   if (x.rank() == 0 || weight.rank() != 2 || x.size(-1) != weight.size(1)) {
     fail(
         name, to_text("x is ", x.shape(), ", weight is ", weight.shape(), "; x [... in] and weight [out,in] required"));
   }
   if (!bias.defined()) return;
-  raw::require_same_dtype(name, x, bias);
-  raw::require_same_device(name, x, bias);
+  raw::require_alike(name, "x", x, "bias", bias);
   raw::require_shape(name, "bias", bias, {weight.size(0)});
 }
 
@@ -79,8 +70,12 @@ struct Linear {
                 [] {
                   (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {});
                 }},
-        {"linear: bias is [3]; [4] required", [] {
-           (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3}));
+        {"linear: bias is [3]; [4] required",
+            [] {
+              (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3}));
+            }},
+        {"linear: x is f32, weight is f64; equal dtypes required; convert with cast", [] {
+           (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}, DType::f64), {});
          }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
@@ -106,9 +101,11 @@ struct LinearGelu {
     check(name, x, weight, bias);
     Shape shape = x.shape();
     shape[-1] = weight.size(0);
-    Tensor before;
-    const Tensor rows = raw::reshape(x, as_rows(x.shape()));
-    const Tensor y = raw::matmul_gelu(rows, raw::transpose(weight), bias.defined() ? &bias : nullptr, &before);
+    const Tensor before = Tensor::empty(as_rows(shape), x.dtype(), x.device());
+    const Tensor y = Tensor::empty(before.shape(), x.dtype(), x.device());
+    kernels(x.device())
+        .matmul_gelu(
+            raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), bias.defined() ? &bias : nullptr, before, y);
     saved.x = x;
     saved.weight = weight;
     if (bias.defined()) saved.bias = bias;

@@ -14,10 +14,12 @@ struct Masked {
   };
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
     saved.mask = mask;
-    return raw::masked(x, mask, value);
+    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    kernels(x.device()).masked(x, raw::expand(mask, x.shape()), value, y);
+    return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    return {masked(dy, saved.mask.get(), 0), Tensor()};
+    return {apply(Masked{0}, Site::current(), dy, saved.mask.get()), Tensor()};
   }
 
   static Samples<Masked> samples() {
@@ -37,6 +39,11 @@ const Checked<Masked> checked;
 
 }  // namespace
 
-Tensor masked(const Tensor& x, const Tensor& mask, double value, Site at) { return apply(Masked{value}, at, x, mask); }
+Tensor masked(const Tensor& x, const Tensor& mask, double value, Site at) {
+  const CallSite place(at);
+  raw::require_floating(Masked::name, "x", x);
+  raw::require_mask(Masked::name, x, mask);
+  return apply(Masked{value}, at, x, mask);
+}
 
 }  // namespace whence

@@ -1,7 +1,7 @@
 // Matrix products over leading axes that broadcast.    y = s a b,  a:[... m k]  b:[... k n]  ->  y:[... m n]
 //   da = s dy b'    db = s a' dy    each summed over what broadcasting stretched
-// One b for a whole batch (a weight, CoPE's table) makes one tall product: the batch is folded into m, and for db into
-// the summed axis.
+// One b for a whole batch (a weight, CoPE's table) makes one tall product: the batch is folded into m, and for db
+// into the summed axis.
 #include "autograd/backward.h"
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -9,12 +9,6 @@
 
 namespace whence {
 namespace {
-
-Shape folded_shape(const Shape& shape) {
-  index_t rows = 1;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
-  return {rows, shape[-1]};
-}
 
 // True when the axes before the last lie in memory like one axis, so that folding them copies nothing.
 bool folds(const Tensor& x) {
@@ -40,18 +34,17 @@ struct MatMul {
     if (a.rank() <= 2 || b.rank() != 2 || a.size(-1) != b.size(0) || !folds(a)) return raw::matmul(a, b, scale);
     Shape shape = a.shape();
     shape[-1] = b.size(1);
-    return raw::reshape(raw::matmul(raw::reshape(a, folded_shape(a.shape())), b, scale), shape);
+    return raw::reshape(raw::matmul(raw::reshape(a, as_rows(a.shape())), b, scale), shape);
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
-    // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as they
-    // are
+    // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as is
     Grads<2> grads;
     if (saved.a_shape.rank() > 2 && saved.b_shape.rank() == 2) {
       // [... m k] [k n]: the sum over the batch that db needs is part of the product itself
-      const Tensor tall = reshape(dy, folded_shape(dy.shape()));
+      const Tensor tall = reshape(dy, as_rows(dy.shape()));
       if (needs[0]) grads[0] = reshape(matmul(tall, transpose(saved.b.get()), scale), saved.a_shape);
-      if (needs[1]) grads[1] = matmul(transpose(reshape(saved.a.get(), folded_shape(saved.a_shape))), tall, scale);
+      if (needs[1]) grads[1] = matmul(transpose(reshape(saved.a.get(), as_rows(saved.a_shape))), tall, scale);
     } else {
       if (needs[0]) grads[0] = sum_to(matmul(dy, transpose(saved.b.get()), scale), saved.a_shape);
       if (needs[1]) grads[1] = sum_to(matmul(transpose(saved.a.get()), dy, scale), saved.b_shape);

@@ -63,10 +63,10 @@ struct Mean {
     saved.from = x.shape();
     const Shape kept = kept_shape(name, x.shape(), axes);
     saved.share = static_cast<double>(numel(kept)) / static_cast<double>(x.numel());
-    const bool is_half = size_of(x.dtype()) == 2;
-    const Tensor total = raw::reduce(Reduction::sum, is_half ? raw::cast(x, DType::f32) : x, axes, keep_axes);
+    const DType wide = compute_dtype(x.dtype());
+    const Tensor total = raw::reduce(Reduction::sum, wide == x.dtype() ? x : raw::cast(x, wide), axes, keep_axes);
     const Tensor y = raw::unary(Unary::affine, total, {saved.share, 0});
-    return is_half ? raw::cast(y, x.dtype()) : y;
+    return wide == x.dtype() ? y : raw::cast(y, x.dtype());
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
     return {expand(reshape(affine(dy, saved.share, 0), kept_shape(name, saved.from, axes)), saved.from)};
@@ -89,12 +89,29 @@ struct SumTo {
   };
   Tensor forward(Saved& saved, const Tensor& x) const {
     saved.from = x.shape();
-    return raw::sum_to(x, to);
+    // Axes that broadcasting added are summed away; those it stretched are summed to 1.
+    const int added = x.rank() - to.rank();
+    bool fits = added >= 0;
+    std::vector<int> axes;
+    for (int axis = 0; fits && axis < x.rank(); ++axis) {
+      const index_t extent = axis < added ? 1 : to[axis - added];
+      fits = extent == x.size(axis) || extent == 1;
+      if (axis < added || extent != x.size(axis)) axes.push_back(axis);
+    }
+    if (!fits) {
+      fail(name, to_text("x is ", x.shape(), ", shape ", to, " given; a shape that expands to x's is required"));
+    }
+    return raw::reduce(Reduction::sum, x, axes, true).view(to, contiguous_strides(to));
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {expand(dy, saved.from)}; }
   static Samples<SumTo> samples() {
     return {{"inner and leading axis", {{3, 1}}, {draw::normal({2, 3, 4})}}, {"to 0-d", {{}}, {draw::normal({2, 3})}},
         {"from nothing", {{1, 3}}, {draw::normal({0, 3})}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required", [] {
+               (void)sum_to(Tensor::zeros({2, 3}), {2});
+             }}};
   }
 };
 

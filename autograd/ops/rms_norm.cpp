@@ -3,7 +3,6 @@
 //   dx = r (g - n mean(g n)),  g = dy w        dw = sum over rows of dy n
 #include "autograd/checked.h"
 #include "autograd/ops.h"
-#include "autograd/ops/index.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -23,7 +22,7 @@ struct RmsNorm {
     const index_t rows = x.numel() / x.size(-1);
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     // In compute precision: backward sees the number that forward multiplied by, not its rounding to 16 bit.
-    const Tensor rstd = Tensor::empty({rows}, detail::sum_dtype(x.dtype()), x.device());
+    const Tensor rstd = Tensor::empty({rows}, compute_dtype(x.dtype()), x.device());
     kernels(x.device()).rms_norm(from, w, epsilon, y, rstd);
     saved.x = from;
     saved.weight = w;
@@ -43,8 +42,7 @@ struct RmsNorm {
   void check(const Tensor& x, const Tensor& weight) const {
     raw::require_floating(name, "x", x);
     if (x.rank() == 0 || x.size(-1) == 0) fail(name, to_text("x is ", x.shape(), "; [... c] with c > 0 required"));
-    raw::require_same_dtype(name, x, weight);
-    raw::require_same_device(name, x, weight);
+    raw::require_alike(name, "x", x, "weight", weight);
     raw::require_shape(name, "weight", weight, {x.size(-1)});
     if (!(epsilon >= 0)) fail(name, to_text("epsilon ", epsilon, " given; 0 or more required"));
   }

@@ -1,5 +1,4 @@
-// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, 0
-// elsewhere
+// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, else 0
 //   dx = y (dy - sum_j y_j dy_j)        A row without any entry is all 0, in both directions.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
@@ -14,16 +13,22 @@ struct Softmax {
     SavedTensor y;
   };
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
-    const Tensor y = raw::softmax(x, mask);
+    raw::require_floating(name, "x", x);
+    if (x.rank() == 0) fail(name, "x is []; one axis or more is required; use unsqueeze");
+    if (mask.defined()) raw::require_mask(name, x, mask);
+    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    kernels(x.device()).softmax(raw::contiguous(x), mask.defined() ? raw::expand(mask, x.shape()) : mask, y);
     saved.y.output(y);
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     // y_j = e^{x_j} / Z: dy_j/dx_l = y_j ([j = l] - y_l). The mask needs no second look: where it is false, y is 0.
     const Tensor y = saved.y.get();
-    if (!recording()) return {raw::softmax_backward(y, dy), Tensor()};
-    // the same from ops that have derivatives, for create_graph
-    return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
+    // While that is recorded (create_graph): from ops that have derivatives.
+    if (recording()) return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
+    const Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+    kernels(y.device()).softmax_backward(y, raw::contiguous(dy), dx);
+    return {dx, Tensor()};
   }
 
   static Samples<Softmax> samples() {
@@ -35,9 +40,11 @@ struct Softmax {
         {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"softmax: mask is f32; bool required; convert with cast", [] {
-               (void)softmax(Tensor::zeros({2, 3}), Tensor::ones({2, 3}));
-             }}};
+    return {{"softmax: mask is f32; bool required; convert with cast",
+                [] {
+                  (void)softmax(Tensor::zeros({2, 3}), Tensor::ones({2, 3}));
+                }},
+        {"softmax: x is []; one axis or more is required; use unsqueeze", [] { (void)softmax(Tensor::scalar(1)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y = in[0].to_vector();

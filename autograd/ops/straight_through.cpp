@@ -21,8 +21,7 @@ struct StraightThrough {
 
   Tensor forward(Saved&, const Tensor& value, const Tensor& x) const {
     raw::require_floating(name, "value", value);
-    raw::require_same_dtype(name, value, x);
-    raw::require_same_device(name, value, x);
+    raw::require_alike(name, "value", value, "x", x);
     raw::require_shape(name, "x", x, value.shape());
     const Tensor shown = raw::contiguous(value);
     if (value.dtype() != DType::dual) return shown;
@@ -43,7 +42,7 @@ std::vector<CheckedSample> samples() {
 std::vector<BadInput> bad_inputs() {
   return {{"straight_through: x is [3]; [2] required",
               [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({3})); }},
-      {"straight_through: a is f32, b is f64; equal dtypes required; convert with cast",
+      {"straight_through: value is f32, x is f64; equal dtypes required; convert with cast",
           [] { (void)straight_through(Tensor::zeros({2}), Tensor::zeros({2}, DType::f64)); }}};
 }
 

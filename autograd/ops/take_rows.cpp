@@ -49,15 +49,14 @@ struct ScatterRows {
     kernels(dy.device()).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);
     return sums;
   }
-  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const {
-    return {take_rows(dz, saved.index.get()), Tensor()};
-  }
+  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const;
   static Samples<ScatterRows> samples() {
     return {{"repeated rows", {4}, {draw::normal({2, 5, 3}), draw::index({2, 5}, 4)}},
         {"no index", {2}, {draw::normal({0, 3}), draw::index({0}, 2)}}};
   }
 };
 
+// The index has been looked at by the public function, so that a backward pass does not look again.
 struct TakeRows {
   static constexpr const char* name = "take_rows";
   struct Saved {
@@ -65,10 +64,7 @@ struct TakeRows {
     index_t rows = 0;
   };
   Tensor forward(Saved& saved, const Tensor& table, const Tensor& index) const {
-    raw::require_floating(name, "table", table);
-    raw::require_same_device(name, table, index);
-    if (table.rank() != 2) fail(name, to_text("table is ", table.shape(), "; [n,c] required"));
-    const Tensor places = detail::checked_index(name, "index", index, table.size(0)), from = raw::contiguous(table);
+    const Tensor places = raw::contiguous(index), from = raw::contiguous(table);
     saved.index = places;
     saved.rows = table.size(0);
     Shape shape = index.shape();
@@ -115,11 +111,21 @@ struct TakeRows {
   }
 };
 
+Grads<2> ScatterRows::backward(const Saved& saved, const Tensor& dz, Needs<2>) const {
+  return {apply(TakeRows{}, Site::current(), dz, saved.index.get()), Tensor()};
+}
+
 const Checked<TakeRows> checked;
 const Checked<ScatterRows> checked_adjoint;
 
 }  // namespace
 
-Tensor take_rows(const Tensor& table, const Tensor& index, Site at) { return apply(TakeRows{}, at, table, index); }
+Tensor take_rows(const Tensor& table, const Tensor& index, Site at) {
+  const CallSite place(at);
+  raw::require_floating(TakeRows::name, "table", table);
+  raw::require_same_device(TakeRows::name, "table", table, "index", index);
+  if (table.rank() != 2) fail(TakeRows::name, to_text("table is ", table.shape(), "; [n,c] required"));
+  return apply(TakeRows{}, at, table, detail::checked_index(TakeRows::name, "index", index, table.size(0)));
+}
 
 }  // namespace whence

@@ -1,4 +1,5 @@
 // One step of Adam or AdamW for all parameters in few launches.
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -24,32 +25,25 @@ struct AdamPart {
   bool decays, in_packs, has_half, has_brain;
 };
 
-// g = s g (+ l2 w);  w -= lr decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
-// w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 template <class G, class T>
 struct AdamChunks {
   static constexpr const char* name = "adam";
   static constexpr int threads = 256, pack = sizeof(T) == 8 ? 2 : 4;
   Parts<AdamPart<G, T>, 40> parts;
   Global<const double> controls;
-  double scale, shrink, rate, root;  // what the step multiplies with when there are no controls
-  T coupled, beta1, rest1, beta2, rest2, epsilon;
+  AdamRule<T> rule;
+  double given[control_count], coupled_decay;  // given: the controls when there are none on the device
   bool has_controls;
 
-  struct Factors {
-    Number<T> scale, shrink, rate, root, coupled;
-  };
-  WHENCE_HD Number<T> factor(Control control, double given) const {
-    return has_controls ? Number<T>(load<T>(controls, static_cast<index_t>(control)))
-                        : Number<T>(static_cast<T>(given));
+  WHENCE_HD double number(Control which) const {
+    const int at = static_cast<int>(which);
+    return has_controls ? plain(load<double>(controls, at)) : given[at];
   }
 
   WHENCE_HD void operator()(Thread& t) const {
     const AdamPart<G, T>& part = parts.part[parts.of_chunk(t.block())];
-    const Factors by{factor(Control::gradient_scale, scale),
-        part.decays ? factor(Control::shrink, shrink) : Number<T>(T(1)), factor(Control::rate, rate),
-        factor(Control::root, root), Number<T>(part.decays ? coupled : T(0))};
-    if (!(plain(by.scale) - plain(by.scale) == T(0))) return;  // not finite: a step that is left out
+    const auto by = AdamFactors<T>::of([this](Control which) { return number(which); }, coupled_decay, part.decays);
+    if (!math::isfinite(by.scale)) return;  // not finite: a step that is left out
     const index_t begin = (t.block() - part.first_chunk) * chunk_length;
     const index_t end = begin + chunk_length < part.count ? begin + chunk_length : part.count;
     const index_t packs_end = part.in_packs ? begin + (end - begin) / pack * pack : begin;
@@ -57,14 +51,14 @@ struct AdamChunks {
     for (index_t i = packs_end + t.index(); i < end; i += threads) step_one(part, by, i);
   }
 
-  WHENCE_HD void step_pack(const AdamPart<G, T>& part, const Factors& by, index_t i) const {
+  WHENCE_HD void step_pack(const AdamPart<G, T>& part, const AdamFactors<T>& by, index_t i) const {
     const auto g = load_pack<pack>(part.gradient, i);
     auto w = load_pack<pack>(part.weight, i), m = load_pack<pack>(part.first, i), v = load_pack<pack>(part.second, i);
     Pack<Float16, pack> half;
     Pack<BFloat16, pack> brain;
     for (int k = 0; k < pack; ++k) {
       Number<T> weight(w.of[k]), first(m.of[k]), second(v.of[k]);
-      update(by, from_stored<T>(g.of[k]), weight, first, second);
+      rule.update(by, from_stored<T>(g.of[k]), weight, first, second);
       w.of[k] = plain(weight), m.of[k] = plain(first), v.of[k] = plain(second);
       if (part.has_half) half.of[k] = to_stored<Float16>(weight);
       if (part.has_brain) brain.of[k] = to_stored<BFloat16>(weight);
@@ -76,21 +70,14 @@ struct AdamChunks {
     if (part.has_brain) store_pack<pack>(part.brain, i, brain);
   }
 
-  WHENCE_HD void step_one(const AdamPart<G, T>& part, const Factors& by, index_t i) const {
+  WHENCE_HD void step_one(const AdamPart<G, T>& part, const AdamFactors<T>& by, index_t i) const {
     Number<T> weight = load<T>(part.weight, i), first = load<T>(part.first, i), second = load<T>(part.second, i);
-    update(by, load<T>(part.gradient, i), weight, first, second);
+    rule.update(by, load<T>(part.gradient, i), weight, first, second);
     store(part.weight, i, weight);
     store(part.first, i, first);
     store(part.second, i, second);
     if (part.has_half) store(part.half, i, weight);
     if (part.has_brain) store(part.brain, i, weight);
-  }
-
-  WHENCE_HD void update(const Factors& by, Number<T> gradient, Number<T>& w, Number<T>& m, Number<T>& v) const {
-    const Number<T> g = gradient * by.scale + by.coupled * w;
-    m = Number<T>(beta1) * m + Number<T>(rest1) * g;
-    v = Number<T>(beta2) * v + Number<T>(rest2) * g * g;
-    w = w * by.shrink - by.rate * m / (math::sqrt(v) / by.root + Number<T>(epsilon));
   }
 };
 
@@ -99,13 +86,10 @@ template <class G, class T>
 class AdamLaunches {
  public:
   AdamLaunches(const AdamStep& step, const Tensor& controls) {
-    const std::array<double, control_count> by = step_controls(step, std::numeric_limits<double>::infinity(), 1);
-    const auto number = [&](Control control) { return by[static_cast<std::size_t>(control)]; };
-    kernel_.scale = number(Control::gradient_scale), kernel_.shrink = number(Control::shrink);
-    kernel_.rate = number(Control::rate), kernel_.root = number(Control::root);
-    kernel_.coupled = static_cast<T>(step.coupled_decay), kernel_.epsilon = static_cast<T>(step.epsilon);
-    kernel_.beta1 = static_cast<T>(step.beta1), kernel_.rest1 = static_cast<T>(1 - step.beta1);
-    kernel_.beta2 = static_cast<T>(step.beta2), kernel_.rest2 = static_cast<T>(1 - step.beta2);
+    const std::array<double, control_count> given = step_controls(step, std::numeric_limits<double>::infinity(), 1);
+    std::copy(given.begin(), given.end(), kernel_.given);
+    kernel_.rule = AdamRule<T>::of(step);
+    kernel_.coupled_decay = step.coupled_decay;
     kernel_.has_controls = controls.defined();
     if (controls.defined()) kernel_.controls = global<const double>(controls);
   }

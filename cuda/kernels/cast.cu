@@ -1,4 +1,5 @@
-// Copies into another dtype: in packs between contiguous floating tensors, one by one else.
+// Copies into another dtype: in packs between contiguous floating tensors, one by one else. Beside copy.cu, not in it,
+// as in tensor/cpu/copy.cpp: its kernels for pairs of dtypes compile as long as all the others there.
 #include "cuda/kernels.h"
 #include "cuda/launch_kernel.h"
 #include "cuda/packs.h"

@@ -1,4 +1,4 @@
-// fill, copy and keep: what moves numbers without computing.
+// fill, copy and masked: what moves numbers without computing.
 #include "cuda/kernels.h"
 #include "cuda/kernels/transpose.h"
 #include "cuda/launch_kernel.h"

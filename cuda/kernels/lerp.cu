@@ -5,24 +5,11 @@
 #include "cuda/packs.h"
 #include "cuda/strided_index.h"
 #include "tensor/launch.h"
+#include "tensor/lerp.h"
 
 namespace whence {
 namespace gpu {
 namespace {
-
-// Where a position lies: the row below and the share of the row above, which is the same row at an integer.
-template <class C>
-struct Place {
-  index_t below;
-  C share;
-  WHENCE_HD Place(C given, index_t rows) {
-    const C last = C(static_cast<double>(rows - 1)), above_zero = given > C(0) ? given : C(0);  // NaN: row 0
-    const C inside = above_zero < last ? above_zero : last;
-    below = static_cast<std::int32_t>(inside);
-    share = inside - C(static_cast<double>(below));
-  }
-  WHENCE_HD index_t above() const { return below + (share > C(0) ? 1 : 0); }
-};
 
 template <class T>
 struct LerpValues {

@@ -10,12 +10,12 @@ namespace {
 template <class T>
 struct NormTensors {
   using C = compute_t<T>;
-  Global<const T> x, weight, bias;  // no weight: 1; no bias: 0
+  Global<const T> x, weight, bias;
   Global<T> y;
   Global<C> mean, rstd;  // [rows], what backward starts from
   index_t rows, width;
-  C share, epsilon;                     // share: 1 / width
-  bool has_weight, has_bias, centered;  // centered: layer norm
+  C share, epsilon;  // share: 1 / width
+  bool centered;     // layer norm: with mean and bias
 };
 
 // Two passes over the row: the mean first, then squares of differences from it, which do not cancel.
@@ -57,12 +57,9 @@ struct NormRows {
       const Team<P>& team, const RowPart<T, P>& values, index_t row, Number<C> center, Number<C> scale) const {
     team.each_pack(of.width, [&](int p, index_t j) {
       auto pack = values(p, j);
-      for (int k = 0; k < P::pack; ++k) pack.of[k] = (pack.of[k] - center) * scale;
-      if (of.has_weight) {
-        const auto gain = load_numbers<C, P::pack>(of.weight, j);
-        for (int k = 0; k < P::pack; ++k) pack.of[k] = pack.of[k] * gain.of[k];
-      }
-      if (of.has_bias) {
+      const auto gain = load_numbers<C, P::pack>(of.weight, j);
+      for (int k = 0; k < P::pack; ++k) pack.of[k] = (pack.of[k] - center) * scale * gain.of[k];
+      if (of.centered) {
         const auto shift = load_numbers<C, P::pack>(of.bias, j);
         for (int k = 0; k < P::pack; ++k) pack.of[k] = pack.of[k] + shift.of[k];
       }
@@ -79,7 +76,7 @@ struct NormGradients {
   Global<T> dx;
   index_t rows, width;
   C share;  // 1 / width
-  bool has_weight, centered;
+  bool centered;
 };
 
 // With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)). Root mean square norm: without
@@ -121,7 +118,6 @@ struct NormBackward {
   }
 
   WHENCE_HD Numbers<C, P::pack> weighted(Numbers<C, P::pack> g, index_t j) const {
-    if (!of.has_weight) return g;
     const auto gain = load_numbers<C, P::pack>(of.weight, j);
     for (int k = 0; k < P::pack; ++k) g.of[k] = g.of[k] * gain.of[k];
     return g;
@@ -174,11 +170,6 @@ C share_of(index_t width) {
   return static_cast<C>(1 / static_cast<double>(width));
 }
 
-// Statistics are kept in the compute type whatever dtype the caller's tensor has.
-Tensor statistics(const Tensor& given, DType dtype) {
-  return !given.defined() || given.dtype() == dtype ? given : Tensor::empty(given.shape(), dtype, given.device());
-}
-
 void join_chunks(CudaKernels& kernels, const Tensor& partial, const Tensor& out) {
   if (!out.defined()) return;
   const Shape one_row{1, partial.size(1)};
@@ -190,22 +181,18 @@ void join_chunks(CudaKernels& kernels, const Tensor& partial, const Tensor& out)
 }
 
 // `mean` is undefined for the root mean square norm.
-void norm(CudaKernels& kernels, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-    const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
+    const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    const Tensor means = statistics(mean, dtype_of<C>), rstds = statistics(rstd, dtype_of<C>);
     const NormTensors<T> tensors{global<const T>(x), global<const T>(weight), global<const T>(bias), global<T>(y),
-        global<C>(means), global<C>(rstds), rows, width, share_of<C>(width), static_cast<C>(epsilon), weight.defined(),
-        bias.defined(), mean.defined()};
+        global<C>(mean), global<C>(rstd), rows, width, share_of<C>(width), static_cast<C>(epsilon), mean.defined()};
     with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &weight, &bias, &y}), [&]<class P>(P) {
       using Body = NormRows<T, P>;
       launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
     });
-    if (mean.defined() && means.dtype() != mean.dtype()) kernels.copy(means, mean);
-    if (rstds.dtype() != rstd.dtype()) kernels.copy(rstds, rstd);
   });
 }
 
@@ -236,19 +223,16 @@ void norm_backward(CudaKernels& kernels, const Tensor& x, const Tensor& weight, 
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    const Tensor means = statistics(mean, dtype_of<C>), rstds = statistics(rstd, dtype_of<C>);
-    if (mean.defined() && means.dtype() != mean.dtype()) kernels.copy(mean, means);
-    if (rstds.dtype() != rstd.dtype()) kernels.copy(rstd, rstds);
     const NormGradients<T> tensors{global<const T>(x), global<const T>(weight), global<const T>(dy),
-        global<const C>(means), global<const C>(rstds), dx.defined() ? global<T>(dx) : Global<T>{}, rows, width,
-        share_of<C>(width), weight.defined(), mean.defined()};
+        global<const C>(mean), global<const C>(rstd), dx.defined() ? global<T>(dx) : Global<T>{}, rows, width,
+        share_of<C>(width), mean.defined()};
     if (dx.defined()) {
       with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &weight, &dy, &dx}), [&]<class P>(P) {
         using Body = NormBackward<T, P>;
         launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
       });
     }
-    if (dweight.defined() || dbias.defined()) norm_columns<T>(kernels, x, means, rstds, dy, dweight, dbias);
+    if (dweight.defined() || dbias.defined()) norm_columns<T>(kernels, x, mean, rstd, dy, dweight, dbias);
   });
 }
 
@@ -259,7 +243,7 @@ namespace whence {
 
 void CudaKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
     const Tensor& mean, const Tensor& rstd) {
-  gpu::norm(*this, x, weight, bias, epsilon, y, mean, rstd);
+  gpu::norm(x, weight, bias, epsilon, y, mean, rstd);
 }
 
 void CudaKernels::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
@@ -268,7 +252,7 @@ void CudaKernels::layer_norm_backward(const Tensor& x, const Tensor& weight, con
 }
 
 void CudaKernels::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) {
-  gpu::norm(*this, x, weight, {}, epsilon, y, {}, rstd);
+  gpu::norm(x, weight, {}, epsilon, y, {}, rstd);
 }
 
 void CudaKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,

@@ -2,7 +2,7 @@
 // strides, the function's name is switched inside the kernel: one kernel per dtype serves all functions, which keeps
 // compile time and binary small; all threads of a launch take the same branch.
 #include "cuda/kernels.h"
-#include "cuda/kernels/contiguous.h"
+#include "cuda/kernels/pointwise.h"
 #include "cuda/launch_kernel.h"
 #include "cuda/packs.h"
 #include "cuda/strided_index.h"

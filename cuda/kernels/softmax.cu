@@ -24,6 +24,33 @@ MaskRows mask_rows(const Tensor& x, const Tensor& mask) {
   return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true};
 }
 
+// The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a
+// row without any other entry is all 0. Duals go this way, since gradient checks need no speed; all else by Softmax.
+template <class T>
+struct PlainSoftmax {
+  static constexpr const char* name = "softmax, plain";
+  static constexpr int threads = 256;
+  using C = compute_t<T>;
+  static constexpr std::size_t shared_bytes = 2 * block_reduce_bytes<threads, Number<C>>;
+  Global<const T> x;
+  MaskRows mask;
+  Global<T> y;
+  index_t width;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t row = t.block(), begin = row * width, mask_begin = mask.given ? mask.row_start(row)[0] : 0;
+    const auto kept = [&](index_t j) { return !mask.given || mask.first[mask_begin + j * mask.step]; };
+    Number<C> top = lowest<C>(), sum = Number<C>(C(0));
+    for (index_t j = t.index(); j < width; j += threads) top = kept(j) ? Larger{}(top, load<C>(x, begin + j)) : top;
+    top = block_reduce<threads>(t, top, Larger{});
+    for (index_t j = t.index(); j < width; j += threads)
+      sum = kept(j) ? sum + math::exp(load<C>(x, begin + j) - top) : sum;
+    sum = block_reduce<threads>(t, sum, Plus{});
+    for (index_t j = t.index(); j < width; j += threads)
+      store(y, begin + j, kept(j) ? math::exp(load<C>(x, begin + j) - top) / sum : Number<C>(C(0)));
+  }
+};
+
 // One thread's part of a row's mask, one bit per entry; read again in each pass where the row is.
 template <class P>
 class MaskPart {
@@ -54,7 +81,7 @@ class MaskPart {
   unsigned kept_ = ~0u;
 };
 
-// Masked entries count as e^-inf = 0; a row without any other entry is all 0.
+// The fast way: a row stays in the registers of a warp or of a block, and memory is read and written in packs.
 template <class T, class P>
 struct Softmax {
   static constexpr const char* name = "softmax";
@@ -155,11 +182,16 @@ void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) 
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
-    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
-      using Body = Softmax<T, P>;
-      launch_kernel(Body{global<const T>(x), mask_rows(x, mask), global<T>(y), rows, width},
-          {P::blocks(rows), Body::shared_bytes});
-    });
+    if constexpr (std::is_same_v<T, Dual>) {
+      launch_kernel(PlainSoftmax<T>{global<const T>(x), mask_rows(x, mask), global<T>(y), width},
+          {rows, PlainSoftmax<T>::shared_bytes});
+    } else {
+      with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+        using Body = Softmax<T, P>;
+        launch_kernel(Body{global<const T>(x), mask_rows(x, mask), global<T>(y), rows, width},
+            {P::blocks(rows), Body::shared_bytes});
+      });
+    }
   });
 }
 

@@ -1,7 +1,6 @@
 // Bitonic sort (Batcher 1968): for k = 2, 4, ..., n and j = k/2, ..., 1 the keys i and i + j, where bit j of i is 0,
-// are put in order:
-// ascending where bit k of i is 0, else descending. Steps with j below a tile's length run in a block's shared memory,
-// many per launch.
+// are put in order: ascending where bit k of i is 0, else descending. Steps with j below a tile's length run in a
+// block's shared memory, many per launch.
 #include "cuda/kernels/sort.h"
 
 #include <algorithm>

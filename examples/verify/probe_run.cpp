@@ -54,7 +54,7 @@ void write_intermediates(
     Tensor gradient = capture[name].gradient();
     if (name == "logits" && input.cotangent_logits.defined()) {
       const Tensor own =
-          sequence.mask.defined() ? raw::masked(input.cotangent_logits, sequence.mask, 0) : input.cotangent_logits;
+          sequence.mask.defined() ? masked(input.cotangent_logits, sequence.mask, 0) : input.cotangent_logits;
       gradient = gradient.defined() ? raw::add(gradient, own) : own;
     }
     if (gradient.defined()) out.emplace_back("gradient." + name, gradient);

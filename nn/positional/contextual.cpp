@@ -38,7 +38,7 @@ Contextual::Contextual(const SchemeArguments& arguments)
 
 Tensor Contextual::positions(const AttendContext& at) const {
   const Tensor g = probe("gates", at.masked(sigmoid(gate_scores(at))));  // Eq. 3
-  return reverse_cumulative_sum(cast(g, precise(g.dtype())));            // Eq. 4
+  return reverse_cumulative_sum(cast(g, compute_dtype(g.dtype())));      // Eq. 4
 }
 
 // What the gates' sigmoid reads: q.kappa / sqrt(d). Keys are those of the scores, rotated where a scheme rotates; the

@@ -12,9 +12,6 @@
 
 namespace whence {
 
-// Where functions of distances are computed: 16-bit numbers stop counting at 2048 (f16) and 256 (bf16).
-constexpr DType precise(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
-
 // f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance is not a number of whole
 // steps.
 template <class F>

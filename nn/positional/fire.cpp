@@ -45,7 +45,7 @@ class Fire final : public PositionalScheme, public BiasesScores {
  private:
   // x_ij, [1|b 1 i j]
   Tensor relative_distance(const AttendContext& at) const {
-    const DType dtype = precise(distance_scale_.dtype());
+    const DType dtype = compute_dtype(distance_scale_.dtype());
     const Tensor threshold = abs(cast(threshold_scale_, dtype) * options_.init_length);  // Lambda
     // Where a causal mask hides the key the distance counts as 0. Padding on the left stands below 0, and so counts as
     // row 0.

@@ -31,9 +31,9 @@ class Forgetting final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
     const DType dtype = at.content_scores.dtype();
-    Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, precise(dtype)));  // log f, [b h j]
-    if (at.present.defined()) log_gate = masked(log_gate, select(at.present, 1, 0));         // padding forgets nothing
-    const Tensor kept = probe("log_kept", cumulative_sum(log_gate));                         // c
+    Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, compute_dtype(dtype)));  // log f, [b h j]
+    if (at.present.defined()) log_gate = masked(log_gate, select(at.present, 1, 0));  // padding forgets nothing
+    const Tensor kept = probe("log_kept", cumulative_sum(log_gate));                  // c
     const index_t first = at.first_row, rows = at.query.size(2);
     return probe(
         "bias", cast(unsqueeze(slice(kept, 2, first, first + rows), 3) - unsqueeze(kept, 2), dtype));  // c_i - c_j

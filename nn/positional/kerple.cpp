@@ -29,7 +29,7 @@ class Kerple : public PositionalScheme, public BiasesScores {
  protected:
   Kerple(index_t heads, double strength_high)
       : strength_(param("strength", {heads}, Init::uniform(0, strength_high), false, {.low = least})) {}
-  static Tensor widened(const Tensor& parameter) { return cast(parameter, precise(parameter.dtype())); }
+  static Tensor widened(const Tensor& parameter) { return cast(parameter, compute_dtype(parameter.dtype())); }
   Tensor strength() const { return widened(strength_); }  // r1, [h]
 
   // ln(1 + r2 n) or n^r2: n [n 1] f64 -> [n h]

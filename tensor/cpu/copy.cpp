@@ -1,5 +1,5 @@
-// fill, copy and keep: what moves numbers without computing. Equal dtypes move as bits; others go through blocks of a
-// type that holds both.
+// fill, copy and masked: what moves numbers without computing. Equal dtypes move as bits; others go through blocks of
+// a type that holds both.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -1,7 +1,7 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward.
 #include "tensor/cpu/kernels.h"
+#include "tensor/launch.h"
 #include "tensor/math.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -64,13 +64,6 @@ struct GradientRow {
   }
 };
 
-template <class Body>
-void for_rows(index_t rows, index_t width, const Body& body) {
-  parallel_for(rows, rows_per_chunk(4 * width), [&](index_t begin, index_t end) {
-    for (index_t row = begin; row < end; ++row) body(row);
-  });
-}
-
 }  // namespace
 
 void CpuKernels::cross_entropy(
@@ -79,8 +72,9 @@ void CpuKernels::cross_entropy(
   const index_t width = logits.size(-1);
   visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    for_rows(logits.numel() / width, width,
-        LossRow<T>{logits.data<T>(), target.data<index_t>(), norm.data<C>(), loss.data<C>(), width, ignored});
+    launch("cross_entropy", logits.device(), target.numel(),
+        LossRow<T>{logits.data<T>(), target.data<index_t>(), norm.data<C>(), loss.data<C>(), width, ignored},
+        4 * width);
   });
 }
 
@@ -90,9 +84,10 @@ void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& targ
   const index_t width = logits.size(-1);
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    for_rows(logits.numel() / width, width,
+    launch("cross_entropy", logits.device(), target.numel(),
         GradientRow<T>{logits.data<T>(), dy.data<T>(), target.data<index_t>(), norm.data<C>(), dx.data<T>(), width,
-            ignored, static_cast<C>(share)});
+            ignored, static_cast<C>(share)},
+        4 * width);
   });
 }
 

@@ -35,11 +35,10 @@ class CpuKernels final : public Kernels {
       const Tensor& mean, const Tensor& rstd) override;
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
       const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
-  // cpu_rms_norm.cpp
   void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
   void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
       const Tensor& dweight) override;
-  // cpu_cross_entropy.cpp
+  // cross_entropy.cpp
   void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
   void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
@@ -62,7 +61,7 @@ class CpuKernels final : public Kernels {
   // random.cpp
   void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;
   void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) override;
-  // adam.cpp
+  // adam.cpp, gradient_norm.cpp
   void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) override;
   void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) override;
   void clip_scale(const Tensor& total, const Tensor& controls) override;

@@ -1,33 +1,32 @@
 // Reading a table at real-valued positions, and the gradients of that.
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
+#include "tensor/lerp.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/launch.h"
 
 namespace whence {
 namespace {
 
-constexpr index_t block =
-    128;  // positions that are worked on side by side, so that all but the reads of the table are vector code
+// Positions that are worked on side by side, so that all but the reads of the table are vector code.
+constexpr index_t block = 128;
 
-// Where the positions of a block lie: the row below and the share w of the row above; and what the table holds there.
+// Where the positions of a block lie, and what the table holds in the rows below and above.
 template <class T>
 struct Places {
   using C = compute_t<T>;
-  std::int32_t below[block];
+  std::int32_t below[block], above[block];
   C share[block], low[block], high[block];
 
   void find(const T* __restrict table, const T* __restrict position, index_t rows, index_t count) {
-    const C last = C(static_cast<double>(rows - 1));
     for (index_t j = 0; j < count; ++j) {
-      const C given = C(position[j]), above_zero = given > C(0) ? given : C(0);  // NaN: row 0
-      const C inside = above_zero < last ? above_zero : last;
-      below[j] = static_cast<std::int32_t>(inside);
-      share[j] = inside - C(below[j]);
+      const Place<C> at(C(position[j]), rows);
+      below[j] = at.below;
+      above[j] = at.above();
+      share[j] = at.share;
     }
     for (index_t j = 0; j < count; ++j) {
-      const std::int32_t n = below[j];
-      low[j] = C(table[n]);
-      high[j] = C(table[n + (share[j] > C(0) ? 1 : 0)]);  // the row above is the ceiling: the same row at an integer
+      low[j] = C(table[below[j]]);
+      high[j] = C(table[above[j]]);
     }
   }
 };

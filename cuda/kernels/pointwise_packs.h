@@ -1,7 +1,7 @@
 // Bodies of Contiguous, included by the four files that instantiate them.
 #pragma once
 
-#include "cuda/kernels/contiguous.h"
+#include "cuda/kernels/pointwise.h"
 #include "cuda/launch_kernel.h"
 #include "cuda/packs.h"
 

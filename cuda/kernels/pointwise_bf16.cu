@@ -1,5 +1,5 @@
 // Unary and binary functions of contiguous operands in bf16.
-#include "cuda/kernels/contiguous_kernels.h"
+#include "cuda/kernels/pointwise_packs.h"
 
 namespace whence::gpu {
 

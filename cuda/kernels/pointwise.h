@@ -1,5 +1,5 @@
 // Unary and binary functions of contiguous operands: one kernel per function, in packs of 16 bytes. Bodies in
-// contiguous_kernels.h, which contiguous_{f16,bf16,f32,f64}.cu instantiate, so that they compile side by side.
+// pointwise_packs.h, which pointwise_{f16,bf16,f32,f64}.cu instantiate, so that they compile side by side.
 #pragma once
 
 #include "tensor/pointwise.h"

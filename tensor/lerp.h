@@ -1,0 +1,22 @@
+// Where a real-valued position lies between the rows of a table: the same on every device.
+//   a = floor(p),  c = ceil(p),  w = p - a        p held in [0, rows - 1]; NaN counts as row 0
+#pragma once
+
+#include "tensor/shape.h"
+
+namespace whence {
+
+template <class C>
+struct Place {
+  std::int32_t below;  // a
+  C share;             // w, of the row above, which is the same row at an integer
+  WHENCE_HD Place(C position, index_t rows) {
+    const C last = C(static_cast<double>(rows - 1)), above_zero = position > C(0) ? position : C(0);
+    const C inside = above_zero < last ? above_zero : last;
+    below = static_cast<std::int32_t>(inside);
+    share = inside - C(below);
+  }
+  WHENCE_HD std::int32_t above() const { return below + (share > C(0) ? 1 : 0); }  // c
+};
+
+}  // namespace whence
