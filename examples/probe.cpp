@@ -19,7 +19,7 @@ struct Options {
   bool bidirectional = false;
   double scale = 1;
   std::uint64_t init = 0;
-  std::int64_t heads = 4, head_dim = 16, length = 16;
+  std::int64_t rows = 0, heads = 4, head_dim = 16, length = 16, batch = 1;
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -32,6 +32,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("How")
       .choice("executor", &options.executor, {"auto", "reference", "strips"},
           {"auto is reference, which alone shows intermediates"})
+      .integer("rows", &options.rows, Count{1, 1 << 20}, {"of a block of strips; without this option by size"})
       .choice(
           "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
@@ -43,7 +44,8 @@ void declare_options(CommandLine& line, Options& options) {
           {"print the tensors, parameters, claims and probes of this scheme as JSON, and end"})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
-      .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"});
+      .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})
+      .integer("batch", &options.batch, Count{1, 1 << 20}, {"for --describe", "sequences"});
   line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
   line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
       "one pass, and backward where the file has a cotangent");
@@ -53,15 +55,16 @@ void declare_options(CommandLine& line, Options& options) {
 
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool describes = line.given("describe");
-  for (const char* name : {"heads", "head-dim", "length"}) line.refuse_unless(name, describes, "--describe");
+  for (const char* name : {"heads", "head-dim", "length", "batch"}) line.refuse_unless(name, describes, "--describe");
   for (const char* name : {"scheme", "in", "out"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
     if (!describes && !line.given(name))
       throw InputError(to_text("--", name, ": nothing given; some text required; see whence probe --help"));
   }
-  for (const char* name : {"executor", "dtype", "bidirectional", "scale", "init", "device"}) {
+  for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
   }
+  line.refuse_unless("rows", options.executor == "strips", "--executor strips");
   if (describes) return;
   std::error_code not_there;
   const bool same =
@@ -72,7 +75,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 
 // Options that this scheme, or this file, gives no effect.
 void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
-  const SchemeRun& scheme = *input.scheme;
+  const BareAttention& scheme = *input.scheme;
   for (const char* name : {"executor", "bidirectional", "scale"})
     line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
   if (options.bidirectional && scheme.claims().causal_only) {
@@ -98,14 +101,15 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
   try {
     return run_probe(input, executor);
   } catch (const InputError&) { throw; } catch (const Error& error) {
-    if (!input.setting.positions.defined()) throw;
-    throw InputError(to_text(options.in, ": tensor positions: ", error.what()));
+    if (!input.setting.positions.defined() && input.draws.empty()) throw;
+    const std::string& name = input.setting.positions.defined() ? "positions" : input.draws[0].first;
+    throw InputError(to_text(options.in, ": tensor ", name, ": ", error.what()));
   }
 }
 
 // What was written, and what was not though one might look for it.
 void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
-  const SchemeRun& scheme = *input.scheme;
+  const BareAttention& scheme = *input.scheme;
   std::cout << scheme.text() << ", " << input.dtype();
   if (scheme.attends())
     std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
@@ -129,7 +133,8 @@ int run_file(const CommandLine& line, const Options& options) {
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
   (void)ExecutorChoice(options.executor, input.scheme->stages());  // refuses what cannot run
-  const Executor& executor = options.executor == "strips" ? strips_executor() : reference_executor();
+  const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
+  const Executor& executor = blocks ? *blocks : options.executor == "strips" ? strips_executor() : reference_executor();
   input.setting.causal = !options.bidirectional;
   if (line.given("scale")) input.setting.scale = options.scale;
   const SafetensorsFile result = run_on(input, executor, options);
@@ -152,7 +157,7 @@ int run(int argc, char** argv) {
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
   const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};
-  std::cout << describe_scheme(SchemeRun(options.describe, sizes));
+  std::cout << describe_scheme(BareAttention(options.describe, sizes), options.batch);
   return 0;
 }
 

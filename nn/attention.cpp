@@ -1,4 +1,4 @@
-// Projections, heads, the cache, and the executor in between.
+// Self-attention: projections, heads, the cache of decoding, and the call of an executor.
 #include "nn/attention.h"
 
 #include "autograd/ops.h"
@@ -22,8 +22,8 @@ Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> sch
   return Stages::of(schemes);
 }
 
-// Writes `added` behind the tokens of a buffer along `axis` and gives all that is there now. The buffer is made by the
-// first call.
+// Writes `added` behind the tokens of a buffer along `axis`, and gives all that is there now. The first call makes the
+// buffer.
 Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
   if (!buffer.defined()) {
     std::vector<index_t> extents;
@@ -57,7 +57,8 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
 }
 
 Tensor Attention::by_head(const Tensor& x) const {
-  return permute(reshape(x, {x.size(0), x.size(1), options_.heads, options_.dim / options_.heads}), {0, 2, 1, 3});
+  const Shape heads_apart{x.size(0), x.size(1), options_.heads, options_.dim / options_.heads};
+  return permute(reshape(x, heads_apart), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
 }
 
 Tensor Attention::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
@@ -73,8 +74,8 @@ Tensor Attention::operator()(const Tensor& x, const Sequence& sequence, const Pa
   if (pass.training && options_.pattern_dropout > 0) {
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
   }
-  const Tensor mixed = choice_.pick(inputs).attend(inputs, stages_);  // [b h t d]
-  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());
+  const Tensor mixed = choice_.pick(inputs).attend(inputs, stages_);       // [b h t d]
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
   return dropout_(output_(merged), pass);
 }
 

@@ -25,8 +25,7 @@ struct AttentionOptions {
   Init bias_init = Init::zeros();
 };
 
-// What later tokens of a sequence need of the earlier ones. Keys are kept before rotation, so that every scheme decodes
-// the same way.
+// What later tokens need of the earlier ones. Keys are kept unrotated, so that every scheme decodes the same way.
 struct AttentionCache {
   Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
   index_t filled = 0;    // tokens
@@ -34,12 +33,12 @@ struct AttentionCache {
 
 class Attention final : public Module {
  public:
-  // One instance of every scheme of `specs` that each layer has for itself, besides those of the model that serve all
-  // layers and outlive this. Throws InputError when the sizes and the schemes do not fit.
+  // Makes those schemes of `specs` that each layer has for itself. `shared` are the model's, which serve all layers and
+  // outlive this. Throws InputError when the sizes and the schemes do not fit.
   Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared = {});
 
-  // x [b t c] -> [b t c]. With a cache, x are the tokens after those in it; `sequence` then has all of them as keys.
+  // x [b t c] -> [b t c]. With a cache, x are the tokens after those in it, and the keys of `sequence` are all of them.
   // Probes: q k v scores logits pattern, and the schemes' own.
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;

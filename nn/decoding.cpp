@@ -1,4 +1,4 @@
-// Decoding with a cache of keys and values.
+// The caches of a decoding and the sequence that each call continues.
 #include "nn/decoding.h"
 
 #include <algorithm>

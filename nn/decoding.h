@@ -1,5 +1,5 @@
-// Decoding: the logits of new tokens from what earlier ones left in a cache, equal row by row to those of the full
-// pass.
+// Decoding: tokens one by one or in chunks. Earlier tokens stay in a cache; logits equal those of the full pass, row by
+// row.
 //
 //   Decoding decoding(model, 512);
 //   Tensor logits = decoding(prompt);                       // [b n v]
@@ -14,14 +14,13 @@ namespace whence {
 
 class Decoding {
  public:
-  // `capacity`: how many tokens the sequences may reach, padding included; drawn positions are drawn for as many.
-  // `padding`, where given:
-  // how many tokens of padding each sequence of the batch begins with (prompts of different lengths end at the same
-  // place). The model outlives this. Throws Error when the model is no causal one or a number is negative.
+  // `capacity`: how many tokens a sequence may reach, padding included; drawn positions are drawn for as many.
+  // `padding`, where given: how many tokens of padding each sequence begins with, so that prompts of different lengths
+  // end at the same place. The model outlives this. Throws Error when the model is not causal or a number is negative.
   Decoding(const Transformer& model, index_t capacity, std::vector<index_t> padding = {}, Pass pass = {});
 
-  // tokens [b n] (index), n >= 1: those that follow -> their logits [b n v]; rows of padding are meaningless. Throws
-  // Error, and nothing is changed, when the capacity would be exceeded or the batch is another.
+  // tokens [b n] i64, n >= 1, the next ones -> their logits [b n v]; rows of padding mean nothing. Throws Error when the
+  // capacity would be exceeded or the batch is another; nothing is changed then.
   [[nodiscard]] Tensor operator()(const Tensor& tokens);
 
   index_t length() const { return filled_; }  // tokens so far, padding included

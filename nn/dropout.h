@@ -1,5 +1,4 @@
-// Dropout (Srivastava et al. 2014), and what a forward pass has to know to draw it: nothing is drawn that a resumed run
-// could not draw again.
+// Dropout (Srivastava et al. 2014), and what a forward pass must know to draw it. A resumed run draws the same again.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The choice of an executor.
+// Which executor runs a call, and the sentence that says why.
 #include "nn/executor.h"
 
 #include "autograd/probe.h"
@@ -8,8 +8,7 @@
 namespace whence {
 namespace {
 
-// Score tensors up to this size are cheaper to keep than to compute twice; a training step holds a dozen of them per
-// layer.
+// Scores up to this size are cheaper to keep than to compute twice. A training step holds a dozen of them per layer.
 constexpr index_t bytes_worth_strips = index_t(256) << 20;
 
 index_t score_bytes(const AttendInputs& inputs) {

@@ -1,7 +1,6 @@
-// How attention is computed once queries, keys and values are there. An executor is one way; all ways mean the same.
-//   reference   composed differentiable ops on [b h i j] tensors, every probe live: what readers read
-//   strips      the same stage code on blocks of query rows, run again in backward: memory for one block instead of all
-//   pairs
+// How attention is computed once queries, keys and values are there. There are two ways, with one result.
+//   reference   ops on whole [b h i j] tensors, every probe live: what readers read
+//   strips      the same stage code on blocks of query rows, run again in backward: memory for one block, not all pairs
 #pragma once
 
 #include <memory>
@@ -38,11 +37,12 @@ class Executor {
 };
 
 const Executor& reference_executor();
-const Executor& strips_executor();
+const Executor& strips_executor();  // blocks as large as the caches like
+// Throws Error when there is not one row per block.
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 std::vector<const Executor*> executors();
 
-// Which executor runs: one that was asked for by name, or under "auto" the one that suits each call.
+// Which executor runs: the one asked for by name, or under "auto" the one that suits each call.
 class ExecutorChoice {
  public:
   // Throws InputError when the name is unknown, or when the executor of that name cannot run these stages.
@@ -55,12 +55,12 @@ class ExecutorChoice {
   std::string strips_refusal_;
 };
 
-// The stages from scores to output for the query rows of `at`, which holds rotated queries and keys. Both executors run
-// this.
+// The stages from scores to output [b h i d] for the query rows of `at`, whose queries and keys are rotated already.
+// Both executors run this. `total_rows`: of the whole run, for dropout's draws.
 [[nodiscard]] Tensor attend_rows(
     AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
 
-// A context with the inputs' queries and keys rotated: what comes before the scores.
+// What comes before the scores: a context with queries and keys rotated.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 
 }  // namespace whence

@@ -1,5 +1,5 @@
-// Attention as the papers write it, one op per step, every intermediate named; and the reference executor, which runs
-// it on all rows.
+// Attention as the papers write it: one op per step, every intermediate named. The reference executor runs it on all
+// rows.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -50,7 +50,7 @@ Tensor attend_rows(
   for (const auto& stage : stages.biases) {
     const Scope scope(*stage.path);
     const Tensor bias = stage.scheme->bias(stage.at(at));
-    at.bias = at.bias.defined() ? at.bias + bias : bias;
+    at.bias = at.bias.defined() ? at.bias + bias : bias;  // [1|b h i j]
   }
   Tensor logits = at.bias.defined() ? at.content_scores + at.bias : at.content_scores;
   for (const auto& stage : stages.transforms) {
@@ -62,9 +62,9 @@ Tensor attend_rows(
     logits = stage.scheme->map_scores(logits, stage.at(at));
   }
   logits = probe("logits", logits);
-  Tensor pattern = probe("pattern", pattern_of(logits, at, stages));
+  Tensor pattern = probe("pattern", pattern_of(logits, at, stages));  // [b h i j]
   if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, {at.first_row, total_rows});
-  Tensor output = matmul(pattern, at.value);
+  Tensor output = matmul(pattern, at.value);  // [b h i d]
   for (const auto& stage : stages.mixes) {
     const Scope scope(*stage.path);
     output = output + stage.scheme->mix(pattern, stage.at(at));

@@ -1,10 +1,8 @@
-// The strips executor: attention on blocks of query rows by the same stage code, each block forgotten and run again in
-// backward.
-//   Kept for backward: queries, keys, values, parameters and the output. At work: one block of [b h rows j] and what
-//   its stages make of it.
-// Valid because every stage is row local: row i of any intermediate needs query i alone. The sums over blocks in
-// backward (of dk, dv and the parameters' gradients) run in the order of the blocks, so bits do not depend on the
-// number of threads.
+// The strips executor: the same stage code on blocks of query rows, each block forgotten and run again in backward.
+//   kept for backward: queries, keys, values, parameters and the output
+//   at work:           one block [b h rows j] and what its stages make of it
+// This is valid because every stage is row local: row i of any intermediate needs query i alone. Backward sums over the
+// blocks (dk, dv and the parameters' gradients) in their order, so that bits do not depend on the number of threads.
 #include <algorithm>
 #include <limits>
 
@@ -35,7 +33,7 @@ Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
 void leave_keys(AttendContext& at, index_t count) {
   const index_t left_out = at.key.size(2) - count;
   at.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - at.keys_behind);
-  at.key = slice(at.key, 2, 0, count);
+  at.key = slice(at.key, 2, 0, count);  // [b h count d]
   at.value = slice(at.value, 2, 0, count);
   if (at.x.defined()) at.x = slice(at.x, 1, 0, count);
   at.mask = part(at.mask, -1, 0, count);
@@ -46,7 +44,7 @@ void leave_keys(AttendContext& at, index_t count) {
 // The context of query rows [begin, end).
 AttendContext rows_of(const AttendContext& at, index_t begin, index_t end) {
   AttendContext block = at;
-  block.query = slice(at.query, 2, begin, end);
+  block.query = slice(at.query, 2, begin, end);  // [b h rows d]
   block.unrotated_query = slice(at.unrotated_query, 2, begin, end);
   block.mask = part(at.mask, -2, begin, end);
   block.positions.query = slice(at.positions.query, -1, begin, end);
@@ -90,7 +88,7 @@ class StripsExecutor final : public Executor {
     const AttendContext all = rotated_context(inputs, stages);
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
     const auto& schemes = stages.schemes;
-    // Which of the keys left away are padding, a scheme to which the end of the run matters would have to know.
+    // A scheme to which the end of the run matters would have to know which of the keys left away are padding.
     const bool earlier_keys_only =
         all.causal && std::all_of(schemes.begin(), schemes.end(), sees_no_future) &&
         (!all.present.defined() || std::all_of(schemes.begin(), schemes.end(), prefix_consistent));
@@ -110,7 +108,7 @@ class StripsExecutor final : public Executor {
       };
       outputs.push_back(recompute(run, operands.list));
     }
-    return outputs.empty() ? all.query : outputs.size() == 1 ? outputs[0] : concat_along(2, outputs);
+    return outputs.empty() ? all.query : outputs.size() == 1 ? outputs[0] : concat_along(2, outputs);  // [b h i d]
   }
 
  private:

@@ -1,5 +1,5 @@
-// The feed-forward half of a transformer block: y = f(x W1' + b1) W2' + b2, or gated (Shazeer 2020): y = (silu(x G') *
-// x W1') W2'.
+// The feed-forward half of a transformer block.
+//   y = f(x W1' + b1) W2' + b2,   or gated (Shazeer 2020):   y = (silu(x G') * x W1') W2'
 #pragma once
 
 #include <memory>

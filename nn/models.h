@@ -1,5 +1,4 @@
-// The models of the papers by name: sizes, norms, activations, ties and initialisations, as values of
-// TransformerOptions.
+// The models of the papers by name, as values of TransformerOptions.
 //   gpt2-124m   GPT-2 small (Radford et al. 2019); CoPE's WikiText-103 model (Golovneva et al. 2024, App. D)
 //   neox-125m   GPT-NeoX style, the DAPE papers' 125M (Zheng et al. 2024)          neox-350m   their 350M
 //   llama-20m   Llama-2 style, CoPE's code model

@@ -1,8 +1,8 @@
-// The base of every layer, scheme and model: parameters and children with paths.
+// The base of every layer, scheme and model: it owns parameters and knows its children, each under a path.
 //
 // A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random
-// streams. A module registers its parameters and children in its constructor, in an order that is part of its
-// definition; paths are completed when it becomes a child.
+// streams. A module registers its parameters and children in its constructor; their order is part of what it is. Its
+// path is complete once it is somebody's child.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,7 @@
 
 namespace whence {
 
-// What a parameter's numbers must keep to: they are put back inside when they are drawn and after each step of the
-// optimiser.
+// Where a parameter's numbers must stay. They are put back inside when they are drawn and after each optimiser step.
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 };
@@ -41,16 +40,17 @@ class Module {
   std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
   index_t parameter_count() const;            // numbers, not tensors
 
-  // Every parameter from its Init by the stream (seed, path), drawn in f64 and rounded once: a module more changes
-  // nobody else's numbers, and a model in f32 is the same model in f64, rounded. Until then parameters with a random
-  // Init hold NaN, so that forgetting this shows.
+  // Draws every parameter from its Init by the stream (seed, path), in f64, rounded once. So another module more changes
+  // nobody's numbers, and a model in f32 is the f64 one rounded. Before this, parameters with a random Init hold NaN:
+  // who forgets it sees it.
   void initialise(std::uint64_t seed);
-  // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Error when `dtype` is not
-  // floating.
+  // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Throws Error when `dtype`
+  // is not floating.
   void to(DType dtype);
   // Moves all parameters in place, likewise.
   void to(Device device);
-  // Parameters whose path matches ('*' is any run of characters) need no gradient from now on. Error when none does.
+  // Parameters whose path matches need no gradient from now on; '*' is any run of characters. Throws Error when none
+  // matches.
   void freeze(const std::string& path_pattern);
 
  protected:

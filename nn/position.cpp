@@ -52,6 +52,15 @@ Tensor positions_of(index_t length, const Tensor& present) {
   return positions;
 }
 
+std::vector<index_t> tokens_of(const Tensor& present) {
+  std::vector<index_t> counts;
+  for (index_t b = 0; present.defined() && b < present.size(0); ++b) {
+    const bool* row = present.data<bool>() + b * present.size(1);
+    counts.push_back(std::count(row, row + present.size(1), true));
+  }
+  return counts;
+}
+
 // positions [t] or [b t] as [1|b 1 t 1] or, for keys, [1|b 1 1 t]
 Tensor by_pair(const Tensor& positions, bool keys) {
   const index_t batch = positions.rank() == 2 ? positions.size(0) : 1, length = positions.size(-1);
@@ -72,6 +81,20 @@ Tensor counted(const Tensor& distance, const Tensor& distances) {
     d[n] = std::copysign(drawn[steps], d[n]);
   }
   return result;
+}
+
+// [1|b 1 i j]. Two rows of positions travel to the device, not their differences.
+Tensor distance_of(const AttendContext& at, Device device) {
+  const NoGrad data_only;
+  const Positions& positions = at.positions;
+  const auto there = [device](const Tensor& x) { return raw::to_device(x, device); };
+  const Tensor query =
+                   by_pair(positions.undivided_query.defined() ? positions.undivided_query : positions.query, false),
+               key = by_pair(positions.undivided_key.defined() ? positions.undivided_key : positions.key, true);
+  Tensor distance =
+      positions.distances.defined() ? there(counted(query - key, positions.distances)) : there(query) - there(key);
+  if (positions.divisor != 1) distance = distance / Tensor::scalar(positions.divisor, DType::f64, device);
+  return at.causal ? clamp(distance, 0, std::numeric_limits<double>::infinity()) : distance;
 }
 
 // Ascending, each once. Neighbouring pairs often share their distance, so a sort of all of them would be mostly waste.
@@ -118,7 +141,7 @@ Sequence Sequence::padded(const Tensor& present, bool causal) {
   const index_t batch = present.size(0), length = present.size(1);
   return {.mask = mask_of(0, length, length, causal, real),
       .present = reshape(real, {batch, 1, 1, length}),
-      .positions = {.query = positions, .key = positions, .length = length},
+      .positions = {.query = positions, .key = positions, .tokens = tokens_of(real), .length = length},
       .causal = causal};
 }
 
@@ -133,7 +156,10 @@ Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, 
   const Tensor positions = positions_of(keys, real);
   return {.mask = mask_of(first_row, rows, keys, true, real),
       .present = real.defined() ? reshape(real, {real.size(0), 1, 1, keys}) : real,
-      .positions = {.query = slice(positions, -1, first_row, keys), .key = positions, .length = capacity},
+      .positions = {.query = slice(positions, -1, first_row, keys),
+          .key = positions,
+          .tokens = tokens_of(real),
+          .length = capacity},
       .first_row = first_row,
       .keys_behind = std::numeric_limits<index_t>::max()};  // a row is that of a run which goes on, however long
 }
@@ -153,24 +179,13 @@ Tensor AttendContext::here(const Tensor& constant) const {
   return query.defined() ? raw::to_device(constant, query.device()) : constant;
 }
 
-Tensor AttendContext::distance_on_cpu() const {
-  const NoGrad data_only;
-  const Tensor steps = by_pair(positions.query, false) - by_pair(positions.key, true);
-  return positions.distances.defined() ? counted(steps, positions.distances) : steps;
-}
+Tensor AttendContext::distance_on_cpu() const { return distance_of(*this, Device::cpu()); }
 
-// Two rows of positions travel to a device, not their differences.
-Tensor AttendContext::distance() const {
-  if (positions.distances.defined()) return here(distance_on_cpu());
-  const NoGrad data_only;
-  return here(by_pair(positions.query, false)) - here(by_pair(positions.key, true));
-}
+Tensor AttendContext::distance() const { return distance_of(*this, query.defined() ? query.device() : Device::cpu()); }
 
 DistinctDistances distinct_distances(const AttendContext& at) {
   const Tensor distance = raw::contiguous(at.distance_on_cpu()), index = Tensor::empty(distance.shape(), DType::i64);
-  double* d = distance.data<double>();
-  // A causal mask hides what is negative: no rows for it.
-  for (index_t n = 0; at.causal && n < distance.numel(); ++n) d[n] = std::max(d[n], 0.0);
+  const double* d = distance.data<double>();
   const std::vector<double> values = distinct(d, distance.numel());
   for (index_t n = 0; n < distance.numel(); ++n) {
     index.data<index_t>()[n] = std::lower_bound(values.begin(), values.end(), d[n]) - values.begin();

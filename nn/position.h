@@ -8,8 +8,8 @@
 //   5 map        scores across heads and keys (DAPE)        [b h i j]
 //   6 pattern    what stands for the softmax                [b h i j]
 //   7 mix        what the pattern adds to the values (Shaw) [b h i d]
-// Masked entries enter stages 4 and 5 as 0, and the mask is applied again by the softmax. What a class inherits is what
-// it touches.
+// A class takes part in the stages that it inherits. Masked scores are unspecified: a stage that sums over keys masks
+// first, and the softmax masks again.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,18 @@
 
 namespace whence {
 
-// Where queries and keys stand: data, so that shifted, drawn or stretched positions are other numbers, not other code.
-// Positions live on the CPU, whatever device the model is on: they are few, and schemes read them.
+// Where queries and keys stand. Positions are data, so that shifted, drawn or stretched ones are other numbers, not
+// other code. They stay on the CPU, whatever device the model is on: they are few, and schemes read them.
 struct Positions {
-  Tensor query;            // [i] or [b i], f64
-  Tensor key;              // [j] or [b j], f64
-  Tensor distances = {};   // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
+  Tensor query;           // [i] or [b i], f64
+  Tensor key;             // [j] or [b j], f64
+  Tensor distances = {};  // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
+  // Interpolation divides distances, (i - j) / divisor, so that equal ones stay equal; divided one by one, positions
+  // would differ by rounding. What distances are taken between; undefined: query and key.
+  Tensor undivided_query = {}, undivided_key = {};
+  double divisor = 1;
+  // How many tokens each sequence of the batch has, padding not counted; empty: as many as there are keys.
+  std::vector<index_t> tokens = {};
   index_t length = 0;      // of the whole run, tokens yet to be decoded included: what positions are drawn for
   std::uint64_t seed = 0;  // of the pass, for positions that are drawn
   std::uint64_t step = 0;  // of the pass
@@ -39,18 +45,16 @@ struct Sequence {
   Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which the mask hides too; undefined: nowhere
   Positions positions = {};
   bool causal = true;
-  index_t first_row = 0;  // query i is token first_row + i of the keys
-  index_t keys_behind =
-      0;  // how many more keys the run has behind the last one here, all of them masked (decoding, strips)
+  index_t first_row = 0;    // query i is token first_row + i of the keys
+  index_t keys_behind = 0;  // how many more keys the run has behind the last one here, all masked (decoding, strips)
 
   static Sequence run(index_t length, bool causal = true);
-  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first token that is
-  // present.
+  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first real token.
   static Sequence padded(const Tensor& present, bool causal = true);
   // The same with mask and present on `device`, where the scores are.
   Sequence on(Device device) const;
-  // Of a causal sequence that is decoded: `rows` queries after the first `first_row` of its tokens. `present` [b
-  // first_row + rows] or undefined; `capacity` is the length that the run may reach.
+  // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool
+  // [b first_row+rows], or undefined; `capacity` is the length that the run may reach.
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
 };
 
@@ -63,21 +67,20 @@ struct AttendContext : Sequence {
   Tensor bias;               // [1|b h i j], the sum of stage 3; undefined when no scheme gives one
   double scale = 1;          // 1 / sqrt(d)
 
-  [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0,
-      Site at = Site::current()) const;  // t where the mask is true
-  // [1|b 1 i j] f64: position of query i minus position of key j, as positions.distances count. On the CPU, to be read,
-  // or beside the scores.
+  // t where the mask is true, `otherwise` elsewhere
+  [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site at = Site::current()) const;
+  // [1|b 1 i j] f64: how far key j lies behind query i, as positions count it; in causal runs 0 above the diagonal. On
+  // the CPU, to be read, or beside the scores.
   [[nodiscard]] Tensor distance_on_cpu() const;
   [[nodiscard]] Tensor distance() const;
-  // A constant that a scheme has worked out, on the device of the scores. No gradient passes from one device to
-  // another.
+  // A constant that a scheme has worked out, on the device of the scores. Gradients do not pass between devices.
   [[nodiscard]] Tensor here(const Tensor& constant) const;
 };
 
-// The distances of a context without repetition: what a table or a network has to be read at.
+// The distances of a context, each once: a table or a network is read at these.
 struct DistinctDistances {
   Tensor values;  // [n] f64, ascending
-  Tensor index;   // [1|b 1 i j] i64, both on the CPU: which of them belongs to query i and key j; where masked, any
+  Tensor index;   // [1|b 1 i j] i64, both on the CPU: which of them belongs to query i and key j
 };
 DistinctDistances distinct_distances(const AttendContext& at);
 
@@ -92,6 +95,7 @@ struct Claims {
   bool prefix_consistent = true;   // a row does not depend on how long the run becomes
   bool sees_no_future = true;      // row i depends on tokens up to i alone, under a causal mask
   bool whole_positions = false;    // has a row of a table for each position or distance: stretched ones are refused
+  bool mask_per_head = true;       // takes a mask that differs from head to head
   bool uses_positions = true;      // reads `positions`: moving them one against another changes something
   bool drawn_each_step = false;    // its positions are drawn anew at each step
   bool exact_gradient = true;      // false: backward is not the derivative of forward, on purpose (hard attention)
@@ -103,10 +107,9 @@ struct Stages;
 class PositionalScheme : public Module {
  public:
   [[nodiscard]] virtual Claims claims() const = 0;
-  // Enters the stages that this takes part in; a scheme made of others enters those.
+  // Enters the stages that it takes part in. A scheme made of others enters theirs.
   virtual void join(Stages& stages) const;
-  // Throws InputError when an option would have no effect beside the schemes of these stages, or when the sum has no
-  // meaning.
+  // Throws InputError when an option has no effect beside the schemes of these stages, or when the sum means nothing.
   virtual void check_company(const Stages&) const {}
 };
 
@@ -116,8 +119,8 @@ struct EmbedsTokens {
 };
 struct RotatesQueryKey {
   virtual ~RotatesQueryKey() = default;
-  virtual void rotate(Tensor& query, Tensor& key,
-      const Positions& positions) const = 0;  // [b h t d] in place of the handles
+  // [b h t d]: puts the rotated ones in place of the handles
+  virtual void rotate(Tensor& query, Tensor& key, const Positions& positions) const = 0;
 };
 struct BiasesScores {
   virtual ~BiasesScores() = default;
@@ -133,13 +136,13 @@ struct MapsScores {  // may mix heads and neighbouring keys
 };
 struct MakesPattern {  // in place of the softmax
   virtual ~MakesPattern() = default;
-  [[nodiscard]] virtual Tensor pattern(const Tensor& logits,
-      const AttendContext& at) const = 0;  // [b h i j], 0 where masked
+  // [b h i j], 0 where masked
+  [[nodiscard]] virtual Tensor pattern(const Tensor& logits, const AttendContext& at) const = 0;
 };
 struct MixesValues {
   virtual ~MixesValues() = default;
-  [[nodiscard]] virtual Tensor mix(const Tensor& pattern,
-      const AttendContext& at) const = 0;  // [b h i d], added to pattern v
+  // [b h i d], added to pattern v
+  [[nodiscard]] virtual Tensor mix(const Tensor& pattern, const AttendContext& at) const = 0;
 };
 
 // Tells a scheme that its tokens stand elsewhere (nn/positional/moved.cpp).
@@ -176,7 +179,7 @@ struct Stages {
   std::vector<StageOf<MakesPattern>> patterns;  // at most one
   std::vector<StageOf<MixesValues>> mixes;
 
-  // All of these, each asked whether it likes the company. Throws InputError.
+  // All of these. Throws InputError when two of them do not go together.
   static Stages of(const std::vector<const PositionalScheme*>& schemes);
   void enter(const PositionalScheme& scheme);  // by the interfaces that the scheme's class inherits
   void enter_moved(const Stages& inner, const MovesPositions& mover);  // all of `inner`, at moved positions

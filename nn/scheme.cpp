@@ -12,8 +12,8 @@
 namespace whence {
 namespace {
 
-std::map<std::string, SchemeInfo>& registry() {
-  static std::map<std::string, SchemeInfo> schemes;
+SchemeRegistry& registry() {
+  static SchemeRegistry schemes;
   return schemes;
 }
 
@@ -30,7 +30,7 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 
 const SchemeInfo& find_scheme(const std::string& text, const std::string& name) {
   std::vector<std::string> known;
-  for (const auto& [registered, info] : registry()) {
+  for (const auto& [registered, info] : registry().all()) {
     if (registered == name || std::count(info.aliases.begin(), info.aliases.end(), name)) return info;
     known.push_back(registered);
   }
@@ -117,11 +117,45 @@ class Reader {
 
 }  // namespace
 
-RegisterScheme::RegisterScheme(SchemeInfo info) { registry().emplace(info.name, std::move(info)); }
+namespace option {
+
+SchemeOption integer(std::string name, index_t preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::integer, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
+SchemeOption number(std::string name, double preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::number, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
+SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
+  return {std::move(name), SchemeOption::Kind::word, choices.at(0), 0, 0, choices, std::move(help)};
+}
+SchemeOption yes_no(std::string name, std::string help) {
+  return words(std::move(name), {"no", "yes"}, std::move(help));
+}
+
+}  // namespace option
+
+void SchemeRegistry::add(SchemeInfo info, const Site& at) {
+  std::vector<std::string> names = info.aliases;
+  names.push_back(info.name);
+  for (const std::string& name : names) {
+    const auto [earlier, first] = places_.emplace(name, at);
+    if (!first && clash_.empty()) {
+      clash_ = to_text("scheme: '", name, "' is registered at ", to_string(earlier->second), " and at ", to_string(at),
+          "; one scheme per name and alias required; rename one of them");
+    }
+  }
+  schemes_.emplace(info.name, std::move(info));
+}
+const std::map<std::string, SchemeInfo>& SchemeRegistry::all() const {
+  if (!clash_.empty()) throw Error(clash_);
+  return schemes_;
+}
+
+RegisterScheme::RegisterScheme(SchemeInfo info, const Site& at) { registry().add(std::move(info), at); }
 
 std::vector<SchemeInfo> registered_schemes() {
   std::vector<SchemeInfo> all;
-  for (const auto& [name, info] : registry()) all.push_back(info);
+  for (const auto& [name, info] : registry().all()) all.push_back(info);
   return all;
 }
 
@@ -132,7 +166,7 @@ SchemeArguments::SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes)
 index_t SchemeArguments::integer(const std::string& name) const {
   return static_cast<index_t>(number_of(values_.at(name)));
 }
-double SchemeArguments::real(const std::string& name) const { return number_of(values_.at(name)); }
+double SchemeArguments::number(const std::string& name) const { return number_of(values_.at(name)); }
 const std::string& SchemeArguments::word(const std::string& name) const { return values_.at(name); }
 bool SchemeArguments::given(const std::string& name) const { return spec_.given().contains(name); }
 void SchemeArguments::refuse_if_given(const std::string& name, const std::string& without_what) const {
@@ -256,7 +290,7 @@ std::vector<const PositionalScheme*> SchemeList::all() const {
 
 std::string describe_schemes() {
   std::ostringstream out;
-  for (const auto& [name, info] : registry()) {
+  for (const auto& [name, info] : registry().all()) {
     out << name << ": " << info.title << " (" << info.paper << ")\n    " << info.equation << '\n';
     for (const SchemeOption& option : info.options) {
       out << "    " << option.name << "=" << option.default_text << "  " << option.help;

@@ -1,10 +1,10 @@
-// Positional schemes by name: the registry that each scheme file enters, and the grammar that programs, checkpoints and
-// reports share.
+// Positional schemes by name. Each scheme's file enters the registry; programs, checkpoints and reports write schemes in
+// one grammar:
 //
 //   schemes  = scheme { "+" scheme }
-//   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      the scheme inside is the base of one that is
-//   made over another
+//   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      a scheme inside is the base of the outer one
 //   option   = key "=" value
+//
 //   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"
 //   "none"
 #pragma once
@@ -16,18 +16,31 @@
 #include <vector>
 
 #include "nn/position.h"
+#include "tensor/error.h"
 
 namespace whence {
 
 struct SchemeOption {
-  enum class Kind { integer, real, word };
+  enum class Kind : unsigned char { integer, number, word };
   std::string name;
-  Kind kind = Kind::word;
+  Kind kind;
   std::string default_text;          // as the user would write it
-  double low = 0, high = 0;          // numbers: both ends allowed
-  std::vector<std::string> choices;  // words
+  double low, high;                  // of numbers: both ends allowed
+  std::vector<std::string> choices;  // of words
   std::string help;                  // one line, with the unit if there is one
 };
+
+// How a registration writes its options: option::integer("p_max", 64, {1, 1e6}, "largest position").
+namespace option {
+struct Range {
+  double low, high;  // both allowed
+};
+[[nodiscard]] SchemeOption integer(std::string name, index_t preset, Range range, std::string help);
+[[nodiscard]] SchemeOption number(std::string name, double preset, Range range, std::string help);
+// The first choice is the default.
+[[nodiscard]] SchemeOption words(std::string name, std::vector<std::string> choices, std::string help);
+[[nodiscard]] SchemeOption yes_no(std::string name, std::string help);  // no, unless yes is written
+}  // namespace option
 
 // The sizes of the model that a scheme is made for.
 struct SchemeSizes {
@@ -45,8 +58,9 @@ class SchemeArguments {
   SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes);
   const SchemeSizes& sizes() const { return sizes_; }
   index_t integer(const std::string& name) const;
-  double real(const std::string& name) const;
+  double number(const std::string& name) const;
   const std::string& word(const std::string& name) const;
+  bool yes(const std::string& name) const { return word(name) == "yes"; }
   bool given(const std::string& name) const;  // written out, not left at its default
   // Throws InputError when a given option would do nothing: "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT;
   // leave it out".
@@ -71,18 +85,31 @@ struct SchemeInfo {
   std::string equation;                   // one line
   std::vector<SchemeOption> options = {};
   bool takes_base = false;  // made over another scheme, named first in the parentheses
-  // Whether one instance serves all layers; left out: each layer has its own, and a scheme over another follows that
-  // one.
+  // Whether one instance serves all layers. Left out, each layer has its own, and a scheme over another does as that
+  // one does.
   std::function<bool(const SchemeArguments&)> shared = {};
-  // Texts that the conformance tests run besides the bare name and each single option: whatever the author worries
-  // about.
+  // The conformance tests run the bare name and each single option by themselves. These texts besides: whatever the
+  // author worries about.
   std::vector<std::string> variants = {};
   std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
 };
 
+// Schemes by name. Two of one name are an Error that tells both places. It is kept until somebody reads the registry:
+// registration runs before main, where nothing could catch it.
+class SchemeRegistry {
+ public:
+  void add(SchemeInfo info, const Site& at);
+  const std::map<std::string, SchemeInfo>& all() const;  // throws the Error
+
+ private:
+  std::map<std::string, SchemeInfo> schemes_;
+  std::map<std::string, Site> places_;  // of names and aliases
+  std::string clash_;
+};
+
 // static const RegisterScheme registered{{.name = "rope", ...}};
 struct RegisterScheme {
-  explicit RegisterScheme(SchemeInfo info);
+  explicit RegisterScheme(SchemeInfo info, const Site& at = Site::current());
 };
 std::vector<SchemeInfo> registered_schemes();  // by name
 
@@ -104,13 +131,13 @@ class SchemeSpec {
   std::map<std::string, std::string> given_;
 };
 
-// Throws InputError naming the place in the text, what was expected, and the nearest name where one is unknown. Refused
-// with a reason: the same scheme twice, and `none` in a sum.
+// Throws InputError: where in the text, what was expected, and the nearest name where one is unknown. The same scheme
+// twice is refused, and so is `none` in a sum.
 std::vector<SchemeSpec> parse_schemes(const std::string& text);
 std::string canonical_text(const std::vector<SchemeSpec>& specs);
 
-// Instances of schemes: those that every layer has for itself, or those that the model has once for all layers. One
-// scheme's parameters lie directly under the list's path ("position.table"); of several, each under its name
+// The schemes that every layer has for itself, or those that the model has once for all layers. A single scheme's
+// parameters lie directly under the list's path ("position.table"); of several, each under its name
 // ("position.cope.table"). The owner registers root() as its child.
 class SchemeList final : public Module {
  public:

@@ -1,5 +1,5 @@
-// The transformer: token embedding, blocks of attention and MLP, logits. Which of the family it is, its options say;
-// nn/models.h names them.
+// The transformer: token embedding, blocks of attention and MLP, logits. Its options say which of the family it is;
+// nn/models.h has those of the papers.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,7 @@ enum class Initialisation : unsigned char {
   neox,  // N(0, 2/(5 dim)), and deviation 2/(layers sqrt(dim)) for what adds to the residual stream (Black et al. 2022)
   llama,  // N(0, 0.02^2)
   ram,    // embedding N(0, 1/dim), the rest as PyTorch's Linear
-  // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as in the randomised positions' authors'
-  // code
+  // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as the authors of randomised positions do
   che
 };
 
@@ -72,8 +71,7 @@ class Transformer final : public Module {
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
   explicit Transformer(const TransformerOptions& options);
 
-  // tokens [b t] (index; on the CPU or beside the model) -> logits [b t v]. In a causal model position t sees tokens 0
-  // ... t.
+  // tokens [b t] i64, on the CPU or beside the model -> logits [b t v]. In a causal model row t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
   // The same where some tokens are padding, stand elsewhere, or continue what the caches hold (one per layer, see
   // nn/decoding.h).

@@ -72,6 +72,34 @@ TEST_CASE("adaptive: without tril a row of CDAPE sees the next k - 1 keys and no
   }
 }
 
+TEST_CASE("adaptive: without tril every base's bias above the diagonal is that of distance 0") {
+  const AttendInputs inputs = random_inputs(6);
+  for (const std::string base : {"alibi", "kerple", "kerple(form=power)", "sandwich(dim=8)", "fire(width=3)",
+           "t5(buckets=4, max_distance=6)", "relative(rows=3)", "forgetting", "interpolated(alibi, factor=3)"}) {
+    CAPTURE(base);
+    const Capture capture("*conv_in");
+    (void)Bare("cdape(" + base + ", tril=no)").output(inputs);
+    const Tensor x = capture[capture.names().at(0)].value();  // S, then B: [1 4 i j]
+    for (index_t h = 2; h < 4; ++h) {
+      for (index_t i = 0; i < 6; ++i) {
+        for (index_t j = i + 1; j < 6; ++j) CHECK(x.at({0, h, i, j}) == x.at({0, h, i, i}));
+      }
+      CHECK(x.at({0, h, 5, 0}) != x.at({0, h, 5, 5}));
+    }
+  }
+}
+
+TEST_CASE("adaptive: CDAPE refuses a mask per head, DAPE takes one") {
+  AttendInputs inputs = random_inputs(5);
+  inputs.sequence.mask = raw::copy(raw::expand(inputs.sequence.mask, {1, 2, 5, 5}));
+  CHECK_THROWS_AS((void)Bare("cdape(alibi)").output(inputs), InputError);
+  CHECK(error_text([&] {
+    (void)Bare("cdape(alibi)").output(inputs);
+  }).find("cdape: a mask of [1,2,5,5] given; one for all heads, [1|b 1 i j], required") != std::string::npos);
+  CHECK(distance(Bare("dape(alibi)").output(inputs).detach(), Bare("dape(alibi)").output(random_inputs(5)).detach()) ==
+        0);
+}
+
 TEST_CASE("adaptive: DAPE's and CDAPE's identities") {
   const AttendInputs inputs = random_inputs(9);
   const auto copy = [](const Bare& from, const Bare& to, std::initializer_list<const char*> names) {

@@ -113,6 +113,68 @@ TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to i
             Bare("yarn(original=6, factor=1.5)").logits(inputs).detach()) < 1e-13);
 }
 
+TEST_CASE("dynamic YaRN's factor counts tokens, whatever their positions") {
+  const AttendInputs inputs = random_inputs(9);
+  const Tensor there = Bare("yarn(dynamic=yes, original=4)").logits(inputs).detach();
+  CHECK(distance(Bare("shifted(yarn(dynamic=yes, original=4), by=50)").logits(inputs).detach(), there) < 1e-12);
+  CHECK(distance(Bare("yarn(dynamic=yes, original=4)").logits(shifted(inputs, 50)).detach(), there) < 1e-12);
+  CHECK(distance(Bare("randomised(yarn(dynamic=yes, original=4), length=99)").logits(inputs).detach(),
+            Bare("randomised(yarn(factor=2.25, original=4), length=99)").logits(inputs).detach()) == 0);
+  CHECK(parse_schemes("yarn(dynamic=yes)")[0].make({8, 2, 9})->claims().shift_invariant);
+}
+
+TEST_CASE("interpolation divides distances: equal ones stay equal, and whole multiples of the factor whole") {
+  AttendInputs inputs = random_inputs(13);
+  inputs.query = inputs.query * 0.0;  // logits are the biases
+  for (const std::string factor : {"3", "1.5", "7", "0.7"}) {
+    CAPTURE(factor);
+    const Bare scheme("interpolated(t5(buckets=16, max_distance=40), factor=" + factor + ")");
+    std::vector<double> table;
+    for (index_t row = 0; row < 32; ++row) table.push_back(static_cast<double>(row / 2));  // tau[row, head] = row
+    scheme.set("table", Tensor::of(table, {16, 2}, DType::f64));
+    const Tensor bias = scheme.logits(inputs).detach();
+    for (index_t i = 0; i < 13; ++i) {
+      for (index_t j = 0; j <= i; ++j) {
+        CHECK(at(bias, 1, i, j) == at(bias, 1, i - j, 0));
+        if (factor == "3") CHECK(at(bias, 1, i, j) == static_cast<double>((i - j) / 3));  // one bucket a step
+      }
+    }
+  }
+  // Drawn distances are divided, in either order of the two.
+  const Tensor drawn = Bare("randomised(alibi, length=64)").logits(inputs).detach();
+  for (const char* text : {"randomised(interpolated(alibi, factor=4), length=64)",
+           "interpolated(randomised(alibi, length=64), factor=4)"}) {
+    const AttendInputs& same = inputs;
+    const Tensor divided = Bare(text).logits(same).detach();
+    CHECK(at(divided, 0, 5, 5) == 0);
+    CHECK(at(divided, 0, 5, 4) < 0);
+    for (index_t i = 0; i < 13; ++i) CHECK(at(divided, 0, i, 0) == at(divided, 0, 12, 12 - i));
+  }
+  CHECK(distance(Bare("shifted(interpolated(alibi, factor=4), by=3)").logits(inputs).detach() * 4.0,
+            Bare("alibi").logits(inputs).detach()) == 0);
+  CHECK(at(drawn, 0, 5, 4) <= at(Bare("alibi").logits(inputs).detach(), 0, 5, 4));
+}
+
+TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), content_bias_logit what u adds") {
+  const AttendInputs inputs = random_inputs(7);
+  const Bare scheme("transformer_xl");
+  const Tensor plain = scheme.logits(inputs).detach();
+  const Capture capture("*");
+  CHECK(distance(scheme.logits(inputs).detach(), plain) == 0);  // nothing changes because somebody looks
+  const auto value_of = [&](const char* name) {
+    for (const std::string& full : capture.names()) {
+      if (("." + full).ends_with(std::string(".") + name)) return capture[full].value();
+    }
+    return Tensor();
+  };
+  const Tensor u = reshape(scheme["content_bias"], {1, 2, 1, 4});
+  const Tensor content = value_of("content_logit");
+  CHECK(distance(content, matmul(inputs.query + u, transpose(inputs.key), 0.5).detach()) < 1e-13);
+  CHECK(distance(content - value_of("scores"), expand(value_of("content_bias_logit"), content.shape())) < 1e-13);
+  const Tensor sum = masked(content + value_of("position_logit"), inputs.sequence.mask);
+  CHECK(distance(sum, plain) < 1e-13);
+}
+
 TEST_CASE("YaRN of some dims leaves the others as they are") {
   Tensor q = normal({1, 2, 9, 4}, 1), k = q;
   const Tensor before = q;

@@ -45,10 +45,10 @@ void register_decay() {
       .title = "decay with distance",
       .paper = "tests/scheme.cpp",
       .equation = "A_ij = S_ij - r ln(1 + i - j)",
-      .options = {{"rate", SchemeOption::Kind::real, "0.25", -2, 1e4, {}, "first value of r"},
-          {"form", SchemeOption::Kind::word, "log", 0, 0, {"log", "linear"}, "growth with distance"}},
+      .options = {option::number("rate", 0.25, {-2, 1e4}, "first value of r"),
+          option::words("form", {"log", "linear"}, "growth with distance")},
       .make = [](const SchemeArguments& given) {
-        return std::make_unique<Decay>(given.real("rate"), given.word("form"));
+        return std::make_unique<Decay>(given.number("rate"), given.word("form"));
       }}};
 }
 
@@ -194,6 +194,26 @@ TEST_CASE("a scheme of the user's own works everywhere") {
   (void)sum_of_biases(Tensor::ones({1, 4, 8}), Sequence::run(4));
   CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(),
             all["logits"].value() - all["scores"].value()) < 1e-6);
+}
+
+TEST_CASE("two schemes of one name or alias are an error that tells both places, as soon as somebody asks") {
+  SchemeRegistry registry;
+  const Site here = Site::current();
+  const auto add = [&registry](const char* name, const std::vector<std::string>& aliases, const Site& at) {
+    SchemeInfo info;
+    info.name = name;
+    info.aliases = aliases;
+    registry.add(info, at);
+  };
+  add("one", {"first"}, here);
+  add("two", {}, here);
+  CHECK(registry.all().size() == 2);
+  add("three", {"first"}, Site::current());
+  const std::string expected = to_text("scheme: 'first' is registered at ", to_string(here),
+      " and at scheme.cpp:", here.line() + 10, "; one scheme per name and alias required; rename one of them");
+  CHECK(message([&] { (void)registry.all(); }) == expected);
+  add("one", {}, here);
+  CHECK(message([&] { (void)registry.all(); }) == expected);  // the first clash is told
 }
 
 TEST_CASE("a scheme that embeds tokens and is registered for each layer is refused") {

@@ -294,6 +294,85 @@ TEST_CASE("probe: --describe prints what a file must hold, and such a file runs"
   }
 }
 
+TEST_CASE("probe: --rows cuts small cases into blocks, and counts for strips alone") {
+  const Scratch scratch("probe-rows");
+  Tensors tensors = cope_tensors();
+  tensors.erase("cotangent_logits");
+  REQUIRE(probe(scratch, tensors).code == 0);
+  const Tensors whole = read(scratch / "out");
+  const Outcome cut = probe(scratch, tensors, {"--executor", "strips", "--rows", "2"});
+  REQUIRE_MESSAGE(cut.code == 0, cut.err);
+  for (const char* name : {"output", "gradient.q", "gradient.table"})
+    CHECK_MESSAGE(distance(read(scratch / "out").at(name), whole.at(name)) < 1e-13, name);
+  check_refused(scratch, probe(scratch, tensors, {"--rows", "2"}),
+      "whence probe: --rows: 2 given; it has no effect without --executor strips");
+}
+
+TEST_CASE("probe: draws are written, and taken from the file where it has them") {
+  const Scratch scratch("probe-draws");
+  Tensors tensors = cope_tensors();
+  tensors.erase("table");
+  const std::string scheme = "randomised(rope, length=64)";
+  for (const std::string executor : {"reference", "strips"}) {
+    CAPTURE(executor);
+    if (executor == "strips") tensors.erase("cotangent_logits");
+    const std::vector<std::string> way{"--executor", executor};
+    tensors.erase("drawn");
+    REQUIRE(probe(scratch, tensors, way, scheme).code == 0);
+    const Tensors first = read(scratch / "out");
+    const std::vector<double> drawn = first.at("drawn").to_vector();
+    CHECK(drawn.size() == 5);
+    CHECK(std::is_sorted(drawn.begin(), drawn.end()));
+    tensors["drawn"] = first.at("drawn");
+    REQUIRE(probe(scratch, tensors, way, scheme).code == 0);
+    CHECK(distance(read(scratch / "out").at("output"), first.at("output")) == 0);
+    tensors["drawn"] = Tensor::of({0, 2, 4, 6, 50}, {5}, DType::f64);
+    REQUIRE(probe(scratch, tensors, way, scheme).code == 0);
+    const Tensors other = read(scratch / "out");
+    CHECK(distance(other.at("drawn"), tensors.at("drawn")) == 0);
+    Tensors by_positions = tensors;
+    by_positions.erase("drawn");
+    by_positions["positions"] = tensors.at("drawn");
+    REQUIRE(probe(scratch, by_positions, way, "rope").code == 0);
+    for (const char* name : {"output", "gradient.q"})
+      CHECK_MESSAGE(distance(read(scratch / "out").at(name), other.at(name)) == 0, name);
+  }
+  tensors["drawn"] = Tensor::of({0, 2, 2, 6, 50}, {5}, DType::f64);
+  check_refused(scratch, probe(scratch, tensors, {}, scheme),
+      "whence probe: " + (scratch / "in") +
+          ": tensor drawn: 2 given; whole numbers from 0 on, ascending, none twice, required");
+  tensors.erase("drawn");
+  REQUIRE(probe(scratch, tensors, {}, "randomised(alibi, length=64)").code == 0);
+  CHECK(read(scratch / "out").at("drawn").at({0}) == 0);  // distances, as alibi reads nothing else
+}
+
+TEST_CASE("probe: a mask per head is refused where heads are mixed, and --describe says so") {
+  const Scratch scratch("probe-head-mask");
+  const auto described = [&](const std::string& scheme) {
+    const Outcome outcome = run(
+        scratch, "probe", {"--describe", scheme, "--heads", "2", "--head-dim", "4", "--length", "5", "--batch", "3"});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return nlohmann::json::parse(outcome.out);
+  };
+  for (const bool mixes : {false, true}) {
+    const auto json = described(mixes ? "cdape(alibi)" : "dape(alibi)");
+    CHECK(json.at("sizes").at("b") == 3);
+    CHECK(json.at("claims").at("mask_per_head") == !mixes);
+    for (const auto& tensor : json.at("tensors")) {
+      if (tensor.at("name") == "q") CHECK(tensor.at("shape") == std::vector<int>{3, 2, 5, 4});
+      if (tensor.at("name") == "mask") CHECK(tensor.at("axes") == (mixes ? "1|b 1 t t" : "1|b 1|h t t"));
+    }
+  }
+  Tensors tensors = cope_tensors();
+  tensors.erase("table");
+  tensors["mask"] = Tensor::of(std::vector<double>(50, 1), {1, 2, 5, 5}, DType::boolean);
+  check_refused(scratch, probe(scratch, tensors, {"--init", "1"}, "cdape(alibi)"),
+      "whence probe: " + (scratch / "in") +
+          ": tensor mask: [1,2,5,5] given; [1,1,5,5] or [2,1,5,5] required: true where a query "
+          "may see a key, besides the causal mask; one for all heads");
+  CHECK(probe(scratch, tensors, {"--init", "1"}, "dape(alibi)").code == 0);
+}
+
 TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures; what is not there is refused") {
   const Scratch scratch("gradcheck");
   const Outcome op = run(scratch, "gradcheck", {"lerp_at", "relu"});

@@ -11,7 +11,7 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/verify/scheme_run.h"
+#include "examples/verify/bare_attention.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/device_choice.h"
@@ -46,7 +46,7 @@ const Executor& executor_named(const std::string& name) {
 
 // Peak bytes above what the operands take. The device is waited for before each reading of the clock.
 Measured measure(const Options& options, Device device) {
-  const SchemeRun scheme(options.scheme, {options.heads * options.head_dim, options.heads, options.length});
+  const BareAttention scheme(options.scheme, {options.heads * options.head_dim, options.heads, options.length});
   scheme.draw_parameters(0);
   scheme.root().to(DType::f32);
   scheme.root().to(device);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "examples/verify/scheme_run.h"
+#include "examples/verify/bare_attention.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -17,7 +17,7 @@ constexpr index_t dim = 8, heads = 2, trained_length = 16, vocabulary = 64;
 }  // namespace
 
 ConformanceSubject::ConformanceSubject(std::string text, std::uint64_t seed)
-    : text_(std::move(text)), claims_(SchemeRun(text_, {dim, heads, trained_length}).claims()), seed_(seed) {}
+    : text_(std::move(text)), claims_(BareAttention(text_, {dim, heads, trained_length}).claims()), seed_(seed) {}
 
 std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool causal, DType dtype) const {
   auto model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = vocabulary,

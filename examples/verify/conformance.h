@@ -1,8 +1,6 @@
-// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models of
-// it.
-// A scheme that a user adds is a row of the matrix by being registered. What a scheme claims (nn/position.h) decides
-// what a check demands:
-// a claim that is too bold fails, and so does one that is too timid.
+// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models.
+// A scheme that a user registers is a row of it. What a scheme claims (nn/position.h) decides what a check demands: a
+// claim that is too bold fails, and so does one that is too timid.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +17,7 @@ struct ConformanceCell {
   enum class Mark : unsigned char { passed, differs_as_claimed, refused_as_claimed, failed, not_applicable };
   Mark mark = Mark::passed;
   double figure = 0;      // the largest disagreement found
-  std::string note = {};  // what was demanded, where that depends on the claims; of a failure, what happened
+  std::string note = {};  // what was demanded; where that depends on the claims, which it was; what went wrong
 };
 
 // What a check is given: a scheme text that the schemes accept.

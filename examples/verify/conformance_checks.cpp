@@ -5,9 +5,9 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/verify/bare_attention.h"
 #include "examples/verify/conformance.h"
 #include "examples/verify/gradient_check.h"
-#include "examples/verify/scheme_run.h"
 #include "nn/decoding.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -29,9 +29,8 @@ Cell differs(double figure, std::string note) { return {Cell::Mark::differs_as_c
 Cell refused(const Error& error) { return {Cell::Mark::refused_as_claimed, 0, to_text("refused: ", error.what())}; }
 Cell not_applicable(std::string note) { return {Cell::Mark::not_applicable, 0, std::move(note)}; }
 Cell within(double figure, double tolerance, const std::string& note = {}) {
-  return figure <= tolerance
-             ? passed(figure, note)
-             : failed(figure, to_text(note, note.empty() ? "" : "; ", "at most ", tolerance, " required"));
+  const std::string demand = to_text(note, note.empty() ? "" : "; ", "at most ", tolerance, " required");
+  return figure <= tolerance ? passed(figure, demand) : failed(figure, demand);
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
@@ -92,7 +91,7 @@ Cell gradients(const Subject& subject) {
     }
     return failed(checks.worst_by_duals(), problems);
   }
-  return passed(checks.worst_by_duals(), checks.note);
+  return passed(checks.worst_by_duals(), checks.note.empty() ? "by duals and by differences" : checks.note);
 }
 
 // d(rows up to t) / d(token after t), exactly 0; and the same bits whatever those tokens are.
@@ -113,7 +112,7 @@ Cell causality(const Subject& subject) {
                               rows(logits(*model, tokens), 0, t + 1)));
   }
   if (sight == 0) return failed(0, "a row does not depend on the tokens that it may see");
-  if (subject.claims().sees_no_future) return within(leak, 0, "exactly 0");
+  if (subject.claims().sees_no_future) return within(leak, 0);
   return leak > 0 ? differs(leak, "sees the future, as it says")
                   : failed(leak, "says that it sees the future, and does not");
 }
@@ -223,7 +222,7 @@ double decoded_apart(
 
 Cell decoding(const Subject& subject) {
   if (!subject.claims().sees_no_future) return not_applicable("a row needs later tokens");
-  // Layers above the first read what the lower ones gave to earlier tokens; without prefix consistency that was another
+  // Layers above the first read what the lower ones gave to earlier tokens. Without prefix consistency that was another
   // run.
   const auto model = subject.model(subject.claims().prefix_consistent ? 2 : 1);
   const Tensor tokens = tokens_of(batch, capacity);
@@ -262,7 +261,7 @@ Cell padded_decoding(const Subject& subject) {
 
 // Output and all gradients of bare attention by blocks of two rows, against all rows at once.
 Cell strips(const Subject& subject) {
-  const SchemeRun scheme(subject.text(), {8, 2, capacity});
+  const BareAttention scheme(subject.text(), {8, 2, capacity});
   if (!scheme.attends()) return not_applicable("takes no part in attention");
   scheme.root().to(DType::f64);
   scheme.draw_parameters(subject.seed());
@@ -291,6 +290,35 @@ Cell strips(const Subject& subject) {
     }
   }
   return within(largest, rounding, "blocks of two rows");
+}
+
+// Each head of a run with a mask per head against that head under its mask alone.
+Cell head_masks(const Subject& subject) {
+  const BareAttention scheme(subject.text(), {8, 2, capacity});
+  if (!scheme.attends()) return not_applicable("takes no part in attention");
+  scheme.draw_parameters(subject.seed());
+  const BareOperands operands = random_operands(scheme, batch, length, subject.seed());
+  std::vector<double> allowed[3];  // of head 0, of head 1, of both
+  for (index_t n = 0; n < 2 * length * length; ++n) {
+    const index_t head = n / (length * length), i = n / length % length, j = n % length;
+    for (const index_t list : {head, index_t(2)}) {
+      allowed[list].push_back(i == j || (3 * i + 2 * j + head) % 4 != 0);
+    }
+  }
+  const auto output = [&](index_t list) {
+    const Tensor mask = Tensor::of(allowed[list], {1, list == 2 ? 2 : 1, length, length}, DType::boolean);
+    return scheme.run(operands, {.mask = mask}, reference_executor()).output.detach();
+  };
+  try {
+    double apart = 0;
+    for (index_t head = 0; head < 2; ++head)
+      apart = std::max(apart, largest_difference(select(output(2), 1, head), select(output(head), 1, head)));
+    if (!subject.claims().mask_per_head) return failed(apart, "says that it refuses a mask per head, and does not");
+    return within(apart, rounding);
+  } catch (const InputError& error) {
+    if (subject.claims().mask_per_head) throw;
+    return refused(error);
+  }
 }
 
 Cell one_token(const Subject& subject) {
@@ -366,6 +394,7 @@ const std::vector<ConformanceCheck>& conformance_checks() {
       {"batch sum", "a batch that is there twice gives twice the gradient", batch_sum},
       {"shift", "moving all positions changes nothing, where that is claimed", shift},
       {"strips", "blocks of query rows give the same output and gradients", strips},
+      {"head masks", "each head may have a mask of its own, where that is claimed", head_masks},
       {"one token", "a run of one token", one_token},
       {"longer", "a run of three times the training length works, or is refused", longer_than_trained},
       {"f32 f16 bf16", "logits of narrower numbers, apart from f64 by so many of their epsilons", narrow_numbers},

@@ -1,10 +1,7 @@
 // probe --describe: a scheme as JSON, one entry per line.
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "autograd/probe.h"
-#include "autograd/recording.h"
 #include "examples/verify/probe_run.h"
 
 namespace whence {
@@ -34,17 +31,8 @@ Json json_of(const Claims& claims) {
   return {{"causal_only", claims.causal_only}, {"shift_invariant", claims.shift_invariant},
       {"extrapolates", claims.extrapolates}, {"row_local", claims.row_local},
       {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
-      {"uses_positions", claims.uses_positions}, {"exact_gradient", claims.exact_gradient}};
-}
-
-// Seen in a run on a few tokens.
-Json probe_names(const SchemeRun& scheme) {
-  const NoGrad values_only;
-  scheme.root().initialise(1);
-  const BareOperands operands = random_operands(scheme, 1, std::min<index_t>(scheme.sizes().length, 3), 1);
-  const Capture capture("*");
-  (void)scheme.run(operands, {}, reference_executor());
-  return capture.names();
+      {"mask_per_head", claims.mask_per_head}, {"uses_positions", claims.uses_positions},
+      {"drawn_each_step", claims.drawn_each_step}, {"exact_gradient", claims.exact_gradient}};
 }
 
 // "name": [one line per entry]
@@ -61,14 +49,14 @@ std::string block(const char* name, const Entries& entries) {
 
 }  // namespace
 
-std::string describe_scheme(const SchemeRun& scheme) {
+std::string describe_scheme(const BareAttention& scheme, index_t batch) {
   const SchemeSizes& sizes = scheme.sizes();
-  const Json numbers{{"b", 1}, {"h", sizes.heads}, {"t", sizes.length}, {"d", sizes.head_dim()}, {"c", sizes.dim}};
+  const Json numbers{{"b", batch}, {"h", sizes.heads}, {"t", sizes.length}, {"d", sizes.head_dim()}, {"c", sizes.dim}};
   std::string text = "{\n  \"scheme\": " + Json(scheme.text()).dump() + ",\n  \"sizes\": " + numbers.dump() + ",\n";
-  text += block("tensors", expected_tensors(scheme, 1, sizes.length)) + ",\n";
+  text += block("tensors", expected_tensors(scheme, batch, sizes.length)) + ",\n";
   text += block("parameters", scheme.root().parameters()) + ",\n";
   text += "  \"claims\": " + json_of(scheme.claims()).dump() + ",\n";
-  return text + "  \"probes\": " + probe_names(scheme).dump() + "\n}\n";
+  return text + "  \"probes\": " + Json(scheme.probe_names()).dump() + "\n}\n";
 }
 
 }  // namespace whence

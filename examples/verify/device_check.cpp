@@ -16,7 +16,7 @@ constexpr index_t dim = 8, heads = 2, length = 6, batch = 2;
 
 using NamedNumbers = std::vector<std::pair<std::string, std::vector<double>>>;
 
-std::vector<std::pair<std::string, Tensor>> leaves_on(Device device, const SchemeRun& scheme, BareOperands& given) {
+std::vector<std::pair<std::string, Tensor>> leaves_on(Device device, const BareAttention& scheme, BareOperands& given) {
   std::vector<std::pair<std::string, Tensor>> leaves;
   for (auto [name, slot] :
       {std::pair("q", &given.q), std::pair("k", &given.k), std::pair("v", &given.v), std::pair("x", &given.x)}) {
@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, Tensor>> leaves_on(Device device, const Schem
 
 NamedNumbers results_on(Device device, const std::string& text, const BareSetting& setting, const Executor& executor,
     DType dtype, std::uint64_t seed) {
-  const SchemeRun scheme(text, {.dim = dim, .heads = heads, .length = length});
+  const BareAttention scheme(text, {.dim = dim, .heads = heads, .length = length});
   scheme.draw_parameters(seed);
   scheme.root().to(dtype);
   scheme.root().to(device);

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "examples/verify/bare_attention.h"
 #include "examples/verify/conformance.h"
-#include "examples/verify/scheme_run.h"
 
 namespace whence {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
-#include "examples/verify/scheme_run.h"
+#include "examples/verify/bare_attention.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -20,7 +20,7 @@ GradcheckOptions checker_options(const GradientCheckOptions& options) {
   return {.differences = options.differences, .one_by_one = options.one_by_one, .seed = options.seed};
 }
 
-std::vector<Named> leaves_of(const BareOperands& operands, const SchemeRun& scheme) {
+std::vector<Named> leaves_of(const BareOperands& operands, const BareAttention& scheme) {
   std::vector<Named> leaves;
   const std::pair<const char*, const Tensor*> inputs[] = {
       {"q", &operands.q}, {"k", &operands.k}, {"v", &operands.v}, {"x", &operands.x}};
@@ -35,7 +35,7 @@ std::vector<Named> leaves_of(const BareOperands& operands, const SchemeRun& sche
 
 // Everything that comes out, one behind the other. Beside the logits no parameter's gradient is zero only because a
 // softmax cannot see it.
-Tensor everything(const SchemeRun::Result& result) {
+Tensor everything(const BareAttention::Result& result) {
   std::vector<Tensor> parts;
   for (const Tensor* part : {&result.output, &result.logits, &result.embedded}) {
     if (part->defined() && !(part == &result.embedded && result.embedded.identity() == result.output.identity())) {
@@ -49,7 +49,7 @@ Tensor placed(const Tensor& x, Device device) { return x.defined() ? raw::to_dev
 
 // Operands and cotangents are random, and parameters are too: at a zero table most of CoPE's gradients would be zero as
 // well.
-GradientCase check_setting(const SchemeRun& scheme, bool causal, const GradientCheckOptions& options, bool exact) {
+GradientCase check_setting(const BareAttention& scheme, bool causal, const GradientCheckOptions& options, bool exact) {
   BareOperands operands = random_operands(scheme, batch, options.length, options.seed);
   for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
     *operand = placed(*operand, options.device);
@@ -141,7 +141,7 @@ GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options
 }
 
 GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options) {
-  const SchemeRun scheme(text, {.dim = heads * head_dim, .heads = heads, .length = options.length});
+  const BareAttention scheme(text, {.dim = heads * head_dim, .heads = heads, .length = options.length});
   scheme.draw_parameters(options.seed);
   scheme.root().to(options.device);
   const Claims claims = scheme.claims();

@@ -2,6 +2,7 @@
 #include "examples/verify/probe_input.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "examples/app/text.h"
@@ -64,7 +65,7 @@ class Reader {
   }
 
   // No tensor that nobody reads.
-  void refuse_unknown(const std::vector<ExpectedTensor>& expected, const SchemeRun& scheme) const {
+  void refuse_unknown(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme) const {
     std::vector<std::string> known;
     for (const ExpectedTensor& each : expected) known.push_back(each.name);
     for (const Module::Parameter& parameter : scheme.root().parameters()) known.push_back(parameter.path);
@@ -79,7 +80,7 @@ class Reader {
   }
 
   // All that is missing in one message: nobody likes to be told one name per run.
-  void refuse_missing(const std::vector<ExpectedTensor>& expected, const SchemeRun& scheme, bool draws) const {
+  void refuse_missing(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme, bool draws) const {
     std::string missing, parameters;
     for (const ExpectedTensor& each : expected) {
       if (each.required && !has(each.name))
@@ -97,11 +98,14 @@ class Reader {
 
   // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently: a table of another shape is
   // another scheme.
-  void check(const std::string& name, const std::vector<Shape>& shapes, Kind kind, DType numbers) const {
+  void check(const ExpectedTensor& expected, DType numbers) const {
+    const auto& [name, axes, shapes, kind, required, meaning] = expected;
     const Tensor tensor = get(name);
     if (!tensor.defined()) return;
-    if (!is_one_of(shapes, tensor.shape()))
-      refuse("tensor ", name, ": ", tensor.shape(), " given; ", shapes_text(shapes), " required");
+    if (!is_one_of(shapes, tensor.shape())) {
+      refuse("tensor ", name, ": ", tensor.shape(), " given; ", shapes_text(shapes), " required",
+          meaning.empty() ? "" : ": " + meaning);
+    }
     const DType dtype = tensor.dtype();
     if (kind == Kind::truth && dtype != DType::boolean) refuse("tensor ", name, ": ", dtype, " given; bool required");
     if (kind == Kind::positions && dtype == DType::boolean)
@@ -110,6 +114,16 @@ class Reader {
       refuse("tensor ", name, ": ", dtype, " given where ", has("q") ? "q" : "x", " is ", numbers,
           "; one floating dtype for all numbers required; convert one of them");
     }
+  }
+
+  Tensor draw(const std::string& name) const {
+    double least = 0;
+    for (const double position : get(name).to_vector()) {
+      if (!(position >= least) || position != std::floor(position))
+        refuse("tensor ", name, ": ", position, " given; whole numbers from 0 on, ascending, none twice, required");
+      least = position + 1;
+    }
+    return numbers(name, DType::f64);
   }
 
   Tensor numbers(const std::string& name, DType dtype) const {
@@ -133,7 +147,7 @@ void read_parameters(
   if (init) root.initialise(*init);
   root.to(dtype);
   for (const Module::Parameter& parameter : root.parameters()) {
-    file.check(parameter.path, {parameter.tensor.shape()}, Kind::numbers, numbers);
+    file.check({parameter.path, "", {parameter.tensor.shape()}, Kind::numbers, !init, ""}, numbers);
     if (file.has(parameter.path)) {
       raw::copy_into(file.numbers(parameter.path, dtype), parameter.tensor);
     } else {
@@ -153,7 +167,7 @@ void ProbeInput::to(Device device) {
   }
 }
 
-std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t batch, index_t length) {
+std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length) {
   const index_t heads = scheme.sizes().heads;
   const Shape by_head{batch, heads, length, scheme.sizes().head_dim()}, tokens{batch, length, scheme.sizes().dim};
   std::vector<ExpectedTensor> all;
@@ -170,19 +184,25 @@ std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t ba
     all.push_back({"positions", "t, or b t", {{length}, {batch, length}}, Kind::positions, false,
         "of the tokens, instead of 0, 1, ..."});
   }
+  for (const std::string& name : scheme.draw_names()) {
+    all.push_back({name, "t", {{length}}, Kind::positions, false,
+        "what randomised draws, positions or distances: whole numbers, ascending; left out: drawn"});
+  }
   if (!attends) return all;
   const Shape pairs{batch, heads, length, length};
   all.push_back({"cotangent_logits", "b h t t", {pairs}, Kind::numbers, false, "of the logits; ignored where masked"});
   all.push_back({"present", "b t", {{batch, length}}, Kind::truth, false, "false for padding"});
   std::vector<Shape> masks;
+  const bool per_head = scheme.claims().mask_per_head;
   for (const index_t b : {index_t(1), batch}) {
-    for (const index_t h : {index_t(1), heads}) {
+    for (const index_t h : {index_t(1), per_head ? heads : index_t(1)}) {
       const Shape shape{b, h, length, length};
       if (!is_one_of(masks, shape)) masks.push_back(shape);
     }
   }
-  all.push_back(
-      {"mask", "1|b 1|h t t", masks, Kind::truth, false, "true where a query may see a key, besides the causal mask"});
+  all.push_back({"mask", per_head ? "1|b 1|h t t" : "1|b 1 t t", masks, Kind::truth, false,
+      to_text("true where a query may see a key, besides the causal mask",
+          per_head ? "" : "; one for all heads, as a convolution mixes them")});
   return all;
 }
 
@@ -192,17 +212,20 @@ ProbeInput read_probe_input(
   const Reader file(path);
   const Reader::Sizes sizes = file.sizes();
   ProbeInput input;
-  input.scheme = std::make_unique<SchemeRun>(scheme, sizes.scheme);
+  input.scheme = std::make_unique<BareAttention>(scheme, sizes.scheme);
   const std::vector<ExpectedTensor> expected = expected_tensors(*input.scheme, sizes.batch, sizes.length);
   file.refuse_unknown(expected, *input.scheme);  // a misspelt name says more than a missing one
   file.refuse_missing(expected, *input.scheme, init.has_value());
   const DType numbers = file.get(file.has("q") ? "q" : "x").dtype(), wanted = dtype.value_or(numbers);
-  for (const ExpectedTensor& each : expected) file.check(each.name, each.shapes, each.kind, numbers);
+  for (const ExpectedTensor& each : expected) file.check(each, numbers);
   read_parameters(file, input, numbers, wanted, init);
   input.operands = {
       file.numbers("q", wanted), file.numbers("k", wanted), file.numbers("v", wanted), file.numbers("x", wanted)};
   input.setting = {
       .positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
+  for (const std::string& name : input.scheme->draw_names()) {
+    if (file.has(name)) input.draws.emplace_back(name, file.draw(name));
+  }
   input.cotangent = file.numbers("cotangent", wanted);
   input.cotangent_logits = file.numbers("cotangent_logits", wanted);
   return input;

@@ -1,5 +1,4 @@
-// What the probe program reads: which tensors a scheme expects, and a file of them, checked name by name before
-// anything runs.
+// What probe reads: the tensors that a scheme expects, and a file of them, checked name by name before anything runs.
 #pragma once
 
 #include <memory>
@@ -7,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/verify/scheme_run.h"
+#include "examples/verify/bare_attention.h"
 
 namespace whence {
 
@@ -20,15 +19,16 @@ struct ExpectedTensor {
   std::string meaning;
 };
 
-// Operands, then what may be given besides. Parameters are the scheme's own affair: SchemeRun::root().
-[[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const SchemeRun& scheme, index_t batch, index_t length);
+// Operands, then what may be given besides. Parameters are the scheme's own affair: BareAttention::root().
+[[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length);
 
 struct ProbeInput {
-  std::unique_ptr<SchemeRun> scheme;  // parameters as the file has them
+  std::unique_ptr<BareAttention> scheme;  // parameters as the file has them
   BareOperands operands;
-  BareSetting setting;                 // positions, present and mask of the file
-  Tensor cotangent, cotangent_logits;  // undefined where the file has none
-  std::vector<std::string> drawn;      // parameters that the file does not have
+  BareSetting setting;                                // positions, present and mask of the file
+  Tensor cotangent, cotangent_logits;                 // undefined where the file has none
+  std::vector<std::pair<std::string, Tensor>> draws;  // [t] f64, what `randomised` would draw, where the file has it
+  std::vector<std::string> drawn;                     // parameters that the file does not have
 
   void to(Device device);  // numbers and parameters
   [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }

@@ -2,7 +2,6 @@
 #include "examples/verify/probe_run.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -32,24 +31,25 @@ bool has(const NamedTensors& tensors, const std::string& name) {
 }
 
 // v'y for all cotangents given; undefined when there are none.
-Tensor contracted(const SchemeRun::Result& result, const ProbeInput& input) {
+Tensor contracted(const BareAttention::Result& result, const ProbeInput& input) {
   Tensor total;
-  for (const auto& [value, cotangent] :
-      {std::pair(&result.output, &input.cotangent), std::pair(&result.logits, &input.cotangent_logits)}) {
-    if (!cotangent->defined()) continue;
-    const Tensor term = sum(*value * *cotangent);
+  const auto add = [&total](const Tensor& value, const Tensor& cotangent) {
+    if (!cotangent.defined()) return;
+    const Tensor term = sum(value * cotangent);
     total = total.defined() ? total + term : term;
-  }
+  };
+  add(result.output, input.cotangent);
+  add(result.logits, input.cotangent_logits);
   return total;
 }
 
 // Of intermediates: what backward left at their probes. The logits' own cotangent joins behind their probe.
 void write_intermediates(
-    const Capture& capture, const SchemeRun::Result& result, const ProbeInput& input, NamedTensors& out) {
+    const Capture& capture, const BareAttention::Result& result, const ProbeInput& input, NamedTensors& out) {
   const Tensor& q = input.operands.q;
   const Sequence sequence = input.setting.sequence(q.size(0), q.size(2)).on(q.device());
   for (const std::string& name : capture.names()) {
-    if (has(out, "gradient." + name) || name == "q" || name == "k" || name == "v") continue;  // the inputs themselves
+    if (has(out, "gradient." + name) || has(out, name) || name == "q" || name == "k" || name == "v") continue;
     if (name != "logits" && name != "pattern") out.emplace_back(name, capture[name].value());
     Tensor gradient = capture[name].gradient();
     if (name == "logits" && input.cotangent_logits.defined()) {
@@ -67,12 +67,16 @@ void write_intermediates(
 
 SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
   const NamedTensors leaves = leaves_of(input);
-  std::optional<Capture> capture;  // absent: nothing is held that nobody can be shown
   const bool shows_all = input.scheme->attends() && &executor == &reference_executor();
-  if (shows_all) capture.emplace("*");
-  const SchemeRun::Result result = input.scheme->run(input.operands, input.setting, executor);
+  const std::vector<std::string> draws = input.scheme->draw_names();
+  Capture capture(shows_all ? std::vector<std::string>{"*"} : draws);
+  for (const auto& [name, tensor] : input.draws) {
+    capture.edit(name, [given = tensor](const Tensor&) { return given; });
+  }
+  const BareAttention::Result result = input.scheme->run(input.operands, input.setting, executor);
   NamedTensors out{{"output", result.output}};
   if (result.embedded.defined() && input.scheme->attends()) out.emplace_back("embedded", result.embedded);
+  for (const std::string& name : draws) out.emplace_back(name, capture[name].value());
   if (const Tensor total = contracted(result, input); total.defined()) {
     std::vector<Tensor> handles;
     for (const auto& [name, tensor] : leaves) handles.push_back(tensor);
@@ -83,7 +87,7 @@ SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
           "gradient." + leaves[k].first, found[k].defined() ? found[k] : Tensor::zeros(leaf.shape(), leaf.dtype()));
     }
   }
-  if (shows_all) write_intermediates(*capture, result, input, out);
+  if (shows_all) write_intermediates(capture, result, input, out);
   return {out, {{"scheme", input.scheme->text()}, {"executor", input.scheme->attends() ? executor.name() : "none"},
                    {"dtype", to_string(input.dtype())}, {"causal", input.setting.causal ? "true" : "false"}}};
 }

@@ -1,4 +1,4 @@
-// Scheme texts from the registry.
+// The texts are made from the registry's names, options and variants.
 #include "examples/verify/scheme_texts.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ void add(std::vector<std::string>& texts, const std::string& text) {
   std::string canonical = text;
   try {
     canonical = canonical_text(parse_schemes(text));
-  } catch (const InputError&) { canonical = text; }
+  } catch (const InputError&) {}
   if (std::find(texts.begin(), texts.end(), canonical) == texts.end()) texts.push_back(canonical);
 }
 
@@ -29,7 +29,7 @@ std::vector<std::string> other_values(const SchemeOption& option, index_t length
     const double whole = std::clamp(static_cast<double>(length), option.low, option.high);
     if (whole != preset) values.push_back(to_text(static_cast<index_t>(whole)));
   }
-  if (option.kind == SchemeOption::Kind::real) {
+  if (option.kind == SchemeOption::Kind::number) {
     const double near = std::clamp(preset == 0 ? 0.5 : 1.25 * preset, option.low, option.high);
     if (near != preset) values.push_back(to_text(near));
   }

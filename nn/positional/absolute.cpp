@@ -23,8 +23,8 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
       }
     }
     // Padding on the left stands below 0; no other token sees it, so any row will do.
-    const Tensor row = raw::cast(clamp(positions.query, 0, static_cast<double>(rows)), DType::i64);
-    return x + take_rows(table_, raw::to_device(row, x.device()));  // dP[t] = sum_b dh[b,t]
+    const Tensor row = raw::cast(clamp(positions.query, 0, static_cast<double>(rows)), DType::i64);  // [t] or [b t]
+    return x + take_rows(table_, raw::to_device(row, x.device()));  // [b t c];  dP[t] = sum_b dh[b,t]
   }
 
  private:
@@ -36,8 +36,7 @@ const RegisterScheme registered{{.name = "absolute",
     .title = "learned absolute positions",
     .paper = "Gehring et al. 2017, arXiv:1705.03122",
     .equation = "h_t = E[x_t] + P[t]",
-    .options = {{"rows", SchemeOption::Kind::integer, "0", 0, 1e9, {},
-        "positions in the table; 0: as many as the training length"}},
+    .options = {option::integer("rows", 0, {0, 1e9}, "positions in the table; 0: as many as the training length")},
     .shared = [](const SchemeArguments&) { return true; },
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t rows = arguments.integer("rows");

@@ -39,7 +39,7 @@ Tensor Adaptive::base_bias(const AttendContext& at, Site here) const {
 }
 
 Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias, Site here) {
-  return concat_along(1, {scores, expand(bias, scores.shape(), here)}, here);
+  return concat_along(1, {scores, expand(bias, scores.shape(), here)}, here);  // [b 2h i j]
 }
 
 }  // namespace whence

@@ -1,7 +1,6 @@
 // What DAPE and CDAPE share: a base scheme that only rotates or biases, whose bias f reads beside the scores.
 //   X = [S_0 ... S_{H-1}, B_0 ... B_{H-1}]        2H channels; H where the base has no bias: B = 0, and X = S
-// B is the base's own. Biases of other schemes in a sum are added to the logits and stay unseen by f; so do transforms
-// such as CoPE's.
+// B is the base's own. f does not see what other schemes of a sum add to the logits, nor transforms such as CoPE's.
 #pragma once
 
 #include <memory>
@@ -12,7 +11,7 @@ namespace whence {
 
 class Adaptive : public PositionalScheme, public MapsScores {
  public:
-  // Rotations enter as they are; the bias is asked for here, so that it enters no stage of its own.
+  // Rotations enter as they are. The bias enters no stage of its own: it is asked for here.
   void join(Stages& stages) const override;
   void check_company(const Stages& stages) const override { base_->check_company(stages); }
 
@@ -25,7 +24,7 @@ class Adaptive : public PositionalScheme, public MapsScores {
   // B: [1|b h i j]. REQUIRES: has_bias()
   [[nodiscard]] Tensor base_bias(const AttendContext& at, Site here = Site::current()) const;
 
-  // S and B as channels. REQUIRES: has_bias()
+  // S [b h i j] and B [1|b h i j] as channels: [b 2h i j]
   [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site here = Site::current());
 
  private:

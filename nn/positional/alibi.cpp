@@ -19,7 +19,7 @@ class Alibi final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     const Tensor distance = at.distance();  // i - j, [1|b 1 i j] f64
     const Tensor counted = at.causal ? distance : abs(distance) - is_left(distance) * 0.5;
-    return probe("bias", cast(at.here(slopes_) * counted * -1.0, at.content_scores.dtype()));
+    return probe("bias", cast(at.here(slopes_) * counted * -1.0, at.content_scores.dtype()));  // [1|b h i j]
   }
 
  private:

@@ -1,6 +1,6 @@
 // ALiBi's slopes for any number of heads.   Press et al. 2022, arXiv:2108.12409
-//   H = 2^a heads: m_h = 2^(-8(h+1)/H). Other H: the slopes of the next lower power of two C, then elements 0, 2, 4,
-//   ... of those of 2C.
+//   H = 2^a heads: m_h = 2^(-8(h+1)/H)
+//   other H:       the slopes of the next lower power of two C, then elements 0, 2, 4, ... of those of 2C
 #pragma once
 
 #include <cmath>

@@ -1,16 +1,17 @@
-// CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.   Zheng et
-// al. 2024, arXiv:2410.04798
-//   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2);   X = tril(S) over a base without
-//   a bias
-//   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside;  left = k/2, or k - 1 where
-//   pad=left
+// CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.
+//                                                                             Zheng et al. 2024, arXiv:2410.04798
+//   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2)
+//   X = tril(S) over a base without a bias
+//   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside
+//         left = k/2, or k - 1 where pad=left
 // The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further
 // than i (nn/README.md, C2). How many such columns there are depends on where the run ends: its last k/2 rows change
-// when it goes on. Three ways out: `remask`, which blanks them, `pad=left`, which never looks there, and, in decoding,
-// the columns that a longer run would have: X is 0 there, and h is leaky_relu(b1 + what of X the kernel reaches)
-// (nn/README.md, C3). Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the
-// authors' leakage experiment: row i then sees keys up to i + k - 1. Where gradients die: b2 moves whole rows, which
-// softmax ignores; leaky_relu passes a hundredth below 0; tril stops what it blanks.
+// when it goes on. Three ways out (nn/README.md, C3): `remask` blanks them, `pad=left` never looks there, and decoding
+// computes the columns that a longer run would have, where X is 0 and h is leaky_relu(b1 + what of X the kernel
+// reaches). Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the authors' leakage
+// experiment: row i then sees keys up to i + k - 1, whose B is that of distance 0.
+// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0; tril stops
+// what it blanks.
 #include <algorithm>
 
 #include "autograd/ops.h"
@@ -27,7 +28,7 @@ struct CdapeOptions {
   explicit CdapeOptions(const SchemeArguments& arguments)
       : kernel(arguments.integer("kernel")),
         symmetric(arguments.word("pad") == "symmetric"),
-        remask(arguments.word("remask") == "yes"),
+        remask(arguments.yes("remask")),
         tril(arguments.word("tril") == "no"       ? Tril::never
              : arguments.word("tril") == "always" ? Tril::always
                                                   : Tril::causal) {
@@ -82,6 +83,7 @@ class Cdape final : public Adaptive {
     Claims claims = base().claims();
     claims.prefix_consistent = claims.prefix_consistent && !options_.sees_border();
     claims.sees_no_future = claims.sees_no_future && options_.tril != Tril::never;
+    claims.mask_per_head = false;
     return claims;
   }
 
@@ -92,14 +94,20 @@ class Cdape final : public Adaptive {
           "tril=no in decoding given; a row would need keys that are not there yet; full passes or tril=causal "
           "required");
     }
+    if (at.mask.defined() && at.mask.rank() > 2 && at.mask.size(-3) > 1) {
+      throw InputError(
+          to_text("cdape: a mask of ", at.mask.shape(), " given; one for all heads, [1|b 1 i j], required: ",
+              "a convolution mixes the heads, and nobody says what a blank in one of them means for the others"));
+    }
     const Tensor& s = at.content_scores;
-    const Tensor bias = has_bias() ? base_bias(at) : Tensor();
-    const Tensor x = probe("conv_in", blanked(has_bias() ? channels(s, bias) : s, at));
+    const Tensor bias = has_bias() ? base_bias(at) : Tensor();                           // [1|b h i j]
+    const Tensor x = probe("conv_in", blanked(has_bias() ? channels(s, bias) : s, at));  // [b 2h|h i j]
     const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
     // The columns of h behind the last key, where the run goes on.
     const index_t behind = options_.sees_border() ? std::min(at.keys_behind, right) : 0;
-    const Tensor h = probe("conv_hidden", blanked_hidden(leaky_relu(hidden_(x, left, right + behind)), at));
-    const Tensor f = probe("conv_bias", output_(h, left, right - behind));
+    const Tensor h =
+        probe("conv_hidden", blanked_hidden(leaky_relu(hidden_(x, left, right + behind)), at));  // [b d i j+behind]
+    const Tensor f = probe("conv_bias", output_(h, left, right - behind));                       // [b h i j]
     return has_bias() ? a + bias + f : a + f;
   }
 
@@ -116,7 +124,7 @@ class Cdape final : public Adaptive {
     if (options_.remask) return blanked(h, at);
     if (!at.present.defined()) return h;
     const index_t keys = at.present.size(-1), behind = h.size(3) - keys;
-    const Tensor now = masked(slice(h, 3, 0, keys), at.present);
+    const Tensor now = masked(slice(h, 3, 0, keys), at.present);  // [b d i j]
     return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
   }
 
@@ -139,14 +147,12 @@ const RegisterScheme registered{{.name = "cdape",
     .title = "DAPE V2: attention scores as feature maps",
     .paper = "Zheng et al. 2024, arXiv:2410.04798",
     .equation = "A = S + B + conv(leaky_relu(conv(tril [S, B]))), both 1 x k along the keys, heads as channels",
-    .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "channels between the convolutions"},
-        {"kernel", SchemeOption::Kind::integer, "3", 1, 63, {}, "keys that a tap row spans; odd, or any with pad=left"},
-        {"pad", SchemeOption::Kind::word, "symmetric", 0, 0, {"symmetric", "left"},
-            "zeros on both sides, or k - 1 on the left"},
-        {"remask", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"},
-            "yes: blank later keys between the convolutions too"},
-        {"tril", SchemeOption::Kind::word, "causal", 0, 0, {"causal", "always", "no"},
-            "blank later keys first: in causal models, in others too, or never (which leaks)"}},
+    .options = {option::integer("width", 32, {1, 65536}, "channels between the convolutions"),
+        option::integer("kernel", 3, {1, 63}, "keys that a tap row spans; odd, or any with pad=left"),
+        option::words("pad", {"symmetric", "left"}, "zeros on both sides, or k - 1 on the left"),
+        option::yes_no("remask", "yes: blank later keys between the convolutions too"),
+        option::words("tril", {"causal", "always", "no"},
+            "blank later keys first: in causal models, in others too, or never (which leaks)")},
     .takes_base = true,
     .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, whatever the base does by itself
     .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)",

@@ -1,4 +1,4 @@
-// Gates and contextual positions.
+// Where gates come from, and the options that CoPE's variants share.
 #include "nn/positional/contextual.h"
 
 #include "autograd/ops.h"
@@ -17,35 +17,31 @@ Contextual::Gates gates_of(const std::string& word) {
 }  // namespace
 
 SchemeOption Contextual::gates_option() {
-  return {"gates", SchemeOption::Kind::word, "keys", 0, 0, {"keys", "values", "separate_keys"},
-      "what the gates compare queries with"};
+  return option::words("gates", {"keys", "values", "separate_keys"}, "what the gates compare queries with");
 }
 SchemeOption PositionQuery::scale_option() {
-  return {"z_scale", SchemeOption::Kind::word, "1", 0, 0, {"1", "head"},
-      "factor of q.e: 1 as in Listing 1, or head: 1/sqrt(d)"};
+  return option::words("z_scale", {"1", "head"}, "factor of q.e: 1 as in Listing 1, or head: 1/sqrt(d)");
 }
 SchemeOption PositionQuery::from_option() {
-  return {"z_from", SchemeOption::Kind::word, "unrotated", 0, 0, {"unrotated", "rotated"},
-      "the query in q.e, beside a rotation"};
+  return option::words("z_from", {"unrotated", "rotated"}, "the query in q.e, beside a rotation");
 }
 
 Contextual::Contextual(const SchemeArguments& arguments)
-    : gates_(gates_of(arguments.word("gates"))), heads_(arguments.sizes().heads) {
-  if (gates_ != Gates::from_separate_keys) return;
+    : from_(gates_of(arguments.word("gates"))), heads_(arguments.sizes().heads) {
+  if (from_ != Gates::from_separate_keys) return;
   gate_key_ = std::make_unique<Linear>(arguments.sizes().dim, arguments.sizes().dim);
   child("gate_key", *gate_key_);
 }
 
-Tensor Contextual::positions(const AttendContext& at) const {
-  const Tensor g = probe("gates", at.masked(sigmoid(gate_scores(at))));  // Eq. 3
-  return reverse_cumulative_sum(cast(g, compute_dtype(g.dtype())));      // Eq. 4
+Tensor Contextual::gates(const AttendContext& at) const {
+  const Tensor g = probe("gates", at.masked(sigmoid(gate_scores(at))));  // [b h i j]
+  return cast(g, compute_dtype(g.dtype()));
 }
 
-// What the gates' sigmoid reads: q.kappa / sqrt(d). Keys are those of the scores, rotated where a scheme rotates; the
-// rest is not.
+// q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
 Tensor Contextual::gate_scores(const AttendContext& at) const {
-  if (gates_ == Gates::from_keys) return at.content_scores;
-  if (gates_ == Gates::from_values) return matmul(at.unrotated_query, transpose(at.value), at.scale);
+  if (from_ == Gates::from_keys) return at.content_scores;
+  if (from_ == Gates::from_values) return matmul(at.unrotated_query, transpose(at.value), at.scale);
   if (!at.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
   const Tensor gate_key = (*gate_key_)(at.x);  // [b j c]

@@ -1,13 +1,12 @@
-// CoPE_ALiBi: contextual positions times a slope per head, in place of a table.   Golovneva et al. 2024,
-// arXiv:2405.18719, appendix C
-//   A_ij = S_ij - m_h p_ij                                     gates and positions: nn/positional/contextual.h
-//   (Eq. 10)
+// CoPE_ALiBi: contextual positions times a slope per head, in place of a table.
+//                                                          Golovneva et al. 2024, arXiv:2405.18719, appendix C
+//   p_ij = sum_{l=j..i} g_il                                   gates g: nn/positional/contextual.h            (Eq. 4)
+//   A_ij = S_ij - m_h p_ij                                                                                    (Eq. 10)
 // The paper prints +m p with positive m, which favours the oldest keys; ALiBi, which it follows, subtracts
 // (nn/README.md, A10). No table, no clamp.
 //   slopes=heads    ALiBi's rule for any number of heads
-//   slopes=halving  m_h = first / 2^h, the sets of the paper's flip-flop experiments: first = 1, 1/4, 1/16
-//   (nn/README.md,
-//   A11) slopes=learned  m_h a parameter, 0 at first: until it moves the gates have no gradient
+//   slopes=halving  m_h = first / 2^h, the sets of the paper's flip-flop runs: first = 1, 1/4, 1/16 (nn/README.md, A11)
+//   slopes=learned  m_h a parameter, 0 at first: until it moves the gates have no gradient
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -27,8 +26,8 @@ class CopeAlibi final : public Contextual {
       slopes_ = param("slopes", {heads}, Init::zeros(), false);
     } else {
       slopes_ = Tensor::of(
-          arguments.word("slopes") == "heads" ? alibi_slopes(heads) : halving(arguments.real("first"), heads), {heads},
-          DType::f64);
+          arguments.word("slopes") == "heads" ? alibi_slopes(heads) : halving(arguments.number("first"), heads),
+          {heads}, DType::f64);
     }
   }
 
@@ -36,8 +35,8 @@ class CopeAlibi final : public Contextual {
 
   // s:[b h i j]   ->   s - m p:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
-    const Tensor p = probe("positions", positions(at));
-    const Tensor slopes = cast(reshape(at.here(slopes_), {1, -1, 1, 1}), p.dtype());
+    const Tensor p = probe("positions", reverse_cumulative_sum(gates(at)));           // Eq. 4, [b h i j]
+    const Tensor slopes = cast(reshape(at.here(slopes_), {1, -1, 1, 1}), p.dtype());  // [1 h 1 1]
     return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
   }
 
@@ -56,11 +55,9 @@ const RegisterScheme registered{{.name = "cope_alibi",
     .title = "Contextual Position Encoding with linear biases",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
     .equation = "A_ij = S_ij - m_h p_ij,  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
-    .options = {{"slopes", SchemeOption::Kind::word, "heads", 0, 0, {"heads", "halving", "learned"},
-                    "ALiBi's, first / 2^h, or parameters"},
-        {"first", SchemeOption::Kind::real, "1", 1e-6, 1e6, {}, "the slope of the first head, where slopes=halving"},
-        {"sign", SchemeOption::Kind::word, "minus", 0, 0, {"minus", "plus"}, "of m p; plus as Eq. 10 prints it"},
-        Contextual::gates_option()},
+    .options = {option::words("slopes", {"heads", "halving", "learned"}, "ALiBi's, first / 2^h, or parameters"),
+        option::number("first", 1, {1e-6, 1e6}, "the slope of the first head, where slopes=halving"),
+        option::words("sign", {"minus", "plus"}, "of m p; plus as Eq. 10 prints it"), Contextual::gates_option()},
     .variants = {"cope_alibi(slopes=halving, first=0.25)", "cope_alibi(slopes=learned)",
         "cope_alibi(slopes=learned, sign=plus)", "cope_alibi(slopes=halving, sign=plus, gates=values)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {

@@ -1,11 +1,9 @@
-// CoPE_MLP: contextual positions read by a small network in place of a table.   Golovneva et al. 2024,
-// arXiv:2405.18719, appendix C
-//   e(p) = W2 relu(w1 p + b1) + b2 in R^d,   A_ij = S_ij + q_i.e(p_ij)                     output=vector (our reading
-//   of a name)
-//          = S_ij + u_i.relu(w1 p_ij + b1) + q_i.b2,   u_i = W2' q_i                       what is computed: no e(p_ij)
-//          in R^d for any pair
-//   A_ij = S_ij + W2[h].relu(w1 p_ij + b1) + b2[h]                                         output=head: a bias per head
-//   (reading R2)
+// CoPE_MLP: contextual positions read by a small network in place of a table.
+//                                                          Golovneva et al. 2024, arXiv:2405.18719, appendix C
+//   p_ij = sum_{l=j..i} g_il                                         gates g: nn/positional/contextual.h        (Eq. 4)
+//   output=vector  A_ij = S_ij + q_i.e(p_ij),  e(p) = W2 relu(w1 p + b1) + b2 in R^d        our reading of a name
+//                       = S_ij + u_i.relu(w1 p_ij + b1) + q_i.b2,  u_i = W2' q_i            computed so, without e(p_ij)
+//   output=head    A_ij = S_ij + W2[h].relu(w1 p_ij + b1) + b2[h]                           a bias per head: reading R2
 // The paper names the variant and its N hidden numbers alone. No clamp: p may be as large as the run is long. One
 // network serves all heads.
 // Where gradients die: in relu, for all positions on the wrong side of -b1/w1; in saturated gates. b2 moves whole rows:
@@ -22,7 +20,7 @@ class CopeMLP final : public Contextual {
  public:
   explicit CopeMLP(const SchemeArguments& arguments)
       : Contextual(arguments),
-        asked_(arguments),
+        position_query_(arguments),
         per_head_(arguments.word("output") == "head"),
         hidden_(1, arguments.integer("width"), true, Init::fan_in(1), Init::fan_in(1)),
         output_(arguments.integer("width"), per_head_ ? arguments.sizes().heads : arguments.sizes().head_dim(), true,
@@ -32,32 +30,32 @@ class CopeMLP final : public Contextual {
   }
 
   Claims claims() const override {
-    return {.causal_only = true, .shift_invariant = !asked_.rotated, .uses_positions = false};
+    return {.causal_only = true, .shift_invariant = !position_query_.rotated, .uses_positions = false};
   }
-  void check_company(const Stages& stages) const override { asked_.check_company("cope_mlp", stages); }
+  void check_company(const Stages& stages) const override { position_query_.check_company("cope_mlp", stages); }
 
   // s:[b h i j]   ->   s + q.e(p):[b h i j]. In the dtype of p, so that 16-bit models tell far positions apart.
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
-    const Tensor p = probe("positions", positions(at));
+    const Tensor p = probe("positions", reverse_cumulative_sum(gates(at)));  // Eq. 4, [b h i j]
     const auto like_p = [&](const Tensor& x) { return cast(x, p.dtype()); };
+    const double scale = position_query_.scale(at);
     const Tensor hidden = probe(
         "mlp_hidden", relu(linear(unsqueeze(p, -1), like_p(hidden_.weight()), like_p(hidden_.bias()))));  // [b h i j n]
     const Tensor weight = like_p(output_.weight()), bias = like_p(output_.bias());
-    Tensor c;
+    Tensor c;  // [b h i j 1]
     if (per_head_) {
       const index_t heads = weight.size(0);
-      c = matmul(hidden, reshape(weight, {1, heads, 1, -1, 1}), asked_.factor(at)) +
-          reshape(bias, {1, heads, 1, 1, 1}) * asked_.factor(at);
+      c = matmul(hidden, reshape(weight, {1, heads, 1, -1, 1}), scale) + reshape(bias, {1, heads, 1, 1, 1}) * scale;
     } else {
-      const Tensor q = like_p(asked_.query(at)), u = matmul(q, weight);  // u_i = W2' q_i: [b h i n]
-      c = matmul(hidden, unsqueeze(u, -1), asked_.factor(at)) +
-          unsqueeze(matmul(q, reshape(bias, {-1, 1}), asked_.factor(at)), -1);
+      const Tensor q = like_p(position_query_.of(at)), u = matmul(q, weight);  // [b h i d], u_i = W2' q_i: [b h i n]
+      const Tensor of_bias = matmul(q, reshape(bias, {-1, 1}), scale);         // q.b2, [b h i 1]
+      c = matmul(hidden, unsqueeze(u, -1), scale) + unsqueeze(of_bias, -1);
     }
     return s + probe("position_logit", cast(reshape(c, s.shape()), s.dtype()));
   }
 
  private:
-  PositionQuery asked_;
+  PositionQuery position_query_;
   bool per_head_;
   Linear hidden_, output_;  // w1 [n 1], b1 [n]; W2 [d n], b2 [d], or [h n], [h]
 };
@@ -79,11 +77,9 @@ const RegisterScheme registered{{.name = "cope_mlp",
     .title = "Contextual Position Encoding by a network",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
     .equation = "A_ij = S_ij + q_i.(W2 relu(w1 p_ij + b1) + b2),  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
-    .options = {{"width", SchemeOption::Kind::integer, "64", 1, 65536, {}, "hidden numbers of the network"},
-        {"output", SchemeOption::Kind::word, "vector", 0, 0, {"vector", "head"},
-            "a vector for q to meet, or a bias per head"},
-        {"layers", SchemeOption::Kind::word, "all", 0, 0, {"all", "first"},
-            "first: the other layers have no positions"},
+    .options = {option::integer("width", 64, {1, 65536}, "hidden numbers of the network"),
+        option::words("output", {"vector", "head"}, "a vector for q to meet, or a bias per head"),
+        option::words("layers", {"all", "first"}, "first: the other layers have no positions"),
         Contextual::gates_option(), PositionQuery::scale_option(), PositionQuery::from_option()},
     .variants = {"cope_mlp(width=3)", "cope_mlp(width=3, output=head)", "cope_mlp(width=3, layers=first)",
         "cope_mlp(width=3, output=head, z_scale=head)", "cope_mlp(width=3, z_from=rotated) + rope"},

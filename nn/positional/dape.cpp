@@ -1,11 +1,10 @@
-// DAPE (first called CAPE): a small network adapts a base scheme's bias to the scores of all heads.   Zheng et al.
-// 2024, arXiv:2405.14722
+// DAPE (first called CAPE): a small network adapts a base scheme's bias to the scores of all heads.
+//                                                                              Zheng et al. 2024, arXiv:2405.14722
 //   f(X) = W2 leaky_relu(W1 X + b1) + b2 over the heads of one pair (i, j), slope 0.01
 //   concat_residual  A = S + B + f(S, B)  (Eq. 3, the listing)        concat     A = S + f(S, B)  (Eq. 2)
 //   add_residual     A = S + B + f(S + B)                             f_of_bias  A = S + B + f(B)
 //   over a base without a bias (none, rope): A = S + f(S)
-// S is scaled by 1/sqrt(d), B is not. A network over heads is a convolution of width 1. Nothing is masked here: pairs
-// do not mix.
+// S is scaled by 1/sqrt(d), B is not. Nothing is masked here: pairs do not mix.
 // Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
 #include "autograd/ops.h"
 #include "autograd/probe.h"
@@ -43,7 +42,7 @@ class Dape final : public Adaptive {
   Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
     const Tensor& s = at.content_scores;
     if (!has_bias()) return a + f(s);
-    const Tensor bias = base_bias(at);
+    const Tensor bias = base_bias(at);  // [1|b h i j]
     switch (form_) {
       case Form::concat: return a + f(channels(s, bias));
       case Form::add_residual: return a + bias + f(s + bias);
@@ -59,9 +58,10 @@ class Dape final : public Adaptive {
 
   // x:[b c i j]   ->   [b h i j]
   Tensor f(const Tensor& x) const {
-    const Tensor hidden = probe("mlp_hidden", leaky_relu(over_heads(x, hidden_)));
-    return probe("mlp_bias", over_heads(hidden, output_));
+    const Tensor hidden = probe("mlp_hidden", leaky_relu(over_heads(x, hidden_)));  // [b d i j]
+    return probe("mlp_bias", over_heads(hidden, output_));                          // [b h i j]
   }
+  // x:[b c i j]   ->   [b o i j], a convolution of width 1
   static Tensor over_heads(const Tensor& x, const Linear& layer) {
     return convolve_keys(x, reshape(layer.weight(), {layer.weight().size(0), -1, 1, 1}), layer.bias(), 0, 0);
   }
@@ -75,10 +75,9 @@ const RegisterScheme registered{{.name = "dape",
     .title = "Data-Adaptive Positional Encoding",
     .paper = "Zheng et al. 2024, arXiv:2405.14722",
     .equation = "A = S + B + W2 leaky_relu(W1 [S, B] + b1) + b2 over the heads of each pair",
-    .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "hidden numbers of the network"},
-        {"form", SchemeOption::Kind::word, "concat_residual", 0, 0,
-            {"concat_residual", "concat", "add_residual", "f_of_bias"},
-            "what the network reads and what is added to it"}},
+    .options = {option::integer("width", 32, {1, 65536}, "hidden numbers of the network"),
+        option::words("form", {"concat_residual", "concat", "add_residual", "f_of_bias"},
+            "what the network reads and what is added to it")},
     .takes_base = true,
     .shared = [](const SchemeArguments&) { return false; },  // a network per layer, whatever the base does by itself
     .variants = {"dape(none, width=3)", "dape(rope, width=3)", "dape(alibi, width=3)",

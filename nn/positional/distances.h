@@ -1,5 +1,4 @@
-// What schemes that depend on distances share: reading tables at whole steps, and biases of all pairs from one row per
-// distance.
+// What schemes of distances share: tables read at whole steps, and biases of all pairs from one row per distance.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +30,8 @@ template <class F>
 
 // rows [n h], index [1|b 1 i j] -> [1|b h i j], a view
 [[nodiscard]] inline Tensor bias_from_rows(const Tensor& rows, const Tensor& index, Site here = Site::current()) {
-  return permute(take_rows(rows, raw::to_device(select(index, 1, 0), rows.device()), here), {0, 3, 1, 2}, here);
+  const Tensor by_pair = take_rows(rows, raw::to_device(select(index, 1, 0), rows.device()), here);  // [1|b i j h]
+  return permute(by_pair, {0, 3, 1, 2}, here);
 }
 
 }  // namespace whence

@@ -1,11 +1,8 @@
-// FIRE: a small network of the distance relative to where the query stands.                Li et al. 2024,
-// arXiv:2310.04418
+// FIRE: a small network of the distance relative to where the query stands.        Li et al. 2024, arXiv:2310.04418
 //   psi(y) = ln(|c y| + 1),   Lambda = |lambda L0|
 //   x_ij   = psi(i - j) / (psi(max(i, Lambda)) + 1e-6)       i: the query's position, from 0
 //   b_ij   = W2 f(W1 x_ij + b1) + b2                         one number per head
 // lambda has a gradient from rows i < Lambda alone, half of it where i = Lambda: runs longer than that teach it little.
-#include <limits>
-
 #include "autograd/probe.h"
 #include "nn/linear.h"
 #include "nn/positional/distances.h"
@@ -39,7 +36,7 @@ class Fire final : public PositionalScheme, public BiasesScores {
     const Tensor x = probe("relative_distance", cast(relative_distance(at), at.content_scores.dtype()));  // [1|b 1 i j]
     const Tensor before = in_(reshape(x, {x.size(0), x.size(2), x.size(3), 1}));  // [1|b i j width]
     const Tensor hidden = probe("mlp_hidden", options_.leaky ? leaky_relu(before) : relu(before));
-    return probe("bias", permute(out_(hidden), {0, 3, 1, 2}));
+    return probe("bias", permute(out_(hidden), {0, 3, 1, 2}));  // [1|b h i j]
   }
 
  private:
@@ -47,10 +44,9 @@ class Fire final : public PositionalScheme, public BiasesScores {
   Tensor relative_distance(const AttendContext& at) const {
     const DType dtype = compute_dtype(distance_scale_.dtype());
     const Tensor threshold = abs(cast(threshold_scale_, dtype) * options_.init_length);  // Lambda
-    // Where a causal mask hides the key the distance counts as 0. Padding on the left stands below 0, and so counts as
-    // row 0.
-    const Tensor steps = at.distance(), row = cast(at.here(rows_of(at)), dtype);
-    const Tensor distance = cast(at.causal ? clamp(steps, 0, std::numeric_limits<double>::infinity()) : steps, dtype);
+    // Padding on the left stands below 0, and so counts as row 0.
+    const Tensor distance = cast(at.distance(), dtype);    // i - j, [1|b 1 i j]
+    const Tensor row = cast(at.here(rows_of(at)), dtype);  // i, [1|b 1 i 1]
     return psi(distance) / (psi(maximum(row, threshold)) + 1e-6);
   }
 
@@ -72,12 +68,12 @@ const RegisterScheme registered{{.name = "fire",
     .title = "functional interpolation of relative distances",
     .paper = "Li et al. 2024, arXiv:2310.04418",
     .equation = "A_ij = S_ij + MLP_h(ln(|c (i - j)| + 1) / ln(|c max(i, |lambda L0|)| + 1))",
-    .options = {{"width", SchemeOption::Kind::integer, "32", 1, 65536, {}, "hidden numbers of the network"},
-        {"init_length", SchemeOption::Kind::real, "512", 1e-3, 1e9, {}, "L0: rows before lambda L0 share a normaliser"},
-        {"activation", SchemeOption::Kind::word, "relu", 0, 0, {"relu", "leaky_relu"}, "f; leaky_relu has slope 0.01"}},
+    .options = {option::integer("width", 32, {1, 65536}, "hidden numbers of the network"),
+        option::number("init_length", 512, {1e-3, 1e9}, "L0: rows before lambda L0 share a normaliser"),
+        option::words("activation", {"relu", "leaky_relu"}, "f; leaky_relu has slope 0.01")},
     .variants = {"fire(width=4, init_length=3, activation=leaky_relu)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Fire>(FireOptions{arguments.integer("width"), arguments.real("init_length"),
+      return std::make_unique<Fire>(FireOptions{arguments.integer("width"), arguments.number("init_length"),
                                         arguments.word("activation") == "leaky_relu"},
           arguments.sizes().heads);
     }}};

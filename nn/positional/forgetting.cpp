@@ -1,12 +1,10 @@
-// The forgetting transformer: each token decides how much of all that came before it is kept.      Lin et al. 2025,
-// arXiv:2503.02130 (FoX)
-//   f_t  = sigmoid(w_h.x_t + b_h)                            forget gate of head h
-//   (Eq. 1)
-//   A_ij = S_ij + sum_{l=j+1..i} log f_l                     a key fades by every gate between it and the query
-//   (Eq. 3)
+// The forgetting transformer: each token decides how much of all that came before it is kept.
+//                                                                        Lin et al. 2025, arXiv:2503.02130 (FoX)
+//   f_t  = sigmoid(w_h.x_t + b_h)                            forget gate of head h                            (Eq. 1)
+//   A_ij = S_ij + sum_{l=j+1..i} log f_l                     a key fades by every gate between it and the query (Eq. 3)
 // The sum is c_i - c_j with c_t = sum_{l<=t} log f_l: one running sum per head. log f <= 0, and its derivative by the
-// gate's input is 1 - f: a gate that is wide open learns nothing, one that is shut still does. Positions are not read:
-// distance is what the text makes of it.
+// gate's input is 1 - f: a gate that is wide open learns nothing, one that is shut still does. No position is read: how
+// far apart two tokens are is for the text to say.
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "nn/linear.h"
@@ -32,11 +30,11 @@ class Forgetting final : public PositionalScheme, public BiasesScores {
     if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
     const DType dtype = at.content_scores.dtype();
     Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, compute_dtype(dtype)));  // log f, [b h j]
-    if (at.present.defined()) log_gate = masked(log_gate, select(at.present, 1, 0));  // padding forgets nothing
-    const Tensor kept = probe("log_kept", cumulative_sum(log_gate));                  // c
-    const index_t first = at.first_row, rows = at.query.size(2);
-    return probe(
-        "bias", cast(unsqueeze(slice(kept, 2, first, first + rows), 3) - unsqueeze(kept, 2), dtype));  // c_i - c_j
+    if (at.present.defined()) log_gate = masked(log_gate, select(at.present, 1, 0));        // padding forgets nothing
+    const Tensor kept = probe("log_kept", cumulative_sum(log_gate));                        // c, [b h j]
+    const Tensor of_query = slice(kept, 2, at.first_row, at.first_row + at.query.size(2));  // c_i, [b h i]
+    const Tensor faded = unsqueeze(of_query, 3) - unsqueeze(kept, 2);                       // c_i - c_j, [b h i j]
+    return probe("bias", cast(clamp_max(faded, 0), dtype));  // above the diagonal the sum is empty: 0, not above 0
   }
 
  private:
@@ -48,10 +46,10 @@ const RegisterScheme registered{{.name = "forgetting",
     .title = "the forgetting transformer's gates",
     .paper = "Lin et al. 2025, arXiv:2503.02130",
     .equation = "A_ij = S_ij + sum_{l=j+1..i} log sigmoid(w_h.x_l + b_h)",
-    .options = {{"bias", SchemeOption::Kind::real, "0", -20, 20, {}, "of every gate at first; larger forgets less"}},
+    .options = {option::number("bias", 0, {-20, 20}, "of every gate at first; larger forgets less")},
     .variants = {"forgetting(bias=2)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Forgetting>(arguments.sizes(), arguments.real("bias"));
+      return std::make_unique<Forgetting>(arguments.sizes(), arguments.number("bias"));
     }}};
 
 }  // namespace

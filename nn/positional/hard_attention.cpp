@@ -1,7 +1,7 @@
-// Hard attention: each query takes the value of one key.   Golovneva et al. 2024, arXiv:2405.18719, an ablation of its
-// Table 7
-//   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals; 0 elsewhere, and in rows without any
-//   key
+// Hard attention: each query takes the value of one key.
+//                                                    Golovneva et al. 2024, arXiv:2405.18719, an ablation of Table 7
+//   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals
+//        = 0 elsewhere, and in rows without any key
 // A choice has no gradient. Backward takes that of P = softmax(A) instead (straight through): right for no function, on
 // purpose. The paper has it beside absolute positions, and finds that it does not learn.
 #include <limits>
@@ -29,7 +29,8 @@ class HardAttention final : public PositionalScheme, public MakesPattern {
     const NoGrad values_only;
     const Tensor best = raw::argmax(at.masked(a, -std::numeric_limits<double>::infinity()));  // [b h i]
     const Tensor one = Tensor::ones({a.size(0), a.size(1), a.size(2), 1}, a.dtype(), a.device());
-    return at.masked(sum_by_index(one, raw::unsqueeze(best, -1), a.size(3)));  // 0 where the mask leaves no key
+    const Tensor one_hot = sum_by_index(one, raw::unsqueeze(best, -1), a.size(3));  // [b h i j]
+    return at.masked(one_hot);                                                      // 0 where the mask leaves no key
   }
 };
 

@@ -1,9 +1,9 @@
-// Kernelised relative positions: each head learns how its bias falls with the distance.   Chi et al. 2022,
-// arXiv:2205.09921
+// Kernelised relative positions: each head learns how its bias falls with the distance.
+//                                                                                 Chi et al. 2022, arXiv:2205.09921
 //   log:    b_ij = -r1 ln(1 + r2 n)        power:  b_ij = -r1 n^r2,  r2 <= 2          n = |i - j|
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
-// Parameters stay at or above 0.01 by projection, which has no gradient: at the bound they may wait for a step that
+// Parameters stay at or above 0.01 by projection, which has no gradient: one at its bound waits there for a step that
 // leads away from it.
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
@@ -22,8 +22,8 @@ class Kerple : public PositionalScheme, public BiasesScores {
   // [1|b h i j]; the function is read once per distance that occurs.
   Tensor bias(const AttendContext& at) const override {
     const DistinctDistances distances = distinct_distances(at);
-    const Tensor n = reshape(abs(distances.values), {-1, 1}), rows = shape_of(n) * strength() * -1.0;  // [n h]
-    return probe("bias", cast(bias_from_rows(rows, distances.index), at.content_scores.dtype()));
+    const Tensor n = reshape(abs(distances.values), {-1, 1}), rows = shape_of(n) * strength() * -1.0;  // [n 1], [n h]
+    return probe("bias", cast(bias_from_rows(rows, distances.index), at.content_scores.dtype()));      // [1|b h i j]
   }
 
  protected:
@@ -81,8 +81,7 @@ const RegisterScheme registered{{.name = "kerple",
     .title = "kernelised relative positions",
     .paper = "Chi et al. 2022, arXiv:2205.09921",
     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
-    .options = {{"form", SchemeOption::Kind::word, "log", 0, 0, {"log", "power"},
-        "how the bias falls with the distance"}},
+    .options = {option::words("form", {"log", "power"}, "how the bias falls with the distance")},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t heads = arguments.sizes().heads;
       if (arguments.word("form") == "power") return std::make_unique<PowerKerple>(heads);

@@ -1,17 +1,18 @@
 // Schemes at other positions: the same scheme, told that its tokens stand elsewhere.
 //   shifted(S, by=n)        p -> p + n
-//   interpolated(S, factor) p -> p / factor: position interpolation (Chen et al. 2023, arXiv:2306.15595)
-//   randomised(S, length)   p -> the p-th smallest of T numbers drawn from 0 ... length - 1 without replacement, anew
-//   in every pass
-//                           (Ruoss et al. 2023, arXiv:2305.16843); where S reads nothing but distances (ALiBi,
-//                           Transformer-XL) the
-//                           distances 1 ... T - 1 are drawn instead, so that a row and a column of distances remain one
-//                           sequence
-// A draw is a function of (seed, step, path): training resumes with it, layers with a scheme each have a draw each.
+//   interpolated(S, factor) p -> p / factor, i - j -> (i - j) / factor       position interpolation, Chen et al. 2023,
+//                                                                            arXiv:2306.15595
+//   randomised(S, length)   p -> the p-th smallest of T draws from 0 ... length - 1 without replacement, anew in every
+//                           pass (Ruoss et al. 2023, arXiv:2305.16843). Where S reads nothing but distances (ALiBi,
+//                           Transformer-XL) the distances 1 ... T - 1 are drawn instead: a row and a column of
+//                           distances remain one sequence.
+// A draw is a function of (seed, step, path): training resumes with it, and layers with a scheme each have a draw each.
+// The draw passes the probe "drawn", where a capture may read it or put another in its place.
 #include <algorithm>
 #include <numeric>
 
 #include "autograd/ops.h"
+#include "autograd/probe.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -76,7 +77,11 @@ class Interpolated final : public Moved {
     Positions moved = positions;
     moved.query = positions.query * (1 / factor_);
     moved.key = positions.key * (1 / factor_);
-    if (positions.distances.defined()) moved.distances = positions.distances * (1 / factor_);
+    if (!positions.undivided_query.defined()) {
+      moved.undivided_query = positions.query;
+      moved.undivided_key = positions.key;
+    }
+    moved.divisor = positions.divisor * factor_;
     return moved;
   }
 
@@ -107,23 +112,27 @@ class Randomised final : public Moved {
           to_text("randomised: a run of ", positions.length, " tokens given; 1 to length = ", length_, " required"));
     }
     const Stream stream(positions.seed, path(), positions.step);
+    std::vector<double> all = sorted_draw(stream, draws_distances_ ? positions.length - 1 : positions.length);
+    if (draws_distances_) all.insert(all.begin(), 0);
+    const Scope scope(path());
+    const Tensor drawn = probe("drawn", Tensor::of(all, {positions.length}, DType::f64));  // [t]
     Positions moved = positions;
     if (draws_distances_) {
-      std::vector<double> drawn = sorted_draw(stream, positions.length - 1, 1);
-      drawn.insert(drawn.begin(), 0);
-      moved.distances = Tensor::of(drawn, {positions.length}, DType::f64);
+      moved.distances = drawn;
     } else {
-      const std::vector<double> drawn = sorted_draw(stream, positions.length, 0);
-      moved.query = looked_up(drawn, positions.query);
-      moved.key = looked_up(drawn, positions.key);
+      moved.query = looked_up(drawn.to_vector(), positions.query);  // [i] or [b i]
+      moved.key = looked_up(drawn.to_vector(), positions.key);      // [j] or [b j]
+      moved.undivided_query = moved.undivided_key = Tensor();       // what was divided before has been drawn anew
+      moved.divisor = 1;
     }
     moved.length = length_;
     return moved;
   }
 
  private:
-  // `count` of first ... length - 1 without replacement, ascending.
-  std::vector<double> sorted_draw(const Stream& stream, index_t count, index_t first) const {
+  // `count` positions of 0 ... length - 1, or distances of 1 ... length - 1, without replacement, ascending.
+  std::vector<double> sorted_draw(const Stream& stream, index_t count) const {
+    const index_t first = draws_distances_ ? 1 : 0;
     std::vector<double> all(static_cast<std::size_t>(length_ - first));
     std::iota(all.begin(), all.end(), static_cast<double>(first));
     for (index_t n = 0; n < count; ++n) {  // Fisher and Yates, the first `count` places
@@ -150,34 +159,29 @@ class Randomised final : public Moved {
   bool draws_distances_;
 };
 
-const SchemeOption by{"by", SchemeOption::Kind::integer, "0", 0, 1e9, {}, "tokens"};
-const SchemeOption factor{
-    "factor", SchemeOption::Kind::real, "1", 1e-6, 1e6, {}, "evaluation length over training length"};
-const SchemeOption length{
-    "length", SchemeOption::Kind::integer, "2048", 1, 1e7, {}, "positions to draw from; at least the longest run"};
-
 const RegisterScheme shifted{{.name = "shifted",
     .title = "shifted positions",
     .paper = "Kiyono et al. 2021, arXiv:2109.05644",
     .equation = "p -> p + by",
-    .options = {by},
+    .options = {option::integer("by", 0, {0, 1e9}, "tokens")},
     .takes_base = true,
-    .variants = {"shifted(rope, by=17)", "shifted(sinusoidal, by=3)"},
+    .variants = {"shifted(rope, by=17)", "shifted(sinusoidal, by=3)", "shifted(yarn(original=4, dynamic=yes), by=5)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Shifted>(
-          arguments.base(arguments.sizes().length + arguments.integer("by")), arguments.real("by"));
+      return std::make_unique<Shifted>(arguments.base(arguments.sizes().length + arguments.integer("by")),
+          static_cast<double>(arguments.integer("by")));
     }}};
 
 const RegisterScheme interpolated{{.name = "interpolated",
     .aliases = {"pi"},
     .title = "position interpolation",
     .paper = "Chen et al. 2023, arXiv:2306.15595",
-    .equation = "p -> p / factor",
-    .options = {factor},
+    .equation = "p -> p / factor,  i - j -> (i - j) / factor",
+    .options = {option::number("factor", 1, {1e-6, 1e6}, "evaluation length over training length")},
     .takes_base = true,
-    .variants = {"interpolated(rope, factor=4)"},
+    .variants = {"interpolated(rope, factor=4)", "interpolated(t5, factor=3)",
+        "randomised(interpolated(alibi, factor=1.5), length=64)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Interpolated>(arguments.base(), arguments.real("factor"));
+      return std::make_unique<Interpolated>(arguments.base(), arguments.number("factor"));
     }}};
 
 const RegisterScheme randomised{{.name = "randomised",
@@ -185,9 +189,10 @@ const RegisterScheme randomised{{.name = "randomised",
     .title = "randomised positions",
     .paper = "Ruoss et al. 2023, arXiv:2305.16843",
     .equation = "p -> the p-th smallest of T draws from 0 ... length - 1",
-    .options = {length},
+    .options = {option::integer("length", 2048, {1, 1e7}, "positions to draw from; at least the longest run")},
     .takes_base = true,
-    .variants = {"randomised(rope, length=64)", "randomised(alibi, length=64)", "randomised(sinusoidal, length=64)"},
+    .variants = {"randomised(rope, length=64)", "randomised(alibi, length=64)", "randomised(sinusoidal, length=64)",
+        "randomised(yarn(original=4, dynamic=yes), length=64)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Randomised>(
           arguments.base(arguments.integer("length")), arguments.integer("length"), arguments.sizes().length);

@@ -1,6 +1,6 @@
-// Relative positions on the key side, as the baselines of CoPE have them.              Golovneva et al. 2024,
-// arXiv:2405.18719
-//   A_ij = q_i.(k_j + r[i - j]) / sqrt(d)               (Eq. 1)
+// Relative positions on the key side, as the baselines of CoPE have them.
+//                                                                     Golovneva et al. 2024, arXiv:2405.18719
+//   A_ij = q_i.(k_j + r[i - j]) / sqrt(d)                                                                  (Eq. 1)
 // Distances without a row add nothing, or, capped, read the last row, which then gathers the gradient of all of them.
 // One table serves all heads and, as in the authors' code, all layers.
 #include <cmath>
@@ -20,15 +20,15 @@ class Relative final : public PositionalScheme, public BiasesScores {
 
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .whole_positions = true}; }
 
-  // q.r[i - j] / sqrt(d), [b h i j]. Where another scheme rotates: the query before, as a rotated one knows where it
-  // stands.
+  // q.r[i - j] / sqrt(d), [b h i j]. The query is the unrotated one: a rotated one knows where it stands.
   Tensor bias(const AttendContext& at) const override {
     if (!at.causal)
       fail("relative", "attention without a causal mask given; its table knows no keys on the right; use shaw instead");
     const index_t last = table_.size(0) - 1;
-    const Tensor row =
-        index_of_steps("relative", at, [&](index_t distance) { return std::clamp<index_t>(distance, 0, last); });
-    const Tensor logit = gather(matmul(at.unrotated_query, transpose(table_), at.scale), -1, row);
+    const Tensor row = index_of_steps(
+        "relative", at, [&](index_t distance) { return std::clamp<index_t>(distance, 0, last); });  // [1|b 1 i j]
+    const Tensor by_row = matmul(at.unrotated_query, transpose(table_), at.scale);                  // [b h i n]
+    const Tensor logit = gather(by_row, -1, row);                                                   // [b h i j]
     return probe("relative_logit", capped_ ? logit : masked(logit, has_row(at)));
   }
 
@@ -49,19 +49,16 @@ const RegisterScheme registered{{.name = "relative",
     .title = "relative positions on the key side",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, Eq. 1",
     .equation = "A_ij = q_i.(k_j + r[i - j]) / sqrt(d)",
-    .options = {{"rows", SchemeOption::Kind::integer, "0", 0, 1e9, {},
-                    "distances in the table; 0: as many as the training length"},
-        {"capped", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"},
-            "whether distances beyond the table read its last row"},
-        {"table", SchemeOption::Kind::word, "shared", 0, 0, {"shared", "per_layer"},
-            "one for all layers, or one for each"}},
+    .options = {option::integer("rows", 0, {0, 1e9}, "distances in the table; 0: as many as the training length"),
+        option::yes_no("capped", "whether distances beyond the table read its last row"),
+        option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"relative(rows=3)", "relative(rows=3, capped=yes)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t given = arguments.integer("rows"), rows = given ? given : arguments.sizes().length;
       if (rows < 1)
         throw InputError("relative: no rows and a model without a training length given; one of them required");
-      return std::make_unique<Relative>(rows, arguments.sizes().head_dim(), arguments.word("capped") == "yes");
+      return std::make_unique<Relative>(rows, arguments.sizes().head_dim(), arguments.yes("capped"));
     }}};
 
 }  // namespace

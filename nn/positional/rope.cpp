@@ -1,8 +1,8 @@
 // Rotary position embedding: pairs of query and key dims turn with the position, so that q.k depends on the distance
-// alone.
-//   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   the pair m is rotated by t theta_m;   values stay
-//   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1).   d' = width <= d dims
-//   rotate, the rest stay.
+// alone.                                                                            Su et al. 2021, arXiv:2104.09864
+//   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   pair m is rotated by t theta_m;   values stay
+//   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1)
+//   d' = width <= d dims rotate, the rest stay.
 #include "nn/positional/rotation.h"
 
 namespace whence {
@@ -18,8 +18,9 @@ class Rope final : public PositionalScheme, public RotatesQueryKey {
 
   // q:[b h i d], k:[b h j d]
   void rotate(Tensor& query, Tensor& key, const Positions& positions) const override {
-    query = probe("rotated_q", rotary(query, rotation_angles(positions.query, theta_), rotation_.interleaved));
-    key = probe("rotated_k", rotary(key, rotation_angles(positions.key, theta_), rotation_.interleaved));
+    const Tensor of_query = rotation_angles(positions.query, theta_), of_key = rotation_angles(positions.key, theta_);
+    query = probe("rotated_q", rotary(query, of_query, rotation_.interleaved));  // [b h i d]
+    key = probe("rotated_k", rotary(key, of_key, rotation_.interleaved));        // [b h j d]
   }
 
  private:
@@ -36,7 +37,7 @@ const RegisterScheme registered{{.name = "rope",
     .variants = {"rope(layout=interleaved, width=2)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const Rotation rotation = rotation_of(arguments);
-      return std::make_unique<Rope>(rotation, rotation_frequencies(rotation.width, arguments.real("base")));
+      return std::make_unique<Rope>(rotation, rotation_frequencies(rotation.width, arguments.number("base")));
     }}};
 
 }  // namespace

@@ -24,8 +24,8 @@ struct Rotation {
   return theta;
 }
 
-// t theta_m in f64: far positions stay apart whatever the model's dtype. positions [t] or [b t]; theta [m], or [1|b 1 1
-// m] where sequences differ -> [t m] or [1|b 1 t m].
+// t theta_m in f64: far positions stay apart whatever the model's dtype.
+//   positions [t] or [b t];  theta [m], or [1|b 1 1 m] where sequences differ   ->   [t m] or [1|b 1 t m]
 [[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta, Site here = Site::current()) {
   const Shape column = positions.rank() == 1 ? Shape{-1, 1} : Shape{positions.size(0), 1, -1, 1};
   return multiply(reshape(positions, column, here), theta, here);
@@ -40,10 +40,9 @@ inline void require_one_rotation(const char* scheme, const Stages& stages) {
 
 // The options that say which dims turn, and how they are read.
 inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
-  return {{"base", SchemeOption::Kind::real, "10000", least_base, 1e12, {},
-              "the slowest pair turns once in about 2 pi base positions"},
-      {"layout", SchemeOption::Kind::word, "half", 0, 0, {"half", "interleaved"}, "which dims make a pair"},
-      {"width", SchemeOption::Kind::integer, "0", 0, 65536, {}, "dims that rotate, an even number; 0: all of a head"}};
+  return {option::number("base", 10000, {least_base, 1e12}, "the slowest pair turns once in about 2 pi base positions"),
+      option::words("layout", {"half", "interleaved"}, "which dims make a pair"),
+      option::integer("width", 0, {0, 65536}, "dims that rotate, an even number; 0: all of a head")};
 }
 
 [[nodiscard]] inline Rotation rotation_of(const SchemeArguments& arguments) {

@@ -1,7 +1,5 @@
-// Sandwich: the inner product of two sinusoidal embeddings, which depends on the distance alone, as a bias without
-// parameters.
-//                                                                                        Chi et al. 2023,
-//                                                                                        arXiv:2212.10356
+// Sandwich: the inner product of two sinusoidal embeddings as a bias. It depends on the distance alone and has no
+// parameters.                                                                     Chi et al. 2023, arXiv:2212.10356
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
 // 0 at n = 0, then falling about like a logarithm.
 #include "autograd/probe.h"
@@ -28,7 +26,7 @@ class Sandwich final : public PositionalScheme, public BiasesScores {
     }
     const Tensor table =
         at.here(Tensor::of(rows, {distances.values.size(0), heads_}, at.content_scores.dtype()));  // [n h]
-    return probe("bias", bias_from_rows(table, distances.index));
+    return probe("bias", bias_from_rows(table, distances.index));                                  // [1|b h i j]
   }
 
  private:
@@ -48,8 +46,7 @@ const RegisterScheme registered{{.name = "sandwich",
     .title = "a bias from sinusoidal embeddings",
     .paper = "Chi et al. 2023, arXiv:2212.10356",
     .equation = "A_ij = S_ij + (sum_{m=1..D/2} cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))",
-    .options = {{"dim", SchemeOption::Kind::integer, "128", 2, 65536, {},
-        "D, the width of the embedding, an even number"}},
+    .options = {option::integer("dim", 128, {2, 65536}, "D, the width of the embedding, an even number")},
     .variants = {"sandwich(dim=8)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t dim = arguments.integer("dim");

@@ -1,10 +1,9 @@
-// Relative representations of Shaw et al.: keys and values get a vector for the clipped distance.
-// arXiv:1803.02155
+// Relative representations: keys and values get a vector for the clipped distance.
+//                                                                              Shaw et al. 2018, arXiv:1803.02155
 //   c_ij = clip(j - i, -K, K) + K                       2K + 1 rows; a causal mask leaves 0 ... K
 //   A_ij = q_i.(k_j + a^K[c_ij]) / sqrt(d)
 //   o_i  = sum_j P_ij (v_j + a^V[c_ij])
-// Not as printed but equal, and without [i j d]: the key term is read from q a^K' by c, and for the values P is summed
-// into 2K + 1 bins.
+// Computed without any [i j d]: the key term is read from q a^K' by c, and for the values P is summed into 2K + 1 bins.
 // Distances beyond K share a row: the gradient there is the sum over all of them.
 #include <cmath>
 
@@ -29,18 +28,17 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
 
   Claims claims() const override { return {.shift_invariant = true, .whole_positions = true}; }
 
-  // q.a^K[c_ij] / sqrt(d), [b h i j]. Where another scheme rotates: the query before, as a rotated one knows where it
-  // stands.
+  // q.a^K[c_ij] / sqrt(d), [b h i j]. The query is the unrotated one: a rotated one knows where it stands.
   Tensor bias(const AttendContext& at) const override {
     const Tensor by_row = matmul(at.unrotated_query, transpose(keys_), at.scale);  // [b h i 2K+1]
-    return probe("relative_logit", gather(by_row, -1, rows_of(at)));
+    return probe("relative_logit", gather(by_row, -1, rows_of(at)));               // [b h i j]
   }
 
   // sum_j P_ij a^V[c_ij], [b h i d]
   Tensor mix(const Tensor& pattern, const AttendContext& at) const override {
     const Tensor by_row =
         probe("pattern_by_distance", sum_by_index(pattern, rows_of(at), 2 * clip_ + 1));  // [b h i 2K+1]
-    return probe("relative_value", matmul(by_row, values_));
+    return probe("relative_value", matmul(by_row, values_));                              // [b h i d]
   }
 
  private:
@@ -58,7 +56,7 @@ const RegisterScheme registered{{.name = "shaw",
     .title = "relative representations of keys and values",
     .paper = "Shaw et al. 2018, arXiv:1803.02155",
     .equation = "A_ij = q_i.(k_j + aK[c_ij]) / sqrt(d),  o_i = sum_j P_ij (v_j + aV[c_ij]),  c_ij = clip(j - i, -K, K)",
-    .options = {{"clip", SchemeOption::Kind::integer, "16", 1, 1e6, {}, "K: distances beyond it count as K"}},
+    .options = {option::integer("clip", 16, {1, 1e6}, "K: distances beyond it count as K")},
     .variants = {"shaw(clip=2)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Shaw>(arguments.integer("clip"), arguments.sizes().head_dim());

@@ -31,7 +31,8 @@ class Sinusoidal final : public PositionalScheme, public EmbedsTokens {
       }
     }
     const bool per_sequence = positions.query.rank() == 2;
-    const Tensor added = Tensor::of(table, per_sequence ? x.shape() : Shape{x.size(1), 2 * half}, x.dtype());
+    const Shape shape = per_sequence ? x.shape() : Shape{x.size(1), 2 * half};  // [b t c] or [t c]
+    const Tensor added = Tensor::of(table, shape, x.dtype());
     return x + raw::to_device(added, x.device());
   }
 
@@ -45,14 +46,13 @@ const RegisterScheme registered{{.name = "sinusoidal",
     .title = "sinusoidal absolute positions",
     .paper = "Vaswani et al. 2017, arXiv:1706.03762",
     .equation = "h_t = E[x_t] + PE[t],  PE = sin and cos of t base^(-2m/c)",
-    .options = {{"layout", SchemeOption::Kind::word, "interleaved", 0, 0, {"interleaved", "concat"},
-                    "order of sines and cosines"},
-        {"base", SchemeOption::Kind::real, "10000", 1, 1e12, {}, "wavelengths run from 2 pi to 2 pi base"}},
+    .options = {option::words("layout", {"interleaved", "concat"}, "order of sines and cosines"),
+        option::number("base", 10000, {1, 1e12}, "wavelengths run from 2 pi to 2 pi base")},
     .shared = [](const SchemeArguments&) { return true; },
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       if (arguments.sizes().dim % 2)
         throw InputError(to_text("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));
-      return std::make_unique<Sinusoidal>(arguments.word("layout") == "interleaved", arguments.real("base"));
+      return std::make_unique<Sinusoidal>(arguments.word("layout") == "interleaved", arguments.number("base"));
     }}};
 
 }  // namespace

@@ -1,8 +1,7 @@
-// T5's bias: one number per head and bucket of distances.                        Raffel et al. 2020, arXiv:1910.10683
+// T5's bias: one number per head and bucket of distances.                         Raffel et al. 2020, arXiv:1910.10683
 //   A_ij = S_ij + c tau[bucket(i - j), h],   c = 1, or sqrt(d) as in GPT-NeoX
 //   bucket(n) = n                                                            n < E = N/2
-//             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise; all from D on share the last
-//             bucket
+//             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise: all from D on share the last
 // Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and as many for keys to the right.
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
@@ -47,10 +46,10 @@ class T5 final : public PositionalScheme, public BiasesScores {
     std::vector<index_t> bucket;
     for (const double n : distances.values.to_vector())
       bucket.push_back(at.causal ? buckets_.of_causal(n) : buckets_.of_both_sides(n));
-    const Tensor index = Tensor::empty(distances.index.shape(), DType::i64);
+    const Tensor index = Tensor::empty(distances.index.shape(), DType::i64);  // [1|b 1 i j]
     const index_t* which = distances.index.data<index_t>();
     for (index_t n = 0; n < index.numel(); ++n) index.data<index_t>()[n] = bucket[static_cast<std::size_t>(which[n])];
-    return probe("bias", bias_from_rows(table_ * factor_, index));
+    return probe("bias", bias_from_rows(table_ * factor_, index));  // [1|b h i j]
   }
 
  private:
@@ -65,7 +64,7 @@ class T5 final : public PositionalScheme, public BiasesScores {
 };
 
 std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
-  const Buckets buckets{arguments.integer("buckets"), arguments.real("max_distance")};
+  const Buckets buckets{arguments.integer("buckets"), arguments.number("max_distance")};
   if (2 * buckets.max_distance <= static_cast<double>(buckets.count)) {
     throw InputError(
         to_text("t5: max_distance ", buckets.max_distance, " with ", buckets.count, " buckets given; more than ",
@@ -79,11 +78,10 @@ const RegisterScheme registered{{.name = "t5",
     .title = "T5's bias by buckets of distances",
     .paper = "Raffel et al. 2020, arXiv:1910.10683",
     .equation = "A_ij = S_ij + tau[bucket(i - j), h]",
-    .options = {{"buckets", SchemeOption::Kind::integer, "32", 4, 1e6, {}, "rows of the table"},
-        {"max_distance", SchemeOption::Kind::real, "128", 3, 1e9, {}, "tokens from which on the last bucket serves"},
-        {"scale", SchemeOption::Kind::word, "1", 0, 0, {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"},
-        {"table", SchemeOption::Kind::word, "shared", 0, 0, {"shared", "per_layer"},
-            "one for all layers, or one for each"}},
+    .options = {option::integer("buckets", 32, {4, 1e6}, "rows of the table"),
+        option::number("max_distance", 128, {3, 1e9}, "tokens from which on the last bucket serves"),
+        option::words("scale", {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"),
+        option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
     .make = make}};

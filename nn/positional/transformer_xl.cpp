@@ -1,11 +1,10 @@
-// Transformer-XL's relative positions: sinusoids of the distance, projected, and biases for queries.   Dai et al. 2019,
-// arXiv:1901.02860
+// Transformer-XL's relative positions: sinusoids of the distance, projected, and biases for queries.
+//                                                                                Dai et al. 2019, arXiv:1901.02860
 //   A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d)
 //   R_n  = PE(n) W',  PE(n) = [sin(n w_0) ... sin(n w_m) ... cos(n w_0) ... cos(n w_m) ...],  w_m = 10000^(-2m / (H d))
 // Without a causal mask the distance is j - i, as in the code of the randomised positions' authors: W learns either
 // sign.
-// u.k_j shifts a whole column; where no key differs from another it has no effect and no gradient, as softmax ignores
-// it.
+// u.k_j shifts a whole column; where no key differs from another, softmax ignores it: no effect, no gradient.
 #include <cmath>
 
 #include "autograd/probe.h"
@@ -30,22 +29,23 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
     if (stages.rotates.empty()) return;
     throw InputError(
         "transformer_xl: given beside a scheme that rotates; its content bias would meet keys that know where they "
-        "stand, "
-        "which no longer is a function of distances; leave one of them out");
+        "stand, which no longer is a function of distances; leave one of them out");
   }
 
   // What is added to S, [b h i j].
   Tensor bias(const AttendContext& at) const override {
     const DistinctDistances distances = distinct_distances(at);
     const Shape by_head{1, sizes_.heads, 1, sizes_.head_dim()};
-    const Tensor r =
-        probe("relative_keys", linear(probe("sinusoids", sinusoids(distances.values, at)), projection_, {}));  // [n c]
+    const Tensor waves = probe("sinusoids", sinusoids(distances.values, at));                          // PE, [n c]
+    const Tensor r = probe("relative_keys", linear(waves, projection_, {}));                           // R, [n c]
     const Tensor keys = permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 2, 0});  // [h d n]
-    const Tensor by_distance =
-        matmul(at.query + reshape(position_bias_, by_head), unsqueeze(keys, 0), at.scale);  // [b h i n]
+    const Tensor moved_query = at.query + reshape(position_bias_, by_head);        // q + w, [b h i d]
+    const Tensor by_distance = matmul(moved_query, unsqueeze(keys, 0), at.scale);  // [b h i n]
     const Tensor content =
-        probe("content_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));  // [b h 1 j]
-    return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));
+        probe("content_bias_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));  // [b h 1 j]
+    // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
+    if (Capture::wants_under(path())) (void)probe("content_logit", at.content_scores + content);  // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));  // [b h i j]
   }
 
  private:

@@ -1,12 +1,12 @@
-// YaRN: rotary positions stretched for longer runs, fast pairs as they were trained.    Peng et al. 2023,
-// arXiv:2309.00071
+// YaRN: rotary positions stretched for longer runs, fast pairs as they were trained.
+//                                                                                Peng et al. 2023, arXiv:2309.00071
 //   cd(r)    = d ln(L / (2 pi r)) / (2 ln base)             the pair that turns r times within the original length L
 //   lo, hi   = max(floor cd(beta_fast), 0), min(ceil cd(beta_slow), d - 1)
 //   keep_m   = 1 - clip((m - lo) / (hi - lo), 0, 1)         1: as trained, 0: interpolated
 //   theta'_m = theta_m keep_m + (theta_m / kappa)(1 - keep_m)
 //   q, k times 0.1 ln kappa + 1                             so that logits get its square
-// The ramp is linear in m, as in the authors' code; their paper has it linear in the number of turns. dynamic: kappa =
-// max(1, T/L) for a run of T tokens, so that rows change while the run grows.
+// The ramp is linear in m, as in the authors' code; their paper has it linear in the number of turns.
+// dynamic: kappa = max(1, T/L) for a run of T tokens, whatever their positions: rows change while the run grows.
 #include <numbers>
 
 #include "nn/positional/rotation.h"
@@ -34,16 +34,13 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
     }
   }
 
-  Claims claims() const override {
-    return {.shift_invariant = !options_.dynamic, .prefix_consistent = !options_.dynamic};
-  }
+  Claims claims() const override { return {.shift_invariant = true, .prefix_consistent = !options_.dynamic}; }
   void check_company(const Stages& stages) const override { require_one_rotation("yarn", stages); }
 
   void rotate(Tensor& query, Tensor& key, const Positions& positions) const override {
-    const std::vector<double> factors =
-        options_.dynamic ? factors_of(positions.key) : std::vector<double>{options_.factor};
-    query = probe("rotated_q", stretched(query, positions.query, factors));
-    key = probe("rotated_k", stretched(key, positions.key, factors));
+    const std::vector<double> factors = options_.dynamic ? factors_of(positions) : std::vector<double>{options_.factor};
+    query = probe("rotated_q", stretched(query, positions.query, factors));  // [b h i d]
+    key = probe("rotated_k", stretched(key, positions.key, factors));        // [b h j d]
   }
 
  private:
@@ -54,13 +51,11 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
   }
 
   // kappa of every sequence of the batch, or of all at once
-  std::vector<double> factors_of(const Tensor& positions) const {
-    const std::vector<double> all = positions.to_vector();
-    const auto length = static_cast<std::ptrdiff_t>(positions.size(-1));
+  std::vector<double> factors_of(const Positions& positions) const {
+    std::vector<index_t> tokens = positions.tokens;
+    if (tokens.empty()) tokens = {positions.key.size(-1)};
     std::vector<double> factors;
-    for (auto row = all.begin(); row != all.end(); row += length) {
-      factors.push_back(std::max(1.0, (*std::max_element(row, row + length) + 1) / options_.original));
-    }
+    for (const index_t count : tokens) factors.push_back(std::max(1.0, static_cast<double>(count) / options_.original));
     return factors;
   }
 
@@ -73,8 +68,8 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
         theta.push_back(theta_[m] * keep_[m] + theta_[m] / factor * (1 - keep_[m]));
       for (index_t dim = 0; dim < x.size(-1); ++dim) magnitude.push_back(dim < width ? 0.1 * std::log(factor) + 1 : 1);
     }
-    const Tensor speeds = Tensor::of(theta, {sequences, 1, 1, width / 2}, DType::f64);
-    const Tensor turned = rotary(x, rotation_angles(positions, speeds), options_.rotation.interleaved);
+    const Tensor speeds = Tensor::of(theta, {sequences, 1, 1, width / 2}, DType::f64);                   // [1|b 1 1 m]
+    const Tensor turned = rotary(x, rotation_angles(positions, speeds), options_.rotation.interleaved);  // [b h t d]
     return turned * raw::to_device(Tensor::of(magnitude, {sequences, 1, 1, x.size(-1)}, x.dtype()), x.device());
   }
 
@@ -83,28 +78,25 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
 };
 
 std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
-  const bool dynamic = arguments.word("dynamic") == "yes";
+  const bool dynamic = arguments.yes("dynamic");
   if (dynamic) arguments.refuse_if_given("factor", "with dynamic=yes, which works it out from the run");
   const index_t given = arguments.integer("original"), original = given ? given : arguments.sizes().length;
   if (original < 1)
     throw InputError("yarn: no original length and a model without a training length given; one of them required");
-  const double fast = arguments.real("beta_fast"), slow = arguments.real("beta_slow");
+  const double fast = arguments.number("beta_fast"), slow = arguments.number("beta_slow");
   if (fast <= slow)
     throw InputError(
         to_text("yarn: beta_fast ", fast, " and beta_slow ", slow, " given; beta_fast > beta_slow required"));
-  return std::make_unique<Yarn>(YarnOptions{rotation_of(arguments), arguments.real("base"), arguments.real("factor"),
-      static_cast<double>(original), fast, slow, dynamic});
+  return std::make_unique<Yarn>(YarnOptions{rotation_of(arguments), arguments.number("base"),
+      arguments.number("factor"), static_cast<double>(original), fast, slow, dynamic});
 }
 
 std::vector<SchemeOption> options() {
-  std::vector<SchemeOption> all{
-      {"factor", SchemeOption::Kind::real, "4", 1, 1e6, {}, "kappa: how many times longer runs become"},
-      {"original", SchemeOption::Kind::integer, "0", 0, 1e9, {}, "L, tokens trained on before; 0: the training length"},
-      {"dynamic", SchemeOption::Kind::word, "no", 0, 0, {"no", "yes"},
-          "whether the factor follows the length of the run"},
-      {"beta_fast", SchemeOption::Kind::real, "32", 1e-3, 1e6, {},
-          "turns within L from which on a pair stays as it was trained"},
-      {"beta_slow", SchemeOption::Kind::real, "1", 1e-3, 1e6, {}, "turns within L below which a pair is interpolated"}};
+  std::vector<SchemeOption> all{option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
+      option::integer("original", 0, {0, 1e9}, "L, tokens trained on before; 0: the training length"),
+      option::yes_no("dynamic", "whether the factor follows the length of the run"),
+      option::number("beta_fast", 32, {1e-3, 1e6}, "turns within L from which on a pair stays as it was trained"),
+      option::number("beta_slow", 1, {1e-3, 1e6}, "turns within L below which a pair is interpolated")};
   for (SchemeOption& option : rotation_options(1.001))
     all.push_back(std::move(option));  // at 1 no pair is slower than another
   return all;

@@ -1,5 +1,5 @@
-// A scheme text on bare attention operands, without a model around it: what runs other people's numbers, and what gets
-// checked.
+// Attention on bare queries, keys and values with the schemes of a text and no model around it: for other people's
+// numbers, and for checks.
 #pragma once
 
 #include <memory>
@@ -30,11 +30,11 @@ struct BareSetting {
 };
 
 // All schemes of one text with their parameters, those that a model has once and those that each layer has.
-class SchemeRun {
+class BareAttention {
  public:
   // Throws InputError when the text is wrong, or when sizes or schemes do not fit.
-  SchemeRun(const std::string& text, const SchemeSizes& sizes);
-  ~SchemeRun();
+  BareAttention(const std::string& text, const SchemeSizes& sizes);
+  ~BareAttention();
 
   const std::string& text() const { return text_; }  // canonical
   const SchemeSizes& sizes() const { return sizes_; }
@@ -45,16 +45,18 @@ class SchemeRun {
   bool embeds() const { return !stages_.embeds.empty(); }  // adds to x before attention
   bool attends() const;  // takes part in attention; of a scheme that does not, x + P is the output
   bool reads_x() const;  // found out by a run on a few tokens
+  std::vector<std::string> probe_names() const;  // likewise
+  std::vector<std::string> draw_names() const;   // of the probes through which positions pass that are drawn
 
-  // Parameters as gradients are best checked at: around the middle of their Init, none at a zero that would hide
-  // others.
+  // Draws parameters around the middle of their Init, none at a zero that would hide others: gradients are best checked
+  // there.
   void draw_parameters(std::uint64_t seed) const;
 
   struct Result {
     Tensor output;    // [b h t d]; [b t c] where nothing attends
     Tensor embedded;  // [b t c], where something embeds
-    Tensor logits,
-        pattern;  // [b h t t], with history; undefined unless the reference executor ran. Logits: 0 where masked
+    Tensor logits;    // [b h t t] with history, 0 where masked; undefined unless the reference executor ran
+    Tensor pattern;   // likewise
   };
   [[nodiscard]] Result run(const BareOperands& operands, const BareSetting& setting, const Executor& executor) const;
 
@@ -72,6 +74,6 @@ class SchemeRun {
 // Operands drawn from the normal distribution by `seed`; x only where the schemes read it, q k v only where they
 // attend.
 [[nodiscard]] BareOperands random_operands(
-    const SchemeRun& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64);
+    const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64);
 
 }  // namespace whence

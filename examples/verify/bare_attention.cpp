@@ -1,5 +1,5 @@
 // Schemes on bare operands: their instances, the sequence, and one pass through an executor.
-#include "examples/verify/scheme_run.h"
+#include "examples/verify/bare_attention.h"
 
 #include <algorithm>
 
@@ -32,7 +32,7 @@ double middle(const Init& init) {
 }  // namespace
 
 // Names the schemes of a sum as attention's list does.
-class SchemeRun::Holder final : public Module {
+class BareAttention::Holder final : public Module {
  public:
   void hold(const std::string& name, Module& module) { child(name, module); }
 };
@@ -47,7 +47,7 @@ Sequence BareSetting::sequence(index_t batch, index_t length) const {
   return sequence;
 }
 
-SchemeRun::SchemeRun(const std::string& text, const SchemeSizes& sizes) : sizes_(sizes) {
+BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) : sizes_(sizes) {
   std::vector<SchemeSpec> specs = parse_schemes(text);
   text_ = canonical_text(specs);
   // As in a model: what serves all layers comes before what a layer has for itself.
@@ -65,9 +65,9 @@ SchemeRun::SchemeRun(const std::string& text, const SchemeSizes& sizes) : sizes_
   root_->to(DType::f64);
 }
 
-SchemeRun::~SchemeRun() = default;
+BareAttention::~BareAttention() = default;
 
-Claims SchemeRun::claims() const {
+Claims BareAttention::claims() const {
   Claims all = stages_.schemes[0]->claims();
   for (const PositionalScheme* scheme : stages_.schemes) {
     const Claims one = scheme->claims();
@@ -77,6 +77,7 @@ Claims SchemeRun::claims() const {
     all.row_local &= one.row_local;
     all.prefix_consistent &= one.prefix_consistent;
     all.sees_no_future &= one.sees_no_future;
+    all.mask_per_head &= one.mask_per_head;
     all.uses_positions |= one.uses_positions;
     all.drawn_each_step |= one.drawn_each_step;
     all.exact_gradient &= one.exact_gradient;
@@ -85,15 +86,15 @@ Claims SchemeRun::claims() const {
 }
 
 // A scheme without any stage is NoPE: attention as it is.
-bool SchemeRun::attends() const {
+bool BareAttention::attends() const {
   return stages_.embeds.empty() || !stages_.rotates.empty() || !stages_.biases.empty() || !stages_.transforms.empty() ||
          !stages_.maps.empty() || !stages_.patterns.empty() || !stages_.mixes.empty();
 }
 
-bool SchemeRun::reads_x() const {
+bool BareAttention::reads_x() const {
   if (embeds()) return true;
   const RecordingScope record(true);  // whoever asks may not be
-  const SchemeRun trial(text_, sizes_);
+  const BareAttention trial(text_, sizes_);
   trial.root().initialise(1);
   const index_t length = std::min<index_t>(sizes_.length, 3);
   const auto normal = [&](const Shape& shape, const char* name) { return drawn(shape, 1, name, DType::f64); };
@@ -104,7 +105,25 @@ bool SchemeRun::reads_x() const {
   return tracked(output) && grad(sum(output), {}, {x}, {.allow_unused = true})[0].defined();
 }
 
-void SchemeRun::draw_parameters(std::uint64_t seed) const {
+std::vector<std::string> BareAttention::probe_names() const {
+  const NoGrad values_only;
+  const BareAttention trial(text_, sizes_);
+  trial.root().initialise(1);
+  const Capture capture("*");
+  (void)trial.run(random_operands(trial, 1, std::min<index_t>(sizes_.length, 3), 1), {}, reference_executor());
+  return capture.names();
+}
+
+std::vector<std::string> BareAttention::draw_names() const {
+  std::vector<std::string> names;
+  if (!claims().drawn_each_step) return names;
+  for (const std::string& name : probe_names()) {
+    if (("." + name).ends_with(".drawn")) names.push_back(name);
+  }
+  return names;
+}
+
+void BareAttention::draw_parameters(std::uint64_t seed) const {
   for (const Module::Parameter& parameter : root().parameters()) {
     const Tensor around =
         Tensor::normal(parameter.tensor.shape(), middle(parameter.init), 0.5, Stream(seed, parameter.path), DType::f64);
@@ -114,7 +133,7 @@ void SchemeRun::draw_parameters(std::uint64_t seed) const {
   }
 }
 
-SchemeRun::Result SchemeRun::run(
+BareAttention::Result BareAttention::run(
     const BareOperands& operands, const BareSetting& setting, const Executor& executor) const {
   const Tensor& one = attends() ? operands.q : operands.x;
   const Sequence sequence = setting.sequence(one.size(0), one.size(attends() ? 2 : 1)).on(one.device());
@@ -147,7 +166,8 @@ SchemeRun::Result SchemeRun::run(
   return result;
 }
 
-BareOperands random_operands(const SchemeRun& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype) {
+BareOperands random_operands(
+    const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype) {
   const SchemeSizes& sizes = scheme.sizes();
   const Shape by_head{batch, sizes.heads, length, sizes.head_dim()};
   BareOperands operands;
