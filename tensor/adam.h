@@ -19,8 +19,9 @@ struct AdamStep {
   index_t step;            // 1 for the first step: bias corrections are 1 - beta^step
 };
 
-// What changes from one optimiser step to the next, as f64 numbers in the device's memory: the launches of a step can be captured in a
-// graph and replayed with new numbers. shrink, rate and root are worked out on the CPU (step_controls) so that all devices have the same.
+// What changes from one optimiser step to the next, as f64 numbers in the device's memory: the launches of a step can
+// be captured in a graph and replayed with new numbers. shrink, rate and root are worked out on the CPU
+// (step_controls), so that all devices have the same.
 enum class Control : unsigned char {
   gradient_scale,  // every gradient is multiplied by this first; not finite: the step changes nothing
   shrink,          // 1 - learning_rate * decoupled_decay
@@ -47,7 +48,8 @@ struct AdamEntry {
   bool decays;
 };
 
-// f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when they are not those that AdamEntry allows.
+// f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when they are not those that
+// AdamEntry allows.
 template <class F>
 void visit_adam_entry(const AdamEntry& entry, F&& f) {
   const DType weight = entry.weight.dtype(), gradient = entry.gradient.dtype();
@@ -96,7 +98,8 @@ struct AdamRule {
   }
 };
 
-// controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is not finite makes the scale NaN.
+// controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is not finite
+// makes the scale NaN.
 WHENCE_HD inline void clip_to_norm(double given, double* controls) {
   const double loss_scale = controls[static_cast<int>(Control::loss_scale)],
                largest = controls[static_cast<int>(Control::max_norm)];
