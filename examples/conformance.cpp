@@ -10,6 +10,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
+#include "examples/app/scheme_names.h"
 #include "examples/report/report.h"
 #include "examples/verify/conformance.h"
 #include "examples/verify/device_check.h"
@@ -38,7 +39,7 @@ CommandLine command_line(Options& options) {
   CommandLine line("whence conformance",
       "Checks positional schemes and their compositions against everything that must hold.", WHENCE_VERSION);
   line.names("[SCHEME...]", &options.schemes,
-          "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum")
+          "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
       .heading("What")
       .text("check", &options.check, {.help = "run this check only; --list names them"})
       .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})

@@ -10,6 +10,7 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/scheme_names.h"
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
@@ -27,7 +28,10 @@ struct Options {
 };
 
 void declare_options(CommandLine& line, Options& options) {
-  line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all");
+  std::vector<std::string> known = op_names();
+  for (const auto& more : {function_names(), scheme_names(), {"all"}})
+    known.insert(known.end(), more.begin(), more.end());
+  line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
   line.heading("What")
       .flag("list", &options.list, {"print everything that can be checked, and end"})
       .flag("no-sums", &options.no_sums, {"of all: leave out the sums of two schemes"});

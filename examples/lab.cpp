@@ -14,6 +14,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
+#include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "examples/lab/grid.h"
 #include "examples/lab/statistics.h"
@@ -272,7 +273,7 @@ std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
     for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
   }
   if (found.empty())
-    throw InputError("no task given; the name of one required as the first word; train --list lists them");
+    throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
   return found;
 }
 
@@ -326,11 +327,14 @@ void add_findings(Findings& found, const GridOptions& grid, const std::vector<Gr
 
 int run(int argc, char** argv) {
   Options options;
+  std::vector<std::string> known{"chomsky"};
+  for (const tasks::TaskInfo& info : tasks::registered_tasks()) known.push_back(info.name);
   CommandLine line(
       "whence lab", "Trains a grid of schemes and seeds on a task, and says what differs.", WHENCE_VERSION);
-  line.names("TASK...", &options.tasks, "train --list lists them; chomsky: all fifteen of the hierarchy")
+  line.names("TASK...", &options.tasks, "whence tasks lists them; chomsky: all fifteen of the hierarchy", known)
       .heading("Grid")
-      .text("schemes", &options.schemes, {"positional schemes, separated by commas"})
+      .text("schemes", &options.schemes,
+          {.help = "positional schemes, separated by commas; whence schemes lists them", .known = scheme_names()})
       .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
       .choice("preset", &options.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
       .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""});
@@ -339,6 +343,9 @@ int run(int argc, char** argv) {
   line.heading("Output")
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
+  for (const std::string name : {"steps", "dim", "layers", "heads", "length", "batch", "lr", "test-sequences"})
+    line.elsewhere(name, to_text("an option of train; write --set \"", name, "=...\""));
+  line.elsewhere("scheme", "write --schemes").elsewhere("seed", "write --seeds, how many");
   line.example("whence lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
   line.example(
       "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");

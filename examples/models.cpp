@@ -5,6 +5,7 @@
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/results.h"
+#include "examples/app/scheme_names.h"
 #include "nn/models.h"
 
 namespace whence {
@@ -64,7 +65,7 @@ int run(int argc, char** argv) {
   CommandLine line("whence models", "Prints the named models and how many parameters they have.", WHENCE_VERSION);
   line.heading("Options")
       .choice("model", &name, names, {.help = "the parameters of this model one by one"})
-      .text("scheme", &scheme, {.help = "positional scheme in place of the model's own"})
+      .text("scheme", &scheme, {.help = "positional scheme in place of the model's own", .known = scheme_names()})
       .example("whence models", "all of them")
       .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
           "CoPE's WikiText-103 model: 123.66 M parameters");

@@ -7,6 +7,7 @@
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
+#include "examples/app/scheme_names.h"
 #include "examples/verify/probe_run.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -25,7 +26,8 @@ struct Options {
 void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.heading("What runs")
-      .text("scheme", &options.scheme, {"positional scheme, e.g. \"dape(kerple, width=8)\""})
+      .text("scheme", &options.scheme,
+          {.help = "positional scheme, e.g. \"dape(kerple, width=8)\"", .known = scheme_names()})
       .text(
           "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
       .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"});
@@ -36,12 +38,13 @@ void declare_options(CommandLine& line, Options& options) {
       .choice(
           "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
       .flag("bidirectional", &options.bidirectional, {"no causal mask"})
-      .number("scale", &options.scale, Range<double>{}, {"of q.k; without this option 1/sqrt(d)"})
+      .number("scale", &options.scale, Range<double>{}, {.help = "of q.k", .initial = "1/sqrt(d)"})
       .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
   declare_device(line, &options.device);
   line.heading("What a file must hold")
       .text("describe", &options.describe,
-          {"print the tensors, parameters, claims and probes of this scheme as JSON, and end"})
+          {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
+              .known = scheme_names()})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
       .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})

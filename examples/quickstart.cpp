@@ -2,7 +2,6 @@
 // writes report.html, in which the gates, positions, attention and their gradients of the trained CoPE model can be
 // looked at.
 #include <iostream>
-#include <map>
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
@@ -12,7 +11,8 @@
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
 #include "examples/report/flip_flop_maps.h"
-#include "examples/tasks/flip_flop_model.h"
+#include "examples/tasks/flip_flop.h"
+#include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/parallel.h"
@@ -20,17 +20,11 @@
 namespace whence {
 namespace {
 
-// Read errors in percent as the CoPE paper prints them (Table 2 and appendix), for T = 512, dim 256, 4 layers, 4 heads,
-// 10 000 steps.
-struct PaperRow {
-  const char* scheme;
-  const char *in_distribution, *sparse;
-};
-constexpr PaperRow paper[] = {
-    {"cope", "0.03 (0.06)", "4.9 (4.4)"}, {"rope", "1.8 (3.1)", "20.3 (2.9)"}, {"absolute", "6.8 (6.9)", "21.7 (7.9)"}};
+const char* const schemes[] = {"cope", "rope", "absolute"};
+constexpr int length = 64;
 
 struct Options {
-  tasks::FlipFlopModelOptions model{.length = 64, .dim = 64, .layers = 2, .heads = 4};
+  tasks::RunSizes sizes;
   TrainingOptions training{.steps = 1500, .learning_rate = 1e-3};
   std::string out = "runs/quickstart", device = "auto";
   int threads = whence::threads();
@@ -40,16 +34,22 @@ struct Options {
 struct SchemeRun {
   std::string scheme;
   TrainingResult trained;
-  std::vector<tasks::FlipFlopScore> scores;
+  std::vector<tasks::SetScore> scores;
   index_t parameters = 0;
 };
 
-SchemeRun run_scheme(const Options& options, const std::string& scheme, Transformer& model) {
+TransformerOptions model_of(const tasks::Task& task, const std::string& scheme) {
+  tasks::ModelChoice choice = tasks::choice_of(task.model());
+  choice.scheme = scheme, choice.dim = 64, choice.layers = 2;
+  return tasks::with(task.model(), choice);
+}
+
+SchemeRun run_scheme(const Options& options, const tasks::Task& task, const std::string& scheme, Transformer& model) {
   TrainingOptions training = options.training;
   training.folder.clear();  // the runs are short: nothing to resume
   SchemeRun run{.scheme = scheme, .trained = {}, .scores = {}};
-  run.trained = tasks::train_flip_flop(model, options.model, training);
-  run.scores = tasks::test_flip_flop(model, options.model, training.seed, true);
+  run.trained = train(tasks::training_job(model, task, options.sizes, training), training);
+  run.scores = tasks::test_task(model, task, options.sizes, training.seed, true);
   run.parameters = model.parameter_count();
   std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in "
             << fixed(run.trained.seconds, 1) << " s (" << rate_text(run.trained.tokens_per_second) << " tokens/s)"
@@ -57,25 +57,27 @@ SchemeRun run_scheme(const Options& options, const std::string& scheme, Transfor
   return run;
 }
 
-Table comparison(const std::vector<SchemeRun>& runs) {
+// Beside the paper's figures, which are those of the task at its own sizes.
+Table comparison(const tasks::Task& task, const std::vector<SchemeRun>& runs) {
   Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %",
       "training s"});
+  const auto as_in_the_paper = tasks::make_task("flip_flop");
   for (const SchemeRun& run : runs) {
     std::vector<std::string> cells{run.scheme};
-    for (const tasks::FlipFlopScore& score : run.scores) cells.push_back(fixed(score.model.error_percent(), 2));
-    for (const PaperRow& row : paper) {
-      if (run.scheme == row.scheme) cells.insert(cells.end(), {row.in_distribution, row.sparse});
-    }
+    for (const tasks::SetScore& score : run.scores) cells.push_back(fixed(score.model.token_percent(), 2));
+    for (const std::size_t set : {0, 1})
+      cells.push_back(tasks::figure_text(tasks::figure_of(as_in_the_paper->paper_figures(set), run.scheme, "cope")));
     cells.push_back(fixed(run.trained.seconds, 1));
     table.row(cells);
   }
   std::vector<std::string> guess{"best guess without memory"};
-  for (const tasks::FlipFlopScore& score : runs[0].scores) guess.push_back(fixed(score.best_guess_percent(), 1));
+  for (const tasks::SetScore& score : runs[0].scores) guess.push_back(fixed(tasks::best_guess(task, score), 1));
   guess.insert(guess.end(), {"-", "-", "-"});
   return table.row(guess);
 }
 
-report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, const Options& options) {
+report::Page page_of(
+    const std::vector<SchemeRun>& runs, const Table& table, const TransformerOptions& model, const Options& options) {
   report::Page page;
   page.title = "Flip-flop: which positions can remember one bit?";
   page.introduction = to_text(
@@ -85,9 +87,8 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, con
       "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 "
       "%).\n\n"
       "This run: strings of ",
-      options.model.length, " tokens, dim ", options.model.dim, ", ", options.model.layers, " layers, ",
-      options.model.heads, " heads, ", options.training.steps, " steps of ", options.model.batch, " strings, seed ",
-      options.training.seed,
+      length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
+      options.training.steps, " steps of ", options.sizes.batch, " strings, seed ", options.training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
   page.tables.push_back({.title = "Wrong bits after a read, in percent",
       .note = "Lower is better; 50 is a coin.",
@@ -141,7 +142,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
-  if (options.smoke) options.training.steps = 4, options.model.test_strings = 16;
+  if (options.smoke) options.training.steps = 4, options.sizes.test_sequences = 16;
   options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
   set_threads(options.threads);
   const DeviceChoice choice = choose_device(options.device);
@@ -152,18 +153,18 @@ int run(int argc, char** argv) {
 
   std::vector<SchemeRun> runs;
   std::unique_ptr<Transformer> cope;
-  for (const PaperRow& row : paper) {
-    options.model.scheme = row.scheme;
-    auto model = std::make_unique<Transformer>(tasks::transformer_options(options.model));
-    runs.push_back(run_scheme(options, row.scheme, *model));
-    if (options.model.scheme == "cope") cope = std::move(model);
+  const auto task = tasks::make_task("flip_flop", {"--length", std::to_string(length)});
+  for (const std::string scheme : schemes) {
+    auto model = std::make_unique<Transformer>(model_of(*task, scheme));
+    runs.push_back(run_scheme(options, *task, scheme, *model));
+    if (scheme == "cope") cope = std::move(model);
   }
-  const Table table = comparison(runs);
+  const Table table = comparison(*task, runs);
   std::cout << "\nwrong bits after a read:\n" << table.text();
 
-  report::Page page = page_of(runs, table, options);
+  report::Page page = page_of(runs, table, cope->options(), options);
   const tasks::Tokens sample =
-      tasks::sample({static_cast<int>(options.model.length), 0.8}, Stream(options.training.seed, "flip_flop.report"));
+      tasks::sample({length, tasks::training_set.p_ignore}, Stream(options.training.seed, "flip_flop.report"));
   report::add_maps(page, *cope, tasks::text(sample));
   const std::filesystem::path folder = options.out;
   report::write(page, folder / "report.html");

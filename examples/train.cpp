@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "autograd/inspect.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
@@ -14,6 +15,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
+#include "examples/app/scheme_names.h"
 #include "examples/language/train_language.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
@@ -27,14 +29,15 @@ using tasks::Task;
 
 // Options that say where, not what: they are no part of what a run repeats.
 const std::set<std::string> not_repeated{
-    "out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "dump", "dump-set"};
+    "out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph"};
 
 struct Settings {
   tasks::ModelChoice model;
   tasks::RunSizes sizes;
   TrainingOptions training;
-  std::string out, from, dump_set = "training";
+  std::string out, from, dump_set = "training", graph;
   std::int64_t dump = 0;
+  bool describe = false;
   MachineOptions machine;
 };
 
@@ -87,7 +90,10 @@ class Run {
     auto& model = settings_.model;
     auto& sizes = settings_.sizes;
     line_.heading("Model")
-        .text("scheme", &model.scheme, {"positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them"})
+        .text("scheme", &model.scheme,
+            {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
+                .known = scheme_names()})
+        .elsewhere("list-schemes", "whence schemes lists them")
         .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
         .integer("layers", &model.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
         .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
@@ -108,10 +114,16 @@ class Run {
         .text("from", &settings_.from,
             {"repeat the run of this run.json; other options on the command line come before its own"});
     declare(line_, settings_.machine);
+    line_.heading("Looking inside")
+        .flag("describe", &settings_.describe,
+            {"print the parameters and what one training step keeps for backward, by op and line, and end"})
+        .text("graph", &settings_.graph, {"write the graph of one training step to this file for Graphviz, and end"});
     line_.example(to_text("whence train ", name_, " --out runs/a"),
         "the paper's model and sizes, where they are known; hours on a laptop");
     line_.example("whence train --from runs/a/run.json --out runs/b", "the same run again");
     line_.example(to_text("whence train ", name_, " --dump 3"), "three training sequences");
+    line_.example(to_text("whence train ", name_, " --describe --graph step.dot"),
+        "parameters, memory by op and line, and the graph of one step");
   }
 
   // The options of a task change the defaults of its model.
@@ -186,6 +198,27 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
   }
 }
 
+// The loss of one training step, looked at instead of trained on.
+void look_inside(const Task& task, const Settings& settings) {
+  Transformer model(tasks::with(task.model(), settings.model));
+  model.initialise(settings.training.seed);
+  model.to(placement_of(settings.machine).device);
+  const TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
+  const Tensor loss = job.loss_of(job.batch(1), 1);
+  if (settings.describe) {
+    Table table({"parameter", "shape", "initial", "decays"});
+    for (const Module::Parameter& parameter : model.parameters()) {
+      table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(),
+          parameter.decays ? "yes" : "no"});
+    }
+    std::cout << table.text() << '\n' << memory_report(loss).text();
+  }
+  if (!settings.graph.empty()) {
+    write_file(settings.graph, to_dot(loss));
+    std::cout << "written: " << settings.graph << "; dot -Tsvg turns it into a picture\n";
+  }
+}
+
 // At most a dozen rows on the screen, and their average; all of them in the files.
 void write_results(
     const Task& task, const Settings& settings, const TrainingResult& trained, const std::vector<SetScore>& scores) {
@@ -212,7 +245,8 @@ void write_results(
     } else {
       record.emplace_back("refused", score.refused);
     }
-    const auto* figure = tasks::figure_of(task.paper_figures(set), settings.model.scheme, own);
+    const std::vector<tasks::PaperFigure> figures = task.paper_figures(set);
+    const auto* figure = tasks::figure_of(figures, settings.model.scheme, own);
     all.row({score.set.name, cells[0], cells[1], cells[2], fixed(guess, 2), tasks::figure_text(figure)});
     if (set * 12 % scores.size() < 12) shown.row(all.rows().back());
     if (trained.loss_scale > 0) record.emplace_back("skipped_steps", trained.skipped);
@@ -220,7 +254,8 @@ void write_results(
     log.append(record);
   }
   if (scores.size() > 1) {
-    const auto* figure = tasks::figure_of(task.paper_averages(), settings.model.scheme, own);
+    const std::vector<tasks::PaperFigure> figures = task.paper_averages();
+    const auto* figure = tasks::figure_of(figures, settings.model.scheme, own);
     const auto n = static_cast<double>(read);
     shown.row(
         {read < scores.size() ? to_text("average of ", read, " of ", scores.size()) : to_text("average of ", read),
@@ -310,24 +345,16 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
   return std::move(run);
 }
 
-std::string list_of_tasks() {
-  Table table({"task", "what it is", "paper"});
-  for (const tasks::TaskInfo& info : tasks::registered_tasks()) table.row({info.name, info.title, info.paper});
-  table.row({"lm", "language modelling on text files, scored beyond the training length",
-      "DAPE, DAPE V2: Zheng et al. 2024"});
-  return table.text();
-}
-
-// Without a task: --list, --help, --from.
+// Without a task: --help, and what leads to an error.
 int run_without_task(const std::vector<std::string>& arguments) {
   std::string from;
-  bool list = false;
-  std::vector<std::string> name;
-  CommandLine line("whence train",
-      "Trains a transformer on a task of the papers. TASK --help shows the task's options.", WHENCE_VERSION);
-  line.names("TASK", &name, "what to train on; --list lists them");
-  line.flag("list", &list, {"print every task, and end"});
+  std::vector<std::string> name, known{"lm"};
+  for (const tasks::TaskInfo& info : tasks::registered_tasks()) known.push_back(info.name);
+  CommandLine line(
+      "whence train", "Trains a transformer on a task of the papers. TASK --help shows its options.", WHENCE_VERSION);
+  line.names("TASK", &name, "what to train on; whence tasks lists them", known);
   line.text("from", &from, {"repeat the run of this run.json"});
+  line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
   if (const auto out = typed_value(arguments, "--out"); out && std::ranges::count(arguments, "--resume"))
     throw InputError(to_text("--resume: no run.json in ", *out, "; the folder of a run required; name its task"));
@@ -337,9 +364,7 @@ int run_without_task(const std::vector<std::string>& arguments) {
     std::cout << *page;
     return 0;
   }
-  if (!list) throw InputError("no task given; the name of one required as the first word; train --list lists them");
-  std::cout << list_of_tasks();
-  return 0;
+  throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
 }
 
 int run(int argc, char** argv) {
@@ -366,6 +391,10 @@ int run(int argc, char** argv) {
   }
   if (run->settings().dump > 0) {
     dump(run->name(), run->task(), run->settings());
+    return 0;
+  }
+  if (run->settings().describe || !run->settings().graph.empty()) {
+    look_inside(run->task(), run->settings());
     return 0;
   }
   return train_and_test(*run);

@@ -1,8 +1,10 @@
 // whence: the one program. `whence COMMAND ...` runs a command of the other files here.
 #include <algorithm>
 #include <iostream>
+#include <set>
 
 #include "examples/app/command.h"
+#include "examples/app/command_line.h"
 #include "examples/app/run_main.h"
 #include "examples/app/text.h"
 #include "tensor/error.h"
@@ -45,6 +47,36 @@ std::pair<const Command*, int> command_of(const std::vector<std::string>& words)
   return {nullptr, 0};
 }
 
+// For the script of `whence completion`: what may stand in the place of the last word, one a line. The options of a
+// command are the command's to say.
+int complete(std::vector<std::string> words) {
+  if (words.empty()) words.emplace_back();
+  if (words.back() == "=") words.back().clear();  // bash makes a word of it
+  const std::string last = words.back();
+  words.pop_back();
+  std::erase(words, "=");
+  const auto [command, taken] = command_of(words);
+  if (command) {
+    const auto first_option = std::ranges::find_if(words, [](const auto& word) { return word.starts_with("-"); });
+    words.insert(first_option, CommandLine::complete);
+    words.push_back(last);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return command->run(static_cast<int>(argv.size()) - taken + 1, argv.data() + taken - 1);
+  }
+  std::string before;
+  for (const std::string& word : words) before += word + ' ';
+  std::set<std::string> next;
+  for (const Command& each : registered_commands()) {
+    if (!each.name.starts_with(before)) continue;
+    const std::string rest = each.name.substr(before.size());
+    next.insert(rest.substr(0, rest.find(' ')));
+  }
+  if (words.empty()) next.insert({"--help", "--version"});
+  for (const std::string& word : next) std::cout << word << '\n';
+  return 0;
+}
+
 // --help, --version, "bench" alone, and whatever is no command.
 int run_without_command(const std::vector<std::string>& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
@@ -56,6 +88,7 @@ int run_without_command(const std::vector<std::string>& words) {
     std::cout << "whence " WHENCE_VERSION "\n";
     return 0;
   }
+  if (words[0] == CommandLine::complete) return complete({words.begin() + 1, words.end()});
   const std::string group = list_of_commands(words[0] + ' ');
   if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;

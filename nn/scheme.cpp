@@ -288,9 +288,12 @@ std::vector<const PositionalScheme*> SchemeList::all() const {
   return result;
 }
 
-std::string describe_schemes() {
+std::string describe_schemes(const std::vector<std::string>& names) {
+  std::vector<std::string> wanted;
+  for (const std::string& name : names) wanted.push_back(find_scheme(name, name).name);
   std::ostringstream out;
   for (const auto& [name, info] : registry().all()) {
+    if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), name)) continue;
     out << name << ": " << info.title << " (" << info.paper << ")\n    " << info.equation << '\n';
     for (const SchemeOption& option : info.options) {
       out << "    " << option.name << "=" << option.default_text << "  " << option.help;

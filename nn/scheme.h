@@ -150,7 +150,7 @@ class SchemeList final : public Module {
   std::vector<std::unique_ptr<PositionalScheme>> schemes_;
 };
 
-// For --help and reference pages: every scheme with paper, equation and options.
-std::string describe_schemes();
+// For --help and reference pages: every scheme, or those that are named, with paper, equation and options.
+std::string describe_schemes(const std::vector<std::string>& names = {});
 
 }  // namespace whence

@@ -117,16 +117,18 @@ TEST_CASE("flip-flop: p_ignore at its ends") {
 }
 
 TEST_CASE("flip-flop: a sequence is a function of seed, set and index alone") {
-  const FlipFlopBatch whole = flip_flop_batch(training_set, 32, 5, 100, 6, Targets::clean);
-  const FlipFlopBatch front = flip_flop_batch(training_set, 32, 5, 100, 2, Targets::clean);
-  const FlipFlopBatch back = flip_flop_batch(training_set, 32, 5, 102, 4, Targets::clean);
+  const auto task = make_task("flip_flop", {"--length", "32"});
+  const Batch whole = task->test_batch(0, 5, 100, 6), front = task->test_batch(0, 5, 100, 2),
+              back = task->test_batch(0, 5, 102, 4),
+              steps[] = {task->training_batch(5, 1, 6), task->training_batch(5, 2, 3)};
   Tokens inputs = front.inputs, targets = front.targets;
   inputs.insert(inputs.end(), back.inputs.begin(), back.inputs.end());
   targets.insert(targets.end(), back.targets.begin(), back.targets.end());
   CHECK(whole.inputs == inputs);
   CHECK(whole.targets == targets);
-  CHECK(whole.inputs != flip_flop_batch(training_set, 32, 6, 100, 6, Targets::clean).inputs);
-  CHECK(whole.inputs != flip_flop_batch(in_distribution_set, 32, 5, 100, 6, Targets::clean).inputs);
+  CHECK(Tokens(steps[0].inputs.begin() + 3 * 31, steps[0].inputs.end()) == steps[1].inputs);
+  CHECK(whole.inputs != task->test_batch(0, 6, 100, 6).inputs);
+  CHECK(task->test_batch(0, 5, 0, 6).inputs != steps[0].inputs);
 }
 
 TEST_CASE("flip-flop: training and test sets share no string") {
@@ -138,108 +140,74 @@ TEST_CASE("flip-flop: training and test sets share no string") {
   CHECK(seen.size() == 1200);
 }
 
-TEST_CASE("flip-flop: targets are the next tokens, only behind r in clean mode") {
-  const FlipFlopBatch clean = flip_flop_batch(dense_set, 20, 3, 0, 4, Targets::clean);
-  const FlipFlopBatch all = flip_flop_batch(dense_set, 20, 3, 0, 4, Targets::all);
-  CHECK(clean.sequences == 4);
-  CHECK(clean.positions == 19);
-  REQUIRE(clean.inputs.size() == 4 * 19);
-  CHECK(clean.inputs == all.inputs);
+TEST_CASE("flip-flop: targets are the next tokens, only behind r by default; reads alone are graded") {
+  const Batch reads = make_task("flip_flop", {"--length", "20"})->training_batch(3, 1, 4);
+  const Batch all = make_task("flip_flop", {"--length", "20", "--targets", "all"})->training_batch(3, 1, 4);
+  CHECK(reads.sequences == 4);
+  CHECK(reads.positions == 19);
+  REQUIRE(reads.inputs.size() == 4 * 19);
+  CHECK(reads.inputs == all.inputs);
+  CHECK(reads.graded == all.graded);
+  CHECK(reads.targets == reads.graded);
   for (std::uint64_t row = 0; row < 4; ++row) {
-    const Tokens tokens = sample({20, dense_set.p_ignore}, Stream(3, dense_set.purpose, row));
+    const Tokens tokens = sample({20, training_set.p_ignore}, Stream(3, training_set.purpose, row));
     for (std::size_t t = 0; t < 19; ++t) {
       const std::size_t at = row * 19 + t;
       CHECK(all.inputs[at] == tokens[t]);
       CHECK(all.targets[at] == tokens[t + 1]);
-      CHECK(clean.targets[at] == (tokens[t] == read_token ? tokens[t + 1] : ignored_target));
+      CHECK(reads.targets[at] == (tokens[t] == read_token ? tokens[t + 1] : no_target));
     }
   }
 }
 
-TEST_CASE("flip-flop: errors are counted at r alone, per bit and per sequence, over batches") {
-  ReadErrors errors;
-  CHECK(std::isnan(errors.error_percent()));
-  const FlipFlopBatch first = flip_flop_batch(dense_set, 40, 0, 0, 3, Targets::clean);
-  const FlipFlopBatch second = flip_flop_batch(dense_set, 40, 0, 3, 2, Targets::all);
-  errors.add(first, first.targets);  // right at every r, and -1 elsewhere, which must not count
-  CHECK(errors.wrong_reads == 0);
-  CHECK(errors.error_percent() == 0.0);
-  Tokens predicted = second.targets;
-  std::int64_t reads_of_second = 0;
-  for (std::size_t i = 0; i < predicted.size(); ++i) {
-    if (second.inputs[i] != read_token) {
-      predicted[i] = -7;
-      continue;
+TEST_CASE("flip-flop: the answer is the most probable token of the vocabulary, or the more probable bit") {
+  const Tensor logits = Tensor::of({9, 1, 2, 3, 4}, {1, 1, 5});
+  CHECK(make_task("flip_flop")->answers(logits) == Tokens{write_token});
+  CHECK(make_task("flip_flop", {"--answers", "bits"})->answers(logits) == Tokens{one_token});
+}
+
+TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
+  const auto task = make_task("flip_flop");
+  const std::vector<Guess> guesses = task->guesses();  // always 0, first bit, last bit of any pair, most frequent bit
+  REQUIRE(guesses.size() == 4);
+  // The reads of these strings, all of one length, that each guess has wrong.
+  const auto wrong = [&guesses](const std::vector<std::string>& strings) {
+    Batch batch{
+        .sequences = static_cast<index_t>(strings.size()), .positions = static_cast<index_t>(strings[0].size()) - 1};
+    for (const std::string& string : strings) {
+      const Tokens tokens = parse(string);
+      for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+        batch.inputs.push_back(tokens[t]);
+        batch.graded.push_back(tokens[t] == read_token ? tokens[t + 1] : no_target);
+      }
     }
-    ++reads_of_second;
-    // In the first sequence only: the wrong bit at its last r, which is the last position.
-    if (i == 38) predicted[i] = predicted[i] == zero_token ? one_token : zero_token;
-  }
-  const std::int64_t reads_of_first = errors.reads;
-  errors.add(second, predicted);
-  CHECK(errors.reads == reads_of_first + reads_of_second);
-  CHECK(errors.wrong_reads == 1);
-  CHECK(errors.sequences == 5);
-  CHECK(errors.wrong_sequences == 1);
-  CHECK(errors.sequence_error_percent() == 20.0);
-  CHECK(errors.error_percent() == doctest::Approx(100.0 / static_cast<double>(errors.reads)));
-  // A sequence counts once, however many of its bits are wrong.
-  ReadErrors all_wrong;
-  all_wrong.add(first, Tokens(first.inputs.size(), write_token));
-  CHECK(all_wrong.reads > 3);
-  CHECK(all_wrong.wrong_reads == all_wrong.reads);
-  CHECK(all_wrong.wrong_sequences == 3);
-  predicted.pop_back();
-  CHECK_THROWS_AS(errors.add(second, predicted), Error);
-}
-
-TEST_CASE("flip-flop: the most probable token, over the vocabulary or the bits") {
-  const float missing = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> logits = {9, 1, 2, 3, 4, /**/ 0, 0, 0, 5, 5, /**/ 0, missing, 0, 1, 0};
-  CHECK(most_probable(logits) == Tokens{write_token, zero_token, -1});
-  CHECK(most_probable(logits, Answers::bits) == Tokens{one_token, zero_token, -1});
-  CHECK_THROWS_AS((void)most_probable(std::vector<float>(7)), Error);
-}
-
-TEST_CASE("flip-flop: baselines on a string worked by hand, and in the large") {
-  // w1 i0 r1 i0 r1: inputs are all but the last token; the reads are at positions 4 and 8.
-  const Tokens tokens = parse("w1i0r1i0r1");
-  FlipFlopBatch batch = {1, 9, Tokens(tokens.begin(), tokens.end() - 1), Tokens(tokens.begin() + 1, tokens.end())};
-  const auto wrong = [&batch](Baseline baseline) {
-    ReadErrors errors;
-    errors.add(batch, predict(baseline, batch));
-    return errors.wrong_reads;
+    std::vector<std::int64_t> found;
+    for (const Guess& guess : guesses) {
+      Errors errors;
+      errors.add(batch, guess.predict(batch));
+      found.push_back(errors.wrong_tokens);
+    }
+    return found;
   };
-  CHECK(wrong(Baseline::always_zero) == 2);
-  CHECK(wrong(Baseline::first_bit) == 0);
-  CHECK(wrong(Baseline::last_bit_of_any_pair) == 2);
-  CHECK(wrong(Baseline::most_frequent_bit) == 2);  // 1:1 and 2:2, a tie is 0
+  CHECK(wrong({"w1i0r1i0r1"}) == std::vector<std::int64_t>{2, 0, 2, 2});  // 1:1 and 2:2, a tie is 0
   // Nothing carries over from one sequence to the next: each starts its count anew.
-  batch = {2, 3, {write_token, one_token, read_token, write_token, zero_token, read_token},
-      {ignored_target, ignored_target, one_token, ignored_target, ignored_target, zero_token}};
-  CHECK(wrong(Baseline::first_bit) == 0);
-  CHECK(wrong(Baseline::most_frequent_bit) == 0);
-  batch = {2, 3, {write_token, zero_token, read_token, write_token, one_token, read_token},
-      {ignored_target, ignored_target, zero_token, ignored_target, ignored_target, one_token}};
-  CHECK(wrong(Baseline::first_bit) == 0);
-  CHECK(wrong(Baseline::most_frequent_bit) == 0);
+  CHECK(wrong({"w1r1", "w0r0"}) == std::vector<std::int64_t>{1, 0, 0, 0});
+  CHECK(wrong({"w0r0", "w1r1"}) == std::vector<std::int64_t>{1, 0, 0, 0});
   // Bits are fair, so a constant guess is wrong half the time. The last bit of any pair is right when that pair is a w
   // or r and by luck when it is an i: error p/2, less a little because pair 0 is always w.
-  ReadErrors constant, last;
-  const FlipFlopBatch many = flip_flop_batch(in_distribution_set, 512, 11, 0, 800, Targets::clean);
-  constant.add(many, predict(Baseline::always_zero, many));
-  last.add(many, predict(Baseline::last_bit_of_any_pair, many));
-  CHECK(std::abs(constant.error_percent() - 50) < 3);
-  CHECK(std::abs(last.error_percent() - 40) < 2);
-  for (const Baseline baseline : baselines) CHECK_FALSE(name(baseline).empty());
+  const Batch many = task->test_batch(0, 11, 0, 800);
+  Errors constant, last;
+  constant.add(many, guesses[0].predict(many));
+  last.add(many, guesses[2].predict(many));
+  CHECK(std::abs(constant.token_percent() - 50) < 3);
+  CHECK(std::abs(last.token_percent() - 40) < 2);
 }
 
 TEST_CASE("flip-flop: lengths and probabilities that make no string are refused") {
-  CHECK_THROWS_WITH_AS(check({7, 0.8}),
+  CHECK_THROWS_WITH_AS((void)sample({7, 0.8}, Stream()),
       "flip-flop: length 7 given; an even number, at least 4, required; each instruction has one bit", InputError);
   for (const int length : {-4, 0, 2, 3, 511}) CHECK_THROWS_AS((void)sample({length, 0.8}, Stream()), InputError);
-  CHECK_NOTHROW(check({4, 0.0}));
+  CHECK_NOTHROW((void)sample({4, 0.0}, Stream()));
   for (const double p : {-0.1, 1.0, 2.0, std::numeric_limits<double>::quiet_NaN()})
-    CHECK_THROWS_AS(check({8, p}), InputError);
-  CHECK_THROWS_AS((void)flip_flop_batch(training_set, 8, 0, 0, 0, Targets::clean), InputError);
+    CHECK_THROWS_AS((void)sample({8, p}, Stream()), InputError);
 }

@@ -30,8 +30,8 @@ Outcome run(const std::string& program, const std::vector<std::string>& argument
 }
 
 std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{"--length", "16", "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4",
-      "--test-strings", "8", "--quiet", "--out", out.string()};
+  std::vector<std::string> arguments{"flip_flop", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
+      "--batch", "4", "--test-sequences", "8", "--quiet", "--out", out.string()};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -61,32 +61,33 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
     std::string message;
   };
   const Case cases[] = {
-      {{"--layers", "0"}, "whence flip_flop: --layers: 0 given; 1 to 64 required; choose at least one layer\n"},
-      {{"--layers", "99999999999999999999"}, "whence flip_flop: --layers: "},
-      {{"--layers", "2x"}, "whence flip_flop: --layers: "},
-      {{"--lr", "nan"}, "whence flip_flop: --lr: \"nan\" given; a finite number"},
-      {{"--lr", "-1"}, "whence flip_flop: --lr: -1 given; "},
+      {{"--layers", "0"}, "whence train: --layers: 0 given; 1 to 64 required; choose at least one layer\n"},
+      {{"--layers", "99999999999999999999"}, "whence train: --layers: "},
+      {{"--layers", "2x"}, "whence train: --layers: "},
+      {{"--lr", "nan"}, "whence train: --lr: \"nan\" given; a finite number"},
+      {{"--lr", "-1"}, "whence train: --lr: -1 given; "},
       {{"--laeyrs", "2"},
-          "whence flip_flop: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
-      {{"--heads", "3"}, "whence flip_flop: --heads: 3 given; a divisor of --dim required; "},
-      {{"--length", "15"}, "whence flip_flop: --length: 15 given; an even number required; "},
-      {{"--scheme", "coep"}, "whence flip_flop: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+          "whence train: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
+      {{"--heads", "3"}, "whence train: --heads: 3 given; a divisor of --dim required; "},
+      {{"--length", "15"}, "whence train: flip-flop: length 15 given; an even number, at least 4, required; "},
+      {{"--scheme", "coep"}, "whence train: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
       {{"--scheme", "cope(pmax=3)"},
-          "whence flip_flop: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
+          "whence train: scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
       {{"--scheme", "none(p_max=3)"},
-          "whence flip_flop: scheme 'none(p_max=3)': option 'p_max' given; none has no options\n"},
+          "whence train: scheme 'none(p_max=3)': option 'p_max' given; none has no options\n"},
       {{"--scheme", "rope", "--dim", "12", "--heads", "4"},
-          "whence flip_flop: rope: width 3 for heads of 3 dims; an even width"},
-      {{"--resume"}, "whence flip_flop: --resume: no checkpoint in "},
-      {{"--out", "/proc/nowhere"}, "whence flip_flop: /proc/nowhere: output folder: "},
-      {{"--seed", "1", "--seed", "2"}, "whence flip_flop: --seed: given twice; "},
+          "whence train: rope: width 3 for heads of 3 dims; an even width"},
+      {{"--resume"}, "whence train: --resume: no checkpoint in "},
+      {{"--out", "/proc/nowhere"}, "whence train: /proc/nowhere: output folder: "},
+      {{"--seed", "1", "--seed", "2"}, "whence train: --seed: given twice; "},
   };
   for (const Case& bad : cases) {
     const fs::path out = fresh_folder("bad");
     std::vector<std::string> arguments = bad.arguments;
     if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end())
       arguments.insert(arguments.end(), {"--out", out.string()});
-    const Outcome outcome = run("flip_flop", arguments);
+    arguments.insert(arguments.begin(), "flip_flop");
+    const Outcome outcome = run("train", arguments);
     CAPTURE(bad.message);
     CHECK(outcome.code == 2);
     CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
@@ -104,10 +105,9 @@ TEST_CASE(
   if (cause.empty()) return;  // there is one, real or emulated
   const fs::path out = fresh_folder("gpu");
   const std::vector<std::vector<std::string>> calls{{"bench attention"}, {"bench device_ops"}, {"bench training_step"},
-      {"conformance", "rope"}, {"flip_flop", "--out", out.string()}, {"generate", "--run", out.string()},
-      {"gradcheck", "softmax"}, {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()},
-      {"recall"}, {"train", "flip_flop", "--out", out.string()},
-      {"train", "lm", "--out", out.string(), "--data", __FILE__}};
+      {"conformance", "rope"}, {"generate", "--run", out.string()}, {"gradcheck", "softmax"},
+      {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()}, {"recall"},
+      {"train", "flip_flop", "--out", out.string()}, {"train", "lm", "--out", out.string(), "--data", __FILE__}};
   for (const std::vector<std::string>& call : calls) {
     std::vector<std::string> arguments(call.begin() + 1, call.end());
     arguments.insert(arguments.end(), {"--device", "cuda"});
@@ -119,24 +119,10 @@ TEST_CASE(
     CHECK(lines_in(outcome.err) == 1);
     CHECK_FALSE(fs::exists(out));
   }
-  const Outcome recorded = run("flip_flop", tiny(out, {"--steps", "2", "--device", "cpu", "--cuda-graph"}));
+  const Outcome recorded = run("train", tiny(out, {"--steps", "2", "--device", "cpu", "--cuda-graph"}));
   CHECK(recorded.code == 2);
   CHECK_MESSAGE(recorded.err.find("--cuda-graph: given without a GPU") != std::string::npos, recorded.err);
   CHECK_FALSE(fs::exists(out));
-}
-
-TEST_CASE("programs: help and version end with 0, and help states defaults and ranges") {
-  for (const std::string program : {"flip_flop", "quickstart"}) {
-    const Outcome help = run(program, {"--help"}), version = run(program, {"--version"});
-    CHECK(help.code == 0);
-    CHECK(version.code == 0);
-    CHECK(help.out.find("default") != std::string::npos);
-    CHECK(help.err.empty());
-    CHECK(version.out.find(WHENCE_VERSION) != std::string::npos);
-  }
-  const Outcome schemes = run("flip_flop", {"--list-schemes"});
-  CHECK(schemes.code == 0);
-  CHECK(schemes.out.find("arXiv:2405.18719") != std::string::npos);
 }
 
 TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run ends in the same bytes") {
@@ -148,7 +134,7 @@ TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run 
     return arguments;
   };
   const fs::path whole = fresh_folder("whole");
-  REQUIRE(run("flip_flop", with(whole, {"--threads", "1"})).code == 0);
+  REQUIRE(run("train", with(whole, {"--threads", "1"})).code == 0);
   const std::string expected = text_of(whole / "weights.safetensors");
   REQUIRE(expected.size() > 1000);
 
@@ -158,7 +144,7 @@ TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run 
     std::vector<std::string> more{"--threads", std::to_string(threads)};
     bool done = false;
     for (int attempt = 0; attempt < 6 && !done; ++attempt) {
-      const RunningProgram child("flip_flop", with(out, more), log);
+      const RunningProgram child("train", with(out, more), log);
       if (attempt < 5) {  // killed at five different moments, the first after something was saved
         wait_for_checkpoint(out);
         std::this_thread::sleep_for(std::chrono::milliseconds(attempt == 0 ? 1 : 30 + 11 * attempt));
@@ -182,18 +168,18 @@ TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run 
 TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there; other options are refused") {
   const fs::path out = fresh_folder("interrupted"), log = fresh_folder("interrupted-log");
   const std::vector<std::string> sizes{"--scheme", "rope", "--steps", "100000", "--save-every", "5"};
-  const RunningProgram child("flip_flop", tiny(out, sizes), log);
+  const RunningProgram child("train", tiny(out, sizes), log);
   wait_for_checkpoint(out);
   child.signal(SIGINT);
   const Outcome stopped = child.finish();
   CHECK(stopped.code == 130);
   CHECK_MESSAGE(stopped.err.find("saved; go on with --resume") != std::string::npos, stopped.err);
 
-  const Outcome again = run("flip_flop", tiny(out, sizes));
+  const Outcome again = run("train", tiny(out, sizes));
   CHECK(again.code == 2);
   CHECK_MESSAGE(again.err.find("holds a run") != std::string::npos, again.err);
   const Outcome other =
-      run("flip_flop", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
+      run("train", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
   CHECK(other.code == 2);
   CHECK_MESSAGE(other.err.find("--scheme was rope, is alibi") != std::string::npos, other.err);
   fs::remove_all(out);
@@ -202,20 +188,20 @@ TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there;
 TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
   const fs::path out = fresh_folder("damaged");
   const std::vector<std::string> sizes{"--scheme", "none", "--steps", "4", "--warm-up", "1", "--save-every", "4"};
-  REQUIRE(run("flip_flop", tiny(out, sizes)).code == 0);
+  REQUIRE(run("train", tiny(out, sizes)).code == 0);
   std::vector<std::string> resume = sizes;
   resume.push_back("--resume");
-  CHECK(run("flip_flop", tiny(out, resume)).code == 0);  // nothing left to train
+  CHECK(run("train", tiny(out, resume)).code == 0);  // nothing left to train
 
   const fs::path weights = out / "checkpoints/step-000004/weights.safetensors";
   const std::string good = text_of(weights);
   std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
-  const Outcome truncated = run("flip_flop", tiny(out, resume));
+  const Outcome truncated = run("train", tiny(out, resume));
   CHECK(truncated.code == 2);
   CHECK_MESSAGE(truncated.err.find("weights.safetensors") != std::string::npos, truncated.err);
   CHECK(lines_in(truncated.err) == 1);
   std::ofstream(weights, std::ios::binary) << "PK\x03\x04 a zip file with weights of another program";
-  const Outcome foreign = run("flip_flop", tiny(out, resume));
+  const Outcome foreign = run("train", tiny(out, resume));
   CHECK(foreign.code == 2);
   CHECK(lines_in(foreign.err) == 1);
   fs::remove_all(out);
@@ -235,7 +221,7 @@ TEST_CASE("programs: the quickstart's smoke run writes its page and its table") 
 
 TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {
   const fs::path out = fresh_folder("inside"), graph = fresh_folder("graph.dot");
-  const Outcome described = run("flip_flop", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
+  const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
   for (const char* text :
       {"blocks.0.attention.position.table", "normal(0, 0.02)", "lerp_at", "cope.cpp:", "kept for backward"}) {
@@ -250,15 +236,15 @@ TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite
   const fs::path out = fresh_folder("diverged");
   const std::vector<std::string> wild{
       "--scheme", "none", "--steps", "200", "--lr", "10", "--weight-decay", "10", "--clip", "1e9", "--warm-up", "0"};
-  const Outcome diverged = run("flip_flop", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
+  const Outcome diverged = run("train", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
   CHECK(diverged.code == 1);
-  CHECK_MESSAGE(diverged.err.starts_with("whence flip_flop: "), diverged.err);
+  CHECK_MESSAGE(diverged.err.starts_with("whence train: "), diverged.err);
   CHECK(lines_in(diverged.err) == 1);
   CHECK_FALSE(fs::exists(out / "weights.safetensors"));
   fs::remove_all(out);
   std::vector<std::string> checked = wild;
   checked.push_back("--check-finite");
-  const Outcome named = run("flip_flop", tiny(out, checked));
+  const Outcome named = run("train", tiny(out, checked));
   CHECK(named.code == 1);
   CHECK_MESSAGE(named.err.find("; finite numbers required; input 0 is ") != std::string::npos, named.err);
   CHECK(lines_in(named.err) == 1);

@@ -8,7 +8,6 @@
 #include <set>
 #include <sstream>
 
-#include "examples/tasks/flip_flop.h"
 #include "examples/tasks/task.h"
 #include "tensor/error.h"
 
@@ -113,7 +112,7 @@ TEST_CASE("tasks: names, options and figures") {
   }
   for (const char* name : {"flip_flop", "selective_copy", "counting"}) CHECK(names.contains(name));
   CHECK_THROWS_WITH_AS((void)find_task("countin"), doctest::Contains("did you mean 'counting'?"), InputError);
-  CHECK_THROWS_WITH_AS((void)find_task("zzzzzzzz"), doctest::Contains("see train --list"), InputError);
+  CHECK_THROWS_WITH_AS((void)find_task("zzzzzzzz"), doctest::Contains("see whence tasks"), InputError);
   CHECK_THROWS_AS((void)make_task("counting", {"--block", "2"}), InputError);
   CHECK_THROWS_AS((void)make_task("flip_flop", {"--length", "15"}), InputError);
   CHECK(make_task("selective_copy")->paper_figures(2).at(2).mean == 0.004);
@@ -148,28 +147,6 @@ TEST_CASE("tasks: the most probable token of each row") {
   CHECK(most_probable(logits) == Tokens{0, 1, -1, 0});
   CHECK(most_probable(logits, 1) == Tokens{2, 1, -1, 1});
   CHECK_THROWS_AS((void)most_probable(logits, 3), Error);
-}
-
-TEST_CASE("tasks: flip_flop is the flip-flop of flip_flop.h, with the same guesses and the same count of errors") {
-  const auto task = make_task("flip_flop", {"--length", "40", "--targets", "all"});
-  const Batch batch = task->training_batch(5, 3, 4);
-  const FlipFlopBatch expected = flip_flop_batch(training_set, 40, 5, 8, 4, Targets::all);
-  CHECK(batch.inputs == expected.inputs);
-  CHECK(batch.targets == expected.targets);
-  const Batch dense = task->test_batch(2, 5, 0, 30);
-  const FlipFlopBatch old = flip_flop_batch(dense_set, 40, 5, 0, 30, Targets::clean);
-  for (std::size_t k = 0; k < task->guesses().size(); ++k) {
-    Errors errors;
-    ReadErrors reads;
-    errors.add(dense, task->guesses()[k].predict(dense));
-    reads.add(old, predict(baselines[k], old));
-    CHECK(errors.wrong_tokens == reads.wrong_reads);
-    CHECK(errors.wrong_sequences == reads.wrong_sequences);
-    CHECK(errors.tokens == reads.reads);
-  }
-  const Tensor logits = Tensor::of({9, 1, 2, 3, 4}, {1, 1, 5});
-  CHECK(task->answers(logits) == Tokens{write_token});
-  CHECK(make_task("flip_flop", {"--answers", "bits"})->answers(logits) == Tokens{one_token});
 }
 
 TEST_CASE("tasks: selective copy in its three formats, the answer read off the text") {

@@ -51,7 +51,7 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
 
 TEST_CASE("train: lists every task, explains each, and says in one line what is wrong") {
   const Scratch scratch("train-usage");
-  const Outcome list = train(scratch, {"--list"});
+  const Outcome list = RunningProgram("tasks", {}, scratch / "log").finish();
   CHECK(list.code == 0);
   for (const whence::tasks::TaskInfo& info : whence::tasks::registered_tasks()) {
     CHECK_MESSAGE(list.out.find(info.name) != std::string::npos, info.name);
@@ -65,10 +65,8 @@ TEST_CASE("train: lists every task, explains each, and says in one line what is 
   };
   for (const Case& bad : std::vector<Case>{{{}, "whence train: no task given; "},
            {{"selctive_copy"},
-               "whence train: task 'selctive_copy': no task of that name; one of those that --list prints required; "
-               "did you "
-               "mean "
-               "'selective_copy'?\n"},
+               "whence train: task 'selctive_copy': no task of that name; one of those that `whence tasks` lists "
+               "required; did you mean 'selective_copy'?\n"},
            {{"counting", "--variabels", "3"},
                "whence train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
            {{"counting", "--block", "2"}, "whence train: --block: 2 given; 0, or 3 and more required; "},

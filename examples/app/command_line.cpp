@@ -1,8 +1,6 @@
-// Declares, reads and explains the options of a program. CLI11 splits the arguments; what a value may be is decided
-// here.
+// Declares, reads and explains the options of a command.
 #include "examples/app/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <type_traits>
 
@@ -99,7 +97,7 @@ CommandLine::Option& CommandLine::add(Option option) {
         to_text("command line: --", option.name, " declared twice; one declaration required; rename one of them"));
   }
   option.heading = heading_;
-  option.initial = option.show();
+  option.initial = option.text.initial.empty() ? option.show() : option.text.initial;
   return options_.emplace_back(std::move(option));
 }
 
@@ -164,38 +162,67 @@ CommandLine& CommandLine::example(std::string command, std::string meaning) {
 }
 
 std::optional<std::string> CommandLine::parse(int argc, const char* const* argv) {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  const CLI::Option* help_flag = app.add_flag("-h,--help");
-  const CLI::Option* version_flag = app.add_flag("--version");
-  std::vector<CLI::Option*> declared;
-  std::vector<std::string> unused(
-      options_.size());  // CLI11 wants somewhere to write; the texts are read from results()
-  for (std::size_t i = 0; i < options_.size(); ++i) {
-    const std::string name = "--" + options_[i].name;
-    declared.push_back(options_[i].argument_word.empty() ? app.add_flag(name) : app.add_option(name, unused[i]));
-    declared.back()->multi_option_policy(
-        CLI::MultiOptionPolicy::TakeLast);  // so that read() sees, and refuses, the second
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const auto asked = std::ranges::find(words, complete);
+  if (asked != words.end()) return candidates(words.end() - asked > 2 ? *(words.end() - 2) : "");
+  std::vector<std::pair<Option*, std::string>> given_values;
+  std::vector<std::string> leftovers;
+  bool wants_help = false, wants_version = false, options_end = false;
+  std::string lacks_value;
+  for (std::size_t k = 0; k < words.size(); ++k) {
+    const std::string& word = words[k];
+    const std::size_t equals = word.find('=');
+    const auto option =
+        std::ranges::find(options_, word.substr(0, equals), [](const Option& o) { return "--" + o.name; });
+    options_end = options_end || word == "--";
+    if (!options_end && (word == "-h" || word == "--help")) {
+      wants_help = true;
+    } else if (!options_end && word == "--version") {
+      wants_version = true;
+    } else if (options_end || option == options_.end()) {
+      leftovers.push_back(word);
+    } else if (equals != std::string::npos) {
+      given_values.emplace_back(&*option, word.substr(equals + 1));
+    } else if (option->argument_word.empty()) {
+      given_values.emplace_back(&*option, "true");
+    } else if (k + 1 == words.size()) {
+      lacks_value = word;
+    } else {
+      given_values.emplace_back(&*option, words[++k]);
+    }
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ArgumentMismatch& missing) {
-    const std::string what = missing.what();
-    throw InputError(
-        to_text(what.substr(0, what.find(':')), ": no value given; one value required; see ", program_, " --help"));
-  } catch (const CLI::ParseError& other) {
-    throw InputError(to_text(one_line(other.what()), "; see ", program_, " --help"));
-  }
-  if (help_flag->count() > 0) return help();
-  if (version_flag->count() > 0) return program_ + ' ' + version_ + '\n';
-  take_names(app.remaining());
-  for (std::size_t i = 0; i < options_.size(); ++i) read(options_[i], declared[i]->results());
+  if (wants_help) return help();
+  if (wants_version) return program_ + ' ' + version_ + '\n';
+  if (!lacks_value.empty())
+    throw InputError(to_text(lacks_value, ": no value given; one value required; see ", program_, " --help"));
+  take_names(leftovers);
+  for (const auto& [option, value] : given_values) read(*option, value);
   return std::nullopt;
 }
 
-CommandLine& CommandLine::names(std::string word, std::vector<std::string>* values, std::string help) {
-  names_word_ = std::move(word), names_help_ = std::move(help), names_ = values;
+std::string CommandLine::candidates(const std::string& previous) const {
+  const auto option = std::ranges::find(options_, previous, [](const Option& o) { return "--" + o.name; });
+  std::vector<std::string> list;
+  if (option != options_.end() && !option->argument_word.empty()) {
+    list = option->choices.empty() ? option->text.known : option->choices;
+  } else {
+    list = known_names_;
+    for (const Option& each : options_) list.push_back("--" + each.name);
+    list.insert(list.end(), {"--help", "--version"});
+  }
+  std::string lines;
+  for (const std::string& each : list) lines += each + '\n';
+  return lines;
+}
+
+CommandLine& CommandLine::names(
+    std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known) {
+  names_word_ = std::move(word), names_help_ = std::move(help), names_ = values, known_names_ = std::move(known);
+  return *this;
+}
+
+CommandLine& CommandLine::elsewhere(std::string name, std::string advice) {
+  elsewhere_.emplace_back("--" + std::move(name), std::move(advice));
   return *this;
 }
 
@@ -220,6 +247,9 @@ void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) cons
         to_text(in_quotes(*positional), ": given without an option; options only required; see ", program_, " --help"));
   }
   const std::string name = found->substr(0, found->find('='));
+  for (const auto& [known, advice] : elsewhere_) {
+    if (name == known) throw InputError(to_text(name, ": given; no option of ", program_, "; ", advice));
+  }
   std::vector<std::string> names = {"help", "version"};
   for (const Option& option : options_) names.push_back(option.name);
   const auto meant =
@@ -228,17 +258,16 @@ void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) cons
   throw InputError(to_text(one_line(name), ": unknown option given; a known option required; ", hint));
 }
 
-void CommandLine::read(Option& option, const std::vector<std::string>& given_values) const {
-  if (given_values.empty()) return;
+void CommandLine::read(Option& option, const std::string& value) const {
   const std::string place = "--" + option.name + ": ";
-  if (given_values.size() > 1) throw InputError(place + "given twice; once required; remove one of them");
-  // "--out --layers 3": CLI11 takes "--layers" for the folder's name; nobody means that.
-  if (given_values[0].starts_with("--")) {
-    throw InputError(to_text(
-        place, "no value given before ", one_line(given_values[0]), "; one value required; see ", program_, " --help"));
+  if (option.given) throw InputError(place + "given twice; once required; remove one of them");
+  // "--out --layers 3" would take "--layers" for the folder's name; nobody means that.
+  if (value.starts_with("--")) {
+    throw InputError(
+        to_text(place, "no value given before ", one_line(value), "; one value required; see ", program_, " --help"));
   }
-  const std::string problem = option.assign(given_values[0]);
-  if (!problem.empty()) throw InputError(to_text(place, problem, "; ", advice(option, given_values[0])));
+  const std::string problem = option.assign(value);
+  if (!problem.empty()) throw InputError(to_text(place, problem, "; ", advice(option, value)));
   option.given = true;
 }
 

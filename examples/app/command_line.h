@@ -1,4 +1,4 @@
-// The options of a program: declared once with name, default, range, unit and help; read strictly; refused in one line.
+// The options of a command: declared once with name, default, range, unit and help; read strictly; refused in one line.
 //   flip_flop: --layers: 0 given; 1 to 64 required; choose at least one layer
 // Errors are InputError without the program's name, which run_main() puts in front. Nothing here ends the program.
 #pragma once
@@ -25,9 +25,11 @@ struct Range {
 
 // What an option says about itself.
 struct OptionText {
-  std::string help;         // what it is, in a few words
-  std::string unit = {};    // "tokens", "seconds"; empty: a bare number
-  std::string advice = {};  // what to do when it was refused; empty: the default is named
+  std::string help;                     // what it is, in a few words
+  std::string unit = {};                // "tokens", "seconds"; empty: a bare number
+  std::string advice = {};              // what to do when it was refused; empty: the default is named
+  std::string initial = {};             // what the default is called where it is no value: "1/sqrt(d)"
+  std::vector<std::string> known = {};  // values that a shell can complete; others are no error
 };
 
 // The text that --help prints below an option, and the current values as text, come from one declaration.
@@ -48,13 +50,17 @@ class CommandLine {
   CommandLine& flag(const std::string& name, bool* value, OptionText text);
 
   // What stands on the command line without an option, as many as are given: "NAME..." in --help.
-  CommandLine& names(std::string word, std::vector<std::string>* values, std::string help);
+  CommandLine& names(
+      std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known = {});
+
+  // What to say about an option that people look for here and that is somewhere else: "write --set \"steps=...\"".
+  CommandLine& elsewhere(std::string name, std::string advice);
 
   // A command to show under "Examples", with what it does.
   CommandLine& example(std::string command, std::string meaning);
 
-  // Reads the arguments into the variables. A page to print before ending with 0 (--help, --version), or nothing: go
-  // on.
+  // Reads the arguments into the variables. A page to print before ending with 0 (--help, --version, or what --complete
+  // asks for), or nothing: go on.
   [[nodiscard]] std::optional<std::string> parse(int argc, const char* const* argv);
 
   // Was `--name` on the command line?
@@ -70,6 +76,9 @@ class CommandLine {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
   [[nodiscard]] std::string help() const;
+
+  // `--complete`, hidden, stands somewhere before the last word: what may stand in the place of that word, one a line.
+  static constexpr const char* complete = "--complete";
 
  private:
   // Takes what was typed. The problem, such as "0 given; 1 to 64 required", or empty when the value was good.
@@ -89,17 +98,19 @@ class CommandLine {
 
   Option& add(Option option);
   [[nodiscard]] const Option& find(std::string_view name) const;
+  [[nodiscard]] std::string candidates(const std::string& previous) const;
   void take_names(const std::vector<std::string>& leftovers) const;
   void refuse_unknown(const std::vector<std::string>& leftovers) const;
-  void read(Option& option, const std::vector<std::string>& given_values) const;
+  void read(Option& option, const std::string& value) const;
   [[nodiscard]] std::string advice(const Option& option, const std::string& typed) const;
   [[nodiscard]] std::string describe(const Option& option) const;
 
   std::string program_, purpose_, version_, heading_ = "Options";
   std::string names_word_, names_help_;
   std::vector<std::string>* names_ = nullptr;  // nullptr: nothing may stand without an option
+  std::vector<std::string> known_names_;
   std::vector<Option> options_;
-  std::vector<std::pair<std::string, std::string>> examples_;
+  std::vector<std::pair<std::string, std::string>> examples_, elsewhere_;
 };
 
 }  // namespace whence

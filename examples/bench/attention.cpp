@@ -11,6 +11,7 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/scheme_names.h"
 #include "examples/verify/bare_attention.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
@@ -86,7 +87,7 @@ int run(int argc, char** argv) {
   CommandLine line("whence bench attention",
       "Times one attention with any positional scheme, by executor, and measures its memory.", WHENCE_VERSION);
   line.heading("Options")
-      .text("scheme", &options.scheme, {"positional scheme"})
+      .text("scheme", &options.scheme, {.help = "positional scheme", .known = scheme_names()})
       .choice("executor", &options.executor, {"reference", "strips"}, {"how attention is computed"})
       .integer("length", &options.length, Range<std::int64_t>{1, 1048576}, {"of the sequence", "tokens"})
       .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})

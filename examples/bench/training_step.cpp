@@ -10,7 +10,8 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
-#include "examples/tasks/flip_flop_model.h"
+#include "examples/app/scheme_names.h"
+#include "examples/tasks/task_training.h"
 #include "nn/loss.h"
 #include "nn/models.h"
 #include "nn/training_step.h"
@@ -26,7 +27,8 @@ namespace whence {
 namespace {
 
 struct Options {
-  tasks::FlipFlopModelOptions model;
+  tasks::ModelChoice model = tasks::choice_of(tasks::make_task("flip_flop")->model());
+  std::int64_t length = 512, batch = 16;
   std::string name;  // of a model in nn/models.h; empty: the flip-flop decoder
   int steps = 10, warm_up = 3;
   MachineOptions machine;
@@ -42,32 +44,40 @@ struct StepTime {
 // Tokens of an even distribution, and those that follow them.
 TrainingBatch random_tokens(const Transformer& model, const Options& options, int step) {
   const Stream stream(0, "training_step", static_cast<std::uint64_t>(step));
-  const index_t count = options.model.batch * options.model.length;
-  const Tensor tokens = Tensor::empty({options.model.batch, options.model.length}, DType::i64);
+  const index_t count = options.batch * options.length;
+  const Tensor tokens = Tensor::empty({options.batch, options.length}, DType::i64);
   for (index_t n = 0; n < count; ++n) {
     tokens.data<index_t>()[n] =
         stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(model.options().vocabulary));
   }
-  const index_t targets = options.model.batch * (options.model.length - 1);
-  return {{contiguous(slice(tokens, 1, 0, options.model.length - 1)),
-              contiguous(slice(tokens, 1, 1, options.model.length))},
+  const index_t targets = options.batch * (options.length - 1);
+  return {{contiguous(slice(tokens, 1, 0, options.length - 1)), contiguous(slice(tokens, 1, 1, options.length))},
       targets, targets};
 }
 
-Tensor random_token_loss(const Transformer& model, const TrainingBatch& batch, int step) {
+using Batches = std::function<TrainingBatch(int step)>;  // of steps 1, 2, ...
+
+Batches batches_for(const Transformer& model, const Options& options) {
+  if (!options.name.empty()) return [&](int step) { return random_tokens(model, options, step); };
+  return [&, task = std::shared_ptr(tasks::make_task("flip_flop", {"--length", std::to_string(options.length)}))](
+             int step) -> TrainingBatch {
+    const tasks::Batch batch = task->training_batch(0, step, options.batch);
+    return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
+  };
+}
+
+Tensor loss_of(const Transformer& model, const TrainingBatch& batch, int step) {
   const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(step)};
   return token_loss(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
 // Each part waits for the device, so that its time is its own. f16: with a loss scale, and without a step where
 // gradients overflow.
-StepTime time_step(const Transformer& model, MixedPrecision& precision, const Options& options, int step) {
+StepTime time_step(const Transformer& model, MixedPrecision& precision, const Batches& batches, int step) {
   const double start = steady_seconds();
   Adam& optimizer = precision.optimizer();
   optimizer.zero_gradients();
-  const Tensor loss = options.name.empty()
-                          ? tasks::flip_flop_loss(model, options.model, 0, step + 1)
-                          : random_token_loss(model, random_tokens(model, options, step + 1), step + 1);
+  const Tensor loss = loss_of(model, batches(step + 1), step + 1);
   synchronise(model.device());
   const double after_forward = steady_seconds();
   auto& loss_scale = precision.loss_scale();
@@ -87,9 +97,9 @@ std::vector<double> recorded_seconds(Transformer& model, MixedPrecision& precisi
   const std::string why = model.device().is_cpu() ? "given without a GPU" : not_recordable(model.options());
   if (!why.empty()) throw InputError("--cuda-graph: " + why);
   TrainingStep step(
-      precision, [&](std::int64_t part) { return random_tokens(model, options, static_cast<int>(part)); },
+      precision, [batches = batches_for(model, options)](std::int64_t part) { return batches(static_cast<int>(part)); },
       [&](const TrainingBatch& batch, std::int64_t part) {
-        return random_token_loss(model, batch, static_cast<int>(part)) * static_cast<double>(batch.counted);
+        return loss_of(model, batch, static_cast<int>(part)) * static_cast<double>(batch.counted);
       },
       {.recorded = true});
   std::vector<double> seconds;
@@ -102,9 +112,10 @@ std::vector<double> recorded_seconds(Transformer& model, MixedPrecision& precisi
 }
 
 std::vector<double> measured_seconds(const Transformer& model, MixedPrecision& precision, const Options& options) {
+  const Batches batches = batches_for(model, options);
   std::vector<double> seconds;
   for (int step = 0; step < options.warm_up + options.steps; ++step) {
-    const StepTime time = time_step(model, precision, options, step);
+    const StepTime time = time_step(model, precision, batches, step);
     if (options.verbose) {
       std::cerr << "forward " << fixed(time.forward * 1e3, 1) << "  backward " << fixed(time.backward * 1e3, 1)
                 << "  update " << fixed(time.update * 1e3, 1) << " ms\n";
@@ -115,7 +126,9 @@ std::vector<double> measured_seconds(const Transformer& model, MixedPrecision& p
 }
 
 TransformerOptions model_options(const Options& options, bool scheme_given) {
-  if (options.name.empty()) return tasks::transformer_options(options.model);
+  if (options.name.empty())
+    return tasks::with(
+        tasks::make_task("flip_flop", {"--length", std::to_string(options.length)})->model(), options.model);
   TransformerOptions model = named_model(options.name, scheme_given ? options.model.scheme : "");
   model.executor = options.model.executor;
   model.dropout = model.pattern_dropout = model.hidden_dropout =
@@ -130,12 +143,12 @@ void declare_options(CommandLine& line, Options& options) {
       .choice("model", &options.name, names,
           {"a named model, without dropout, on random tokens, in place of the flip-flop decoder"})
       .choice("executor", &options.model.executor, {"auto", "reference", "strips"}, {"how attention is computed"})
-      .text("scheme", &options.model.scheme, {"positional scheme"})
-      .integer("length", &options.model.length, Range<std::int64_t>{4, 65536}, {"of a string", "tokens"})
+      .text("scheme", &options.model.scheme, {.help = "positional scheme", .known = scheme_names()})
+      .integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"of a string", "tokens"})
       .integer("dim", &options.model.dim, Range<std::int64_t>{1, 16384}, {"model dim"})
       .integer("layers", &options.model.layers, Range<std::int64_t>{1, 64}, {"decoder blocks"})
       .integer("heads", &options.model.heads, Range<std::int64_t>{1, 256}, {"attention heads"})
-      .integer("batch", &options.model.batch, Range<std::int64_t>{1, 65536}, {"per step", "strings"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"per step", "strings"})
       .integer("steps", &options.steps, Range<int>{1, 100000}, {"timed steps"})
       .integer("warm-up", &options.warm_up, Range<int>{0, 1000}, {"steps before them"})
       .flag("cuda-graph", &options.cuda_graph, {"on a GPU, with --model: the step recorded once and replayed"})
@@ -164,8 +177,7 @@ int run(int argc, char** argv) {
   std::vector<double> seconds =
       options.cuda_graph ? recorded_seconds(model, precision, options) : measured_seconds(model, precision, options);
   std::sort(seconds.begin(), seconds.end());
-  const double tokens = static_cast<double>(options.model.batch * (options.model.length - 1)),
-               median = seconds[seconds.size() / 2];
+  const double tokens = static_cast<double>(options.batch * (options.length - 1)), median = seconds[seconds.size() / 2];
   std::cout << json_line({{"engine", std::string("whence ") + WHENCE_VERSION}, {"scheme", model.scheme()},
       {"parameters", model.parameter_count()}, {"device", to_string(placement.device)},
       {"precision", options.machine.precision}, {"threads", std::int64_t{threads()}},

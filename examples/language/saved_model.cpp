@@ -123,8 +123,8 @@ SavedModel load_language_model(const std::string& folder, const std::string& exe
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
   if (record.subject != "lm")
-    throw InputError(to_text(
-        folder, ": a run of ", record.subject, " given; one of `train lm` required, which leaves text to draw from"));
+    throw InputError(to_text(folder, ": a run of ", record.subject,
+        " given; one of `whence train lm` required, which leaves text to draw from"));
   const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
   if (!executor.empty()) options.executor = executor;

@@ -11,6 +11,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
+#include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/saved_model.h"
@@ -46,7 +47,10 @@ void declare_options(CommandLine& line, Settings& settings) {
   line.heading("Model")
       .choice("model", &settings.named, names,
           {"one of `models`, in place of the sizes below; vocabulary and length are the text's"})
-      .text("scheme", &settings.scheme, {"positional scheme, e.g. \"cdape(kerple, kernel=3)\""})
+      .text("scheme", &settings.scheme,
+          {.help = "positional scheme, e.g. \"cdape(kerple, kernel=3)\"; whence schemes lists them",
+              .known = scheme_names()})
+      .elsewhere("list-schemes", "whence schemes lists them")
       .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
       .integer("layers", &model.layers, Count{1, 128}, {"blocks"})
       .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})

@@ -7,7 +7,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/probe.h"
-#include "examples/tasks/flip_flop_model.h"
+#include "examples/tasks/flip_flop.h"
 #include "nn/loss.h"
 
 namespace whence::report {
@@ -64,15 +64,16 @@ void add_quantity(Page& page, const Quantity& quantity, const Tensor& values, in
 
 void add_maps(Page& page, const Transformer& model, const std::string& text) {
   const tasks::Tokens tokens = tasks::parse(text);
-  tasks::Tokens inputs(tokens.begin(), tokens.end() - 1), targets;
+  tasks::Batch batch{.sequences = 1, .positions = static_cast<index_t>(tokens.size()) - 1};
+  batch.inputs.assign(tokens.begin(), tokens.end() - 1);
   for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
-    targets.push_back(tokens[t] == tasks::read_token ? tokens[t + 1] : tasks::ignored_target);
+    batch.targets.push_back(tokens[t] == tasks::read_token ? tokens[t + 1] : tasks::no_target);
     page.row_tokens.emplace_back(1, text[t]);
   }
   page.column_tokens = page.row_tokens;
 
   const Capture capture("*.gates", "*.positions", "*.pattern");
-  backward(token_loss(model(tasks::token_tensor(inputs, 1)), tasks::token_tensor(targets, 1)));
+  backward(token_loss(model(batch.input_tensor()), batch.target_tensor()));
   for (const Module::Parameter& parameter : model.parameters()) {
     if (!parameter.frozen) clear_gradient(parameter.tensor);
   }

@@ -1,10 +1,7 @@
-// Samples flip-flop strings, cuts them into batches, and counts the bits that were read wrongly.
+// Flip-flop: samples strings, and the task that is made of them.
 #include "examples/tasks/flip_flop.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
 
 #include "tensor/error.h"
 
@@ -15,11 +12,6 @@ constexpr std::string_view symbols = "wri01";
 
 bool is_instruction(std::int64_t token) { return token == write_token || token == read_token || token == ignore_token; }
 
-double percent(std::int64_t part, std::int64_t whole) {
-  if (whole == 0) return std::numeric_limits<double>::quiet_NaN();
-  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 [[noreturn]] void refuse_text(std::size_t place, const std::string& given, const std::string& required) {
@@ -27,27 +19,149 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
       "flip-flop string: character ", place + 1, ": ", given, " given; ", required, " required; example: w0i1r0"));
 }
 
-}  // namespace
-
-void check(const FlipFlop& task) {
-  if (task.length < 4 || task.length % 2 != 0) {
-    throw InputError(to_text("flip-flop: length ", task.length,
+void check(const FlipFlop& strings) {
+  if (strings.length < 4 || strings.length % 2 != 0) {
+    throw InputError(to_text("flip-flop: length ", strings.length,
         " given; an even number, at least 4, required; each instruction has one bit"));
   }
-  if (!(task.p_ignore >= 0 && task.p_ignore < 1)) {
-    throw InputError(
-        to_text("flip-flop: p_ignore ", task.p_ignore, " given; at least 0 and below 1 required; 0.8 is the paper's"));
+  if (!(strings.p_ignore >= 0 && strings.p_ignore < 1)) {
+    throw InputError(to_text(
+        "flip-flop: p_ignore ", strings.p_ignore, " given; at least 0 and below 1 required; 0.8 is the paper's"));
   }
 }
 
-Tokens sample(const FlipFlop& task, Stream stream) {
-  check(task);
-  Tokens tokens(static_cast<std::size_t>(task.length));
+struct Options {
+  std::int64_t length = 512;
+  std::string targets = "reads", answers = "vocabulary";
+};
+
+constexpr FlipFlopSet test_sets_of_flip_flop[] = {in_distribution_set, sparse_set, dense_set};
+
+// What a guess may know of a string before it has to name a bit: everything but which bit the last w wrote.
+struct Seen {
+  std::int64_t first = zero_token, last = zero_token, zeros = 0, ones = 0;
+};
+
+Guess guess_from(std::string name, std::int64_t (*bit)(const Seen&)) {
+  return {std::move(name), [bit](const Batch& batch) {
+            Tokens predicted;
+            Seen seen;
+            for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+              if (i % to_size(batch.positions) == 0) seen = {};
+              const std::int64_t token = batch.inputs[i];
+              if (!is_instruction(token)) {
+                if (seen.zeros + seen.ones == 0) seen.first = token;
+                seen.last = token;
+                ++(token == zero_token ? seen.zeros : seen.ones);
+              }
+              predicted.push_back(bit(seen));
+            }
+            return predicted;
+          }};
+}
+
+class FlipFlopTask final : public Task {
+ public:
+  explicit FlipFlopTask(const Options& options) : options_(options) {
+    check({static_cast<int>(options.length), training_set.p_ignore});
+  }
+
+  TransformerOptions model() const override {
+    return {.vocabulary = flip_flop_vocabulary,
+        .length = options_.length,
+        .dim = 256,
+        .layers = 4,
+        .heads = 4,
+        .scheme = "cope"};
+  }
+
+  Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
+    return batch(training_set, seed, (step - 1) * sequences, sequences, options_.targets == "all");
+  }
+  std::vector<TestSet> test_sets() const override {
+    std::vector<TestSet> sets;
+    for (const FlipFlopSet& set : test_sets_of_flip_flop) {
+      sets.push_back(
+          {std::string(set.name), to_text("an instruction is to be ignored with probability ", set.p_ignore)});
+    }
+    return sets;
+  }
+  Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override {
+    if (set >= std::size(test_sets_of_flip_flop))
+      throw Error(to_text("flip_flop: test set ", set, " given; 0 to 2 required"));
+    return batch(test_sets_of_flip_flop[set], seed, first, sequences, false);
+  }
+
+  std::vector<Guess> guesses() const override {
+    return {guess_from("always 0", [](const Seen&) { return zero_token; }),
+        guess_from("first bit", [](const Seen& seen) { return seen.first; }),
+        guess_from("last bit of any pair", [](const Seen& seen) { return seen.last; }),
+        guess_from("most frequent bit so far",
+            [](const Seen& seen) { return seen.ones > seen.zeros ? one_token : zero_token; })};
+  }
+  Tokens answers(const Tensor& logits) const override {
+    return most_probable(logits, options_.answers == "bits" ? zero_token : 0);
+  }
+  std::string text(std::int64_t token) const override { return tasks::text(std::span(&token, 1)); }
+  // Liu et al. add the warm-up and the weight decay; the CoPE paper states the rest.
+  Recipe recipe() const override { return {}; }
+  std::vector<PaperFigure> paper_figures(std::size_t set) const override {
+    if (options_.length != 512 || set > 1) return {};
+    if (set == 0) return {{"absolute", 6.8, 6.9}, {"rope", 1.8, 3.1}, {"cope", 0.03, 0.06}};
+    return {{"absolute", 21.7, 7.9}, {"rope", 20.3, 2.9}, {"cope", 4.9, 4.4}};
+  }
+  std::vector<std::pair<std::string, std::string>> description() const override {
+    return {{"task", "flip_flop"}, {"length", std::to_string(options_.length)}, {"targets", options_.targets}};
+  }
+
+ private:
+  // Strings cut into inputs (tokens 0..T-2) and the tokens behind them. The metric looks at reads alone, wherever the
+  // loss is taken.
+  Batch batch(const FlipFlopSet& set, std::uint64_t seed, std::int64_t first, index_t sequences, bool all) const {
+    Batch made{.sequences = sequences, .positions = options_.length - 1};
+    for (Tokens* tokens : {&made.inputs, &made.targets, &made.graded})
+      tokens->reserve(to_size(sequences * made.positions));
+    for (index_t row = 0; row < sequences; ++row) {
+      const Stream stream(seed, set.purpose, static_cast<std::uint64_t>(first + row));
+      const Tokens tokens = sample({static_cast<int>(options_.length), set.p_ignore}, stream);
+      for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+        made.inputs.push_back(tokens[t]);
+        made.graded.push_back(tokens[t] == read_token ? tokens[t + 1] : no_target);
+        made.targets.push_back(all ? tokens[t + 1] : made.graded.back());
+      }
+    }
+    return made;
+  }
+
+  Options options_;
+};
+
+std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
+  const auto options = std::make_shared<Options>();
+  line.heading("Task")
+      .integer("length", &options->length, Range<std::int64_t>{4, 65536}, {"of a string, an even number", "tokens"})
+      .choice(
+          "targets", &options->targets, {"reads", "all"}, {"where the loss is taken: at reads, or at all positions"})
+      .choice("answers", &options->answers, {"vocabulary", "bits"}, {"what a prediction may be in the tests"});
+  return [options]() -> std::unique_ptr<Task> { return std::make_unique<FlipFlopTask>(*options); };
+}
+
+const RegisterTask registered{{.name = "flip_flop",
+    .title = "remember one bit among distractors",
+    .paper = "Liu et al. 2023, arXiv:2306.00946; Golovneva et al. 2024, arXiv:2405.18719, section 5.1",
+    .declare = declare,
+    .mini = "length=64 dim=64 layers=2 heads=4 steps=1500 lr=1e-3"}};
+
+}  // namespace
+
+Tokens sample(const FlipFlop& strings, Stream stream) {
+  check(strings);
+  Tokens tokens(static_cast<std::size_t>(strings.length));
   const std::size_t pairs = tokens.size() / 2;
   std::int64_t stored = zero_token;
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     // P(i) = p, P(w) = P(r) = (1-p)/2. Numbers 2n and 2n+1 of the stream belong to pair n, used or not.
-    const double u = stream.uniform(2 * pair), p = task.p_ignore;
+    const double u = stream.uniform(2 * pair), p = strings.p_ignore;
     std::int64_t instruction = u < p ? ignore_token : u < p + (1 - p) / 2 ? write_token : read_token;
     if (pair == 0) instruction = write_token;
     if (pair == pairs - 1) instruction = read_token;
@@ -57,96 +171,6 @@ Tokens sample(const FlipFlop& task, Stream stream) {
     tokens[2 * pair + 1] = instruction == read_token ? stored : coin;
   }
   return tokens;
-}
-
-FlipFlopBatch flip_flop_batch(
-    const FlipFlopSet& set, int length, std::uint64_t seed, std::uint64_t first, int count, Targets targets) {
-  const FlipFlop task = {length, set.p_ignore};
-  check(task);
-  if (count < 1)
-    throw InputError(
-        to_text("flip-flop: a batch of ", count, " sequences given; at least 1 required; choose a larger batch"));
-  FlipFlopBatch batch = {count, length - 1, {}, {}};
-  batch.inputs.reserve(to_size(batch.sequences * batch.positions));
-  batch.targets.reserve(batch.inputs.capacity());
-  for (std::uint64_t row = 0; row < static_cast<std::uint64_t>(count); ++row) {
-    const Tokens tokens = sample(task, Stream(seed, set.purpose, first + row));
-    for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
-      batch.inputs.push_back(tokens[t]);
-      batch.targets.push_back(targets == Targets::all || tokens[t] == read_token ? tokens[t + 1] : ignored_target);
-    }
-  }
-  return batch;
-}
-
-void ReadErrors::add(const FlipFlopBatch& batch, std::span<const std::int64_t> predicted) {
-  if (predicted.size() != batch.inputs.size()) {
-    throw Error(to_text(
-        "read errors: ", predicted.size(), " predictions given; ", batch.inputs.size(), " required, one per input"));
-  }
-  for (std::int64_t row = 0; row < batch.sequences; ++row) {
-    std::int64_t wrong = 0;
-    for (std::size_t i = to_size(row * batch.positions); i < to_size((row + 1) * batch.positions); ++i) {
-      if (batch.inputs[i] != read_token) continue;
-      ++reads;
-      wrong += predicted[i] != batch.targets[i] ? 1 : 0;
-    }
-    wrong_reads += wrong;
-    wrong_sequences += wrong > 0 ? 1 : 0;
-    ++sequences;
-  }
-}
-
-double ReadErrors::error_percent() const { return percent(wrong_reads, reads); }
-double ReadErrors::sequence_error_percent() const { return percent(wrong_sequences, sequences); }
-
-Tokens most_probable(std::span<const float> logits, Answers answers) {
-  constexpr auto row_size = static_cast<std::size_t>(flip_flop_vocabulary);
-  if (logits.size() % row_size != 0) {
-    throw Error(
-        to_text("most probable token: ", logits.size(), " logits given; a multiple of ", row_size, " required"));
-  }
-  const std::ptrdiff_t first = answers == Answers::bits ? zero_token : 0;
-  Tokens tokens;
-  for (std::size_t row = 0; row < logits.size() / row_size; ++row) {
-    const auto values = logits.subspan(row * row_size, row_size);
-    // A comparison with nan is false, so that the search alone would quietly call such a row "w" or "0".
-    const bool broken = std::any_of(values.begin(), values.end(), [](float value) { return std::isnan(value); });
-    tokens.push_back(broken ? -1 : std::max_element(values.begin() + first, values.end()) - values.begin());
-  }
-  return tokens;
-}
-
-std::string_view name(Baseline baseline) {
-  switch (baseline) {
-    case Baseline::always_zero: return "always 0";
-    case Baseline::first_bit: return "first bit";
-    case Baseline::last_bit_of_any_pair: return "last bit of any pair";
-    case Baseline::most_frequent_bit: return "most frequent bit so far";
-  }
-  throw Error("flip-flop: an unknown baseline given; one of the listed required");
-}
-
-Tokens predict(Baseline baseline, const FlipFlopBatch& batch) {
-  Tokens predicted;
-  predicted.reserve(batch.inputs.size());
-  std::int64_t zeros = 0, ones = 0, last = zero_token, first = zero_token;
-  for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-    if (i % to_size(batch.positions) == 0) zeros = ones = 0;
-    const std::int64_t token = batch.inputs[i];
-    if (!is_instruction(token)) {
-      if (zeros + ones == 0) first = token;
-      last = token;
-      (token == zero_token ? zeros : ones) += 1;
-    }
-    switch (baseline) {
-      case Baseline::always_zero: predicted.push_back(zero_token); break;
-      case Baseline::first_bit: predicted.push_back(first); break;
-      case Baseline::last_bit_of_any_pair: predicted.push_back(last); break;
-      case Baseline::most_frequent_bit: predicted.push_back(ones > zeros ? one_token : zero_token); break;
-    }
-  }
-  return predicted;
 }
 
 std::string text(std::span<const std::int64_t> tokens) {

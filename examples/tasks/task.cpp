@@ -112,8 +112,8 @@ const TaskInfo& find_task(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [known, info] : registry()) names.push_back(known);
   const auto meant = nearest_name(name, names);
-  throw InputError(to_text("task '", name, "': no task of that name; one of those that --list prints required; ",
-      meant ? to_text("did you mean '", *meant, "'?") : "see train --list"));
+  throw InputError(to_text("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
+      meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks"));
 }
 
 std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options) {

@@ -1,0 +1,14 @@
+// Collects the names from the registry.
+#include "examples/app/scheme_names.h"
+
+#include "nn/scheme.h"
+
+namespace whence {
+
+std::vector<std::string> scheme_names() {
+  std::vector<std::string> names;
+  for (const SchemeInfo& info : registered_schemes()) names.push_back(info.name);
+  return names;
+}
+
+}  // namespace whence

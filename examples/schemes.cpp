@@ -1,0 +1,44 @@
+// schemes: the positional schemes, or everything about some of them.
+#include <iostream>
+
+#include "examples/app/command.h"
+#include "examples/app/command_line.h"
+#include "examples/app/results.h"
+#include "examples/app/scheme_names.h"
+#include "nn/scheme.h"
+
+namespace whence {
+namespace {
+
+void print_all() {
+  Table table({"scheme", "what it is", "options"});
+  for (const SchemeInfo& info : registered_schemes()) {
+    std::string options;
+    for (const SchemeOption& option : info.options) options += (options.empty() ? "" : ", ") + option.name;
+    table.row({info.name + (info.takes_base ? "(SCHEME)" : ""), info.title, options});
+  }
+  std::cout << table.text() << "whence schemes NAME shows paper, equation and options; schemes add up: cope + rope\n";
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> names;
+  CommandLine line("whence schemes", "Lists the positional schemes, or explains some of them.", WHENCE_VERSION);
+  line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
+      .example("whence schemes cope rope", "two of them");
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
+  }
+  if (names.empty()) {
+    print_all();
+  } else {
+    std::cout << describe_schemes(names);
+  }
+  return 0;
+}
+
+const RegisterCommand registered{
+    {"schemes", Purpose::learn, "the positional schemes, their equations and options", run}};
+
+}  // namespace
+}  // namespace whence
