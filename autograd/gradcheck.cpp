@@ -1,4 +1,3 @@
-// gradcheck and gradgradcheck.
 #include "autograd/gradcheck.h"
 
 #include <algorithm>

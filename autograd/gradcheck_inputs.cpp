@@ -1,4 +1,3 @@
-// Exchanging the numbers of inputs.
 #include "autograd/gradcheck_inputs.h"
 
 #include "autograd/backward.h"

@@ -1,4 +1,3 @@
-// Graph text, Graphviz, memory by op and line, and the search for the first non-finite number.
 #include "autograd/inspect.h"
 
 #include <algorithm>

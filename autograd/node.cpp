@@ -1,4 +1,3 @@
-// Lives and deaths of nodes; saved tensors.
 #include "autograd/node.h"
 
 #include "autograd/op.h"
@@ -17,8 +16,8 @@ Node::Node(const Site& made_at) : id(next_id()), site(made_at) {
   if (detail::scope_path) path = *detail::scope_path;
 }
 
-// Deleting a node releases its inputs, which may be the last owners of theirs, and so on: a worklist instead of
-// recursion.
+// Deleting a node releases its inputs, which may be the last owners of theirs, and so on. A
+// worklist replaces the recursion.
 void Node::dispose() {
   static thread_local Node* pending = nullptr;
   static thread_local bool draining = false;

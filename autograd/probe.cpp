@@ -1,4 +1,3 @@
-// Captures: what a probe does while somebody looks.
 #include "autograd/probe.h"
 
 #include <algorithm>

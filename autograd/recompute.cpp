@@ -1,4 +1,3 @@
-// Recomputation: the node that runs its function again.
 #include "autograd/recompute.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Self-attention: projections, heads, the cache of decoding, and the call of an executor.
 #include "nn/attention.h"
 
 #include "autograd/ops.h"
@@ -22,8 +21,8 @@ Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> sch
   return Stages::of(schemes);
 }
 
-// Writes `added` behind the tokens of a buffer along `axis`, and gives all that is there now. The first call makes the
-// buffer.
+// Appends `added` to the tokens of a buffer along `axis`, and returns all that is there.
+// The first call makes the buffer.
 Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
   if (!buffer.defined()) {
     std::vector<index_t> extents;

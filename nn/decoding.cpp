@@ -1,4 +1,3 @@
-// The caches of a decoding and the sequence that each call continues.
 #include "nn/decoding.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Dropout by a stream named after the module.
 #include "nn/dropout.h"
 
 #include "autograd/ops.h"

@@ -1,4 +1,3 @@
-// A row of a table for every index.
 #include "nn/embedding.h"
 
 #include "autograd/ops.h"

@@ -1,4 +1,3 @@
-// Which executor runs a call, and the sentence that says why.
 #include "nn/executor.h"
 
 #include "autograd/probe.h"

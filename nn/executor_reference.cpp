@@ -1,5 +1,4 @@
-// Attention as the papers write it: one op per step, every intermediate named. The reference executor runs it on all
-// rows.
+// Attention as the papers write it: one op per step, every intermediate named, all rows at once.
 #include <cmath>
 
 #include "autograd/ops.h"

@@ -1,4 +1,3 @@
-// Drawing first values.
 #include "nn/init.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// y = x W' + b.
 #include "nn/linear.h"
 
 #include "autograd/ops.h"

@@ -1,4 +1,3 @@
-// Losses besides cross_entropy.
 #include "nn/loss.h"
 
 #include "autograd/ops.h"

@@ -1,4 +1,3 @@
-// The feed-forward half of a transformer block.
 #include "nn/mlp.h"
 
 #include "autograd/ops.h"

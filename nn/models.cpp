@@ -1,4 +1,3 @@
-// The table of named models.
 #include "nn/models.h"
 
 #include "tensor/error.h"

@@ -1,4 +1,3 @@
-// Layer normalisation and its sister without mean.
 #include "nn/norm.h"
 
 #include <cmath>

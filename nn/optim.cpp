@@ -1,4 +1,3 @@
-// Adam, AdamW and clipping by the global norm.
 #include "nn/optim.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Positions, sequences, the mask and the distances as schemes see them, and the sorting of schemes into stages.
 #include "nn/position.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Masters, their rounded copies, and the loss scale.
 #include "nn/precision.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// The learning rate as a pure function of the step.
 #include "nn/schedule.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Steps as they stand, and recorded ones.
 #include "nn/training_step.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// The transformer and its blocks.
 #include "nn/transformer.h"
 
 #include <cmath>

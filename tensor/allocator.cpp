@@ -1,4 +1,3 @@
-// Size classes, free lists and pools.
 #include "tensor/allocator.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// The choice and its reasons.
 #include "tensor/device_choice.h"
 
 #include "tensor/backend.h"

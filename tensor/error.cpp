@@ -1,4 +1,3 @@
-// The text of errors.
 #include "tensor/error.h"
 
 #include <iomanip>

@@ -1,4 +1,3 @@
-// First as it stands, then recorded, then replayed.
 #include "tensor/recorded_step.h"
 
 #include "tensor/backend.h"

@@ -1,4 +1,3 @@
-// Broadcasting rules, axis checks and the text of shapes.
 #include "tensor/shape.h"
 
 #include <algorithm>

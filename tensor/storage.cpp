@@ -1,4 +1,3 @@
-// Allocation of storages and the sentinels that tests put around them.
 #include "tensor/storage.h"
 
 #include <algorithm>

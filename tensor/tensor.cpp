@@ -1,4 +1,3 @@
-// Making tensors, and reading their values.
 #include "tensor/tensor.h"
 
 #include "tensor/kernels.h"

@@ -32,8 +32,8 @@ Tokens drawn(const ChomskyProblem& problem, index_t length, std::uint64_t number
   return problem.draw(draw, length, reading);
 }
 
-// Calls check(string, answer) for many strings of a problem: lengths 1 ... 44, some around powers of two, the longest
-// tested.
+// Calls check(string, answer) for many strings of a problem: lengths 1 ... 44, some near
+// powers of two, the longest tested.
 template <class Check>
 void for_many(const std::string& name, Reading reading, const Check& check) {
   const ChomskyProblem& problem = chomsky_problem(name);
@@ -77,8 +77,7 @@ std::string characters(const std::string& problem, const Tokens& string) {
 
 int in_range(int value) { return (value % 5 + 5) % 5; }
 
-// No brackets: split at the last + or -, else at the last *. A sign in front and behind an operator belongs to its
-// digit.
+// No brackets: split at the last + or -, else at the last *. A sign before and after an operator belongs to its digit.
 int flat_value(const std::string& text) {
   const auto is_binary = [&](std::size_t i) { return i > 0 && std::isdigit(text[i - 1]); };
   for (std::size_t i = text.size(); i-- > 1;) {

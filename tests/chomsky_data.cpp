@@ -180,8 +180,7 @@ TEST_CASE("chomsky: what is drawn uniformly is uniform") {
 }
 
 TEST_CASE("chomsky: the parts of bracketed expressions, and where x is put") {
-  // (L op R) of 12 symbols: L has 1 ... 8, evenly. It ends where brackets are balanced again and a digit or bracket was
-  // read.
+  // (L op R) of 12 symbols: L has 1 ... 8, evenly. L ends when brackets balance again and a digit or bracket was read.
   const auto first_part = [](const Tokens& string) {
     std::size_t at = 1;
     for (int depth = 0;; ++at) {
@@ -227,8 +226,8 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
                    drawn(name, length, static_cast<std::uint64_t>(number)), Reading::source)[0] == 0;
     return static_cast<double>(zeros) / strings;
   };
-  // Products make 0 frequent behind brackets: a constant guess scores what nearly every scheme of the papers scores
-  // there.
+  // Products make 0 frequent behind brackets. A constant guess scores what nearly every
+  // scheme of the papers scores there.
   for (const index_t length : {100, 200, 300}) {
     CHECK(share_of_zero("modular_arithmetic_brackets", length, 4000) == doctest::Approx(0.31).epsilon(0.08));
   }

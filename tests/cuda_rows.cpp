@@ -23,8 +23,7 @@ bool has_device() {
   return reason.empty();
 }
 
-// x on the device with its strides, `lead` elements from the beginning of its memory: with 1, nothing is aligned to 16
-// bytes.
+// x on the device with its strides, `lead` elements into its memory: with 1, nothing is aligned to 16 bytes.
 Tensor upload(const Tensor& x, index_t lead) {
   if (!x.defined()) return x;
   index_t extent = x.numel() > 0 ? 1 : 0;

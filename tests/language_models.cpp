@@ -1,5 +1,4 @@
-// Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saved
-// models.
+// Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saving.
 #include <doctest/doctest.h>
 
 #include <algorithm>

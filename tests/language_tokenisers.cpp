@@ -1,5 +1,4 @@
-// Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, and bad
-// input.
+// Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, errors.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// `train lm` as a user runs it: killed and resumed, repeated, refused with bad text; and text drawn from what it
-// leaves.
+// `train lm` as a user runs it: killed and resumed, repeated, refused with bad text; and text drawn from its model.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,6 +1,5 @@
-// The worked numbers of the schemes that need no relatives: none, absolute ones, ALiBi, rotary ones and CoPE as its
-// paper lists it; that every example of the file is run; ALiBi's slopes. The other worked_*.cpp have the other
-// families.
+// The worked numbers of the schemes without relatives: none, absolute ones, ALiBi, rotary ones, and CoPE as its paper
+// lists it; that every example of the file is run; ALiBi's slopes. The other families have a worked_*.cpp each.
 #include "tests/worked.h"
 
 using namespace whence;

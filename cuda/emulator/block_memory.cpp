@@ -1,4 +1,3 @@
-// Shared memory: handing it out, and keeping the block's threads to the same account of it.
 #include "cuda/emulator/block_memory.h"
 
 #include <cstdlib>

@@ -1,4 +1,3 @@
-// The counters of all kernels and their table.
 #include "cuda/emulator/counters.h"
 
 #include <algorithm>

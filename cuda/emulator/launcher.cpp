@@ -1,4 +1,3 @@
-// The arguments of index-style bodies: pointers that the host made, as the emulated device sees them.
 #include "cuda/emulator/launcher.h"
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Settings as the environment gives them at first.
 #include "cuda/emulator/settings.h"
 
 #include <cctype>

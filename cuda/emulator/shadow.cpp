@@ -1,4 +1,3 @@
-// What the shadows say: bounds, races, numbers never set. Everything here is off the common path.
 #include "cuda/emulator/shadow.h"
 
 #include <sys/mman.h>

@@ -25,9 +25,8 @@ WHENCE_HD void load_tile(Thread& t, int threads, const Global<const T>& x, index
   }
 }
 
-// One unit is a tile of keys of one row (b, i). A warp takes every eighth block of four outputs, a lane every 32nd key:
-// 16 sums in
-// registers.
+// One unit is a tile of keys of one row (b, i). A warp takes every eighth block of four outputs, a lane every
+// 32nd key: 16 sums in registers.
 template <class T>
 struct ConvolveTiles {
   using C = compute_t<T>;

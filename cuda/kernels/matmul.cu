@@ -1,5 +1,4 @@
-// Matrix products: cuBLAS for 16 to 64 bit, with what follows a product fused into it where cuBLASLt can; plain loops
-// for dual numbers.
+// Matrix products: cuBLAS for 16 to 64 bit, and cuBLASLt where it can fuse what follows. Dual numbers take plain loops.
 #include <algorithm>
 #include <optional>
 
@@ -38,8 +37,7 @@ Axes without_last(const Axes& axes, int count) {
   return result;
 }
 
-// Where all matrices of a batch meet the same b and the rows of a follow each other evenly, the batch is one tall
-// matrix.
+// Where all matrices of a batch share b and the rows of a follow each other evenly, the batch is one tall matrix.
 std::optional<Tensor> tall_matrix(const Tensor& a, const Tensor& b) {
   const StridedLoop<1> batch_of_b(without_last(b.shape(), 2), {without_last(b.strides(), 2)});
   if (batch_of_b.inner_extent() != batch_of_b.count() || (batch_of_b.count() > 1 && batch_of_b.inner_stride(0) != 0))

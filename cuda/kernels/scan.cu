@@ -1,5 +1,4 @@
-// Running sums along rows: a warp or a block takes a row chunk by chunk, with the sum of all chunks before carried
-// along.
+// Running sums along rows. A warp or a block takes a row chunk by chunk and carries the sum of all earlier chunks.
 #include "cuda/kernels.h"
 #include "cuda/rows.h"
 

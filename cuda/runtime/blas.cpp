@@ -10,8 +10,7 @@
 namespace whence {
 namespace {
 
-// One handle and one stream: cuBLAS then gives the same bits on every run. Never destroyed, because the driver may go
-// first.
+// One handle and one stream: cuBLAS then gives the same bits on every run. Never destroyed: the driver may go first.
 cublasHandle_t handle() {
   static const cublasHandle_t handle = [] {
     cublasHandle_t created = nullptr;

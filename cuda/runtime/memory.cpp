@@ -1,4 +1,3 @@
-// Cached blocks of GPU memory, and graphs with the memory that belongs to them.
 #include "cuda/runtime/memory.h"
 
 #include "cuda/runtime/runtime.h"

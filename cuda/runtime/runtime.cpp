@@ -1,4 +1,3 @@
-// The device, its stream, its memory and copies, as the CUDA runtime gives them.
 #include "cuda/runtime/runtime.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,3 @@
-// Registers commands.
 #include "examples/app/command.h"
 
 #include <algorithm>

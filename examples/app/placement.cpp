@@ -1,4 +1,3 @@
-// The declaration, the choice, and moving a model there.
 #include "examples/app/placement.h"
 
 #include "tensor/device_choice.h"

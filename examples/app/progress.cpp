@@ -1,4 +1,4 @@
-// Draws progress. All arithmetic survives a clock that stands still, a total of zero and a first call at step zero.
+// All arithmetic survives a clock that stands still, a total of zero, and a first call at step zero.
 #include "examples/app/progress.h"
 
 #include <sys/ioctl.h>

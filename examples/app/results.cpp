@@ -1,4 +1,3 @@
-// Tables, CSV and JSON lines.
 #include "examples/app/results.h"
 
 #include <algorithm>

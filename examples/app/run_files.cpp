@@ -1,4 +1,3 @@
-// Files as programs need them, over the atomic writer of nn/io/files.h.
 #include "examples/app/run_files.h"
 
 #include <unistd.h>

@@ -1,4 +1,3 @@
-// Opening, saving and logging.
 #include "examples/app/run_folder.h"
 
 #include "examples/app/run_files.h"

@@ -1,4 +1,3 @@
-// Turns exceptions into one line and an exit code, and looks whether standard output took everything.
 #include "examples/app/run_main.h"
 
 #include <poll.h>

@@ -1,4 +1,3 @@
-// Writing, reading, and turning back into a command line.
 #include "examples/app/run_record.h"
 
 #include <algorithm>

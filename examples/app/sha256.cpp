@@ -1,4 +1,3 @@
-// SHA-256, by the letter of the standard.
 #include "examples/app/sha256.h"
 
 #include <bit>

@@ -1,4 +1,3 @@
-// Records, the few protobuf fields, and the file.
 #include "examples/app/tensorboard.h"
 
 #include <unistd.h>

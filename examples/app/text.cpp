@@ -1,4 +1,3 @@
-// Strict numbers, widths on screen, quoting, and the nearest name.
 #include "examples/app/text.h"
 
 #include <array>

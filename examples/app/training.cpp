@@ -1,4 +1,3 @@
-// The loop, and what surrounds it.
 #include "examples/app/training.h"
 
 #include <sys/sysinfo.h>
@@ -22,8 +21,7 @@
 namespace whence {
 namespace {
 
-// The best validation so far: its score, its weights, and how many worse ones came after it. Survives in a checkpoint's
-// facts.
+// The best validation so far: its score, its weights, and how many worse ones followed. A checkpoint's facts keep it.
 class Best {
  public:
   Best(const MixedPrecision& model, bool keep_weights) : model_(model), keep_weights_(keep_weights) {}

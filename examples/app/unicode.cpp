@@ -1,4 +1,3 @@
-// UTF-8 and the classes of code points.
 #include "examples/app/unicode.h"
 
 #include <algorithm>

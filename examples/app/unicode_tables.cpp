@@ -1,5 +1,5 @@
-// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points. Written by unicode_tables.py: no edits
-// here.
+// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points.
+// Written by unicode_tables.py. Do not edit.
 #include "examples/app/unicode_tables.h"
 
 namespace whence {

@@ -33,8 +33,8 @@ def table(name, category):  # "L": the general category, with all below it
     return "\n".join(lines)
 
 
-print(f"""// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points. Written by unicode_tables.py: no edits
-// here.
+print(f"""// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points.
+// Written by unicode_tables.py. Do not edit.
 #include "examples/app/unicode_tables.h"
 
 namespace whence {{

@@ -1,4 +1,3 @@
-// Asks the system, the compiler, OpenBLAS and the GPU, and measures what can be measured.
 #include "examples/doctor/facts.h"
 
 #include <omp.h>
@@ -126,8 +125,8 @@ int threads_in_a_loop() {
   return used;
 }
 
-// Rows of ones times columns of ones: every number of the product is the inner extent. Best of a few, after one to warm
-// up.
+// Rows of ones times columns of ones: every number of the product is the inner extent. The
+// best of a few, after a warm-up.
 void measure_product(MachineFacts& facts) {
   const index_t n = 512;
   const Tensor a = Tensor::ones({n, n}), b = Tensor::ones({n, n});

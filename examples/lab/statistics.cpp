@@ -1,4 +1,3 @@
-// Summaries and Welch's test.
 #include "examples/lab/statistics.h"
 
 #include <cmath>

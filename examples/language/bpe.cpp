@@ -1,4 +1,3 @@
-// Encoding with merges, and the files they come from.
 #include "examples/language/bpe.h"
 
 #include <algorithm>
@@ -29,8 +28,7 @@ struct Merge {
   TokenId result;
 };
 
-// One piece on its way from bytes to tokens: a chain of tokens, and the merges that are possible now, the earliest
-// first.
+// One piece on its way from bytes to tokens: a chain of tokens, and the merges now possible, the earliest first.
 class Chain {
  public:
   Chain(const std::unordered_map<std::uint64_t, Merge>& merges, std::string_view piece,

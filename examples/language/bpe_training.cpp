@@ -1,5 +1,4 @@
-// Training byte-pair encoding: counts of pairs are kept up to date piece by piece, so that a merge costs what it
-// changes.
+// Training byte-pair encoding. Counts of pairs are updated piece by piece, so that a merge costs only what it changes.
 #include <algorithm>
 #include <numeric>
 #include <queue>

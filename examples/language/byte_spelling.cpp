@@ -1,4 +1,3 @@
-// GPT-2's spelling of bytes.
 #include "examples/language/byte_spelling.h"
 
 #include "examples/app/unicode.h"

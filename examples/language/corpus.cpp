@@ -1,4 +1,3 @@
-// From files to tokens.
 #include "examples/language/corpus.h"
 
 #include <algorithm>

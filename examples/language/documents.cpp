@@ -1,4 +1,3 @@
-// Cutting files into documents, and drawing some for validation.
 #include "examples/language/documents.h"
 
 #include <algorithm>

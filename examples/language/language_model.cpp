@@ -1,4 +1,3 @@
-// Windows, loss, score.
 #include "examples/language/language_model.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Perplexities by length as tables, CSV, plots, and a file that another run's tables and plots can show beside their
-// own.
+// Perplexities by length as tables, CSV and plots, and as a file that another run can show beside its own.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,3 @@
-// Mapping a file.
 #include "examples/language/mapped_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// Sampling.
 #include "examples/language/sampling.h"
 
 #include <algorithm>

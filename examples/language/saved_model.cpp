@@ -1,4 +1,3 @@
-// The options of a model as facts of a run, and the folder of a run.
 #include "examples/language/saved_model.h"
 
 #include <algorithm>

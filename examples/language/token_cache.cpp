@@ -1,4 +1,3 @@
-// Writing and finding tokens.
 #include "examples/language/token_cache.h"
 
 #include <unistd.h>

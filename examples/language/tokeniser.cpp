@@ -1,4 +1,3 @@
-// What all tokenisers share: whole texts, checks, the file.
 #include "examples/language/tokeniser.h"
 
 #include <nlohmann/json.hpp>

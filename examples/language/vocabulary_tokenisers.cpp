@@ -1,4 +1,3 @@
-// Bytes, characters and words: tokenisers that look up what the text is cut into.
 #include "examples/language/vocabulary_tokenisers.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Escaping, base64 and number formatting of the report page.
 #include "examples/report/encode.h"
 
 #include <algorithm>

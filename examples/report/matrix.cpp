@@ -1,4 +1,3 @@
-// Writes a matrix as HTML: what its columns mean, the place of the filter, and a table with a heading for every group.
 #include "examples/report/matrix.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Draws a plot of curves: axes with round ticks, dashes, and labels at the curves' ends that never overlap.
 #include "examples/report/plot.h"
 
 #include <algorithm>

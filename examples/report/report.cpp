@@ -1,4 +1,3 @@
-// Assembles the report page and writes it to disk.
 #include "examples/report/report.h"
 
 #include <algorithm>

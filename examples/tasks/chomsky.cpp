@@ -1,4 +1,3 @@
-// The Chomsky-hierarchy problems as tasks: batches, test sets by length, guesses, options.
 #include "examples/tasks/chomsky.h"
 
 #include <algorithm>

@@ -115,8 +115,8 @@ Tokens sample(const Options& options, std::int64_t pass_weight, const Stream& st
   }
 }
 
-// What counting the visible tokens gives: the value since the last visible set, or else the number of visible
-// increments.
+// The answer from counting visible tokens: the value since the last visible set, or else
+// the number of visible increments.
 std::int64_t count_of_what_is_left(const Tokens& inputs) {
   const std::int64_t asked = inputs.back();
   std::int64_t value = 0;

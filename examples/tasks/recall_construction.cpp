@@ -1,4 +1,3 @@
-// The construction as schemes, as a bare head, and as a model.
 #include "examples/tasks/recall_construction.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// The loss, the tests and the comparison.
 #include "examples/tasks/task_training.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Schemes on bare operands: their instances, the sequence, and one pass through an executor.
 #include "examples/verify/bare_attention.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Rows of the conformance matrix.
 #include "examples/verify/conformance.h"
 
 #include <algorithm>

@@ -222,8 +222,8 @@ double decoded_apart(
 
 Cell decoding(const Subject& subject) {
   if (!subject.claims().sees_no_future) return not_applicable("a row needs later tokens");
-  // Layers above the first read what the lower ones gave to earlier tokens. Without prefix consistency that was another
-  // run.
+  // Layers above the first read what the lower ones made of earlier tokens. Without prefix consistency, a prefix and
+  // the whole give them different numbers.
   const auto model = subject.model(subject.claims().prefix_consistent ? 2 : 1);
   const Tensor tokens = tokens_of(batch, capacity);
   Decoding decoding(*model, capacity);

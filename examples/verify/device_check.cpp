@@ -1,4 +1,3 @@
-// The two runs and their comparison.
 #include "examples/verify/device_check.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// Reading the probe program's file against what the scheme expects.
 #include "examples/verify/probe_input.h"
 
 #include <algorithm>

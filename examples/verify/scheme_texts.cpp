@@ -1,4 +1,3 @@
-// The texts are made from the registry's names, options and variants.
 #include "examples/verify/scheme_texts.h"
 
 #include <algorithm>

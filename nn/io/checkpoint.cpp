@@ -1,4 +1,3 @@
-// Saving and loading checkpoints.
 #include "nn/io/checkpoint.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// Whole files, written atomically.
 #include "nn/io/files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Reading and writing safetensors: the layout of the data, checked before anything is allocated.
+// The layout of the data is checked before anything is allocated.
 #include "nn/io/safetensors.h"
 
 #include <algorithm>

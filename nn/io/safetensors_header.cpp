@@ -1,4 +1,3 @@
-// The JSON header of a safetensors file.
 #include "nn/io/safetensors_header.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,3 @@
-// The base inside DAPE and CDAPE.
 #include "nn/positional/adaptive.h"
 
 #include "autograd/ops.h"

@@ -1,4 +1,3 @@
-// Where gates come from, and the options that CoPE's variants share.
 #include "nn/positional/contextual.h"
 
 #include "autograd/ops.h"

@@ -14,8 +14,7 @@ struct Buckets {
   index_t count;        // N
   double max_distance;  // D
 
-  // Of n >= 0 among `available` buckets. In double: a logarithm that is a whole number must not lose its bucket to
-  // rounding.
+  // Of n >= 0 among `available` buckets. In double, so that a whole logarithm keeps its bucket.
   index_t of(double n, index_t available) const {
     const auto exact = static_cast<double>(available / 2);
     if (n < exact) return static_cast<index_t>(n);

@@ -2,8 +2,8 @@
 //                                                                                Dai et al. 2019, arXiv:1901.02860
 //   A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d)
 //   R_n  = PE(n) W',  PE(n) = [sin(n w_0) ... sin(n w_m) ... cos(n w_0) ... cos(n w_m) ...],  w_m = 10000^(-2m / (H d))
-// Without a causal mask the distance is j - i, as in the code of the randomised positions' authors: W learns either
-// sign.
+// Without a causal mask the distance is j - i, as in the code of the randomised positions'
+// authors. W learns either sign.
 // u.k_j shifts a whole column; where no key differs from another, softmax ignores it: no effect, no gradient.
 #include <cmath>
 

@@ -1,4 +1,3 @@
-// The one object of the CPU's kernels.
 #include "tensor/cpu/kernels.h"
 
 namespace whence {

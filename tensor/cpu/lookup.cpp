@@ -53,8 +53,7 @@ struct Pick {
   }
 };
 
-// Columns are independent and each is walked in order, so no two threads meet and no order of additions depends on
-// them.
+// Columns are independent, and each is walked in order. So no two threads meet, and no sum depends on their number.
 template <class T>
 struct Collect {
   const T* x;

@@ -1,5 +1,5 @@
-// Matrix products. OpenBLAS multiplies one tile on one thread; the tiles are shared out here, cut by the shapes alone,
-// so that the bits do not depend on the number of threads.
+// Matrix products. OpenBLAS multiplies one tile on one thread. The shapes alone decide the tiles, so the bits do not
+// depend on the number of threads.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -239,8 +239,7 @@ bool blas_can_read(const Tensor& x) {
   return matrix.is_plain() || matrix.is_transposed();
 }
 
-// Where all matrices of a batch meet the same b and the rows of a follow each other evenly, the batch is one tall
-// matrix.
+// Where all matrices of a batch share b and the rows of a follow each other evenly, the batch is one tall matrix.
 Product collapse_batch(const Product& p) {
   const int rank = p.out.rank();
   index_t rows = p.a.size(-2), stride = p.a.strides()[-2];
