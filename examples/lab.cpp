@@ -349,14 +349,9 @@ int run(int argc, char** argv) {
   line.example("whence lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
   line.example(
       "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
-  try {
-    if (const auto page = line.parse(argc, argv)) {
-      std::cout << *page;
-      return 0;
-    }
-  } catch (const InputError& problem) {
-    if (std::string(problem.what()).find("unknown option") == std::string::npos) throw;
-    throw InputError(to_text(problem.what(), " options of train go into --set, as in --set \"steps=300\""));
+  if (const auto page = line.parse(argc, argv)) {
+    std::cout << *page;
+    return 0;
   }
   const std::vector<std::string> names = tasks_of(options.tasks);
   const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.tasks[0]) : options.out;
