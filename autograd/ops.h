@@ -17,34 +17,81 @@ namespace whence {
 
 struct Stream;
 
-// ---- Functions of one number (ops/unary.cpp; formulas and derivatives in tensor/pointwise.h) ----
+// ---- Functions of one number: formulas and derivatives in tensor/pointwise.h, recorded by ops/unary.cpp ----
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {}, Site at = Site::current());
 // dy f'(x), where saved is x or y = f(x), as f keeps (tensor/pointwise.h): for backwards of ops that have f inside.
 [[nodiscard]] Tensor unary_backward(
     Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {}, Site at = Site::current());
-[[nodiscard]] Tensor affine(const Tensor& x, double scale, double shift, Site at = Site::current());  // scale x + shift
-[[nodiscard]] Tensor abs(const Tensor& x, Site at = Site::current());  // derivative at 0: 0
-[[nodiscard]] Tensor exp(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor log(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor log1p(const Tensor& x, Site at = Site::current());  // log(1 + x)
-[[nodiscard]] Tensor sqrt(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor square(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor reciprocal(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor sin(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor cos(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor tanh(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor sigmoid(const Tensor& x, Site at = Site::current());
+// scale x + shift
+[[nodiscard]] inline Tensor affine(const Tensor& x, double scale, double shift, Site at = Site::current()) {
+  return unary(functions::Affine{}, x, {scale, shift}, at);
+}
+// derivative at 0: 0
+[[nodiscard]] inline Tensor abs(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Abs{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor exp(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Exp{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor log(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Log{}, x, {}, at);
+}
+// log(1 + x)
+[[nodiscard]] inline Tensor log1p(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Log1p{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor sqrt(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Sqrt{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor square(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Square{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor reciprocal(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Reciprocal{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor sin(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Sin{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor cos(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Cos{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor tanh(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Tanh{}, x, {}, at);
+}
+[[nodiscard]] inline Tensor sigmoid(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Sigmoid{}, x, {}, at);
+}
 // log(1 + e^x) without overflow; log sigmoid(x) = -softplus(-x)
-[[nodiscard]] Tensor softplus(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor silu(const Tensor& x, Site at = Site::current());  // x sigmoid(x)
-[[nodiscard]] Tensor relu(const Tensor& x, Site at = Site::current());  // derivative at 0: 0
-// Derivative at 0: slope.
-[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current());
-[[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());      // GPT-2's tanh form
-[[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());  // x Phi(x)
-// Derivative at the bounds: 1.
-[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current());
-[[nodiscard]] Tensor clamp_max(const Tensor& x, double high, Site at = Site::current());
+[[nodiscard]] inline Tensor softplus(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Softplus{}, x, {}, at);
+}
+// x sigmoid(x)
+[[nodiscard]] inline Tensor silu(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Silu{}, x, {}, at);
+}
+// derivative at 0: 0
+[[nodiscard]] inline Tensor relu(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Relu{}, x, {}, at);
+}
+// derivative at 0: slope
+[[nodiscard]] inline Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current()) {
+  return unary(functions::LeakyRelu{}, x, {slope, 0}, at);
+}
+// GPT-2's tanh form
+[[nodiscard]] inline Tensor gelu(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::Gelu{}, x, {}, at);
+}
+// x Phi(x)
+[[nodiscard]] inline Tensor gelu_erf(const Tensor& x, Site at = Site::current()) {
+  return unary(functions::GeluErf{}, x, {}, at);
+}
+// derivative at the bounds: 1
+[[nodiscard]] inline Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current()) {
+  return unary(functions::Clamp{}, x, {low, high}, at);
+}
+[[nodiscard]] inline Tensor clamp_max(const Tensor& x, double high, Site at = Site::current()) {
+  return clamp(x, -functions::infinity, high, at);
+}
 
 // ---- Functions of two numbers, broadcasting as numpy does (ops/binary.cpp) ----
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b, Site at = Site::current());

@@ -1,5 +1,5 @@
-// gradcheck: are the gradients right? Of an op, of a scheme by its text, or of all that there is, by duals and by
-// differences in f64.
+// gradcheck: are the gradients right? Of an op, of a scheme's text, or of all there is;
+// by duals and differences in f64.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -29,8 +29,7 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> known = op_names();
-  for (const auto& more : {function_names(), scheme_names(), {"all"}})
-    known.insert(known.end(), more.begin(), more.end());
+  for (const auto& more : {scheme_names(), {"all"}}) known.insert(known.end(), more.begin(), more.end());
   line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
   line.heading("What")
       .flag("list", &options.list, {"print everything that can be checked, and end"})
@@ -118,7 +117,7 @@ std::vector<Entry> everything(const Options& options) {
                                  promised = promised_texts();
   texts.insert(texts.end(), sums.begin(), sums.end());
   for (const std::string& text : texts) {
-    all.push_back({{nullptr, {}, text}, std::find(promised.begin(), promised.end(), text) != promised.end()});
+    all.push_back({{nullptr, text}, std::find(promised.begin(), promised.end(), text) != promised.end()});
   }
   return all;
 }
@@ -180,8 +179,6 @@ int check_all(const Options& options) {
 void list_everything() {
   std::cout << "ops:\n";
   for (const std::string& name : op_names()) std::cout << "  " << name << '\n';
-  std::cout << "functions of one number:\n";
-  for (const std::string& name : function_names()) std::cout << "  " << name << '\n';
   std::cout << "schemes, alone, inside another, with options and in sums:\n";
   for (const SchemeInfo& info : registered_schemes())
     std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';

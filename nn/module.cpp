@@ -49,7 +49,7 @@ void Module::initialise(std::uint64_t seed) {
 
 void Module::Parameter::put_inside_bounds() const {
   if (std::isinf(bounds.low) && std::isinf(bounds.high)) return;
-  raw::copy_into(raw::unary(Unary::clamp, tensor.detach(), {bounds.low, bounds.high}), tensor);
+  raw::copy_into(raw::unary(functions::Clamp{}, tensor.detach(), {bounds.low, bounds.high}), tensor);
 }
 
 // The handle names `value` from now on; a gradient that was there has the old dtype or device.

@@ -6,8 +6,17 @@
 namespace whence {
 
 const char* to_string(DType dtype) {
-  constexpr const char* names[] = {"f16", "bf16", "f32", "f64", "i32", "i64", "bool", "dual"};
-  return names[static_cast<int>(dtype)];
+  switch (dtype) {
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::f32: return "f32";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+    case DType::i64: return "i64";
+    case DType::boolean: return "bool";
+    case DType::dual: return "dual";
+  }
+  __builtin_unreachable();
 }
 
 double epsilon_of(DType dtype) {
@@ -17,8 +26,11 @@ double epsilon_of(DType dtype) {
     case DType::f32: return 0x1p-23;
     case DType::f64:
     case DType::dual: return 0x1p-52;
-    default: wrong_dtype("epsilon_of", dtype, "a floating dtype");
+    case DType::i32:
+    case DType::i64:
+    case DType::boolean: break;
   }
+  wrong_dtype("epsilon_of", dtype, "a floating dtype");
 }
 
 void wrong_dtype(const char* op, DType given, const char* required) {

@@ -19,24 +19,28 @@ struct Type {
   using type = T;
 };
 
+// f(Type<T>{}) for the T that `dtype` names. This and the switches below list every dtype and have no default: one that
+// is added does not compile until each of them knows it.
+template <class F>
+WHENCE_HD constexpr decltype(auto) visit(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f16: return f(Type<Float16>{});
+    case DType::bf16: return f(Type<BFloat16>{});
+    case DType::f32: return f(Type<float>{});
+    case DType::f64: return f(Type<double>{});
+    case DType::i32: return f(Type<std::int32_t>{});
+    case DType::i64: return f(Type<std::int64_t>{});
+    case DType::boolean: return f(Type<bool>{});
+    case DType::dual: return f(Type<Dual>{});
+  }
+  __builtin_unreachable();
+}
+
 template <class T>
 inline constexpr DType dtype_of = [] {
-  if constexpr (std::is_same_v<T, Float16>)
-    return DType::f16;
-  else if constexpr (std::is_same_v<T, BFloat16>)
-    return DType::bf16;
-  else if constexpr (std::is_same_v<T, float>)
-    return DType::f32;
-  else if constexpr (std::is_same_v<T, double>)
-    return DType::f64;
-  else if constexpr (std::is_same_v<T, std::int32_t>)
-    return DType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
-    return DType::i64;
-  else if constexpr (std::is_same_v<T, bool>)
-    return DType::boolean;
-  else if constexpr (std::is_same_v<T, Dual>)
-    return DType::dual;
+  int dtype = 0;
+  while (!visit(static_cast<DType>(dtype), []<class Named>(Type<Named>) { return std::is_same_v<T, Named>; })) ++dtype;
+  return static_cast<DType>(dtype);
 }();
 
 // What arithmetic on T is done in. One rounding, at the store.
@@ -46,13 +50,15 @@ using compute_t = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_
 // The same of a dtype: f32 for 16 bits.
 constexpr DType compute_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
 
-constexpr bool is_floating(DType dtype) { return dtype <= DType::f64 || dtype == DType::dual; }
-constexpr bool is_index(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
-
-constexpr std::size_t size_of(DType dtype) {
-  constexpr std::size_t sizes[] = {2, 2, 4, 8, 4, 8, 1, 16};
-  return sizes[static_cast<int>(dtype)];
+constexpr bool is_floating(DType dtype) {
+  return visit(dtype, []<class T>(Type<T>) { return !std::is_integral_v<T>; });
 }
+constexpr bool is_index(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
+constexpr std::size_t size_of(DType dtype) {
+  return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
+}
+// Whether a float can be every number of the dtype.
+constexpr bool fits_float(DType dtype) { return is_floating(dtype) && size_of(dtype) <= sizeof(float); }
 
 const char* to_string(DType dtype);  // "f32"
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
@@ -62,22 +68,7 @@ double epsilon_of(DType dtype);
 
 [[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);
 
-// f(Type<T>{}) for the T that `dtype` names.
-template <class F>
-decltype(auto) visit(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f16: return f(Type<Float16>{});
-    case DType::bf16: return f(Type<BFloat16>{});
-    case DType::f32: return f(Type<float>{});
-    case DType::f64: return f(Type<double>{});
-    case DType::i32: return f(Type<std::int32_t>{});
-    case DType::i64: return f(Type<std::int64_t>{});
-    case DType::boolean: return f(Type<bool>{});
-    default: return f(Type<Dual>{});
-  }
-}
-
-// The same for floating types only; throws Error naming `op` for the others.
+// visit for floating types only; throws Error naming `op` for the others.
 template <class F>
 decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
   switch (dtype) {
@@ -86,8 +77,11 @@ decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
     case DType::f32: return f(Type<float>{});
     case DType::f64: return f(Type<double>{});
     case DType::dual: return f(Type<Dual>{});
-    default: wrong_dtype(op, dtype, "a floating dtype");
+    case DType::i32:
+    case DType::i64:
+    case DType::boolean: break;
   }
+  wrong_dtype(op, dtype, "a floating dtype");
 }
 
 // The same for i32 and i64; throws Error naming `op` for the others.

@@ -30,7 +30,7 @@ int thread_count = 0;
 void Kernels::matmul_gelu(
     const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
   matmul(a, b, bias, 1, before);
-  unary(Unary::gelu, {}, before, out);
+  unary(functions::Gelu{}, {}, before, out);
 }
 
 Kernels& kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }

@@ -13,11 +13,6 @@ Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.devi
 // entered.
 Site write_site() { return CallSite::current() ? *CallSite::current() : Site::current(); }
 
-// What a derivative is taken at: nothing is read where the function keeps nothing, so dy stands in.
-Tensor saved_or(Unary f, const Tensor& saved, const Tensor& dy) {
-  return visit(f, [&]<class F>(F) { return F::saves == Saves::nothing ? dy : saved; });
-}
-
 // The axes before the last two, broadcast.
 Shape common_batch(const Tensor& a, const Tensor& b) {
   const int rank = std::max(a.rank(), b.rank());
@@ -82,30 +77,11 @@ void require_shape(const char* op, const char* argument, const Tensor& x, const 
   if (!(x.shape() == shape)) fail(op, to_text(argument, " is ", x.shape(), "; ", shape, " required"));
 }
 
-// y = f(x), dx = dy f'(saved), dx = dy f''(saved): one kernel call each.
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   require_floating("unary", "x", x);
   const Tensor y = like(x);
   kernels(x.device()).unary(f, p, x, y);
   return y;
-}
-
-Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p) {
-  const Tensor at = saved_or(f, saved, dy), dx = like(dy);
-  require_floating("unary_backward", "dy", dy);
-  require_shape("unary_backward", "saved", at, dy.shape());
-  require_alike("unary_backward", "saved", at, "dy", dy);
-  kernels(dy.device()).unary_backward(f, p, at, dy, dx);
-  return dx;
-}
-
-Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p) {
-  const Tensor at = saved_or(f, saved, dy), dx = like(dy);
-  require_floating("unary_second", "dy", dy);
-  require_shape("unary_second", "saved", at, dy.shape());
-  require_alike("unary_second", "saved", at, "dy", dy);
-  kernels(dy.device()).unary_second(f, p, at, dy, dx);
-  return dx;
 }
 
 // Broadcasting is an expand on both sides: strides of 0 tell the kernel what to repeat.
@@ -118,7 +94,7 @@ Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor add(const Tensor& a, const Tensor& b) { return binary("add", Binary::add, a, b); }
+Tensor add(const Tensor& a, const Tensor& b) { return binary("add", functions::Add{}, a, b); }
 
 void add_into(const Tensor& x, const Tensor& total) {
   require_floating("add_into", "x", x);
@@ -126,7 +102,7 @@ void add_into(const Tensor& x, const Tensor& total) {
   require_shape("add_into", "x", x, total.shape());
   // The kernel may write where it reads, element by element; a view with gaps goes through a new sum.
   if (total.is_contiguous()) {
-    kernels(x.device()).binary(Binary::add, total, x, total);
+    kernels(x.device()).binary(functions::Add{}, total, x, total);
   } else {
     kernels(x.device()).copy(add(total, x), total);
   }

@@ -30,8 +30,6 @@ Shape resolve_reshape(const Shape& from, const Shape& to);
 void copy_into(const Tensor& from, const Tensor& to);  // same shape; writes `to` in place and bumps its version
 
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {});
-[[nodiscard]] Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {});
-[[nodiscard]] Tensor unary_second(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {});
 [[nodiscard]] Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b);  // broadcasts
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
 void add_into(const Tensor& x, const Tensor& total);  // total += x in place, same shape

@@ -203,8 +203,8 @@ TEST_CASE("second and third derivatives") {
   const Tensor first = grad(multiply(multiply(x, x), x), ones, {x}, {.create_graph = true})[0];
   const Tensor second = grad(first, ones, {x}, {.create_graph = true})[0];
   const Tensor third = grad(second, ones, {x})[0];
-  CHECK(distance(first, raw::unary(Unary::affine, multiply(x, x).detach(), {3, 0})) < 1e-15);
-  CHECK(distance(second, raw::unary(Unary::affine, x.detach(), {6, 0})) < 1e-15);
+  CHECK(distance(first, raw::unary(functions::Affine{}, multiply(x, x).detach(), {3, 0})) < 1e-15);
+  CHECK(distance(second, raw::unary(functions::Affine{}, x.detach(), {6, 0})) < 1e-15);
   CHECK(values(third) == Numbers{6, 6, 6});
 }
 

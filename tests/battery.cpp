@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -344,28 +345,36 @@ TEST_CASE("every op passes every generic test") {
       "battery: %zu ops, %d samples, %zu layouts, %d checks\n", checked_ops().size(), samples, layouts.size(), checks);
 }
 
-// The functions that ops.h declares, read from the file itself: a new one without samples must not pass unseen.
+// The functions that ops.h declares, read from the file itself: a new one without samples must not pass unseen. One of
+// the list in tensor/pointwise.h must be declared there, and each must be the one that its name says.
 TEST_CASE("every function of ops.h is checked") {
   std::ifstream file(test::source_folder() + "/autograd/ops.h");
   REQUIRE(file.good());
-  const std::regex declaration("\\[\\[nodiscard\\]\\] Tensor ([a-z_]+)\\(");
-  const std::map<std::string, std::string> by_another_name = {
-      {"reverse_cumulative_sum", "cumulative_sum"}, {"cross_entropy_sum", "cross_entropy"}};
-  std::set<std::string> checked;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto all_matches = [&](const std::regex& pattern) {
+    return std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), pattern), std::sregex_iterator());
+  };
+  const std::map<std::string, std::string> by_another_name = {{"reverse_cumulative_sum", "cumulative_sum"},
+      {"cross_entropy_sum", "cross_entropy"}, {"unary", "affine"}, {"clamp_max", "clamp"}};
+  std::set<std::string> checked, declared, defined;
   for (const CheckedOp& op : checked_ops()) checked.insert(op.name);
-  int declared = 0;
-  bool of_one_number = true;  // the first section: all of them are `unary`
-  for (std::string line; std::getline(file, line);) {
-    if (line.find("// ---- Functions of two numbers") == 0) of_one_number = false;
-    std::smatch found;
-    if (!std::regex_search(line, found, declaration)) continue;
+  for (const std::smatch& found : all_matches(std::regex("\\[\\[nodiscard\\]\\] (?:inline )?Tensor ([a-z0-9_]+)\\("))) {
     const std::string name = found[1];
     const auto other = by_another_name.find(name);
-    const std::string required = of_one_number ? "unary" : (other == by_another_name.end() ? name : other->second);
-    CHECK_MESSAGE(checked.count(required), name, " has no Checked entry");
-    ++declared;
+    CHECK_MESSAGE(checked.count(other == by_another_name.end() ? name : other->second), name, " has no Checked entry");
+    declared.insert(name);
   }
-  CHECK(declared >= 40);
+  CHECK(declared.size() >= 40);
+  const std::regex definition("Tensor ([a-z0-9_]+)\\([^{]*\\) \\{\\s*return unary\\(functions::([A-Za-z0-9]+)");
+  for (const std::smatch& found : all_matches(definition)) {
+    const std::string function = std::regex_replace(found.str(2), std::regex("([a-z0-9])([A-Z])"), "$1_$2");
+    CHECK_MESSAGE(std::equal(function.begin(), function.end(), found[1].first, found[1].second,
+                      [](char a, char b) { return std::tolower(a) == b; }),
+        found.str(1), " is ", found.str(2));
+    defined.insert(found[1]);
+  }
+  for (const Unary f : Unary::all())
+    CHECK_MESSAGE(defined.count(facts_of(f).name), facts_of(f).name, " is not in ops.h");
 }
 
 }  // namespace whence

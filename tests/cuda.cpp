@@ -10,12 +10,6 @@ using namespace whence::test;
 
 namespace {
 
-const std::vector<Unary> unary_functions_to_check{Unary::affine, Unary::abs, Unary::exp, Unary::log, Unary::sqrt,
-    Unary::square, Unary::sin, Unary::tanh, Unary::relu, Unary::gelu, Unary::gelu_erf, Unary::cos, Unary::leaky_relu,
-    Unary::sigmoid, Unary::clamp, Unary::reciprocal, Unary::silu, Unary::softplus, Unary::log1p};
-const std::vector<Binary> binary_functions_to_check{Binary::add, Binary::subtract, Binary::multiply, Binary::divide,
-    Binary::maximum, Binary::minimum, Binary::greater_equal};
-
 using Run = std::function<void(Kernels&, const Mover&, const Outputs&)>;
 
 // What `run` writes to fresh outputs of the given shapes.
@@ -29,7 +23,7 @@ void expect_same(
 Tensor mask_of(const Shape& shape, Layout layout) {
   const Tensor mask = Tensor::empty(shape, DType::boolean);
   cpu_kernels().copy(
-      raw::binary("mask", Binary::greater_equal, random_tensor(shape, DType::f32, 9, layout), Tensor::zeros(shape)),
+      raw::binary("mask", functions::GreaterEqual{}, random_tensor(shape, DType::f32, 9, layout), Tensor::zeros(shape)),
       mask);
   return mask;
 }
@@ -100,16 +94,53 @@ TEST_CASE("cuda: a GPU that cannot be used is refused with the cause") {
   }
 }
 
+TEST_CASE("functions have their known values, at infinities and kinks too, and let NaN through, on every device") {
+  std::vector<Device> devices{Device::cpu()};
+  if (has_cuda()) devices.push_back(Device::cuda(0));
+  for (const Unary f : Unary::all()) {
+    const UnaryFacts& facts = facts_of(f);
+    const UnaryAttributes p = facts.samples.attributes;
+    CAPTURE(std::string(facts.name));
+    const Tensor x = Tensor::of({facts.known[0].x, facts.known[1].x, facts.known[2].x, NAN}, {4}, DType::f64);
+    for (const Device& device : devices) {
+      for (const DType dtype : {DType::f32, DType::f64}) {
+        const Tensor rows = raw::expand(raw::to_device(raw::cast(x, dtype), device), {9, 4});
+        for (const Tensor& each : {rows, raw::copy(rows)}) {  // one by one, and in blocks or packs
+          const std::vector<double> y = raw::unary(f, each, p).to_vector();
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            const double known = i % 4 < 3 ? facts.known[i % 4].y : NAN;
+            const bool right = y[i] == known || (std::isnan(y[i]) && std::isnan(known)) ||
+                               std::fabs(y[i] - known) <= 16 * epsilon_of(dtype) * std::fabs(known);
+            CHECK_MESSAGE(right, "f(", each.to_vector()[i], ") is ", y[i], "; ", known, " required");
+          }
+        }
+      }
+    }
+    for (const auto& kink : facts.samples.kinks) {
+      if (std::isnan(kink.x)) continue;
+      visit(f, [&]<class F>(F) {
+        const double saved = F::facts.saves == Saves::output ? F::value(kink.x, p) : kink.x;
+        CHECK(F::derivative(saved, p) == kink.derivative);
+      });
+    }
+  }
+  for (const Binary f : Binary::all()) {
+    for (const auto& known : facts_of(f).known)
+      visit(f, [&]<class F>(F) { CHECK_MESSAGE(F::value(known.a, known.b) == known.y, F::facts.name); });
+  }
+  CHECK(raw::unary(functions::LeakyRelu{}, Tensor::scalar(-INFINITY), {0, 0}).item() == 0);
+}
+
 TEST_CASE("cuda kernels: functions of one number and two") {
   if (!has_cuda()) return;
-  const UnaryAttributes p{0.5, 0.75};
   const Shape shape{3, 5, 4};
   for (const DType dtype : floating_dtypes) {
     for (const Layout layout : layouts) {
       const Tensor x = random_tensor(shape, dtype, 1, layout), g = random_tensor(shape, dtype, 2),
                    z = random_tensor(shape, dtype, 3, layout);
       const auto expect = [&](const char* name, const Run& run) { expect_same(name, dtype, {shape}, 1, run); };
-      for (const Unary f : unary_functions_to_check) {
+      for (const Unary f : Unary::all()) {
+        const UnaryAttributes p = facts_of(f).samples.attributes;
         expect("unary", [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary(f, p, at(x), y[0]); });
         expect("unary_backward",
             [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_backward(f, p, at(x), at(g), y[0]); });
@@ -117,7 +148,7 @@ TEST_CASE("cuda kernels: functions of one number and two") {
         expect("unary_second",
             [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_second(f, p, at(x), at(g), y[0]); });
       }
-      for (const Binary f : binary_functions_to_check) {
+      for (const Binary f : Binary::all()) {
         expect("binary", [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
       }
       const Tensor mask = mask_of(shape, layout);
@@ -125,7 +156,7 @@ TEST_CASE("cuda kernels: functions of one number and two") {
     }
   }
   const Tensor dual = Tensor::zeros({1}, DType::dual, Device::cuda(0));
-  CHECK_THROWS_AS(kernels(Device::cuda(0)).unary_second(Unary::exp, {}, dual, dual, dual), Error);
+  CHECK_THROWS_AS(kernels(Device::cuda(0)).unary_second(functions::Exp{}, {}, dual, dual, dual), Error);
 }
 
 TEST_CASE("cuda kernels: fill and copy, every dtype into every other") {

@@ -116,14 +116,15 @@ TEST_CASE("cuda memory: functions of one number and two, any length and alignmen
       for (const index_t shift : {0, 1}) {
         const Tensor x = shifted(length, shift, dtype, 1), z = shifted(length, shift, dtype, 2),
                      out = shifted(length, shift, dtype, 3);
-        for (const Unary f :
-            {Unary::affine, Unary::gelu, Unary::sigmoid, Unary::tanh, Unary::relu, Unary::softplus, Unary::gelu_erf}) {
+        for (const Unary f : std::initializer_list<Unary>{functions::Affine{}, functions::Gelu{}, functions::Sigmoid{},
+                 functions::Tanh{}, functions::Relu{}, functions::Softplus{}, functions::GeluErf{}}) {
           expect_same_on_gpu("unary", dtype, {out}, 1,
               [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary(f, p, at(x), y[0]); });
           expect_same_on_gpu("unary_backward", dtype, {out}, 1,
               [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_backward(f, p, at(x), at(z), y[0]); });
         }
-        for (const Binary f : {Binary::add, Binary::multiply, Binary::maximum, Binary::greater_equal}) {
+        for (const Binary f : std::initializer_list<Binary>{
+                 functions::Add{}, functions::Multiply{}, functions::Maximum{}, functions::GreaterEqual{}}) {
           expect_same_on_gpu("binary", dtype, {out}, 1,
               [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
         }
@@ -140,7 +141,8 @@ TEST_CASE("cuda memory: broadcast operands and masks") {
     for (const Shape& smaller :
         {Shape{}, Shape{1}, Shape{16}, Shape{5, 1}, Shape{3, 1, 1}, Shape{3, 1, 16}, Shape{5, 16}}) {
       const Tensor z = raw::expand(random_tensor(smaller, dtype, 2), shape);
-      for (const Binary f : {Binary::add, Binary::subtract, Binary::divide, Binary::minimum}) {
+      for (const Binary f : std::initializer_list<Binary>{
+               functions::Add{}, functions::Subtract{}, functions::Divide{}, functions::Minimum{}}) {
         expect_same_on_gpu("binary", dtype, {Tensor::zeros(shape, dtype)}, 1,
             [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
         expect_same_on_gpu("binary", dtype, {Tensor::zeros(shape, dtype)}, 1,
@@ -151,7 +153,7 @@ TEST_CASE("cuda memory: broadcast operands and masks") {
           [&](Kernels& k, const Mover& at, const Outputs& y) { k.masked(at(x), at(mask), -2, y[0]); });
     }
     expect_same_on_gpu("in place", dtype, {x}, 1,
-        [&](Kernels& k, const Mover&, const Outputs& y) { k.binary(Binary::add, y[0], y[0], y[0]); });
+        [&](Kernels& k, const Mover&, const Outputs& y) { k.binary(functions::Add{}, y[0], y[0], y[0]); });
   }
 }
 
@@ -225,7 +227,7 @@ TEST_CASE("cuda memory: tables read at real positions") {
       const Tensor table = random_tensor(tables, dtype, 1), g = random_tensor(places, dtype, 2);
       const double end = static_cast<double>(std::min<index_t>(rows, 100));
       const Tensor position =
-          raw::unary(Unary::affine, random_tensor(places, dtype, 3), {end / 4, end / 2});  // some lie outside
+          raw::unary(functions::Affine{}, random_tensor(places, dtype, 3), {end / 4, end / 2});  // some lie outside
       expect_same_on_gpu("lerp_at", dtype, {Tensor::zeros(places, dtype)}, 4,
           [&](Kernels& k, const Mover& at, const Outputs& y) { k.lerp_at(at(table), at(position), y[0]); });
       expect_same_on_gpu("lerp_at_backward", dtype, {random_tensor(tables, dtype, 4), Tensor::zeros(places, dtype)}, 71,

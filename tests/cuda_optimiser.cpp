@@ -29,7 +29,7 @@ Held held(index_t count, index_t shift, DType gradient, DType weight, DType shad
     return random_contiguous({count + shift}, dtype, seed * 10 + which).view({count}, {1}, shift);
   };
   Held made{some(gradient, 1), some(weight, 2), some(weight, 3), some(weight, 4), {}};
-  made.second = raw::unary(Unary::square, made.second);
+  made.second = raw::unary(functions::Square{}, made.second);
   if (shadow != weight) made.shadow = some(shadow, 5);
   return made;
 }
@@ -84,7 +84,8 @@ void set_gradient(const Tensor& leaf, const Tensor& dx) {
 }
 void set_gradients(const Model& model, std::uint64_t seed, double size = 1) {
   for (const Module::Parameter& p : model.parameters()) {
-    const Tensor dx = raw::unary(Unary::affine, random_contiguous(p.tensor.shape(), DType::f32, ++seed), {size, 0});
+    const Tensor dx =
+        raw::unary(functions::Affine{}, random_contiguous(p.tensor.shape(), DType::f32, ++seed), {size, 0});
     set_gradient(p.tensor, raw::to_device(raw::cast(dx, p.tensor.dtype()), p.tensor.device()));
   }
 }

@@ -396,7 +396,7 @@ TEST_CASE("emulator: fresh memory is NaN, and none is left when there is none") 
 TEST_CASE("emulator: what is recorded runs when it is replayed") {
   const Tensor x = on_device({1, 2, 3}), y = Tensor::zeros({3}, DType::f32, device);
   const auto work = runtime_of(device).record([&] {
-    kernels(device).binary(Binary::add, x, y, y);
+    kernels(device).binary(functions::Add{}, x, y, y);
     CHECK_THROWS_AS((void)y.to_vector(), Error);
     CHECK_THROWS_AS(synchronise(device), Error);
   });

@@ -21,9 +21,9 @@ struct OneElementWrong {
   static constexpr const char* name = "one_element_wrong";
   index_t element;
   struct Saved {};
-  Tensor forward(Saved&, const Tensor& x) const { return raw::unary(Unary::affine, x, {3, 0}); }
+  Tensor forward(Saved&, const Tensor& x) const { return raw::unary(functions::Affine{}, x, {3, 0}); }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    const Tensor dx = raw::unary(Unary::affine, dy, {3, 0});
+    const Tensor dx = raw::unary(functions::Affine{}, dy, {3, 0});
     visit_floating(name, dx.dtype(), [&]<class T>(Type<T>) { dx.data<T>()[element] = T(compute_t<T>(7.0f)); });
     return {dx};
   }
@@ -37,10 +37,11 @@ struct FrozenCube {
   };
   Tensor forward(Saved& saved, const Tensor& x) const {
     saved.x = x;
-    return raw::binary(name, Binary::multiply, x, raw::unary(Unary::square, x));
+    return raw::binary(name, functions::Multiply{}, x, raw::unary(functions::Square{}, x));
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
-    return {multiply(dy, raw::unary(Unary::affine, raw::unary(Unary::square, saved.x.get().detach()), {3, 0}))};
+    return {
+        multiply(dy, raw::unary(functions::Affine{}, raw::unary(functions::Square{}, saved.x.get().detach()), {3, 0}))};
   }
 };
 

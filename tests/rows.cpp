@@ -135,8 +135,8 @@ TEST_CASE("sum_to is the adjoint of expand") {
   const Tensor x = random_tensor({2, 3, 4}, DType::f64, 5);
   for (const Shape& shape : {Shape{2, 3, 4}, Shape{3, 1}, Shape{4}, Shape{}, Shape{2, 1, 1}, Shape{1, 1, 4}}) {
     const Tensor y = random_tensor(shape, DType::f64, 6);
-    const auto left = read(raw::binary("test", Binary::multiply, sum_to(x, shape), y));
-    const auto right = read(raw::binary("test", Binary::multiply, x, raw::expand(y, x.shape())));
+    const auto left = read(raw::binary("test", functions::Multiply{}, sum_to(x, shape), y));
+    const auto right = read(raw::binary("test", functions::Multiply{}, x, raw::expand(y, x.shape())));
     double a = 0, b = 0;
     for (const double v : left) a += v;
     for (const double v : right) b += v;
@@ -285,7 +285,7 @@ TEST_CASE("cumulative sums forwards and backwards, every dtype, layout and width
 
 TEST_CASE("row kernels give the same bits for any number of threads") {
   const Tensor x = random_tensor({700, 301}, DType::f32, 15), y = random_tensor({700, 301}, DType::f32, 16);
-  const Tensor mask = raw::cast(raw::binary("test", Binary::greater_equal, x, y), DType::boolean);
+  const Tensor mask = raw::cast(raw::binary("test", functions::GreaterEqual{}, x, y), DType::boolean);
   for (const auto& axes : {std::vector<int>{0}, {1}, {0, 1}}) {
     expect_thread_independent("sum", [&] { return raw::reduce(Reduction::sum, x, axes, false); });
     expect_thread_independent("maximum", [&] { return raw::reduce(Reduction::maximum, x, axes, false); });

@@ -191,7 +191,7 @@ TEST_CASE("with its table still zero, CoPE's gates and positions have gradients 
   CHECK(largest(gradient(table)) > 0);
   for (const char* layer : {"blocks.0", "blocks.1"}) {
     const Tensor each = parameter(model, std::string(layer) + ".attention.position.table");
-    raw::copy_into(raw::unary(Unary::affine, gradient(each), {-1, 0}), each);
+    raw::copy_into(raw::unary(functions::Affine{}, gradient(each), {-1, 0}), each);
   }
   CHECK(gates() > 0);
 }

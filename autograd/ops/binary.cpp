@@ -40,7 +40,7 @@ struct Add {
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved = {a.shape(), b.shape()};
-    return raw::binary(name, Binary::add, a, b);
+    return raw::binary(name, functions::Add{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     return {needs[0] ? sum_to(dy, saved.a) : Tensor(), needs[1] ? sum_to(dy, saved.b) : Tensor()};
@@ -57,7 +57,7 @@ struct Subtract {
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved = {a.shape(), b.shape()};
-    return raw::binary(name, Binary::subtract, a, b);
+    return raw::binary(name, functions::Subtract{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     return {needs[0] ? sum_to(dy, saved.a) : Tensor(), needs[1] ? affine(sum_to(dy, saved.b), -1, 0) : Tensor()};
@@ -77,7 +77,7 @@ struct Multiply {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    return raw::binary(name, Binary::multiply, a, b);
+    return raw::binary(name, functions::Multiply{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     Grads<2> grads;
@@ -97,7 +97,7 @@ struct Divide {
     Shape a_shape;
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    const Tensor y = raw::binary(name, Binary::divide, a, b);
+    const Tensor y = raw::binary(name, functions::Divide{}, a, b);
     saved.b = b;
     if (tracked(b)) saved.y.output(y);
     saved.a_shape = a.shape();
@@ -128,12 +128,13 @@ struct Extremum {
   // [b wins or ties]) / 2
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor a = saved.a.get().detach(), b = saved.b.get().detach();
-    const Tensor left = raw::binary(op, Binary::greater_equal, smallest ? b : a, smallest ? a : b);
-    const Tensor right = raw::binary(op, Binary::greater_equal, smallest ? a : b, smallest ? b : a);
-    const Tensor share = raw::unary(Unary::affine, raw::binary(op, Binary::subtract, left, right), {0.5, 0.5});
+    const Tensor left = raw::binary(op, functions::GreaterEqual{}, smallest ? b : a, smallest ? a : b);
+    const Tensor right = raw::binary(op, functions::GreaterEqual{}, smallest ? a : b, smallest ? b : a);
+    const Tensor share =
+        raw::unary(functions::Affine{}, raw::binary(op, functions::Subtract{}, left, right), {0.5, 0.5});
     Grads<2> grads;
     if (needs[0]) grads[0] = sum_to(multiply(dy, share), a.shape());
-    if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(Unary::affine, share, {-1, 1})), b.shape());
+    if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(functions::Affine{}, share, {-1, 1})), b.shape());
     return grads;
   }
   template <class Op>
@@ -149,7 +150,7 @@ struct Maximum : Extremum {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.a = a;
     saved.b = b;
-    return raw::binary(name, Binary::maximum, a, b);
+    return raw::binary(name, functions::Maximum{}, a, b);
   }
   static Samples<Maximum> samples() { return extremum_samples<Maximum>(); }
   static std::vector<BadInput> bad_inputs() { return clashes<Maximum>(); }
@@ -161,7 +162,7 @@ struct Minimum : Extremum {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.a = a;
     saved.b = b;
-    return raw::binary(name, Binary::minimum, a, b);
+    return raw::binary(name, functions::Minimum{}, a, b);
   }
   static Samples<Minimum> samples() { return extremum_samples<Minimum>(); }
   static std::vector<BadInput> bad_inputs() { return clashes<Minimum>(); }

@@ -37,7 +37,7 @@ struct CrossEntropy {
     if (!is_sum) {
       const index_t counted = count(raw::to_device(t, Device::cpu()));
       saved.share = counted ? 1 / static_cast<double>(counted) : 0;
-      total = raw::unary(Unary::affine, total, {saved.share, 0});
+      total = raw::unary(functions::Affine{}, total, {saved.share, 0});
     }
     return total.dtype() == x.dtype() ? total : raw::cast(total, x.dtype());
   }

@@ -118,7 +118,7 @@ struct LinearGelu {
     const Tensor h = recording()
                          ? linear(saved.x.get(), saved.weight.get(), saved.bias.defined() ? saved.bias.get() : Tensor())
                          : saved.before.get();
-    return linear_backward(saved.x, saved.weight, unary_backward(Unary::gelu, h, dy), needs);
+    return linear_backward(saved.x, saved.weight, unary_backward(functions::Gelu{}, h, dy), needs);
   }
 
   static Samples<LinearGelu> samples() {

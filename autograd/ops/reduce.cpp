@@ -65,7 +65,7 @@ struct Mean {
     saved.share = static_cast<double>(numel(kept)) / static_cast<double>(x.numel());
     const DType wide = compute_dtype(x.dtype());
     const Tensor total = raw::reduce(Reduction::sum, wide == x.dtype() ? x : raw::cast(x, wide), axes, keep_axes);
-    const Tensor y = raw::unary(Unary::affine, total, {saved.share, 0});
+    const Tensor y = raw::unary(functions::Affine{}, total, {saved.share, 0});
     return wide == x.dtype() ? y : raw::cast(y, x.dtype());
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {

@@ -1,5 +1,7 @@
-// Functions of one number: y = f(x),  dx = f'(x) dy.  The functions and their derivatives are the table of
+// Functions of one number: y = f(x),  dx = f'(x) dy.  The functions and their derivatives are the list of
 // tensor/pointwise.h.
+#include <cmath>
+
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -7,11 +9,14 @@
 namespace whence {
 namespace {
 
-Saves saves(Unary f) {
-  return visit(f, []<class F>(F) { return F::saves; });
+// dy g(kept), where g(kept) = f'(x) and kept is x or y.
+Tensor times_derivative(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy) {
+  const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  kernels(dy.device()).unary_backward(f, p, kept, dy, dx);
+  return dx;
 }
 
-// dx = dy g(kept), where g(kept) = f'(x) and kept is x or y. Its own derivative needs g', and is where we stop.
+// The same as an op. Its own derivative needs g', and is where we stop.
 struct UnaryBackward {
   static constexpr const char* name = "unary_backward";
   static constexpr bool once = true;
@@ -21,102 +26,90 @@ struct UnaryBackward {
     SavedTensor kept, dy;
   };
   Tensor forward(Saved& saved, const Tensor& kept, const Tensor& dy) const {
+    raw::require_floating(name, "dy", dy);
+    raw::require_shape(name, "saved", kept, dy.shape());
+    raw::require_alike(name, "saved", kept, "dy", dy);
     saved.kept = kept;
     saved.dy = dy;
-    return raw::unary_backward(f, kept, dy, p);
+    return times_derivative(f, p, kept, dy);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
     // z = dy g(kept): d/dkept = dz dy g'(kept), d/ddy = dz g(kept)
     Grads<2> grads;
     const Tensor kept = saved.kept.get();
-    if (needs[0]) grads[0] = multiply(dz, raw::unary_second(f, kept, saved.dy.get(), p));
-    if (needs[1]) grads[1] = raw::unary_backward(f, kept, dz, p);
+    if (needs[0]) {
+      const Tensor slope = Tensor::empty(dz.shape(), dz.dtype(), dz.device());
+      kernels(dz.device()).unary_second(f, p, kept, saved.dy.get(), slope);
+      grads[0] = multiply(dz, slope);
+    }
+    if (needs[1]) grads[1] = times_derivative(f, p, kept, dz);
     return grads;
   }
   static Samples<UnaryBackward> samples() {
-    return {{"sigmoid", {Unary::sigmoid, {}}, {draw::uniform({3, 5}, 0.1, 0.9), draw::normal({3, 5})}},
-        {"gelu", {Unary::gelu, {}}, {draw::normal({2, 7}), draw::normal({2, 7})}},
-        {"exp of 0-d", {Unary::exp, {}}, {draw::normal({}), draw::normal({})}}};
+    return {{"sigmoid", {functions::Sigmoid{}, {}}, {draw::uniform({3, 5}, 0.1, 0.9), draw::normal({3, 5})}},
+        {"gelu", {functions::Gelu{}, {}}, {draw::normal({2, 7}), draw::normal({2, 7})}},
+        {"exp of 0-d", {functions::Exp{}, {}}, {draw::normal({}), draw::normal({})}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"unary_backward: saved is [2,3]; [3] required", [] {
+               (void)unary_backward(functions::Exp{}, Tensor::zeros({2, 3}), Tensor::zeros({3}));
+             }}};
   }
 };
 
 struct UnaryOp {
-  static constexpr const char* name = "unary";
   Unary f;
   UnaryAttributes p;
-  const char* label() const {  // in the order of the enumeration
-    constexpr const char* labels[] = {"affine", "abs", "exp", "log", "log1p", "sqrt", "square", "reciprocal", "sin",
-        "cos", "tanh", "sigmoid", "softplus", "silu", "relu", "leaky_relu", "gelu", "gelu_erf", "clamp"};
-    return labels[static_cast<int>(f)];
-  }
+  const char* label() const { return facts_of(f).name; }
   struct Saved {
     SavedTensor kept;
   };
   Tensor forward(Saved& saved, const Tensor& x) const {
     raw::require_floating(label(), "x", x);
     const Tensor y = raw::unary(f, x, p);
-    if (saves(f) == Saves::input) saved.kept = x;
-    if (saves(f) == Saves::output) saved.kept.output(y);
+    if (facts_of(f).saves == Saves::input) saved.kept = x;
+    if (facts_of(f).saves == Saves::output) saved.kept.output(y);
     return y;
   }
-  // dx = f'(x) dy; only affine keeps nothing, and is its own kind of adjoint
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
-    if (saves(f) == Saves::nothing) return {apply(UnaryOp{f, {p.a, 0}}, Site::current(), dy)};  // affine: dx = a dy
-    return {apply(UnaryBackward{f, p}, Site::current(), saved.kept.get(), dy)};
-  }
-  static Samples<UnaryOp> samples() {
-    Samples<UnaryOp> all = {{"affine", {Unary::affine, {-1.5, 0.25}}, {draw::normal({2, 3})}},
-        {"abs at 0", {Unary::abs, {}}, {draw::integers({9}, -1, 1)}, true},
-        {"relu at 0", {Unary::relu, {}}, {draw::integers({9}, -1, 1)}, true},
-        {"leaky_relu at 0", {Unary::leaky_relu, {0.01, 0}}, {draw::integers({9}, -1, 1)}, true},
-        {"clamp at its bounds", {Unary::clamp, {-1, 1}}, {draw::integers({11}, -2, 2)}, true},
-        {"softplus at 0 and far out", {Unary::softplus, {}}, {Tensor::of({0, 40, -40, 800, -800}, {5}, DType::f64)}},
-        {"leaky_relu", {Unary::leaky_relu, {0.01, 0}}, {draw::normal({3, 4})}},
-        {"clamp", {Unary::clamp, {-0.5, 0.7}}, {draw::normal({17})}}};
-    for (const auto& [label, f] : {std::pair{"log", Unary::log}, {"log1p", Unary::log1p}, {"sqrt", Unary::sqrt},
-             {"reciprocal", Unary::reciprocal}}) {
-      all.push_back({label, {f, {}}, {draw::uniform({3, 5}, 0.5, 2)}});
-    }
-    for (const auto& [label, f] :
-        {std::pair{"abs", Unary::abs}, {"exp", Unary::exp}, {"square", Unary::square}, {"sin", Unary::sin},
-            {"cos", Unary::cos}, {"tanh", Unary::tanh}, {"sigmoid", Unary::sigmoid}, {"softplus", Unary::softplus},
-            {"silu", Unary::silu}, {"relu", Unary::relu}, {"gelu", Unary::gelu}, {"gelu_erf", Unary::gelu_erf}}) {
-      all.push_back({label, {f, {}}, {draw::normal({2, 3, 5})}});
-    }
-    return all;
+    if (facts_of(f).saves == Saves::nothing) return {unary(f, dy, {p.a, 0})};  // affine: dx = a dy
+    const Tensor kept = saved.kept.get();
+    return {recording() ? unary_backward(f, kept, dy, p) : times_derivative(f, p, kept, dy)};
   }
 };
 
-const Checked<UnaryOp> checked;
+// Of every function of the list: numbers from its own range, those whose values are known, its kinks and beside them.
+std::vector<CheckedSample> samples_of(Unary f) {
+  const UnaryFacts& facts = facts_of(f);
+  const auto run = [f, p = facts.samples.attributes](const std::vector<Tensor>& in) { return unary(f, in[0], p); };
+  const auto sample = [&](const char* name, bool kinked, const std::vector<double>& x) {
+    return CheckedSample{name, kinked, {Tensor::of(x, {static_cast<index_t>(x.size())}, DType::f64)}, run};
+  };
+  std::vector<double> known, around;
+  for (const auto& point : facts.known) {
+    if (std::isfinite(point.x)) known.push_back(point.x);
+  }
+  for (const auto& kink : facts.samples.kinks) {
+    if (!std::isnan(kink.x)) around.insert(around.end(), {kink.x - 1, kink.x, kink.x + 1});
+  }
+  std::vector<CheckedSample> all{
+      {"drawn", false, {draw::uniform({2, 3, 5}, facts.samples.low, facts.samples.high)}, run},
+      sample("with known values", false, known)};
+  if (!around.empty()) all.push_back(sample("at its kinks", true, around));
+  return all;
+}
+
+const bool checked = [] {
+  for (const Unary f : Unary::all()) CheckedEntry({facts_of(f).name, false, [f] { return samples_of(f); }, {}, {}});
+  return true;
+}();
 const Checked<UnaryBackward> checked_backward;
 
 }  // namespace
 
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p, Site at) { return apply(UnaryOp{f, p}, at, x); }
-Tensor unary_backward(Unary f, const Tensor& kept, const Tensor& dy, UnaryAttributes p, Site at) {
-  return apply(UnaryBackward{f, p}, at, kept, dy);
+Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p, Site at) {
+  return apply(UnaryBackward{f, p}, at, saved, dy);
 }
-Tensor affine(const Tensor& x, double scale, double shift, Site at) {
-  return unary(Unary::affine, x, {scale, shift}, at);
-}
-Tensor abs(const Tensor& x, Site at) { return unary(Unary::abs, x, {}, at); }
-Tensor exp(const Tensor& x, Site at) { return unary(Unary::exp, x, {}, at); }
-Tensor log(const Tensor& x, Site at) { return unary(Unary::log, x, {}, at); }
-Tensor log1p(const Tensor& x, Site at) { return unary(Unary::log1p, x, {}, at); }
-Tensor sqrt(const Tensor& x, Site at) { return unary(Unary::sqrt, x, {}, at); }
-Tensor square(const Tensor& x, Site at) { return unary(Unary::square, x, {}, at); }
-Tensor reciprocal(const Tensor& x, Site at) { return unary(Unary::reciprocal, x, {}, at); }
-Tensor sin(const Tensor& x, Site at) { return unary(Unary::sin, x, {}, at); }
-Tensor cos(const Tensor& x, Site at) { return unary(Unary::cos, x, {}, at); }
-Tensor tanh(const Tensor& x, Site at) { return unary(Unary::tanh, x, {}, at); }
-Tensor sigmoid(const Tensor& x, Site at) { return unary(Unary::sigmoid, x, {}, at); }
-Tensor softplus(const Tensor& x, Site at) { return unary(Unary::softplus, x, {}, at); }
-Tensor silu(const Tensor& x, Site at) { return unary(Unary::silu, x, {}, at); }
-Tensor relu(const Tensor& x, Site at) { return unary(Unary::relu, x, {}, at); }
-Tensor leaky_relu(const Tensor& x, double slope, Site at) { return unary(Unary::leaky_relu, x, {slope, 0}, at); }
-Tensor gelu(const Tensor& x, Site at) { return unary(Unary::gelu, x, {}, at); }
-Tensor gelu_erf(const Tensor& x, Site at) { return unary(Unary::gelu_erf, x, {}, at); }
-Tensor clamp(const Tensor& x, double low, double high, Site at) { return unary(Unary::clamp, x, {low, high}, at); }
-Tensor clamp_max(const Tensor& x, double high, Site at) { return clamp(x, -__builtin_inf(), high, at); }
 
 }  // namespace whence

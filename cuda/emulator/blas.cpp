@@ -67,7 +67,7 @@ void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
       if (p.beta != 0) sum += beta * static_cast<C>(out[i]);
       if (bias) sum += static_cast<C>(bias[i % p.n]);
       if (before) before[i] = static_cast<T>(sum);
-      out[i] = static_cast<T>(e.gelu ? unary_functions::Gelu::value(sum, {}) : sum);
+      out[i] = static_cast<T>(e.gelu ? functions::Gelu::value(sum, {}) : sum);
     }
   }
 }

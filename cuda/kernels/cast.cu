@@ -13,30 +13,12 @@ using gpu::Global, gpu::Pack, gpu::Thread;
 
 template <class W>
 WHENCE_HD W load_as(DType dtype, const void* from, index_t i) {
-  switch (dtype) {
-    case DType::f16: return convert<W>(static_cast<float>(static_cast<const Float16*>(from)[i]));
-    case DType::bf16: return convert<W>(static_cast<float>(static_cast<const BFloat16*>(from)[i]));
-    case DType::f32: return convert<W>(static_cast<const float*>(from)[i]);
-    case DType::f64: return convert<W>(static_cast<const double*>(from)[i]);
-    case DType::i32: return convert<W>(static_cast<const std::int32_t*>(from)[i]);
-    case DType::i64: return convert<W>(static_cast<const std::int64_t*>(from)[i]);
-    case DType::boolean: return convert<W>(static_cast<std::int32_t>(static_cast<const bool*>(from)[i]));
-    default: return convert<W>(static_cast<const Dual*>(from)[i]);
-  }
+  return visit(dtype, [&]<class T>(Type<T>) { return convert<W>(compute_t<T>(static_cast<const T*>(from)[i])); });
 }
 
 template <class W>
 WHENCE_HD void store_as(DType dtype, void* to, index_t i, W value) {
-  switch (dtype) {
-    case DType::f16: static_cast<Float16*>(to)[i] = convert<Float16>(value); break;
-    case DType::bf16: static_cast<BFloat16*>(to)[i] = convert<BFloat16>(value); break;
-    case DType::f32: static_cast<float*>(to)[i] = convert<float>(value); break;
-    case DType::f64: static_cast<double*>(to)[i] = convert<double>(value); break;
-    case DType::i32: static_cast<std::int32_t*>(to)[i] = convert<std::int32_t>(value); break;
-    case DType::i64: static_cast<std::int64_t*>(to)[i] = convert<std::int64_t>(value); break;
-    case DType::boolean: static_cast<bool*>(to)[i] = convert<bool>(value); break;
-    default: static_cast<Dual*>(to)[i] = convert<Dual>(value);
-  }
+  visit(dtype, [&]<class T>(Type<T>) { static_cast<T*>(to)[i] = convert<T>(value); });
 }
 
 // Different dtypes, switched inside the kernel: one kernel per W instead of 56. W holds every value of both dtypes.
@@ -58,8 +40,6 @@ void convert_all(const Tensor& from, const Tensor& to) {
       {to.shape(), {from.strides(), to.strides()}}, from.bytes(), to.bytes(), from.dtype(), to.dtype()};
   launch("copy", to.device(), to.numel(), body);
 }
-
-constexpr bool fits_float(DType dtype) { return dtype <= DType::f32; }
 
 // Both contiguous: as many neighbours at once as the wider dtype has in 16 bytes.
 template <class From, class To>
@@ -85,13 +65,12 @@ struct CastPacks {
 // f(Type<T>{}) for the four floating dtypes; false for all others.
 template <class F>
 bool visit_number(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::f16: return f(Type<Float16>{});
-    case DType::bf16: return f(Type<BFloat16>{});
-    case DType::f32: return f(Type<float>{});
-    case DType::f64: return f(Type<double>{});
-    default: return false;
-  }
+  return visit(dtype, [&]<class T>(Type<T> type) {
+    if constexpr (std::is_integral_v<T> || std::is_same_v<T, Dual>)
+      return false;
+    else
+      return f(type);
+  });
 }
 
 template <class From, class To>

@@ -30,8 +30,12 @@ cudaDataType_t cuda_type(DType dtype) {
     case DType::bf16: return CUDA_R_16BF;
     case DType::f32: return CUDA_R_32F;
     case DType::f64: return CUDA_R_64F;
-    default: wrong_dtype("matmul", dtype, "f16, bf16, f32 or f64");
+    case DType::i32:
+    case DType::i64:
+    case DType::boolean:
+    case DType::dual: break;
   }
+  wrong_dtype("matmul", dtype, "f16, bf16, f32 or f64");
 }
 
 }  // namespace

@@ -48,9 +48,9 @@ int run(int argc, char** argv) {
     rows.row({name, fixed(alone, 0), fixed(plain, 0), fixed(recorded, 0), fixed(recorded - alone, 0)});
   };
   measure(
-      "add [4]", [&] { cpu_kernels().binary(Binary::add, a, b, out); }, [&] { (void)add(a, b); });
+      "add [4]", [&] { cpu_kernels().binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
   measure(
-      "sigmoid [4]", [&] { cpu_kernels().unary(Unary::sigmoid, {}, a, out); }, [&] { (void)sigmoid(a); });
+      "sigmoid [4]", [&] { cpu_kernels().unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
   measure(
       "matmul [4,4]", [&] { cpu_kernels().matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
   measure(

@@ -70,11 +70,6 @@ double worst(const std::vector<GradientCase>& cases, const Get& get) {
   return result;
 }
 
-constexpr const char* family = "unary";
-
-// "relu at 0" is a sample of relu.
-std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
-
 const CheckedOp* find_op(const std::string& name) {
   for (const CheckedOp& op : checked_ops()) {
     if (op.samples && op.name == name) return &op;
@@ -124,10 +119,9 @@ double GradientChecks::worst_by_differences() const {
   return worst(cases, [](const GradcheckInput& input) { return input.differences.relative; });
 }
 
-GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options, const std::string& function) {
-  GradientChecks checks{function.empty() ? op.name : function, {}};
+GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options) {
+  GradientChecks checks{op.name, {}};
   for (CheckedSample& sample : op.samples()) {
-    if (!function.empty() && first_word(sample.name) != function) continue;
     for (Tensor& input : sample.inputs) input = placed(input, options.device);
     std::vector<Named> leaves;
     for (std::size_t k = 0; k < sample.inputs.size(); ++k) {
@@ -166,33 +160,23 @@ std::vector<std::string> op_names() {
   return names;
 }
 
-std::vector<std::string> function_names() {
-  std::vector<std::string> names;
-  for (const CheckedSample& sample : find_op(family)->samples()) {
-    if (!contains(names, first_word(sample.name))) names.push_back(first_word(sample.name));
-  }
-  return names;
-}
-
 Checkable find_checkable(const std::string& name) {
-  if (const CheckedOp* op = find_op(name)) return {op, {}, {}};
-  const std::vector<std::string> functions = function_names(), schemes = names_of_schemes();
-  if (contains(functions, name)) return {find_op(family), name, {}};
+  if (const CheckedOp* op = find_op(name)) return {op, {}};
+  const std::vector<std::string> schemes = names_of_schemes();
   // Of a text with options or a sum the grammar's own errors say more.
   const bool is_plain_word = name.find_first_of("(+") == std::string::npos;
   if (is_plain_word && !contains(schemes, name)) {
     std::vector<std::string> known = op_names();
-    known.insert(known.end(), functions.begin(), functions.end());
     known.insert(known.end(), schemes.begin(), schemes.end());
     const auto nearest = nearest_name(name, known);
     throw InputError(to_text("'", name, "' given; an op, a scheme or all required; ",
         nearest ? to_text("did you mean '", *nearest, "'?") : std::string("--list lists them")));
   }
-  return {nullptr, {}, canonical_text(parse_schemes(name))};
+  return {nullptr, canonical_text(parse_schemes(name))};
 }
 
 GradientChecks check(const Checkable& what, const GradientCheckOptions& options) {
-  return what.op ? check_op(*what.op, options, what.function) : check_scheme(what.scheme, options);
+  return what.op ? check_op(*what.op, options) : check_scheme(what.scheme, options);
 }
 
 }  // namespace whence

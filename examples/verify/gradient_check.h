@@ -38,23 +38,20 @@ struct GradientChecks {
   [[nodiscard]] double worst_by_differences() const;
 };
 
-// The samples of an op, or only those of one function of a family ("sigmoid" of the op "unary").
-[[nodiscard]] GradientChecks check_op(
-    const CheckedOp& op, const GradientCheckOptions& options, const std::string& function = {});
+// The samples of an op.
+[[nodiscard]] GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options);
 
 // Output, logits where they mean something, and embedded tokens, by every input and every parameter at once. Causal,
 // and bidirectional where the schemes claim a meaning for it. Throws InputError when the text is wrong or the schemes
 // refuse it.
 [[nodiscard]] GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options);
 
-[[nodiscard]] std::vector<std::string> op_names();        // of all that have samples
-[[nodiscard]] std::vector<std::string> function_names();  // of the op "unary", which is a family
+[[nodiscard]] std::vector<std::string> op_names();  // of all that have samples
 
-// What a user's NAME means: an op, a function of one number, else a scheme text. Throws InputError with the nearest
+// What a user's NAME means: an op, else a scheme text. Throws InputError with the nearest
 // name when it is neither.
 struct Checkable {
   const CheckedOp* op = nullptr;  // nullptr: a scheme
-  std::string function;           // of the op; empty: all
   std::string scheme;             // canonical
 };
 [[nodiscard]] Checkable find_checkable(const std::string& name);

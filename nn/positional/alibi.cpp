@@ -26,7 +26,8 @@ class Alibi final : public PositionalScheme, public BiasesScores {
   // 1 where j < i, else 0.
   static Tensor is_left(const Tensor& distance) {
     return affine(
-        raw::binary("alibi", Binary::greater_equal, Tensor::scalar(0, DType::f64, distance.device()), distance), -1, 1);
+        raw::binary("alibi", functions::GreaterEqual{}, Tensor::scalar(0, DType::f64, distance.device()), distance), -1,
+        1);
   }
 
   Tensor slopes_;  // [1 h 1 1] f64, not learned

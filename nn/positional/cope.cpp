@@ -48,7 +48,7 @@ class CoPE final : public Contextual {
   // where they are, so that the result jumps at each of them.
   static Tensor mirrored(const Tensor& p) {
     const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
-    const Tensor whole = raw::binary("cope", Binary::greater_equal, floor, values);  // 1 where p is whole, else 0
+    const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 where p is whole, else 0
     return floor * 2.0 + 1.0 - whole - p;
   }
 

@@ -108,8 +108,6 @@ void convert_blocks(const Tensor& from, const Tensor& to) {
   });
 }
 
-constexpr bool fits_float(DType dtype) { return dtype <= DType::f32; }
-
 // One run of y = mask ? x : value. In attention the mask is [1,1,i,j] and x is [b,h,i,j]: runs of i x j with stride 1
 // everywhere.
 template <class U>

@@ -1,5 +1,4 @@
-// Unary and binary functions on the CPU: runs of any stride and dtype, cut into blocks for the loops of
-// cpu_pointwise_*.cpp.
+// Unary and binary functions on the CPU: runs of any stride and dtype, cut into blocks for the loops of pointwise_*.cpp.
 #include <algorithm>
 
 #include "tensor/cpu/block.h"

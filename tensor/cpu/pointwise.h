@@ -1,5 +1,5 @@
-// The inner loops of unary and binary functions on contiguous blocks, one set per compute type
-// (cpu_pointwise_{f32,f64,dual}.cpp).
+// The inner loops of unary and binary functions on contiguous blocks, one set per compute type:
+// pointwise_{f32,f64,dual}.cpp.
 #pragma once
 
 #include "tensor/pointwise.h"
