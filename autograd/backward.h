@@ -10,8 +10,8 @@ namespace whence {
 // Marks `leaf` as something to differentiate by. Error when it is not floating, or is the result of an op.
 Tensor requires_grad(const Tensor& leaf, Site at = Site::current());
 bool tracked(const Tensor& tensor);  // has history: a leaf, or computed from one
-// What backward accumulated; undefined before, Error when not a leaf. Of a 16-bit leaf: in f32 as soon as it is a sum
-// of several terms.
+// What backward accumulated; undefined before it ran, Error when not a leaf. A 16-bit leaf's gradient is f32
+// once it is a sum of several terms.
 Tensor gradient(const Tensor& leaf);
 void clear_gradient(const Tensor& leaf);
 
@@ -20,15 +20,15 @@ struct GradOptions {
   bool allow_unused = false;  // an input that y does not depend on gives an undefined tensor instead of an Error
 };
 
-// (d y / d inputs)' seed, one tensor per input, each of its input's shape. `seed` has y's shape; undefined means 1 and
-// needs a scalar y.
-// Inputs may be leaves or intermediate results. The graph stays as it was: calling again gives the same bits.
+// (d y / d inputs)' seed, one tensor per input, each of its input's shape. `seed` has y's shape; undefined
+// means 1 and needs a scalar y. Inputs may be leaves or intermediate results. The graph stays as it was:
+// calling again gives the same bits.
 [[nodiscard]] std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs,
     GradOptions options = {}, Site at = Site::current());
 
 struct BackwardOptions {
-  bool keep_graph =
-      false;  // keep what the ops saved, for another backward through this graph; by default it is freed on the way
+  // Keep what the ops saved, for another backward through this graph. By default it is freed on the way.
+  bool keep_graph = false;
 };
 
 // Adds d loss / d leaf to every leaf's gradient. `loss` is a scalar, or `seed` of its shape is given.

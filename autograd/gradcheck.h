@@ -4,9 +4,10 @@
 //   const GradcheckReport report = gradcheck([&] { return softmax(matmul(x, w)); }, {{"w", w}});
 //   if (!report.ok()) std::cout << report.text();
 //
-// Two opinions, both with a random cotangent v: dual numbers run the ordinary forward code and give J u exactly, so <v,
-// J u> must equal
-// <J'v, u> to rounding; central differences know nothing of either. Small inputs are walked element by element.
+// It asks twice, each time with a random cotangent v. Dual numbers run the ordinary
+// forward code and give J u exactly, so
+// <v, J u> must equal <J'v, u> to rounding. Central differences use neither backward nor duals.
+// Small inputs are checked element by element.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +30,13 @@ struct GradcheckOptions {
   double dual_tolerance = 1e-12;  // relative, see GradcheckError
   double difference_tolerance = 1e-6;
   double step = 1e-6;  // of the differences, relative to the input's largest number
-  index_t one_by_one =
-      64;  // inputs of at most so many elements are checked along every element, larger ones along random directions
+  // Inputs of at most so many elements are checked along every element, larger ones along random directions.
+  index_t one_by_one = 64;
   bool any_dtype = false;  // takes f32 and 16-bit inputs too: then choose tolerances to match
   std::uint64_t seed = 1;  // of cotangent and directions
 };
 
-// The largest disagreement found. `relative` is |expected - got| by the size of the terms that were summed.
+// The largest disagreement found. `relative` is |expected - got| over the size of the terms that were summed.
 struct GradcheckError {
   double relative = 0;
   std::string where;  // "[1,2]", or "a random direction"
@@ -56,14 +57,14 @@ struct GradcheckReport {
   std::string text() const;
 };
 
-// f reads the tensors of `with_respect_to` by its own handles; their numbers are exchanged while this runs and are back
-// when it returns or throws. f must be a function of them alone. Throws Error for inputs that are not f64, or not
-// leaves.
+// f reads the tensors of `with_respect_to` through its own handles. Their numbers are exchanged while this
+// runs, and put back when it returns or throws. f must be a function of them alone. Throws Error for inputs
+// that are not f64, or not leaves.
 [[nodiscard]] GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
     GradcheckOptions options = {}, Site at = Site::current());
 
-// The same for the gradients as functions (create_graph): derivatives of J'v by every input and by v, against duals
-// that run through forward and backward.
+// The same for the gradients as functions (create_graph): derivatives of J'v by every input and by v, checked against
+// duals that run through forward and backward.
 [[nodiscard]] GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
     GradcheckOptions options = {}, Site at = Site::current());
 

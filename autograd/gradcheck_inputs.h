@@ -1,4 +1,4 @@
-// The inputs of a function under gradcheck: exchanges their numbers, and puts the old ones back whatever happens.
+// The inputs of a function under gradcheck. Exchanges their numbers, and always puts the old ones back.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ class CheckedInputs {
   void shift(std::size_t k, const Numbers& u, double h);
   // All inputs become duals; u is the tangent of input k, that of the others is 0.
   void make_dual(std::size_t k, const Numbers& u);
-  void make_leaves();  // fresh ones of the present dtype, so that nothing is added to the caller's
+  void make_leaves();  // of the present dtype, so that nothing is added to the caller's
 
  private:
   struct Entry {
@@ -37,7 +37,7 @@ class CheckedInputs {
   std::vector<Entry> entries_;
 };
 
-// `x` with these numbers: the same strides where they do not make two elements one.
+// `x` with these numbers. The strides stay, unless they make two elements one.
 Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents);
 
 }  // namespace whence::detail

@@ -1,5 +1,5 @@
-// Looking at a graph: as text, as a picture, by what it keeps in memory; and stopping at the first number that is not
-// finite.
+// Looking at a graph: as text, as a picture, by the memory it holds. And stopping at the
+// first number that is not finite.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace whence {
 
-// One line per recorded op from which y was computed, inputs before users:
+// One line per recorded op that y was computed from, inputs before users:
 //   "#3 softmax f64 [2,4] <- #1  train.cpp:84  keeps 64 B"
-// Leaves that are a module's parameters say which: "#1 leaf blocks.0.mlp.in.weight f32 [8,2]  linear.cpp:13".
+// Leaves that are a module's parameters say so: "#1 leaf blocks.0.mlp.in.weight f32 [8,2]  linear.cpp:13".
 std::string print_graph(const Tensor& y);
 
-// The same for Graphviz: `dot -Tsvg`. Leaves are boxes, modules are boxes around their parameters and what ran in their
-// Scope (autograd/probe.h); edges run from inputs to users.
+// The same for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around what ran
+// in their Scope (autograd/probe.h). Edges run from inputs to users.
 std::string to_dot(const Tensor& y);
 
-// What the graph of y keeps for backward, by op and source line, largest first. A storage that several ops keep is
-// counted where it was kept first.
+// What the graph of y saves for backward, by op and source line, largest first. A storage that several ops
+// save counts for the first of them.
 struct MemoryRow {
   std::string op, place;
   std::size_t nodes = 0, bytes = 0;
@@ -32,7 +32,7 @@ struct MemoryReport {
 };
 MemoryReport memory_report(const Tensor& y);
 
-// While alive, every op of this thread checks its result, forward and backward: the first NaN or infinity is an Error
+// While alive, every op of this thread checks its result, forward and backward. The first NaN or infinity is an Error
 // that names the op, its line, the index of the number, and the range of each input.
 class CheckFinite {
  public:

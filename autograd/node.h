@@ -1,9 +1,8 @@
 // A node: one recorded operation, or a leaf whose gradient is kept.
 //
 // Invariants. Ids grow with creation, so an operation's id is larger than those of its inputs: descending ids are a
-// topological order.
-// A node owns the nodes of its inputs (not their numbers) and what its op saved; nothing points forward. Destruction is
-// iterative: a chain of a million nodes is freed without recursion.
+// topological order. A node owns the nodes of its inputs (not their numbers) and what its op saved; nothing points
+// forward. Destruction is iterative: a chain of a million nodes is freed without recursion.
 #pragma once
 
 #include <atomic>
@@ -32,7 +31,7 @@ class Node : public GraphLink {
   // gradients[k] = (d output / d input k)' dy for each k with needed[k]. Runs op code: may throw.
   virtual void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) = 0;
   virtual bool is_leaf() const { return false; }
-  virtual void release_saved() = 0;  // forget what backward needs; a later backward through here is an error
+  virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here is an error
   bool released() const { return released_; }
 
   const SavedTensor* first_saved() const { return first_saved_; }

@@ -10,15 +10,15 @@
 //   Tensor square(const Tensor& x, Site at) { return apply(Square{}, at, x); }
 //   static const Checked<Square> checked;  // and every generic test follows
 //
-// forward checks its arguments, under the names that the public function gives them, and works on values: it makes the
-// output and calls its kernel, kernels(device). What several ops need is in tensor/raw.h. backward is made of functions
-// of autograd/ops.h, so that it can itself be differentiated, and checks nothing that forward has checked. An op whose
+// forward checks its arguments under the names that the public function gives them. It works on values: it makes the
+// output and calls its kernel, kernels(device). tensor/raw.h has what several ops need. backward is made of functions
+// of autograd/ops.h, so that it can itself be differentiated. It checks nothing that forward has checked. An op whose
 // backward is the op itself checks in the public function instead.
 //
-// Attributes are members with the meaning that the public function documents. `static constexpr bool once = true;` says
-// that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional: `static
-// BadInputs bad_inputs()`, and for a family of functions in one op `const char* label() const`, which graphs and errors
-// show instead of the name.
+// Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
+// says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional:
+// `static BadInputs bad_inputs()`, and for a family of functions in one op `const char* label() const`, which graphs
+// and errors show instead of the name.
 #pragma once
 
 #include <array>
@@ -39,8 +39,7 @@ concept Once = requires { requires Op::once; };
 
 namespace detail {
 
-// While duals flow (autograd/gradcheck.h), every other floating input is a constant beside them: a dual whose tangent
-// is 0.
+// Beside duals (autograd/gradcheck.h) every other floating input is a constant: a dual whose tangent is 0.
 inline bool is_dual(const Tensor& x) { return x.defined() && x.dtype() == DType::dual; }
 inline bool is_constant_beside_duals(const Tensor& x) {
   return x.defined() && x.dtype() != DType::dual && is_floating(x.dtype());

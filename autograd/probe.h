@@ -1,4 +1,4 @@
-// Named intermediates. probe("gates", x) returns x; while a Capture whose patterns match is alive it also keeps the
+// Named intermediates. probe("gates", x) returns x. While a Capture with a matching pattern is alive it also saves the
 // value, and the gradient when backward passes through. Without a capture it costs one thread-local load.
 //
 //   Capture capture("*.gates", "*.positions");
@@ -23,7 +23,7 @@ inline thread_local const std::string* scope_path = nullptr;
 Tensor probe_captured(const char* name, const Tensor& x, const Site& at);
 }  // namespace detail
 
-// Names of probes are relative to the innermost Scope of this thread: a module opens one with its path.
+// Names of probes are relative to the innermost Scope of this thread. A module opens one with its path.
 class Scope {
  public:
   // REQUIRES: `path` outlives the scope.
@@ -40,7 +40,7 @@ inline Tensor probe(const char* name, const Tensor& x, Site at = Site::current()
   return detail::active_capture ? detail::probe_captured(name, x, at) : x;
 }
 
-// What one probe saw: the last value that passed, and d(what backward started from)/d(value), summed over its uses.
+// What one probe saw: the last value that passed, and the gradient of what backward started from, summed over its uses.
 class Probed {
  public:
   const Tensor& value() const { return value_; }
@@ -54,7 +54,7 @@ class Probed {
 
 class Capture {
  public:
-  // Patterns over full names: '*' is any run of characters. Captures nest: each keeps what its own patterns match.
+  // Patterns over full names: '*' is any run of characters. Captures nest: each saves what its own patterns match.
   template <class... Patterns>
   explicit Capture(const Patterns&... patterns) : Capture(std::vector<std::string>{patterns...}) {}
   explicit Capture(std::vector<std::string> patterns);
@@ -62,16 +62,16 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // Replaces values in the forward pass: every probe whose name matches gets f(value). f's ops are differentiated like
-  // any others.
+  // Replaces values in the forward pass: every probe whose name matches gets f(value). f's
+  // ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
   std::vector<std::string> names() const;  // in the order first seen
   bool contains(const std::string& name) const;
-  const Probed& operator[](
-      const std::string& name) const;  // Error that lists the nearest names when nothing of that name was seen
+  // Error that lists the nearest names when nothing of that name was seen.
+  const Probed& operator[](const std::string& name) const;
 
-  // Whether some active capture of this thread has a pattern that could match a name under `path`.
+  // Whether an active capture of this thread has a pattern that could match a name under `path`.
   static bool wants_under(const std::string& path);
 
  private:

@@ -1,4 +1,4 @@
-// Memory for time: a function whose intermediate results backward computes again.
+// Less memory for more time: backward computes a function's intermediate results again.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace whence {
 
-// y = f(inputs) without keeping what f's ops save: backward runs f again. `inputs` must name every tensor that f reads
-// and that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
+// y = f(inputs), without what f's ops save: backward runs f again. `inputs` must name every tensor that f reads and
+// that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
 [[nodiscard]] Tensor recompute(
     std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at = Site::current());
 

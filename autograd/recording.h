@@ -1,5 +1,5 @@
-// Whether operations are recorded. On by default; off inside NoGrad, inside every op's forward, and in backward unless
-// create_graph.
+// Whether operations are recorded. On by default. Off inside NoGrad, inside every op's forward, and
+// in backward unless create_graph.
 #pragma once
 
 namespace whence {

@@ -1,13 +1,12 @@
 // Note [Saved tensors and versions]
-// Backward needs some of the numbers that forward saw. An op names them as members of its struct Saved, and assigns
-// them in forward:
+// Backward needs some of the numbers that forward saw. An op names them as members of its struct
+// Saved, and assigns them in forward:
 //     saved.x = x;               an input, or something computed from inputs
 //     saved.y.output(y);         the op's own result
-// A SavedTensor holds the detached body (so it keeps no graph alive through the tensor, and an op that saves its own
-// output makes no cycle)
-// and the storage's version at that time. get() refuses, naming both places, when the storage was written since: the
-// derivative would be computed from other numbers than the value was. When nothing is recorded, assignment does
-// nothing.
+// A SavedTensor holds the detached body and the storage's version at that time. Detached, it keeps no graph
+// alive, and an op that saves its own output makes no cycle. get() refuses, naming both places, when the
+// storage was written since: the derivative would belong to other numbers than the value. When nothing is
+// recorded, assignment does nothing.
 #pragma once
 
 #include "autograd/node.h"
@@ -23,8 +22,8 @@ class SavedTensor {
   void operator=(const Tensor& value) { save(value, false); }
   void output(const Tensor& value) { save(value, true); }
 
-  // The saved numbers; while a graph of the backward pass is being made (create_graph), with their history. Throws
-  // Error when overwritten.
+  // The saved numbers; with their history while a graph of the backward pass is made (create_graph).
+  // Throws Error when overwritten.
   Tensor get() const;
   bool defined() const { return value_.defined(); }
   const Tensor& peek() const { return value_; }  // for reports: no check, no history

@@ -41,8 +41,8 @@ template <int team_threads, int pack_length, int packs_held>
 struct Part {
   static constexpr int team = team_threads;  // threads that share a row: a warp, or a whole block
   static constexpr int pack = pack_length;   // neighbours that a thread reads and writes in one access
-  static constexpr int packs =
-      packs_held;  // packs that a thread holds; 0: a row is too wide for that and is read again in each pass
+  // Packs that a thread holds. 0: a row is too wide for that and is read again in each pass.
+  static constexpr int packs = packs_held;
   static constexpr bool by_warp = team == Thread::warp_size;
   static constexpr int threads = by_warp ? 4 * team : team;
   static constexpr index_t rows_per_block = threads / team;

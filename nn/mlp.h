@@ -10,12 +10,8 @@
 
 namespace whence {
 
-enum class Activation : unsigned char {
-  gelu,
-  gelu_erf,
-  relu,
-  swiglu
-};  // gelu is GPT-2's tanh form; swiglu is the gated one
+// gelu is GPT-2's tanh form; swiglu is the gated one.
+enum class Activation : unsigned char { gelu, gelu_erf, relu, swiglu };
 
 // Throws InputError that lists the names when `name` is none of them.
 Activation activation_of(const std::string& name);

@@ -12,11 +12,9 @@ namespace whence {
 
 struct GradientNorm {
   double value;  // of all gradients divided by the loss scale, before clipping; not finite when a gradient is not
-  double
-      // what gradients are to be multiplied by: min(1, max_norm / value) / loss_scale; 1 / loss_scale when value is 0,
-      // NaN when
-      scale;
-  // value is not finite
+  // What gradients are to be multiplied by: min(1, max_norm / value) / loss_scale.
+  // 1 / loss_scale when value is 0, NaN when value is not finite.
+  double scale;
   bool finite() const;
 };
 
@@ -35,10 +33,10 @@ struct GradientNorm {
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;  // of the parameters that decay
-  bool decoupled =
-      true;  // AdamW: w -= learning_rate decay w. Otherwise the gradient gains decay w, as in Adam with an L2 penalty
-  bool masters =
-      false;  // f16 and bf16 parameters are allowed: an f32 copy of each is what is trained, rounded after each step
+  // AdamW: w -= learning_rate decay w. Otherwise the gradient gains decay w, as in Adam with an L2 penalty.
+  bool decoupled = true;
+  // Allows f16 and bf16 parameters: an f32 copy of each is trained, and rounded after each step.
+  bool masters = false;
 };
 
 class Adam {
@@ -74,9 +72,8 @@ class Adam {
   const AdamOptions& options() const { return options_; }
 
   // What a checkpoint keeps, in the order of parameters(): moments are restored through their handles.
-  const std::vector<Module::Parameter>& parameters() const {
-    return parameters_;
-  }  // without those frozen from the beginning
+  // Parameters frozen from the beginning are not among them.
+  const std::vector<Module::Parameter>& parameters() const { return parameters_; }
   const std::vector<Moments>& moments() const { return moments_; }
   void set_steps(index_t steps) { steps_ = steps; }
 

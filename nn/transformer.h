@@ -13,10 +13,8 @@
 
 namespace whence {
 
-enum class NormPlace : unsigned char {
-  before,
-  after
-};  // x + f(norm(x)), as in GPT-2; norm(x + f(x)), as in the first transformer
+// before: x + f(norm(x)), as in GPT-2. after: norm(x + f(x)), as in the first transformer.
+enum class NormPlace : unsigned char { before, after };
 
 // How parameters start.
 enum class Initialisation : unsigned char {

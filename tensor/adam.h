@@ -1,4 +1,4 @@
-// Adam's step as numbers and entries: what an optimiser (nn/optim.h) hands to the kernels of a device.
+// Adam's step as numbers and entries: what an optimiser (nn/optim.h) gives to the kernels of a device.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ struct AdamStep {
   index_t step;            // 1 for the first step: bias corrections are 1 - beta^step
 };
 
-// What changes from one optimiser step to the next, as f64 numbers in the device's memory: the launches of a step can
-// be captured in a graph and replayed with new numbers. shrink, rate and root are worked out on the CPU
-// (step_controls), so that all devices have the same.
+// What changes from one optimiser step to the next, as f64 numbers in the device's memory. So the launches of a step
+// can be captured in a graph and replayed with new numbers. step_controls works out shrink, rate and root on the CPU,
+// so that all devices have the same.
 enum class Control : unsigned char {
   gradient_scale,  // every gradient is multiplied by this first; not finite: the step changes nothing
   shrink,          // 1 - learning_rate * decoupled_decay
@@ -48,8 +48,7 @@ struct AdamEntry {
   bool decays;
 };
 
-// f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when they are not those that
-// AdamEntry allows.
+// f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when AdamEntry does not allow them.
 template <class F>
 void visit_adam_entry(const AdamEntry& entry, F&& f) {
   const DType weight = entry.weight.dtype(), gradient = entry.gradient.dtype();
@@ -64,8 +63,8 @@ void visit_adam_entry(const AdamEntry& entry, F&& f) {
   wrong_dtype("adam", gradient, "a gradient in f16, bf16 or f32");
 }
 
-// What a step multiplies with, worked out in double and rounded once: what changes from step to step or from entry to
-// entry, and what does not.
+// What a step multiplies with, worked out in double and rounded once: what changes by step
+// or by entry, and what does not.
 template <class T>
 struct AdamFactors {
   T scale, coupled, shrink, rate, root;
@@ -98,8 +97,8 @@ struct AdamRule {
   }
 };
 
-// controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is not finite
-// makes the scale NaN.
+// controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is
+// not finite makes the scale NaN.
 WHENCE_HD inline void clip_to_norm(double given, double* controls) {
   const double loss_scale = controls[static_cast<int>(Control::loss_scale)],
                largest = controls[static_cast<int>(Control::max_norm)];

@@ -1,6 +1,6 @@
-// The caching allocator of every device: blocks are kept by size class and used again, because fresh pages cost up to
-// ten times the work done on them, and a GPU waits for everything before it hands out or takes back a block. One place
-// for size classes and statistics; where blocks come from is a BlockSource. Thread-safe.
+// The caching allocator of every device. It keeps blocks by size class and uses them again: fresh pages cost up to ten
+// times the work done on them, and a GPU waits for everything before it gives out or takes back a block. Size classes
+// and statistics are here alone; blocks come from a BlockSource. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct MemoryStatistics {
   std::size_t reserved = 0;  // bytes held from the device, in use or cached
 };
 
-// What a device offers of memory.
+// The memory that a device offers.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
@@ -31,7 +31,7 @@ class BlockSource {
   virtual bool host_may_read() const = 0;  // of memory that AddressSanitizer knows
 };
 
-// A block in use and the op that asked for it; ops name themselves by CallSite.
+// A block in use and the op that asked for it. CallSite names the op.
 struct LiveBlock {
   std::size_t bytes = 0;     // asked for
   const char* op = nullptr;  // null: memory that no op asked for
@@ -47,7 +47,7 @@ class Allocator {
   static Allocator& cpu();
 
   // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it
-  // is asked again; then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
+  // is asked again. Then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
   void* allocate(std::size_t bytes);
   // REQUIRES: `block` came from allocate(bytes).
   void deallocate(void* block, std::size_t bytes) noexcept;
@@ -56,13 +56,13 @@ class Allocator {
   BlockSource::Room room() const;  // of the device
   void reset_peak();
   void release_cached();  // gives every cached block back to the device, except those of pools
-  std::vector<LiveBlock> largest(
-      std::size_t count) const;  // the largest blocks in use; those under 64 KiB are not told apart
+  // The largest blocks in use. Those under 64 KiB are not told apart.
+  std::vector<LiveBlock> largest(std::size_t count) const;
 
-  // A pool is memory whose addresses something else has written down: a recorded graph. While one is open, every block
-  // comes from the device or from what the pool itself got back, never from the common cache, and blocks from outside
-  // that are freed meanwhile are held, because the graph may read them. Closed, its blocks stay out of everyone's reach
-  // until it is released. One is open at a time.
+  // A pool is memory whose addresses a recorded graph uses. While one is open, every block comes from the device
+  // or from blocks freed into the pool, never from the common cache. Blocks from outside that are freed
+  // meanwhile are held, because the graph may read them. After it is closed nobody gets its blocks until it is
+  // released. One is open at a time.
   using Pool = std::size_t;
   Pool open_pool();
   void close_pool() noexcept;

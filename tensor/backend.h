@@ -1,4 +1,4 @@
-// What a device needs to take part: kernels, memory, and how index-style ops start on it. Where cuda/ and tensor/ meet.
+// What a device needs to take part: kernels, memory, and a way to start index-style ops. Here cuda/ and tensor/ meet.
 #pragma once
 
 #include "tensor/kernels.h"

@@ -10,8 +10,8 @@
 
 namespace whence {
 
-// The float from which a 16-bit type gets the same bits as from the double itself: cut off, with the last bit set where
-// anything was lost ("round to odd"), so that the second rounding cannot meet a tie that was none.
+// The float that rounds to the same 16-bit number as the double itself. It is cut off, with the last bit set where
+// anything was lost ("round to odd"), so that the second rounding meets no false tie.
 WHENCE_HD inline float odd_float(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;
@@ -20,8 +20,8 @@ WHENCE_HD inline float odd_float(double value) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1u : 0u)) | 1u);
 }
 
-// One number from one type to another with one rounding. To integers: towards zero, held inside the type's range, NaN
-// becomes 0.
+// One number from one type to another with one rounding. To integers: towards zero, held inside
+// the type's range; NaN becomes 0.
 template <class To, class From>
 WHENCE_HD inline To convert(From value) {
   constexpr bool narrow_to = std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>;

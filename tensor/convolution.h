@@ -1,9 +1,9 @@
-// Convolving every row of [b c i j] along its keys: what is asked for, and the plain loops, one number at a time, for
-// duals and for shapes that no tile fits.
+// Convolving every row of [b c i j] along its keys: its sizes, and the plain loops, one number at a time, for duals
+// and for shapes that no tile fits.
 //   y[b,o,i,j] = bias[o] + sum_c sum_t w(o,c,t) x[b,c,i,j+t-left]
 //   dw(o,c,t)  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]
-// All ways add the terms of one y in the same order, and y depends on its own row alone: a strip of rows has the bits
-// of the whole.
+// All ways add the terms of one y in the same order, and y depends on its own row alone. So a strip of
+// rows has the bits of the whole.
 #pragma once
 
 #include "tensor/convert.h"
@@ -23,8 +23,8 @@ struct Convolution {
   index_t packed_size() const { return output_blocks() * terms() * outputs_at_once; }
 };
 
-// The kernel as [output blocks, c, t, 4] in compute type, zeros behind the last output. `adjoint` reads [o, c, t] as
-// the kernel of the adjoint convolution: channels and outputs exchanged, taps turned round.
+// The kernel as [output blocks, c, t, 4] in compute type, with zeros behind the last output. `adjoint` reads [o, c, t]
+// as the kernel of the adjoint convolution: channels and outputs exchanged, taps turned round.
 template <class T>
 struct PackKernel {
   const T* weight;

@@ -27,7 +27,7 @@ inline std::string to_string(Device device) { return device.is_cpu() ? "cpu" : "
 
 // The GPU that cuda:0 means, or why there is none.
 struct DeviceFacts {
-  std::string refusal;    // why it cannot be used; empty when it can. What is known is filled in below all the same.
+  std::string refusal;    // why it cannot be used; empty when it can. The facts below are filled in all the same.
   std::string advice;     // what to do about it
   bool emulated = false;  // cuda/emulator stands in for a GPU
   std::string name;       // "NVIDIA H100 80GB HBM3"

@@ -1,4 +1,4 @@
-// Which device a program runs on, chosen by a word, and a sentence that says what was chosen and why.
+// Which device a program runs on. A word chooses it; a sentence says what was chosen and why.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct DeviceChoice {
   std::string sentence;  // "device: cpu, because no GPU can be used: no NVIDIA driver is installed"
 };
 
-// auto: a GPU where one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a build
-// that has it; throws InputError that names the cause where there is neither. InputError for another word. The second
-// form judges by `facts`.
+// auto: a GPU where one can be used, never the emulator, which is slow. cpu. cuda: the GPU, or the emulator in a
+// build that has it; throws InputError that names the cause when there is neither. InputError for another word. The
+// second form judges by `facts`.
 DeviceChoice choose_device(std::string_view wanted);
 DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts);
 

@@ -1,4 +1,4 @@
-// Work that a device does by itself: waiting for it, and recording it to do it again.
+// Work that a device does on its own: waiting for it, and recording it to run again.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace whence {
 
-// Everything that some work launched, to be launched again in one go: the same kernels on the same memory, which stays
-// reserved for it.
+// Everything that some work launched, to be launched again in one go: the same kernels on the same
+// memory, which stays reserved for it.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
@@ -20,18 +20,18 @@ class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
 
-  // Waits for everything that was launched. An error of a kernel that had not shown yet surfaces here, with the kernels
-  // that may have failed and the call sites of their ops.
+  // Waits for everything that was launched. Throws the error of a kernel that failed since, with the kernels that may
+  // have failed and the call sites of their ops.
   virtual void synchronise() = 0;
 
-  // Runs `work` with nothing done and everything recorded: kernels, products and copies to the device. Tensors made
-  // inside have their numbers after the first replay. Error when the device cannot record; what `work` throws goes
-  // through; both leave the engine usable.
-  // Inside `work` it is an Error to read numbers back (item, to_vector), to wait, or to record.
+  // Runs `work` without doing it: kernels, products and copies to the device are recorded. Tensors made inside
+  // have their numbers after the first replay. Error when the device cannot record. Errors of `work` go
+  // through. The engine stays usable after both. Inside `work` it is an Error to read numbers back (item,
+  // to_vector), to wait, or to record.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
 };
 
-// Waits for the device; nothing to wait for on the CPU.
+// Waits for the device. The CPU returns at once.
 void synchronise(Device device);
 
 }  // namespace whence

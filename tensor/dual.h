@@ -1,5 +1,5 @@
 // A number with its derivative along one direction: (a + a'e)(b + b'e) = ab + (a'b + ab')e, e*e = 0.
-// As a dtype it runs the ordinary forward code and yields J u exactly, which is what gradients are checked against.
+// As a dtype it runs the ordinary forward code and gives J u exactly. Gradients are checked against that.
 #pragma once
 
 #include <cmath>

@@ -13,7 +13,7 @@ namespace whence {
 
 using Site = std::source_location;  // where a public function was called
 
-// The engine refused to go on. Nothing was changed before it was thrown.
+// The engine refused to go on. It changed nothing before it threw this.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -25,11 +25,11 @@ class InputError : public Error {
   using Error::Error;
 };
 
-// A device has no more memory, even after every cached block was given back. The engine is usable afterwards: free some
+// A device has no more memory, even after every cached block was given back. The engine is still usable: free some
 // tensors, or ask for smaller ones.
 class OutOfMemory : public Error {
  public:
-  // Bytes. `free` and `capacity` are the whole device's, or 0 where they are not known; `live` is what tensors hold.
+  // Bytes. `free` and `capacity` are the whole device's, or 0 where unknown; `live` is what tensors hold.
   struct Numbers {
     std::size_t asked = 0, free = 0, live = 0, capacity = 0;
   };
@@ -56,8 +56,8 @@ std::string error_at_call_site(std::string_view op, const std::string& message);
 // Throws Error with that text.
 [[noreturn]] void fail(std::string_view op, const std::string& message);
 
-// While alive, errors of this thread name `site`, and memory that it asks for is put down to `op` (text that outlives
-// the program's tensors; null: no op). Two thread-local stores; costs nothing else.
+// While alive, errors of this thread name `site`, and memory that it asks for counts for `op` (text that outlives the
+// program's tensors; null: no op). Costs two thread-local stores and nothing else.
 class CallSite {
  public:
   explicit CallSite(const Site& site, const char* op = nullptr) : previous_(current_), previous_op_(op_) {

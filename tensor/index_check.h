@@ -1,4 +1,4 @@
-// Indices that must lie inside a range: what was asked for, and the Error about one that does not.
+// Indices that must lie inside a range: the range, and the Error about an index outside it.
 #pragma once
 
 #include "tensor/error.h"
@@ -15,8 +15,7 @@ struct IndexCheck {
   WHENCE_HD bool allows(index_t value) const { return (value >= 0 && value < count) || (also < 0 && value == also); }
 };
 
-// "take_rows: index at [1,0] is 5; a value in [0, 5) required", for the element of that number in an index of this
-// shape.
+// "take_rows: index at [1,0] is 5; a value in [0, 5) required", for that element of an index of this shape.
 [[noreturn]] void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t element, index_t value);
 
 }  // namespace whence

@@ -1,6 +1,6 @@
-// The primitives that a device must provide, where a plain loop (tensor/launch.h) is not enough. Callers, the ops in
-// autograd/ops/ and tensor/raw.h, have checked shapes, dtypes and devices and made the outputs: kernels only compute.
-// Every result is the same for any number of threads.
+// The primitives that a device must provide where a plain loop (tensor/launch.h) is not enough. Callers are the ops in
+// autograd/ops/ and tensor/raw.h. They have checked shapes, dtypes and devices and made the outputs: kernels only
+// compute. Every result is the same for any number of threads.
 #pragma once
 
 #include <span>
@@ -43,8 +43,8 @@ class Kernels {
 
   // out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) = 0;
-  // before = a b (+ bias), out = gelu(before), the tanh form. Here in two steps. A device that does it in one takes gelu
-  // of the sum before it is rounded to 16 bit.
+  // before = a b (+ bias), out = gelu(before), the tanh form. Here in two steps. A device that does it in one takes
+  // gelu of the sum before rounding it to 16 bit.
   virtual void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
 
@@ -59,8 +59,7 @@ class Kernels {
   virtual void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
       const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) = 0;
 
-  // y = x rstd weight with rstd = 1 / sqrt(mean(x^2) + epsilon), likewise. Outputs of backward that are undefined are
-  // not made.
+  // y = x rstd weight with rstd = 1 / sqrt(mean(x^2) + epsilon), likewise. Undefined outputs of backward are not made.
   virtual void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) = 0;
   virtual void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
       const Tensor& dx, const Tensor& dweight) = 0;
@@ -80,8 +79,8 @@ class Kernels {
   virtual void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) = 0;
 
   // ---- Reading and adding at indices and positions. All arguments contiguous; index i64, from checked_index.
-  // An index whose numbers are all allowed. On the CPU that is `index` itself, or an Error at once. On a device nothing
-  // waits: 0 stands where a number is not allowed, and report_faults throws the Error later.
+  // An index with only allowed numbers. On the CPU that is `index` itself, or an Error at once. A device does not wait:
+  // 0 stands where a number is not allowed, and report_faults throws the Error later.
   virtual Tensor checked_index(const IndexCheck& check, const Tensor& index) = 0;
   // Throws the Error about an index that the device found not allowed, any one of them if there are several. Called
   // whenever numbers are copied from the device to the CPU.
@@ -110,11 +109,11 @@ class Kernels {
   // scale, shrink, rate and root are read from there. Error when a dtype is not one that AdamEntry allows.
   virtual void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) = 0;
 
-  // total[0] = the sum of (x_i / unit)^2 over all elements of all x, summed in f64; infinite or NaN as soon as an
-  // element is. x contiguous, of any dtypes from f16 to f64; total is [1] f64.
+  // total[0] = the sum of (x_i / unit)^2 over all elements of all x, summed in f64; infinite or NaN once an element is.
+  // x contiguous, of any dtypes from f16 to f64; total is [1] f64.
   virtual void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) = 0;
-  // In controls: norm = sqrt(total) / loss_scale, gradient_scale = min(1, max_norm / norm) / loss_scale; NaN where the
-  // norm is not finite.
+  // In controls: norm = sqrt(total) / loss_scale, gradient_scale = min(1, max_norm / norm) / loss_scale, which is
+  // NaN where the norm is not finite.
   virtual void clip_scale(const Tensor& total, const Tensor& controls) = 0;
 };
 

@@ -1,6 +1,6 @@
-// One loop, two machines: body(i) for every i in [0, count), by threads on the CPU or by a grid on a GPU. An op whose
-// result is "for each index, compute" is a struct with operator()(index_t) const, written once; compiled by nvcc it
-// runs on both. Compiled for the host alone it runs on the CPU and on the emulated GPU (cuda/emulator/).
+// One loop for two machines: body(i) for every i in [0, count), by threads on the CPU or by a grid on a GPU. An op
+// whose result is "for each index, compute" is a struct with operator()(index_t) const, written once. Compiled by nvcc
+// it runs on both; compiled for the host alone, on the CPU and on the emulated GPU (cuda/emulator/).
 #pragma once
 
 #include <type_traits>
@@ -22,9 +22,9 @@ __global__ void for_each_index(index_t count, Body body) {
 }  // namespace device_code
 #endif
 
-// `cost` is a rough number of elements that one index touches: it sets how many indices make a chunk of work.
+// `cost` is a rough number of elements that one index touches. It sets how many indices make a chunk of work.
 // static: nvcc and the host compiler make different functions of it. Where both compile a Body of one name
-// (tensor/convolution.h), a linker that may keep one of the two would keep the host's, which a GPU refuses.
+// (tensor/convolution.h), a linker may keep only the host's, which a GPU refuses.
 template <class Body>
 static void launch(const char* op, Device device, index_t count, const Body& body, index_t cost = 1) {
   if (device.is_cpu()) {

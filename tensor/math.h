@@ -1,7 +1,6 @@
-// exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call); the library's own in
-// double and dual.
-// Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range; right at 0, at the
-// infinities and for NaN.
+// exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call). Double and dual use the
+// library's own. Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range;
+// right at 0, at the infinities and for NaN.
 #pragma once
 
 #include <bit>
@@ -17,7 +16,7 @@ using std::abs, std::ceil, std::cos, std::erf, std::floor, std::isfinite, std::l
 using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p,
     whence::sin, whence::sqrt;
 
-// A number that is more than its value (the emulator's counted ones) is asked to apply the function to what it wraps.
+// A number that wraps another (the emulator's counted ones) applies the function to what it wraps.
 template <class N>
 concept WrappedNumber = requires { typename N::plain_number; };
 // clang-format off

@@ -1,5 +1,5 @@
-// A tensor seen with fewer axes, for reductions on every device: those of extent 1 dropped, neighbours of one kind as
-// one where the strides allow.
+// A tensor seen with fewer axes, for reductions on every device. Axes of extent 1 are dropped, and neighbours of one
+// kind become one where the strides allow.
 #pragma once
 
 #include <vector>

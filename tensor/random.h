@@ -1,6 +1,5 @@
 // Counter-based randomness (Philox4x32-10, Salmon et al. 2011): number i of a stream is a pure function of (key, i).
-// So a draw does not depend on threads, chunks or order; a mask can be drawn again instead of stored; a run resumes and
-// replays.
+// A draw does not depend on threads, chunks or order. A mask can be drawn again instead of stored. A run can resume.
 #pragma once
 
 #include <array>

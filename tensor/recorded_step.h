@@ -1,4 +1,4 @@
-// A step that is done many times with the same shapes, recorded once on a GPU and launched from then on as one graph: a
+// A step that runs many times with the same shapes. On a GPU it is recorded once and then launched as one graph: a
 // small step is mostly launches, and a graph has one.
 //   RecordedStep step(device, [&] { ...; return std::vector<Tensor>{loss}; });
 //   for (...) {
@@ -16,13 +16,13 @@
 
 namespace whence {
 
-// run() n times does the work n times. On a GPU the first time as it stands, so that libraries are loaded and buffers
-// made; the second time it is recorded and launched; from the third on only launched. On the CPU it is called every
-// time: same results, no graph.
+// run() n times does the work n times. On a GPU the first run is an ordinary one, so that libraries are loaded and
+// buffers made. The second is recorded and launched. From the third on it is only launched. On the CPU the work is
+// called every time: same results, no graph.
 //
-// What must hold on a GPU. The host's side of the work happens twice only: numbers that the host decides (a learning
+// What must hold on a GPU. The host's side of the work happens twice only. Numbers that the host decides (a learning
 // rate, the number of the step, the randomness of dropout, what is copied from the CPU) are those of the second time.
-// The tensors that it reads from outside must stay alive and are read anew at every run. Nothing inside may read
+// Tensors that it reads from outside must stay alive; they are read anew at every run. Nothing inside may read
 // numbers back or depend on them.
 class RecordedStep {
  public:

@@ -1,4 +1,4 @@
-// An intrusive counted pointer: one word, one allocation per object, and the object decides how it dies (T::dispose).
+// An intrusive counted pointer: one word, one allocation per object. The object decides how it dies (T::dispose).
 #pragma once
 
 #include <atomic>

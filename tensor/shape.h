@@ -1,5 +1,5 @@
-// Extents and strides: up to six axes stored inline, trivially copyable, passed to kernels by value. Indices are 64 bit
-// everywhere.
+// Extents and strides: up to six axes stored inline, trivially copyable, passed to kernels by
+// value. All indices are 64 bit.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ class PerAxis {
 };
 
 using Shape = PerAxis<struct ShapeTag>;  // extents, each >= 0; rank 0 is a scalar
-using Strides =
-    PerAxis<struct StridesTag>;  // distance in elements between neighbours along each axis; 0 where broadcast
+// Distance in elements between neighbours along each axis; 0 where broadcast.
+using Strides = PerAxis<struct StridesTag>;
 static_assert(std::is_trivially_copyable_v<Shape>);
 
 WHENCE_HD constexpr index_t numel(const Shape& shape) {
@@ -83,8 +83,8 @@ constexpr Strides contiguous_strides(const Shape& shape) {
   return strides;
 }
 
-// True when elements in row-major order lie next to each other (axes of extent 1 do not matter; empty tensors are
-// contiguous).
+// True when elements in row-major order lie next to each other. Axes of extent 1 do not
+// matter; empty tensors are contiguous.
 constexpr bool is_contiguous(const Shape& shape, const Strides& strides) {
   if (numel(shape) == 0) return true;
   index_t expected = 1;

@@ -19,8 +19,8 @@ class Storage final : public RefCounted {
   std::size_t size() const { return size_; }
   Device device() const { return device_; }
 
-  // Every in-place write bumps the version and leaves its site, so that a saved tensor can tell that it was
-  // overwritten, and where.
+  // Every in-place write bumps the version and notes its site. So a saved tensor can tell that
+  // it was overwritten, and where.
   std::uint64_t version() const { return version_; }
   const Site& last_write() const { return last_write_; }
   void written(const Site& site) {
@@ -28,8 +28,7 @@ class Storage final : public RefCounted {
     last_write_ = site;
   }
 
-  // Tests put sentinels around storages made while guards are on, and ask afterwards whether a kernel wrote past its
-  // output.
+  // Tests put sentinels around storages made while guards are on, and then ask whether a kernel wrote past its output.
   static void set_guards(bool on);
   bool guards_intact() const;
 

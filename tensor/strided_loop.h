@@ -1,5 +1,4 @@
-// Walks the elements of one shape through several tensors of different strides, as few and as long runs as the strides
-// allow.
+// Walks the elements of one shape through several tensors of different strides, in as few and as long runs as possible.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 
 namespace whence {
 
-// N operands of one shape. Neighbouring axes that every operand steps through evenly are merged, so that contiguous and
+// N operands of one shape. Neighbouring axes that every operand steps through evenly are merged: contiguous and
 // broadcast operands end up with one or two axes. Elements are numbered in row-major order of the shape.
 template <int N>
 class StridedLoop {

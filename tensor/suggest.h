@@ -12,8 +12,7 @@ namespace whence {
 [[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
 
 // The candidate that `name` was probably meant to be: one that begins with it, or one within two edits or a third of
-// its length.
-// Case does not count: "CoPE" means "cope".
+// its length. Case does not count: "CoPE" means "cope".
 [[nodiscard]] std::optional<std::string> nearest_name(
     std::string_view name, const std::vector<std::string>& candidates);
 

@@ -1,10 +1,8 @@
-// The tensor handle: one word that owns a body of shape, strides, dtype, storage and an opaque link to the graph that
-// made it.
+// The tensor handle: one word that owns a body of shape, strides, dtype, storage, and a link to the graph that made it.
 //
 // Copying a handle copies no numbers: both name the same body. Views are new bodies over the same storage
-// (tensor/raw.h; with gradients:
-// autograd/ops.h). Ownership in a sentence: handles own bodies, bodies own storages and the node that made them, nodes
-// own the nodes of their inputs and the tensors that they saved, nothing points forward.
+// (tensor/raw.h; with gradients: autograd/ops.h). Ownership: handles own bodies. Bodies own storages and the node that
+// made them. Nodes own the nodes of their inputs and the tensors that they saved. Nothing points forward.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +19,7 @@ namespace whence {
 
 struct Stream;
 
-// What the autograd layer hangs on a tensor. tensor/ only counts references to it.
+// What the autograd layer attaches to a tensor. tensor/ only counts references to it.
 class GraphLink : public RefCounted {
  public:
   virtual void dispose() = 0;
@@ -59,9 +57,8 @@ class Tensor {
   Storage& storage() const { return *body().storage; }
   bool is_contiguous() const { return whence::is_contiguous(shape(), strides()); }
 
-  // The first element. Numbers may be written through a const handle; whoever does so in place also calls
-  // storage().written(site).
-  // Throws Error when T is not the dtype.
+  // The first element. Numbers may be written through a const handle. Whoever writes in place also calls
+  // storage().written(site). Throws Error when T is not the dtype.
   template <class T>
   T* data() const {
     if (dtype() != dtype_of<T>) wrong_dtype("data", dtype(), to_string(dtype_of<T>));
@@ -78,11 +75,11 @@ class Tensor {
 
   // The same numbers without the graph: gradients stop here.
   [[nodiscard]] Tensor detach() const;
-  // A new body over the same storage; element [0,...] lies `offset` elements after this one's. REQUIRES: stays inside
-  // the storage.
+  // A new body over the same storage; element [0,...] lies `offset` elements after this one's.
+  // REQUIRES: stays inside the storage.
   [[nodiscard]] Tensor view(const Shape& shape, const Strides& strides, index_t offset = 0) const;
-  // Makes every handle of this body name `value`'s numbers and dtype instead (loading, casting a model). Error when
-  // shapes differ.
+  // Makes every handle of this body name `value`'s numbers and dtype instead (loading, casting a
+  // model). Error when shapes differ.
   void replace(const Tensor& value) const;
 
   GraphLink* link() const { return body_ ? body_->link.get() : nullptr; }
@@ -108,7 +105,7 @@ class Tensor {
   Ref<Body> body_;
 };
 
-// As text: a line that says what it is, then the numbers, nested rows aligned, long axes cut short with "...".
+// As text: a line that describes it, then the numbers, nested rows aligned, long axes cut short with "...".
 std::string to_string(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 

@@ -137,8 +137,8 @@ TEST_CASE("cuda rows: layer norm and root mean square norm") {
   for (const DType dtype : floating_dtypes) {
     for (const index_t width : widths) {
       const index_t rows = width == 33 ? 300 : 5;  // 300: more than one chunk of rows
-      const double epsilon =
-          width <= 2 ? 1 : 1e-3;  // in rows this narrow nearly everything cancels; a large one leaves something
+      // In rows this narrow nearly everything cancels; a large one leaves something.
+      const double epsilon = width <= 2 ? 1 : 1e-3;
       const DType wide = compute_dtype(dtype);
       const Shape shape{rows, width};
       const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2),

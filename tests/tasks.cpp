@@ -190,8 +190,8 @@ TEST_CASE("tasks: selective copy: symbols are uniform, and so are the places of 
   CHECK(symbols.begin()->first == 'a');
   CHECK(symbols.rbegin()->first == 'o');
   for (const auto& [symbol, seen] : symbols) CHECK(std::abs(seen - count * 3 / 15.0) < 5 * std::sqrt(count * 3 / 15.0));
-  CHECK(patterns.size() ==
-        35);  // 7 choose 3, each as likely as the others: chi^2 of 34 degrees of freedom is below 80 but once in 10^5
+  // 7 choose 3, each as likely as the others: chi^2 of 34 degrees of freedom is below 80 but once in 10^5.
+  CHECK(patterns.size() == 35);
   double chi = 0;
   for (const auto& [pattern, seen] : patterns) chi += (seen - 200.0) * (seen - 200.0) / 200.0;
   CHECK(chi < 80);

@@ -1,4 +1,4 @@
-// Index tensors on their way into an op: contiguous, i64, and inside the range before anything uses them.
+// Index tensors before an op uses them: contiguous, i64, and inside the range.
 #pragma once
 
 #include "tensor/index_check.h"
@@ -6,8 +6,8 @@
 
 namespace whence::detail {
 
-// `index` as contiguous i64 numbers in [0, count), except `also` where that is negative. Throws Error naming position
-// and value of the first other one; on a device, where looking would mean waiting, the Error comes when numbers are
+// `index` as contiguous i64 numbers in [0, count); `also` is allowed too where it is negative. Throws Error with the
+// position and value of the first other number. A device does not wait for this check: the Error comes when numbers are
 // next read from it, and 0 stands for the index until then.
 inline Tensor checked_index(
     const char* op, const char* argument, const Tensor& index, index_t count, index_t also = 0) {

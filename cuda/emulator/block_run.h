@@ -76,8 +76,8 @@ class BlockRun {
   struct Warp {
     int first = 0, lanes = 0, arrived = 0, buffer = 0;
     Place place;  // of the first lane that arrived
-    std::uint64_t values[2][32] =
-        {};  // two sets take turns: a fast lane may bring its next value before a slow one has read
+    // Two sets take turns: a fast lane may bring its next value before a slow one has read.
+    std::uint64_t values[2][32] = {};
     unsigned votes[2] = {};
     std::uint32_t segment = 0, clock = 1;  // changed at every barrier
     std::uint32_t seen[32] = {};           // of every warp, the clock up to which its deeds lie before this warp's

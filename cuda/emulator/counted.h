@@ -15,8 +15,8 @@ namespace whence::gpu {
 template <class C>
 class Counted {
  public:
-  using plain_number =
-      C;  // by this tensor/math.h knows that the functions of a number are to be had through special() and simple()
+  // Tells tensor/math.h that the functions of a number are in special() and simple().
+  using plain_number = C;
 
   Counted() = default;
   template <class A>
@@ -63,9 +63,8 @@ class Counted {
   Counted& operator/=(const B& b) {
     return *this = Counted(*this / b);
   }
-  friend Counted operator-(Counted a) {
-    return Counted(-a.value_);
-  }  // costs nothing: the sign is part of the next operation
+  // Costs nothing: the sign is part of the next operation.
+  friend Counted operator-(Counted a) { return Counted(-a.value_); }
   friend Counted operator+(Counted a) { return a; }
 
  private:

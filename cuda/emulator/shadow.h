@@ -39,8 +39,8 @@ enum class Space : unsigned char { global, shared };
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at);
 void check_before_write(
     const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic);
-bool keeps_reader(
-    const ShadowEntry& entry);  // an earlier reader who is not ordered before this thread stays the one remembered
+// An earlier reader who is not ordered before this thread stays the one remembered.
+bool keeps_reader(const ShadowEntry& entry);
 [[noreturn]] void unset_shared_read(int size, const Site& at);
 
 ShadowEntry& shared_shadow(const void* number);  // of the running block (block_memory.h)

@@ -131,8 +131,8 @@ TransformerOptions model_options(const Options& options, bool scheme_given) {
         tasks::make_task("flip_flop", {"--length", std::to_string(options.length)})->model(), options.model);
   TransformerOptions model = named_model(options.name, scheme_given ? options.model.scheme : "");
   model.executor = options.model.executor;
-  model.dropout = model.pattern_dropout = model.hidden_dropout =
-      0;  // as in the PyTorch twin; a recorded step could not draw it anew
+  // As in the PyTorch twin. A recorded step could not draw it anew.
+  model.dropout = model.pattern_dropout = model.hidden_dropout = 0;
   return model;
 }
 

@@ -14,7 +14,7 @@ namespace whence::language {
 
 [[nodiscard]] const std::array<std::uint32_t, 256>& spelled_bytes();  // the code point of each byte
 [[nodiscard]] std::string spelled(std::string_view bytes);            // as UTF-8
-[[nodiscard]] std::optional<std::string> unspelled(
-    std::string_view text);  // nothing when a character stands for no byte
+// Nothing when a character stands for no byte.
+[[nodiscard]] std::optional<std::string> unspelled(std::string_view text);
 
 }  // namespace whence::language

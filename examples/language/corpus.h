@@ -26,8 +26,8 @@ struct CorpusOptions {
   std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
   std::int64_t blank_lines = 3;   // so many begin a new document inside a file; 0: a file is one document
   double validation_share = 0.1;  // of the text, in whole documents, or of a single one its end; 0: no validation
-  std::uint64_t split_seed =
-      0;                  // which documents are drawn; not the seed of training, so that runs are compared on one text
+  // Which documents are drawn. Not the seed of training, so that runs are compared on one text.
+  std::uint64_t split_seed = 0;
   bool separate = false;  // the tokeniser's <|endoftext|> behind each document
 };
 

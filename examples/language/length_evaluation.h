@@ -54,8 +54,8 @@ struct NamedScores {
 };
 [[nodiscard]] whence::Table length_table(const std::vector<NamedScores>& models);
 [[nodiscard]] whence::Table delta_table(const std::vector<NamedScores>& models);
-[[nodiscard]] report::Plot length_plot(
-    const std::vector<NamedScores>& models);  // perplexity over the length, with standard errors
+// Perplexity over the length, with standard errors.
+[[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);
 [[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);  // Delta-P of the smaller K
 // PREFIX.csv, PREFIX_delta.csv, PREFIX.svg, PREFIX_delta.svg of all models, and PREFIX.json of the first. An SVG is a
 // file of its own.

@@ -29,8 +29,8 @@ struct SamplingOptions {
 struct GenerationOptions {
   SamplingOptions sampling;
   index_t tokens = 256;  // new ones at most
-  index_t context =
-      0;  // tokens that the model sees at most; when they are full, it goes on from the later half. 0: no limit
+  // Tokens that the model sees at most. When they are full, it goes on from the later half. 0: no limit.
+  index_t context = 0;
   std::uint64_t seed = 0;  // token i is drawn with number 0 of the stream (seed, "sampling", i)
   TokenId stop = -1;       // ends the text and is not given; -1: nothing does
 };

@@ -52,9 +52,9 @@ class Tokeniser {
   [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
 
   [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText where text is not what the kind takes
-  [[nodiscard]] std::string decode(
-      std::span<const TokenId> ids) const;  // InputError when an id is outside the vocabulary
-  [[nodiscard]] std::string hash() const;   // SHA-256 of json()
+  // InputError when an id is outside the vocabulary.
+  [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
+  [[nodiscard]] std::string hash() const;  // SHA-256 of json()
   void save(const std::string& path) const;
 };
 

@@ -85,8 +85,8 @@ Tokens draw_pair(Draw& draw, index_t length, Reading reading) {
 // The sum. paper: the most significant digit first, in numbers and answer.
 Tokens sum(const Tokens& string, Reading reading) {
   Tokens answer;
-  Tokens forward =
-      string;  // reversed, "n 2 m" with high digits first is "m 2 n" with low digits first, and n + m = m + n
+  // Reversed, "n 2 m" with high digits first is "m 2 n" with low digits first, and n + m = m + n.
+  Tokens forward = string;
   if (reading == Reading::paper) std::reverse(forward.begin(), forward.end());
   const auto between = std::find(forward.begin(), forward.end(), separator);
   if (between == forward.end()) {

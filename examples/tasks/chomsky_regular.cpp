@@ -4,12 +4,8 @@
 namespace whence::tasks {
 namespace {
 
-enum Arithmetic : std::int64_t {
-  plus = modulus,
-  minus,
-  times,
-  blank
-};  // after the digits 0 ... 4; blank is never drawn
+// After the digits 0 ... 4; blank is never drawn.
+enum Arithmetic : std::int64_t { plus = modulus, minus, times, blank };
 
 Tokens draw_bits(Draw& draw, index_t length, Reading) { return draw.symbols(length, 2); }
 Tokens draw_moves(Draw& draw, index_t length, Reading) { return draw.symbols(length, 3); }

@@ -19,16 +19,8 @@ namespace {
 
 constexpr std::int64_t largest_value = 10;
 constexpr std::array words = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print"};
-enum Word : std::int64_t {
-  pad,
-  start,
-  pass,
-  equals,
-  end,
-  increment,
-  print,
-  zero
-};  // zero ... zero + 10 are the values
+// zero ... zero + 10 are the values.
+enum Word : std::int64_t { pad, start, pass, equals, end, increment, print, zero };
 constexpr std::int64_t first_variable = zero + largest_value + 1;
 
 struct Options {

@@ -195,8 +195,8 @@ Cell shift(const Subject& subject) {
   const auto model = subject.model(2);
   const Tensor tokens = tokens_of(1, length);
   Sequence moved = run_of(length);
-  moved.positions.query = moved.positions.key =
-      moved.positions.query + 2000.0;  // beyond FIRE's threshold, where it begins to tell
+  // Beyond FIRE's threshold, where it begins to tell.
+  moved.positions.query = moved.positions.key = moved.positions.query + 2000.0;
   double apart = 0;
   try {
     apart = largest_difference(logits(*model, tokens), logits(*model, tokens, moved));

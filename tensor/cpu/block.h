@@ -1,6 +1,5 @@
-// Blocks of numbers on their way between a tensor's dtype and the type that arithmetic is done in. A block lives on the
-// stack and in the first-level cache, so a kernel written for contiguous compute types serves every stride and every
-// dtype.
+// Blocks of numbers between a tensor's dtype and the type of the arithmetic. A block lives on the stack and in the
+// first-level cache, so a kernel for contiguous compute types serves every stride and every dtype.
 #pragma once
 
 #include <bit>
@@ -46,7 +45,7 @@ using bits_t = std::conditional_t<bytes == 1, std::uint8_t,
     std::conditional_t<bytes == 2, std::uint16_t, std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
 
 // keep ? value : otherwise for keep 0 or 1, without a branch. Compilers turn the plain form, or one with a bool, into
-// conditional loads and then do not vectorise the loop.
+// conditional loads, and then do not vectorise the loop.
 template <class T>
 inline T choose(unsigned char keep, T value, T otherwise) {
   if constexpr (sizeof(T) > 8) {

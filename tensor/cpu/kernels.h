@@ -6,7 +6,7 @@
 
 namespace whence {
 
-// Elements that make a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
+// Elements in a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
 inline constexpr index_t cpu_grain = 16384;
 
 // How many rows of `width` elements make a chunk.

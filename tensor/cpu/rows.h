@@ -1,5 +1,5 @@
-// Sums, maxima and exponentials over a contiguous row: the vocabulary of reductions, softmax and norms. Each keeps
-// several running values so that additions overlap; which element meets which is fixed by the length alone.
+// Sums, maxima and exponentials over a contiguous row, for reductions, softmax and norms. Each has several running
+// values so that additions overlap. The length alone decides which element meets which.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace whence {
 
-// What long sums of T are held in.
+// The type for long sums of T.
 template <class T>
 using wide_t = std::conditional_t<std::is_same_v<T, Dual>, Dual, double>;
 

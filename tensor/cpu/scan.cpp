@@ -112,8 +112,8 @@ void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
   parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
     std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<T, C> ? 0 : width));
     for (index_t i = begin; i < end; ++i) {
-      const index_t row =
-          reverse ? begin + end - 1 - i : i;  // one direction through memory, so that it is fetched ahead
+      // One direction through memory, so that it is fetched ahead.
+      const index_t row = reverse ? begin + end - 1 - i : i;
       const C* values = row_as(in + row * width, width, buffer.data());
       if constexpr (std::is_same_v<T, C>) {
         scan_row(values, out + row * width, width, reverse);
