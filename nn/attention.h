@@ -25,7 +25,7 @@ struct AttentionOptions {
   Init bias_init = Init::zeros();
 };
 
-// What later tokens need of the earlier ones. Keys are kept unrotated, so that every scheme decodes the same way.
+// What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
 struct AttentionCache {
   Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
   index_t filled = 0;    // tokens
@@ -33,7 +33,7 @@ struct AttentionCache {
 
 class Attention final : public Module {
  public:
-  // Makes those schemes of `specs` that each layer has for itself. `shared` are the model's, which serve all layers and
+  // Makes those schemes of `specs` that each layer has for itself. `shared` are the model's, serve all layers, and
   // outlive this. Throws InputError when the sizes and the schemes do not fit.
   Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared = {});

@@ -1,5 +1,5 @@
-// Decoding: tokens one by one or in chunks. Earlier tokens stay in a cache; logits equal those of the full pass, row by
-// row.
+// Decoding: tokens one by one or in chunks. A cache holds earlier tokens. Logits equal
+// those of the full pass, row by row.
 //
 //   Decoding decoding(model, 512);
 //   Tensor logits = decoding(prompt);                       // [b n v]
@@ -19,8 +19,8 @@ class Decoding {
   // end at the same place. The model outlives this. Throws Error when the model is not causal or a number is negative.
   Decoding(const Transformer& model, index_t capacity, std::vector<index_t> padding = {}, Pass pass = {});
 
-  // tokens [b n] i64, n >= 1, the next ones -> their logits [b n v]; rows of padding mean nothing. Throws Error when the
-  // capacity would be exceeded or the batch is another; nothing is changed then.
+  // tokens [b n] i64, n >= 1, the next ones -> their logits [b n v]; rows of padding mean nothing. Throws Error when
+  // the capacity would be exceeded or the batch is another; nothing has changed then.
   [[nodiscard]] Tensor operator()(const Tensor& tokens);
 
   index_t length() const { return filled_; }  // tokens so far, padding included

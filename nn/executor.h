@@ -1,4 +1,4 @@
-// How attention is computed once queries, keys and values are there. There are two ways, with one result.
+// How attention is computed from queries, keys and values. There are two ways, with one result.
 //   reference   ops on whole [b h i j] tensors, every probe live: what readers read
 //   strips      the same stage code on blocks of query rows, run again in backward: memory for one block, not all pairs
 #pragma once
@@ -42,10 +42,10 @@ const Executor& strips_executor();  // blocks as large as the caches like
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 std::vector<const Executor*> executors();
 
-// Which executor runs: the one asked for by name, or under "auto" the one that suits each call.
+// Which executor runs: the one that was named, or under "auto" the one that suits each call.
 class ExecutorChoice {
  public:
-  // Throws InputError when the name is unknown, or when the executor of that name cannot run these stages.
+  // Throws InputError when the name is unknown, or when that executor cannot run these stages.
   ExecutorChoice(const std::string& wanted, const Stages& stages);
   const Executor& pick(const AttendInputs& inputs) const;
   std::string explain() const;  // one line: which, when, and why

@@ -1,4 +1,4 @@
-// What a parameter's numbers are before training, as a value that can be printed and drawn again.
+// A parameter's numbers before training, as a value that can be printed and drawn again.
 #pragma once
 
 #include <string>

@@ -21,8 +21,8 @@ struct NamedModel {
 
 const std::vector<NamedModel>& named_models();
 
-// Throws InputError that names the nearest when `name` is none of them. `scheme`: the grammar of nn/scheme.h; empty:
-// the model's own.
+// Throws InputError that names the nearest when `name` is none of them. `scheme`: the grammar of
+// nn/scheme.h; empty: the model's own.
 TransformerOptions named_model(const std::string& name, const std::string& scheme = {});
 
 }  // namespace whence

@@ -1,8 +1,8 @@
 // The base of every layer, scheme and model: it owns parameters and knows its children, each under a path.
 //
 // A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random
-// streams. A module registers its parameters and children in its constructor; their order is part of what it is. Its
-// path is complete once it is somebody's child.
+// streams. A module registers its parameters and children in its constructor; their order matters. Its path is
+// complete once it is somebody's child.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +40,17 @@ class Module {
   std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
   index_t parameter_count() const;            // numbers, not tensors
 
-  // Draws every parameter from its Init by the stream (seed, path), in f64, rounded once. So another module more changes
-  // nobody's numbers, and a model in f32 is the f64 one rounded. Before this, parameters with a random Init hold NaN:
-  // who forgets it sees it.
+  // Draws every parameter from its Init by the stream (seed, path), in f64, rounded once. So one more module does not
+  // change the others' numbers, and a model in f32 is the f64 one rounded. Before this, parameters with a random Init
+  // hold NaN: a forgotten call shows.
   void initialise(std::uint64_t seed);
-  // Casts all parameters in place: handles stay valid, gradients gathered so far are dropped. Throws Error when `dtype`
-  // is not floating.
+  // Casts all parameters in place: handles stay valid, gradients so far are dropped. Throws
+  // Error when `dtype` is not floating.
   void to(DType dtype);
   // Moves all parameters in place, likewise.
   void to(Device device);
-  // Parameters whose path matches need no gradient from now on; '*' is any run of characters. Throws Error when none
-  // matches.
+  // Parameters whose path matches need no gradient from now on; '*' is any run of
+  // characters. Throws Error when none match.
   void freeze(const std::string& path_pattern);
 
  protected:

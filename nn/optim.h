@@ -18,15 +18,13 @@ struct GradientNorm {
   bool finite() const;
 };
 
-// sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: hand the result to
-// Adam::step. The gradients are those of loss_scale times the loss (precision f16 needs this); dividing by it is part
-// of `scale`.
+// sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
+// Adam::step. The gradients are those of loss_scale times the loss (precision f16 needs this); `scale` divides by it.
 // Throws Error that names all parameters without a path from the loss, or the first with a gradient that is not finite.
 // Frozen parameters do not count. max_norm is above 0; infinity clips nothing. loss_scale is finite and above 0.
 [[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
     double loss_scale = 1, Site at = Site::current());
-// The same where gradients that are not finite are no error but a result, as a loss scale that was too large makes
-// them.
+// The same, but gradients that are not finite are a result and no error: a loss scale that was too large makes them.
 [[nodiscard]] GradientNorm try_clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
     double loss_scale = 1, Site at = Site::current());
 
@@ -50,20 +48,18 @@ class Adam {
   explicit Adam(const Module& module, const AdamOptions& options = {}, Site at = Site::current());
 
   // One step from the gradients that backward left, each multiplied by gradient_scale. Throws the errors of
-  // clip_by_global_norm before anything is changed: a parameter is never skipped in silence.
+  // clip_by_global_norm before anything is changed: no parameter is skipped in silence.
   void step(double learning_rate, double gradient_scale = 1, Site at = Site::current());
-  // The same with what clip_by_global_norm found for the gradients as they are now, which are therefore not looked at
-  // again. Throws Error when the norm is not finite: a step that is to be left out is not asked for.
+  // The same with the result of clip_by_global_norm for the present gradients, so that they are not read again. Throws
+  // Error when the norm is not finite: leave such a step out.
   void step(double learning_rate, const GradientNorm& norm, Site at = Site::current());
   void zero_gradients();
 
-  // The step, with clipping, as launches that can be captured in a graph and replayed: nothing waits for the device,
-  // and what changes from step to step is read from the device's memory. Works on the CPU too.
+  // The step, with clipping, as launches that can be captured in a graph and replayed. Nothing waits for the device;
+  // what changes from step to step is read from the device's memory. Works on the CPU too.
   //   adam.prepare_replay(rate, max_norm, loss_scale);   // before each replay: counts the step, copies a few numbers
-  //   to the device
   //   graph.replay();                                    // captured around: forward, backward, adam.replayable_step()
-  //   const GradientNorm norm = adam.replayed_norm();    // waits. Not finite: nothing was changed, and the step is not
-  //   counted
+  //   const GradientNorm norm = adam.replayed_norm();    // waits; not finite: nothing changed, the step does not count
   void prepare_replay(double learning_rate, double max_norm, double loss_scale = 1, Site at = Site::current());
   void replayable_step(Site at = Site::current());
   [[nodiscard]] GradientNorm replayed_norm();
@@ -71,7 +67,7 @@ class Adam {
   index_t steps() const { return steps_; }  // taken so far
   const AdamOptions& options() const { return options_; }
 
-  // What a checkpoint keeps, in the order of parameters(): moments are restored through their handles.
+  // What a checkpoint saves, in the order of parameters(): moments are restored through their handles.
   // Parameters frozen from the beginning are not among them.
   const std::vector<Module::Parameter>& parameters() const { return parameters_; }
   const std::vector<Moments>& moments() const { return moments_; }

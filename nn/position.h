@@ -1,4 +1,4 @@
-// What a positional scheme is: which of attention's stages it takes part in, and what it sees there.
+// What a positional scheme is: in which of attention's stages it takes part, and what it sees there.
 //
 // Attention runs, in this order (schemes in list order within a stage):
 //   1 embed      tokens, once before block 0                [b t c]
@@ -21,14 +21,14 @@
 
 namespace whence {
 
-// Where queries and keys stand. Positions are data, so that shifted, drawn or stretched ones are other numbers, not
-// other code. They stay on the CPU, whatever device the model is on: they are few, and schemes read them.
+// Where queries and keys stand. Positions are data: shifted, drawn or stretched ones are other numbers, not other code.
+// They stay on the CPU, whatever device the model is on: they are few, and schemes read them.
 struct Positions {
   Tensor query;           // [i] or [b i], f64
   Tensor key;             // [j] or [b j], f64
   Tensor distances = {};  // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
-  // Interpolation divides distances, (i - j) / divisor, so that equal ones stay equal; divided one by one, positions
-  // would differ by rounding. What distances are taken between; undefined: query and key.
+  // Interpolation divides distances, (i - j) / divisor, so that equal ones stay equal. Positions divided one by one
+  // would differ by rounding. Distances are taken between these; undefined: query and key.
   Tensor undivided_query = {}, undivided_key = {};
   double divisor = 1;
   // How many tokens each sequence of the batch has, padding not counted; empty: as many as there are keys.
@@ -53,8 +53,8 @@ struct Sequence {
   static Sequence padded(const Tensor& present, bool causal = true);
   // The same with mask and present on `device`, where the scores are.
   Sequence on(Device device) const;
-  // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool
-  // [b first_row+rows], or undefined; `capacity` is the length that the run may reach.
+  // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool [b
+  // first_row+rows], or undefined; `capacity` is the length that the run may reach.
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
 };
 
@@ -73,7 +73,7 @@ struct AttendContext : Sequence {
   // the CPU, to be read, or beside the scores.
   [[nodiscard]] Tensor distance_on_cpu() const;
   [[nodiscard]] Tensor distance() const;
-  // A constant that a scheme has worked out, on the device of the scores. Gradients do not pass between devices.
+  // A constant that a scheme worked out, on the device of the scores. Gradients do not pass between devices.
   [[nodiscard]] Tensor here(const Tensor& constant) const;
 };
 
@@ -84,7 +84,7 @@ struct DistinctDistances {
 };
 DistinctDistances distinct_distances(const AttendContext& at);
 
-// What a scheme promises; the conformance tests hold it to that.
+// What a scheme promises; the conformance tests check it.
 struct Claims {
   enum class Drawn : unsigned char { positions, distances };
 
@@ -151,7 +151,8 @@ struct MovesPositions {
   [[nodiscard]] virtual Positions move(const Positions& positions) const = 0;
 };
 
-// A scheme's part in one stage, the path under which its probes appear, and who moves its positions, outermost first.
+// A scheme's part in one stage, the path under which its probes appear, and the schemes that move
+// its positions, outermost first.
 template <class Interface>
 struct StageOf {
   const Interface* scheme;

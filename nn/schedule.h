@@ -26,9 +26,9 @@ class Schedule {
   // Throws InputError when an option is out of range or has no effect.
   explicit Schedule(const ScheduleOptions& options);
 
-  // Steps count from 1. During the warm-up: peak step / warm_up. The peak is reached at its last step, at step 1
-  // without one, as with a warm-up of 1. The floor is reached one step after the run, so that with a floor of 0 no step
-  // of the run is spent at rate 0.
+  // Steps count from 1. During the warm-up: peak step / warm_up. The peak is reached at its last step; without a
+  // warm-up at step 1, as with a warm-up of 1. The floor is reached one step after the run, so that with a floor of 0
+  // no step of the run has rate 0.
   double operator()(index_t step) const;
 
  private:

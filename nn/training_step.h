@@ -1,5 +1,5 @@
-// One step of training: forward, loss, backward, clipping and Adam, in any precision; where asked for, recorded once on
-// a GPU and replayed.
+// One step of training: forward, loss, backward, clipping and Adam, in any precision. On a GPU it can
+// be recorded once and replayed.
 //   MixedPrecision precision(model, DType::f32, {.weight_decay = 0.1});
 //   TrainingStep step(precision, batch, loss_of, {.clip = 1});
 //   for (std::int64_t n = 1; n <= schedule_options.steps; ++n) std::cout << step.take(n, schedule(n)).loss << '\n';
@@ -36,14 +36,14 @@ struct StepOptions {
   std::int64_t sequences = 0;   // in a part, for advice when memory is out; 0: unknown
 };
 
-// Why a step of this model cannot be recorded: it draws anew at each. Empty where it can.
+// Why a step of this model cannot be recorded: it draws anew at each. Empty where it can be.
 [[nodiscard]] std::string not_recordable(const TransformerOptions& model);
 
 struct StepOutcome {
   double loss = 0;           // mean over the step's targets
   double gradient_norm = 0;  // of that mean's gradients, before clipping
   std::int64_t tokens = 0;
-  // Gradients were not finite, which f16's loss scale answers for: nothing was changed but the scale.
+  // Gradients were not finite; f16's loss scale answers for that. Only the scale changed.
   bool skipped = false;
 };
 
@@ -58,7 +58,7 @@ class TrainingStep {
   TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
   ~TrainingStep();
 
-  // Step 1, 2, ... FailedStep when there is nothing to learn from it. Nothing was changed then; a recorded step looks
+  // Step 1, 2, ... FailedStep when there is nothing to learn from it; nothing has changed then. A recorded step looks
   // at its gradients alone before it changes anything, at the loss afterwards. OutOfMemory says which batch would fit.
   StepOutcome take(std::int64_t step, double learning_rate);
 

@@ -1,5 +1,5 @@
-// The transformer: token embedding, blocks of attention and MLP, logits. Its options say which of the family it is;
-// nn/models.h has those of the papers.
+// The transformer: token embedding, blocks of attention and MLP, logits. Its options choose among the family;
+// nn/models.h has the options of the papers.
 #pragma once
 
 #include <memory>
@@ -71,8 +71,8 @@ class Transformer final : public Module {
 
   // tokens [b t] i64, on the CPU or beside the model -> logits [b t v]. In a causal model row t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
-  // The same where some tokens are padding, stand elsewhere, or continue what the caches hold (one per layer, see
-  // nn/decoding.h).
+  // The same where some tokens are padding, stand elsewhere, or continue what the caches hold
+  // (one per layer, nn/decoding.h).
   [[nodiscard]] Tensor operator()(
       const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches = nullptr) const;
 

@@ -1,4 +1,4 @@
-// Checkpoints: folders that hold everything a run needs to go on as if it had never stopped.
+// Checkpoints: folders with everything that a run needs to go on as if it had never stopped.
 //
 //   ROOT/lock                              held by the one process that may save here
 //   ROOT/step-000400/weights.safetensors   parameters by path, readable by anyone; of a 16-bit model their f32 masters
@@ -6,8 +6,8 @@
 //   ROOT/step-000400/optimizer.safetensors "first.PATH" and "second.PATH": Adam's moments
 //   ROOT/step-000400/state.json            format version, step, updates where they are fewer, seed, facts
 //
-// A folder is written under a temporary name, synced, and renamed: whenever the process is killed, the previous
-// checkpoint is complete.
+// A folder is written under a temporary name, synced, and renamed. Whenever the process is killed, the
+// previous checkpoint is complete.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +33,15 @@ struct TrainingState {
 class CheckpointFolder {
  public:
   // Makes the folder, locks it, and removes what interrupted saves left. Saves the newest `keep` checkpoints, 1 or
-  // more.
-  // Throws InputError when another process holds the lock or the place cannot be written.
+  // more. Throws InputError when another process holds the lock or the place cannot be written.
   explicit CheckpointFolder(const std::string& root, int keep = 2);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   // Returns the checkpoint's folder. `weights` are a module's parameters, or their masters. A checkpoint of the same
-  // step is replaced.
-  // Throws Error naming the tensor when a weight or moment is not finite, and when writing fails; earlier checkpoints
-  // are as they were then.
+  // step is replaced. Throws Error naming the tensor when a weight or moment is not finite, and when writing fails;
+  // earlier checkpoints are then unchanged.
   std::string save(
       const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const;
   std::string save(const Module& module, const Adam& optimizer, const TrainingState& state) const {
@@ -65,8 +63,8 @@ std::optional<std::string> find_latest(const std::string& root);
 // Reads state.json alone.
 TrainingState read_training_state(const std::string& folder);
 
-// Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: on
-// InputError, which lists all that does not fit, the weights and the optimiser are as they were.
+// Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first.
+// InputError lists all that does not fit; the weights and the optimiser are then unchanged.
 TrainingState load_checkpoint(
     const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer);
 inline TrainingState load_checkpoint(const std::string& folder, const Module& module, Adam* optimizer) {

@@ -1,4 +1,4 @@
-// Whole files, so that a kill at any instant leaves the old file or the new one, never half of one.
+// Whole files. A kill at any instant leaves the old file or the new one, never half of one.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,7 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  // Fills `out` from `offset`. REQUIRES: offset + out.size() <= size(). InputError when the file has shrunk in the
-  // meantime.
+  // Fills `out` from `offset`. REQUIRES: offset + out.size() <= size(). InputError when the file has shrunk meanwhile.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   std::string text(std::uint64_t limit) const;  // all of it; InputError above `limit` bytes
 
@@ -31,7 +30,7 @@ class InputFile {
 };
 
 // Writes the parts one after another into a temporary file beside `path`, syncs it, renames it to `path` and syncs the
-// folder. On failure the temporary file is removed and an old file is as it was. InputError when the place cannot be
+// folder. On failure the temporary file is removed and an old file is unchanged. InputError when the place cannot be
 // written, Error when writing fails.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts);
 void write_file(const std::string& path, std::string_view text);

@@ -19,8 +19,7 @@ struct SafetensorsHeader {
 };
 
 // Checks the form: JSON of the shape above, no key twice, integers that fit in 64 bits. What the numbers mean is not
-// checked here.
-// Throws InputError "PATH: safetensors: ...".
+// checked here. Throws InputError "PATH: safetensors: ...".
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json);
 
 // Throws Error when a name is not UTF-8.

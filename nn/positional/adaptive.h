@@ -1,4 +1,4 @@
-// What DAPE and CDAPE share: a base scheme that only rotates or biases, whose bias f reads beside the scores.
+// What DAPE and CDAPE share: a base scheme that only rotates or biases. f reads its bias beside the scores.
 //   X = [S_0 ... S_{H-1}, B_0 ... B_{H-1}]        2H channels; H where the base has no bias: B = 0, and X = S
 // B is the base's own. f does not see what other schemes of a sum add to the logits, nor transforms such as CoPE's.
 #pragma once
@@ -11,7 +11,7 @@ namespace whence {
 
 class Adaptive : public PositionalScheme, public MapsScores {
  public:
-  // Rotations enter as they are. The bias enters no stage of its own: it is asked for here.
+  // Rotations enter as they are. The bias enters no stage of its own: f asks for it here.
   void join(Stages& stages) const override;
   void check_company(const Stages& stages) const override { base_->check_company(stages); }
 

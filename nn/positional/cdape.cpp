@@ -4,14 +4,14 @@
 //   X = tril(S) over a base without a bias
 //   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside
 //         left = k/2, or k - 1 where pad=left
-// The kernel is 1 x k: rows never mix, so that row i knows keys up to i alone, although h reaches k/2 columns further
-// than i (nn/README.md, C2). How many such columns there are depends on where the run ends: its last k/2 rows change
-// when it goes on. Three ways out (nn/README.md, C3): `remask` blanks them, `pad=left` never looks there, and decoding
-// computes the columns that a longer run would have, where X is 0 and h is leaky_relu(b1 + what of X the kernel
-// reaches). Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the authors' leakage
-// experiment: row i then sees keys up to i + k - 1, whose B is that of distance 0.
-// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0; tril stops
-// what it blanks.
+// The kernel is 1 x k: rows never mix. So row i knows keys up to i alone, although h reaches k/2 columns further than i
+// (nn/README.md, C2). How many such columns there are depends on where the run ends: its last k/2 rows change when it
+// goes on. Three ways out (nn/README.md, C3): `remask` blanks them, `pad=left` never looks there, and decoding computes
+// the columns that a longer run would have: there X is 0, and h is leaky_relu(b1 + what of X the kernel reaches).
+// Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the authors' leakage
+// experiment: row i then sees keys up to i + k - 1, and their B is that of distance 0.
+// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth
+// below 0; tril stops what it blanks.
 #include <algorithm>
 
 #include "autograd/ops.h"
@@ -112,14 +112,14 @@ class Cdape final : public Adaptive {
   }
 
  private:
-  // 0 where the mask hides: the lower triangle without padding; without tril, and in models that are not causal, what
-  // is no padding.
+  // 0 where the mask hides: the lower triangle without padding. Without tril, and in models that are not
+  // causal, only padding is hidden.
   Tensor blanked(const Tensor& x, const AttendContext& at) const {
     if (options_.tril == Tril::never) return at.present.defined() ? masked(x, at.present) : x;
     return at.masked(options_.tril == Tril::always && !at.causal ? masked(x, lower_triangle(at)) : x);
   }
 
-  // h has columns behind the last key that no mask knows: they are those of keys to come.
+  // h has columns behind the last key, which no mask knows: those of keys to come.
   Tensor blanked_hidden(const Tensor& h, const AttendContext& at) const {
     if (options_.remask) return blanked(h, at);
     if (!at.present.defined()) return h;

@@ -5,8 +5,8 @@
 //   z_i[n] = q_i.e[n]                                          one number per whole position                  (Eq. 7)
 //   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                                 (Listing 1)
 // Equations 5 and 8 print the two weights the other way round; the authors ran Listing 1 (nn/README.md, A1).
-// Where gradients die: e is zero at first, so that the gates have none before e has moved; at p_max, where the clamp
-// is; at whole positions, where floor and ceiling are one row; in saturated gates.
+// Where gradients die: in the gates as long as e is zero, as it is at first; at p_max, where the clamp is; at whole
+// positions, where floor and ceiling are one row; in saturated gates.
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "nn/positional/contextual.h"
@@ -44,8 +44,8 @@ class CoPE final : public Contextual {
   // (1-w) z[floor p] + w z[ceil p]: z [b h i n], p [b h i j] -> [b h i j]
   Tensor interpolated(const Tensor& z, const Tensor& p) const { return lerp_at(z, as_printed_ ? mirrored(p) : p); }
 
-  // The erratum: read at floor p + ceil p - p, the two weights are exchanged, as Eq. 5 prints them. Whole positions stay
-  // where they are, so that the result jumps at each of them.
+  // The erratum: read at floor p + ceil p - p, the two weights are exchanged, as Eq. 5 prints them. Whole positions
+  // stay, so the result jumps at each of them.
   static Tensor mirrored(const Tensor& p) {
     const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
     const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 where p is whole, else 0

@@ -60,7 +60,7 @@ class CopeMLP final : public Contextual {
   Linear hidden_, output_;  // w1 [n 1], b1 [n]; W2 [d n], b2 [d], or [h n], [h]
 };
 
-// What stands in the other layers when only the first has positions.
+// The other layers when only the first has positions.
 class NothingHere final : public PositionalScheme {
  public:
   Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }

@@ -3,8 +3,8 @@
 //   f_t  = sigmoid(w_h.x_t + b_h)                            forget gate of head h                            (Eq. 1)
 //   A_ij = S_ij + sum_{l=j+1..i} log f_l                     a key fades by every gate between it and the query (Eq. 3)
 // The sum is c_i - c_j with c_t = sum_{l<=t} log f_l: one running sum per head. log f <= 0, and its derivative by the
-// gate's input is 1 - f: a gate that is wide open learns nothing, one that is shut still does. No position is read: how
-// far apart two tokens are is for the text to say.
+// gate's input is 1 - f: a gate that is wide open learns nothing, one that is shut still does. No position is read: the
+// text decides how far apart two tokens are.
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "nn/linear.h"
@@ -17,7 +17,7 @@ namespace {
 
 class Forgetting final : public PositionalScheme, public BiasesScores {
  public:
-  // b: 0 in the paper, where half is forgotten at each token at first; larger keeps more.
+  // b: 0 in the paper, so that at first each token forgets half; larger forgets less.
   Forgetting(const SchemeSizes& sizes, double bias)
       : gate_(sizes.dim, sizes.heads, true, Init::normal(0, 0.02), Init::constant(bias)) {
     child("gate", gate_);

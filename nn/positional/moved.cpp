@@ -97,7 +97,7 @@ class Randomised final : public Moved {
         trained_length_(trained_length),
         draws_distances_(Moved::base().claims().drawn == Claims::Drawn::distances) {}
 
-  // With the same draw a row stays what it is, however long the run becomes: all positions of a run are drawn at once.
+  // With the same draw a row stays as it is, however long the run becomes: all positions of a run are drawn at once.
   Claims claims() const override {
     Claims claims = base().claims();
     claims.shift_invariant = claims.shift_invariant && draws_distances_;
@@ -145,7 +145,7 @@ class Randomised final : public Moved {
     return all;
   }
 
-  // Padding stands outside [0, T); nobody looks at where it is put.
+  // Padding stands outside [0, T); its place does not matter.
   static Tensor looked_up(const std::vector<double>& drawn, const Tensor& positions) {
     std::vector<double> found;
     for (const double position : positions.to_vector()) {

@@ -31,7 +31,7 @@ struct Rotation {
   return multiply(reshape(positions, column, here), theta, here);
 }
 
-// Two rotations one after the other are one by the sum of their angles: not two sources of positions.
+// Two rotations in turn are one by the sum of their angles: not two sources of positions.
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
   if (stages.rotates.size() < 2) return;
   throw InputError(
