@@ -1,5 +1,5 @@
-// What the threads of a warp or of a block find out together: sums, maxima, running sums. Which value meets which is
-// fixed by the number of threads alone, so the bits are the same in every run.
+// What the threads of a warp or of a block compute together: sums, maxima, running sums. The number of threads alone
+// decides which value meets which, so the bits are the same in every run.
 #pragma once
 
 #include <limits>
@@ -20,8 +20,7 @@ inline constexpr bool is_pair = false;
 template <class A, class B>
 inline constexpr bool is_pair<Pair<A, B>> = true;
 
-// A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` is the shuffle of one simple
-// value.
+// A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` shuffles one simple value.
 template <class V, class Move>
 WHENCE_HD V moved(V value, const Move& move) {
   if constexpr (is_pair<V>) {
@@ -67,14 +66,14 @@ struct Larger {
   }
 };
 
-// What no number is below: the maximum of nothing.
+// The maximum of nothing: no number is below it.
 template <class C>
 WHENCE_HD Number<C> lowest() {
   return Number<C>(C(-std::numeric_limits<double>::infinity()));
 }
 
-// The values of the first `lanes` lanes joined, in all lanes. Lane 0's result is handed round: where join(a, b) and
-// join(b, a) may differ in the last bit, lanes would otherwise disagree.
+// The values of the first `lanes` lanes joined, in all lanes. All get lane 0's result: where join(a, b) and join(b, a)
+// differ in the last bit, lanes would otherwise disagree.
 template <int lanes = Thread::warp_size, class V, class Join>
 WHENCE_HD V warp_reduce(Thread& t, V value, const Join& join) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value = join(value, from_lane_xor(t, value, mask));
@@ -109,8 +108,8 @@ class Slots<Pair<A, B>> {
 
 constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
-// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it, so
-// that no barrier is needed between the reading of one call and the writing of the next; not for loops.
+// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it. So
+// no barrier is needed between reading in one call and writing in the next. Not for loops.
 template <int threads, class V>
 inline constexpr std::size_t block_reduce_bytes = Slots<V>::bytes(threads / Thread::warp_size);
 template <int threads, class V, class Join>
@@ -124,7 +123,7 @@ WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
   return warp_reduce<warps>(t, slots.get(t.lane() & (warps - 1)), join);
 }
 
-// Of a running sum: what lies before this thread's value, and the sum of all.
+// Of a running sum: the sum before this thread's value, and the sum of all.
 template <class V>
 struct Before {
   V before, all;
@@ -145,8 +144,8 @@ WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
   return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
 }
 
-// The same over the block, again and again in a loop. Two sets of slots take turns: a thread that still reads one set
-// meets no writer, since between that reading and the next writing of the same set lies the barrier of the other.
+// The same over the block, again and again in a loop. Two sets of slots take turns. A thread that still reads one set
+// meets no writer: the barrier of the other set lies between that reading and the next writing.
 template <int threads, class V>
 class BlockSumBefore {
  public:

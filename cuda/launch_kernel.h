@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
 #endif
 }
 
-// Runs the kernel on the engine's stream, and returns before it has ended. Error that names the kernel, the launch and
-// the op's call site when it cannot start.
+// Runs the kernel on the engine's stream, and returns before it has ended. When it cannot start: Error that names the
+// kernel, the launch and the op's call site.
 template <class Body>
 void launch_kernel(const Body& body, Grid grid) {
   if (grid.blocks == 0) return;

@@ -1,4 +1,5 @@
-// Packs: neighbours that travel together, 16 bytes in one access. How many, and whether a tensor's memory allows it.
+// Packs: neighbours that travel together, 16 bytes in one access. How many fit, and
+// whether a tensor's memory allows it.
 #pragma once
 
 #include <algorithm>

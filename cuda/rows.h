@@ -36,7 +36,7 @@ WHENCE_HD void store_numbers(Global<T> to, index_t i, const Numbers<C, N>& numbe
 }
 
 // A way to share rows out. Neighbouring threads of a team take neighbouring packs, then all move on by the whole team's
-// length, so that every access of a warp is one run of memory.
+// length: every access of a warp is one run of memory.
 template <int team_threads, int pack_length, int packs_held>
 struct Part {
   static constexpr int team = team_threads;  // threads that share a row: a warp, or a whole block
@@ -110,8 +110,8 @@ class RowPart {
   Pack held_[P::packs > 0 ? P::packs : 1];
 };
 
-// Whether every row of these tensors begins at a multiple of 16 bytes and is a whole number of packs. Undefined tensors
-// do not matter.
+// Whether every row of these tensors begins at a multiple of 16 bytes and is a whole number of packs.
+// Undefined tensors do not matter.
 template <class T>
 bool rows_fit_packs(index_t width, std::initializer_list<const Tensor*> tensors) {
   return width % pack_size<T> == 0 && std::all_of(tensors.begin(), tensors.end(), [](const Tensor* x) {
@@ -119,10 +119,10 @@ bool rows_fit_packs(index_t width, std::initializer_list<const Tensor*> tensors)
   });
 }
 
-// What kernels hold of a row in registers: 32 or 128 bytes of each thread, so that two rows (a gradient's) stay below
-// 128 registers; half of the latter where numbers come one by one, since each then has an address and a condition of
-// its own. Rows of up to 1024 floats go to a warp: no barrier, and four rows in flight per block. Wider ones need the
-// bytes in flight of a whole block; wider than a block can hold are read again from cache in each pass.
+// How much of a row kernels hold in registers: 32 or 128 bytes of each thread, so that two rows (a gradient's) stay
+// below 128 registers. Half of the latter where numbers come one by one: each then has an address and a condition of
+// its own. Rows of up to 1024 floats go to a warp: no barrier, and four rows in flight per block. Wider rows need the
+// bytes in flight of a whole block. Rows wider than a block can hold are read again from cache in each pass.
 template <class T, int pack, class F>
 void with_held_part_of_pack(index_t width, const F& run) {
   constexpr int number = static_cast<int>(sizeof(compute_t<T>));

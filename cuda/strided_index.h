@@ -7,16 +7,15 @@
 
 namespace whence {
 
-// i / by. A GPU divides 32-bit numbers several times faster than 64-bit ones: `narrow` says that i, and so every
-// quotient, fits in 32 bits.
+// i / by. A GPU divides 32-bit numbers several times faster than 64-bit ones. `narrow` says that i, and so
+// every quotient, fits in 32 bits.
 WHENCE_HD inline index_t quotient(index_t i, index_t by, bool narrow) {
   return narrow ? static_cast<index_t>(static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(by)) : i / by;
 }
 WHENCE_HD constexpr bool fits_narrow(index_t i) { return i <= 0xFFFFFFFF; }
 
-// N operands of one shape. Axes that all operands step through evenly are merged, so that contiguous operands cost no
-// division at all.
-// Passed to kernels by value. Elements are numbered in row-major order of the shape.
+// N operands of one shape. Axes that all operands step through evenly are merged, so that contiguous operands need no
+// division at all. Passed to kernels by value. Elements are numbered in row-major order of the shape.
 template <int N>
 class StridedIndex {
  public:
@@ -37,8 +36,8 @@ class StridedIndex {
 
   WHENCE_HD index_t count() const { return count_; }
 
-  // Whether the innermost axis can be walked in packs of `size` neighbours: each operand lies contiguous along it,
-  // every row of it beginning at a multiple of `size` elements, or has one number for all of it.
+  // Whether the innermost axis can be walked in packs of `size` neighbours. Each operand is contiguous along it with
+  // every row at a multiple of `size` elements, or has one number for all of it.
   bool has_packs(index_t size) const {
     if (rank_ == 0 || extent_[rank_ - 1] % size != 0) return false;
     for (int k = 0; k < N; ++k) {

@@ -1,5 +1,5 @@
 // What a kernel is written against: one thread's view of its block, its memory and its numbers. Under nvcc every name
-// here is the plain CUDA thing and costs nothing; under g++ the emulator (cuda/emulator/) puts a checked and counted
+// here is the plain CUDA thing and costs nothing. Under g++ the emulator (cuda/emulator/) puts a checked and counted
 // twin in its place. cuda/README.md is the guide.
 //
 //   template <class T>
@@ -52,7 +52,7 @@ class Thread {
   __device__ int lane() const { return static_cast<int>(threadIdx.x & 31u); }
   __device__ int warp() const { return static_cast<int>(threadIdx.x >> 5); }
 
-  // Each is met by all it is for at the same line; a thread that has ended counts as missing.
+  // All threads that it is for reach it at the same line; a thread that has ended counts as missing.
   __device__ void sync() const { __syncthreads(); }           // all threads of the block
   __device__ void sync_warp() const { __syncwarp(); }         // the 32 of this warp
   __device__ void sync_named(int barrier, int count) const {  // `count` threads, a multiple of 32; barriers 1 to 15
@@ -80,16 +80,16 @@ class Thread {
   __device__ bool any(bool vote) const { return __any_sync(all_lanes, vote); }
   __device__ bool all(bool vote) const { return __all_sync(all_lanes, vote); }
 
-  // memory[i] += value, and what it was before. Integers only: the order in which threads arrive is not fixed, and sums
-  // of integers do not depend on it. `memory` is a Global or a Shared.
+  // memory[i] += value; returns what it was before. Integers only: threads arrive in no fixed order, and sums of
+  // integers do not depend on it. `memory` is a Global or a Shared.
   template <class I>
   __device__ I atomic_add(I* memory, index_t i, I value) const {
     static_assert(std::is_integral_v<I>, "sums of floating numbers would depend on the order of the threads");
     return atomicAdd(memory + i, value);
   }
 
-  // The next `count` numbers of the block's shared memory, unset; every thread of the block asks for the same ones in
-  // the same order. What is asked for in all must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
+  // The next `count` numbers of the block's shared memory, unset. Every thread of the block asks for the same ones in
+  // the same order. All together must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
   template <class T>
   __device__ Shared<T> shared(int count) {
     extern __shared__ __align__(16) unsigned char shared_memory[];

@@ -1,5 +1,5 @@
-// The emulated device's memory. It has two faces: the addresses that the host gets are never mapped, so that host code
-// that follows one is caught; the same bytes lie, for kernels and copies, at another address.
+// The emulated device's memory. Its bytes have two addresses. The host gets one that is never mapped, so host code that
+// follows it is caught. Kernels and copies use the other.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,7 @@ class Arena {
  public:
   static Arena& instance();  // Error when the host cannot reserve the addresses
 
-  // Aligned to 256 bytes and full of 0xFF, which is NaN in every floating dtype; null when Settings::memory has no
-  // room.
+  // Aligned to 256 bytes and full of 0xFF, which is NaN in every floating dtype. Null when Settings::memory is used up.
   void* allocate(std::size_t bytes);
   void deallocate(void* block);
   std::size_t capacity() const;
@@ -34,7 +33,7 @@ class Arena {
   std::size_t offset(const void* address) const {
     return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(first_);
   }
-  // For the report of a host access: the block that holds the address. Async-signal-safe enough for a last word.
+  // For the report of a host access: the block that holds the address. Works in a signal handler.
   bool find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const;
 
  private:
@@ -46,8 +45,8 @@ class Arena {
   std::map<std::size_t, std::size_t> blocks_;  // in use: offset to size
 };
 
-// Reports host code that touches device memory by one line, and hands on to what would have handled the fault. Called
-// again and again, since others (a test framework, a sanitizer) put their own handlers in its place.
+// Reports host code that touches device memory in one line, and passes the fault on to the handler before it. Called
+// again and again, since others (a test framework, a sanitizer) install their own handlers.
 void watch_host_accesses();
 
 }  // namespace whence::gpu::emulator

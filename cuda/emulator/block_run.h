@@ -1,5 +1,5 @@
-// One block of a launch while it runs: its threads on their fibers, who waits where, and which warp has seen what of
-// the others.
+// One block of a launch while it runs: its threads on their fibers, who waits where, and which
+// warp has seen what of the others.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ class BlockRun {
   // For the thread that runs; they return when it goes on.
   void sync(const Site& at);
   void sync_named(int barrier, int count, const Site& at);
-  // All lanes of the warp meet. Returns what lane `from_lane(own lane)` brought; a vote is read by votes() afterwards.
+  // All lanes of the warp meet. Returns the values and the votes that they brought.
   struct Exchange {
     const std::uint64_t* values;  // of each lane
     unsigned votes;               // bit of each lane
@@ -54,8 +54,7 @@ class BlockRun {
   };
   Exchange meet_warp(Meeting meeting, std::uint64_t value, bool vote, const Site& at);
 
-  // Whether what `stamp` names, a stretch of a thread of this block, may not yet have happened before the running
-  // thread's.
+  // Whether `stamp`, a stretch of a thread of this block, may still be unordered with the running thread.
   bool unordered(std::uint32_t stamp) const;
   int thread_of(std::uint32_t stamp) const;
   bool on_guard_page(const void* address) const { return current_ && current_->guards(address); }

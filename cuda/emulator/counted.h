@@ -1,6 +1,6 @@
-// A number that counts what is done with it: float or double as a kernel computes with it under the emulator. Results
-// are those of the plain type, bit for bit, and so are the types of mixed expressions: Counted<float> times double is
-// Counted<double>.
+// A number that counts what is done with it: float or double as a kernel computes with it under the emulator.
+// Results are those of the plain type, bit for bit. So are the types of mixed expressions: Counted<float>
+// times double is Counted<double>.
 #pragma once
 
 #include <concepts>
@@ -74,8 +74,8 @@ class Counted {
   C value_;
 };
 
-// What may stand beside a counted number in an expression: another one, a plain one, or an element of memory that holds
-// either.
+// What may stand beside a counted number in an expression: another one, a plain one, or an
+// element of memory with either.
 template <class A>
 struct Operand {
   static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
@@ -164,8 +164,8 @@ using Number = typename NumberOf<C>::type;  // what a kernel computes with: floa
 
 using whence::convert;  // of plain numbers
 
-// Between a counted number and any other type, with the rounding of tensor/convert.h; found by argument where a kernel
-// says convert<T>(x).
+// Between a counted number and any other type, with the rounding of tensor/convert.h. Found by argument
+// where a kernel says convert<T>(x).
 template <class To, class From>
 auto convert(const Counted<From>& value) {
   using Plain = typename Operand<To>::plain_type;

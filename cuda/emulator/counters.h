@@ -1,5 +1,5 @@
-// What kernels did, counted per kernel's name. The counts do not depend on the order of threads, and so serve as a test
-// of performance on a machine without a GPU.
+// What kernels did, counted per kernel's name. The counts do not depend on the order of threads. So they test
+// performance on a machine without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,7 @@ struct Counters {
 };
 
 // Since the start or the last reset_counters(). Products are counted under "matmul f32" and so on, copies under "copy
-// to cpu" and
-// "copy from cpu" with their bytes.
+// to cpu" and "copy from cpu" with their bytes.
 std::map<std::string, Counters> counters();
 void reset_counters();
 

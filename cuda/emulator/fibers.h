@@ -5,8 +5,8 @@
 
 namespace whence::gpu::emulator {
 
-// A fiber begins in its entry function, which never returns, the first time that it is switched to. A Fiber without an
-// entry stands for the stack that a host thread already has.
+// A fiber begins in its entry function, which never returns, when it is first switched to. A Fiber without an entry
+// stands for the stack that a host thread already has.
 class Fiber {
  public:
   using Entry = void (*)();
@@ -19,8 +19,8 @@ class Fiber {
 
   // Leaves `here`, which runs now, for `there`; returns when something switches back to `here`.
   static void change(Fiber& here, Fiber& there);
-  // Forgets where the fiber was: it will begin in its entry again. What lies on its stack is not destroyed. REQUIRES:
-  // it does not run.
+  // Forgets where the fiber was: it will begin in its entry again. Objects on its stack are not
+  // destroyed. REQUIRES: it does not run.
   void restart();
   // At the start of an entry function.
   static void begun();

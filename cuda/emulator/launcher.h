@@ -1,5 +1,5 @@
-// Index-style ops (tensor/launch.h) on the emulated device: their bodies hold plain pointers, and so run unchecked, but
-// at device addresses of their own and in the chosen order of indices.
+// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so they run unchecked,
+// but at device addresses of their own and in the chosen order of indices.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace whence::gpu::emulator {
 
-// A body's bytes, as a GPU gets them, with every device address in it changed to where kernels see that memory.
+// A body's bytes, as a GPU gets them, with every device address changed to where kernels see that memory.
 class BodyCopy {
  public:
   explicit BodyCopy(const IndexBody& body);

@@ -32,8 +32,8 @@ class Order {
   std::uint64_t seed_, state_;
 };
 
-// The indices of [0, count), one after the other in an order, without a table: a step that shares no divisor with count
-// comes by all.
+// The indices of [0, count), one after the other in an order, without a table. A step that shares no
+// divisor with count reaches them all.
 class Turns {
  public:
   Turns(index_t count, Order& order) : count_(count), step_(1) {

@@ -1,5 +1,5 @@
-// Pointers as kernels have them under the emulator: each access is held inside the memory that the pointer was made
-// for, looked up in shadow memory, and counted.
+// Pointers as kernels have them under the emulator. Each access must stay inside the memory that the pointer was made
+// for, is looked up in shadow memory, and is counted.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class Pointer;
 template <class T, emulator::Space space>
 class Element;
 
-// A pointer and the memory that it may touch. Null is allowed, and tested as a plain pointer is.
+// A pointer and the memory that it may touch. Null is allowed, and tested as for a plain pointer.
 template <class T, emulator::Space space>
 class Pointer {
   using Value = std::remove_const_t<T>;
@@ -113,8 +113,8 @@ class Pointer {
   Byte *begin_ = nullptr, *end_ = nullptr;
 };
 
-// What x[i] is when it may be written: it reads and writes when it is used, so `auto` must not keep it; load() gives a
-// number.
+// What x[i] is when it may be written. It reads and writes when it is used, so do not hold it in an
+// `auto`; load() gives a number.
 template <class T, emulator::Space space>
 class Element {
  public:

@@ -1,5 +1,5 @@
-// The launch of a kernel under the emulator: recorded, where a graph is being recorded, or run to its end before the
-// call returns.
+// The launch of a kernel under the emulator. While a graph is recorded it is recorded; otherwise it has run to
+// its end when the call returns.
 #pragma once
 
 #include <cstring>
@@ -9,8 +9,8 @@
 
 namespace whence::gpu::emulator {
 
-// Runs all blocks in the order of settings(). Error, with the kernel, the block, the thread and the line, when the
-// emulator stops it.
+// Runs all blocks in the order of settings(). When the emulator stops the kernel: Error with the kernel, the
+// block, the thread and the line.
 void execute(const LaunchFacts& facts, const Code& code);
 
 // `work` now, or at every replay of the graph that is being recorded.

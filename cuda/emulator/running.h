@@ -1,5 +1,5 @@
-// What runs at this moment on the emulated device: one thread of one block of one launch. Hot state, read at every
-// access to memory, and so plain members of one global object; one host thread at a time runs kernels (run.cpp).
+// What runs at this moment on the emulated device: one thread of one block of one launch. Every memory access reads it,
+// so it is plain members of one global object. One host thread at a time runs kernels (run.cpp).
 #pragma once
 
 #include <bit>

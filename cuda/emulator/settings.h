@@ -7,16 +7,16 @@
 namespace whence::gpu::emulator {
 
 struct Settings {
-  // The order of threads between two barriers, of blocks, and of indices: 0 ascending, 1 descending, every other number
-  // a random order of its own, the same on every run. Results must not depend on it. At first WHENCE_EMULATOR_ORDER of
-  // the environment, or 0.
+  // The order of threads between two barriers, of blocks, and of indices. 0: ascending. 1: descending. Any other
+  // number: a random order of its own, the same on every run. Results must not depend on it. Starts as
+  // WHENCE_EMULATOR_ORDER of the environment, or 0.
   std::uint64_t order = 0;
-  // Device memory in bytes. At first WHENCE_EMULATOR_MEMORY, as in 512M or 8G, or 8 GiB; it may be lowered later, and
-  // raised up to there.
+  // Device memory in bytes. Starts as WHENCE_EMULATOR_MEMORY, such as 512M or 8G, or as 8 GiB. It may be lowered
+  // later, and raised up to there.
   std::size_t memory = 0;
 };
 
-// What launches from now on go by.
+// What launches go by from now on.
 Settings& settings();
 
 }  // namespace whence::gpu::emulator

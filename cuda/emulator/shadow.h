@@ -1,10 +1,10 @@
-// Shadow memory: beside every number of the device's and the block's memory, who read and wrote it last, so that two
-// threads that touch one number, at least one of them writing, without a barrier between them, are found in whatever
-// order they happen to run.
+// Shadow memory: beside every number of the device's and the block's memory, who read and wrote it last.
+// It finds two threads that touch one number without a barrier between them, at least one of them
+// writing, in whatever order they run.
 //
-// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment at
-// its start and at every barrier; BlockRun keeps vector clocks by which two segments of a block are ordered or not.
-// Blocks of one launch are never ordered.
+// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment
+// at its start and at every barrier. BlockRun's vector clocks say whether two segments of a block are ordered.
+// Blocks of one launch never are.
 #pragma once
 
 #include "cuda/emulator/arena.h"
@@ -31,11 +31,11 @@ void prepare_shadows();  // before the first launch
 void clear_shadows();
 void note_block_start();  // after running.block and running.block_first are set
 
-// What a pointer may touch, and what it is for texts.
+// What a pointer may touch, as it is called in texts.
 enum class Space : unsigned char { global, shared };
 
-// Out of line: what is not the plain first access to a number in this launch. They stop the launch when two threads are
-// in conflict.
+// Out of line: everything but the plain first access to a number in this launch. They stop the launch
+// when two threads are in conflict.
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at);
 void check_before_write(
     const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic);

@@ -1,5 +1,5 @@
-// The emulated twin of cuda/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers (counted.h). Every
-// method may be given the place in the source by its default argument; kernels never name it.
+// The emulated twin of cuda/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers (counted.h). Methods
+// get the place in the source from a default argument; kernels never name it.
 #pragma once
 
 #include <cstring>

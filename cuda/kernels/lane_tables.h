@@ -1,6 +1,5 @@
-// Sums by row number, for one warp: tables in shared memory, one for every lane or shared by several lanes that take
-// turns. Who adds when is fixed by the numbers of lanes and tables alone, so the bits are the same on every run; no
-// atomics.
+// Sums by row number, for one warp: tables in shared memory, one for every lane, or shared by several lanes that take
+// turns. The numbers of lanes and tables alone decide who adds when, so the bits are the same on every run. No atomics.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 
 namespace whence::gpu {
 
-// How many warps a block has and how many tables a warp, for tables of `rows` numbers; none when not even one fits.
+// How many warps a block has, and how many tables a warp, for tables of `rows` numbers; none when not even one fits.
 struct TablePlan {
   static constexpr int warps = 4;
   int tables;  // of each warp: a power of two, at most 32

@@ -1,6 +1,5 @@
-// Many tensors in one launch: a table of them travels with the kernel's arguments, so that nothing has to be copied to
-// the device first and a launch can be captured in a graph. Each tensor is cut into chunks, and a block works on one
-// chunk.
+// Many tensors in one launch. A table of them travels with the kernel's arguments. So nothing is copied to the device
+// first, and the launch can be captured in a graph. Each tensor is cut into chunks; a block works on one chunk.
 #pragma once
 
 #include "cuda/launch_kernel.h"

@@ -7,7 +7,7 @@
 
 namespace whence::gpu {
 
-// How a block walks over its share: every thread takes `turns` packs that lie a block's length apart; what does not
+// How a block walks over its share: every thread takes `turns` packs that lie a block's length apart. What does not
 // fill a pack is the last block's, element by element.
 template <class T>
 struct Walk {

@@ -1,19 +1,18 @@
-// Sorting 64-bit keys on the device, in place of host-side grouping: nothing waits for the device, so it can be
-// captured in a graph.
+// Sorting 64-bit keys on the device. The host need not group them: nothing waits, so it can be captured in a graph.
 #pragma once
 
 #include "tensor/tensor.h"
 
 namespace whence::gpu {
 
-// What lies behind the last key in a buffer that is longer: sorts behind every key, which must be smaller.
+// Fills the rest of a longer buffer: sorts behind every key, which must be smaller.
 inline constexpr index_t no_key = INT64_MAX;
 
 // The extent of a buffer for `count` keys: a power of two.
 index_t sort_extent(index_t count);
 
-// Ascending, in place. keys: i64, contiguous, with a sort_extent as its extent. Equal keys are indistinguishable, so
-// the result is fixed.
+// Ascending, in place. keys: i64, contiguous, with a sort_extent as its extent. Equal keys are
+// indistinguishable, so the result is fixed.
 void sort_keys(const Tensor& keys);
 
 }  // namespace whence::gpu

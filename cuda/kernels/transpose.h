@@ -1,5 +1,5 @@
-// Copies whose axes are turned: a tile goes through shared memory, so that both sides are read and written along their
-// own rows.
+// Copies whose axes are turned. A tile goes through shared memory, so that both sides are read
+// and written along their own rows.
 #pragma once
 
 #include "cuda/launch_kernel.h"
@@ -10,8 +10,8 @@ namespace whence::gpu {
 
 inline constexpr int tile_edge = 32;
 
-// Every other axis counts tiles' planes. A block copies one tile: [down, along] of `to`, where `along` is contiguous in
-// `to` and `down` in `from`. The tile has a column more than it needs, so that its columns too lie in different banks.
+// The other axes count planes of tiles. A block copies one tile: [down, along] of `to`, where `along` is contiguous in
+// `to` and `down` in `from`. The tile has a spare column, so that its columns too lie in different banks.
 template <class T>
 struct TransposeTiles {
   static constexpr const char* name = "copy, turned";

@@ -7,7 +7,7 @@
 
 namespace whence {
 
-// How the emulated GPU runs kernels, to be changed; null where cuda:0 is none or a real one.
+// How the emulated GPU runs kernels; may be changed. Null when cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// The one door to matrix products on the device, free of CUDA's own headers: blas.cpp calls cuBLAS and cuBLASLt,
+// The one way to matrix products on the device, free of CUDA's own headers. blas.cpp calls cuBLAS and cuBLASLt;
 // cuda/emulator/blas.cpp is the twin over OpenBLAS.
 #pragma once
 
@@ -27,17 +27,17 @@ struct BlasProduct {
 };
 void multiply(const BlasProduct& product);
 
-// What happens to a product while it is still in registers.
+// What is done to a product while it is still in registers.
 //   h = alpha a b + bias[n];  out = h, or with gelu: out = gelu(h), h goes to before_gelu.
-// Sums stay in the compute type until the one rounding of each stored number, so gelu is taken of the sum before it is
-// rounded to 16 bit.
+// Sums stay in the compute type until each stored number is rounded once, so gelu is taken of the
+// sum before rounding to 16 bit.
 struct BlasEpilogue {
   const void* bias = nullptr;   // [n]; null: h = alpha a b
   bool gelu = false;            // the tanh form
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
 };
 
-// Does the product as above in one kernel, or false, with nothing written, when the library has no such kernel for this
+// Does the product as above in one kernel. False, with nothing written, when the library has no such kernel for this
 // shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0.
 [[nodiscard]] bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue);
 

@@ -6,7 +6,7 @@
 
 namespace whence {
 
-// index_launcher.cpp for a GPU, cuda/emulator/launcher.cpp for the emulated one.
+// In index_launcher.cpp for a GPU, in cuda/emulator/launcher.cpp for the emulated one.
 IndexLauncher& index_launcher();
 
 }  // namespace whence

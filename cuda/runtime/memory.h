@@ -1,5 +1,5 @@
-// GPU memory behind tensor/'s DeviceMemory, and what it records behind DeviceRuntime; the same over the driver and over
-// the emulator.
+// GPU memory behind tensor/'s DeviceMemory, and its recordings behind DeviceRuntime. The same over
+// the driver and over the emulator.
 #pragma once
 
 #include "tensor/allocator.h"

@@ -1,7 +1,6 @@
-// The CUDA runtime as the rest of cuda/ sees it, free of CUDA's own headers: runtime.cpp asks the driver,
-// cuda/emulator/runtime.cpp is the twin that runs without one. Everything goes on one stream in order, so that memory
-// freed by the host may be used again at once by whatever is launched next. Errors are whence::Error and name what was
-// asked and what to do.
+// The CUDA runtime as the rest of cuda/ sees it, free of CUDA's own headers. runtime.cpp asks the driver;
+// cuda/emulator/runtime.cpp is the twin that runs without one. Everything goes on one stream in order: the next launch
+// may use memory that the host has just freed. Errors are whence::Error and name what was asked and what to do.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace whence::gpu {
 
 // ---- What there is.
 
-// With `refusal` where no GPU can be used: no driver, a driver older than the runtime, no device, an architecture that
+// `refusal` says why no GPU can be used: no driver, a driver older than the runtime, no device, an architecture that
 // the kernels were not compiled for, or another error in the runtime's words. Asked once; never throws. Under the
 // emulator: emulated, name "emulator", count 1, memory the size of its arena, versions 0.
 const DeviceFacts& device_facts();
@@ -25,15 +24,15 @@ const DeviceFacts& device_facts();
 // Capabilities that kernels were compiled for, as 80 or 90; none under the emulator. architectures.cu.
 std::vector<int> compiled_architectures();
 
-// ---- Memory. Device memory only, never managed: a page that moves by itself hides what a step costs.
+// ---- Memory. Device memory only, never managed: pages that move by themselves hide what a step costs.
 
 // Aligned to 256 bytes; null when there is no more. Allowed while capturing.
 void* allocate(std::size_t bytes);
 // Waits for what was launched before, which may still use the block.
 void deallocate(void* block) noexcept;
 
-// A block is handed out again: nobody may rely on what it holds. The emulator fills it with NaN, so that whoever does
-// is seen.
+// A block is used again: nobody may rely on its numbers. The emulator fills it with NaN, so
+// that it shows when somebody does.
 void unset(void* block, std::size_t bytes);
 
 struct MemoryRoom {
@@ -41,9 +40,9 @@ struct MemoryRoom {
 };
 MemoryRoom memory_room();
 
-// Waits for everything launched before, whose errors surface here. Error while capturing: numbers do not exist yet.
+// Waits for everything launched before, and throws its errors. Error while capturing: numbers do not exist yet.
 void copy_to_cpu(const void* from, void* to, std::size_t bytes);
-// In order with kernels; returns when `from` may change, perhaps before the bytes have arrived. While capturing, the
+// In order with kernels. Returns when `from` may change, perhaps before the bytes have arrived. While capturing, the
 // bytes as they are now become a constant of the graph, written again by every replay.
 void copy_from_cpu(const void* from, void* to, std::size_t bytes);
 
@@ -62,11 +61,11 @@ std::string to_string(const LaunchFacts& facts);
 // The stream on which all kernels, products and copies of the engine go, in order.
 CUstream_st* stream();
 
-// Before a launch: raises the limit of shared memory where it is needed. Error when the launch cannot be.
+// Before a launch: raises the limit of shared memory where needed. Error when the launch is impossible.
 void require_launchable(const LaunchFacts& facts, const void* kernel);
 
-// After a launch: Error when it did not start. Remembers it with the call site of the op, for errors that show later;
-// with WHENCE_CUDA_SYNC=1 in the environment it waits for the kernel, and an error is exactly this kernel's.
+// After a launch: Error when it did not start. Remembers it with the call site of the op, for errors that show later.
+// With WHENCE_CUDA_SYNC=1 in the environment it waits for the kernel, and an error is exactly this kernel's.
 void launched(const LaunchFacts& facts);
 
 // Waits until everything launched has ended. Error that names the kernels that may have failed. Error while capturing.
