@@ -32,7 +32,7 @@ struct OptionText {
   std::vector<std::string> known = {};  // values that a shell can complete; others are no error
 };
 
-// The text that --help prints below an option, and the current values as text, come from one declaration.
+// One declaration gives the text that --help prints below an option and the current values as text.
 class CommandLine {
  public:
   CommandLine(std::string program, std::string purpose, std::string version);
@@ -49,18 +49,18 @@ class CommandLine {
   CommandLine& choice(const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text);
   CommandLine& flag(const std::string& name, bool* value, OptionText text);
 
-  // What stands on the command line without an option, as many as are given: "NAME..." in --help.
+  // Words on the command line without an option, as many as are given: "NAME..." in --help.
   CommandLine& names(
       std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known = {});
 
-  // What to say about an option that people look for here and that is somewhere else: "write --set \"steps=...\"".
+  // What to say about an option that people expect here and that is elsewhere: "write --set \"steps=...\"".
   CommandLine& elsewhere(std::string name, std::string advice);
 
   // A command to show under "Examples", with what it does.
   CommandLine& example(std::string command, std::string meaning);
 
-  // Reads the arguments into the variables. A page to print before ending with 0 (--help, --version, or what --complete
-  // asks for), or nothing: go on.
+  // Reads the arguments into the variables. Returns a page to print before ending with 0 (--help, --version, or the
+  // answer to --complete), or nothing: go on.
   [[nodiscard]] std::optional<std::string> parse(int argc, const char* const* argv);
 
   // Was `--name` on the command line?
@@ -72,12 +72,12 @@ class CommandLine {
   // Refuses the value of an option for a reason that only the program knows.
   [[noreturn]] void refuse(std::string_view name, const std::string& required, const std::string& advice) const;
 
-  // Every option in the order of declaration with its value now, as text that would be read back as the same value.
+  // Every option in the order of declaration with its value now, as text that reads back as the same value.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
   [[nodiscard]] std::string help() const;
 
-  // `--complete`, hidden, stands somewhere before the last word: what may stand in the place of that word, one a line.
+  // `--complete`, hidden, stands before the last word. It asks what may stand in the place of that word, one a line.
   static constexpr const char* complete = "--complete";
 
  private:

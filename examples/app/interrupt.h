@@ -1,4 +1,5 @@
-// Ctrl-C and its relatives: the first SIGINT, SIGTERM or SIGHUP asks the program to save and stop, the second stops it
+// Ctrl-C and its relatives: the first SIGINT, SIGTERM or SIGHUP asks the program to save and
+// stop, the second stops it at once.
 // at once.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 namespace whence {
 
-// A program stopped because it was asked to, after it saved. run_main() turns it into exit code 130.
+// A program stopped on request, after it saved. run_main() turns it into exit code 130.
 class Interrupted : public Error {
  public:
   using Error::Error;

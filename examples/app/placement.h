@@ -1,4 +1,5 @@
-// Where a program's model runs and in which numbers: --threads, --device and --precision, declared once for every
+// Where a program's model runs and in which numbers: --threads, --device and --precision, declared once
+// for every program that runs one.
 // program that runs one.
 #pragma once
 
@@ -27,11 +28,10 @@ struct Placement {
   std::string text;  // "device: cpu, because ...; precision: bf16"
 };
 
-// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and there is none that can
-// be used.
+// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and none can be used.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
 
-// A model that is only run, not trained, whose parameters are what they should be: moved there and rounded.
+// Moves a model there and rounds it. For a model that is only run, not trained, and has its parameters already.
 void place(Module& model, const Placement& placement);
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// How far a long job is: one line that rewrites itself on a terminal, a plain line now and then elsewhere.
+// How far a long job is: one line that rewrites itself on a terminal, and elsewhere a plain line now and then.
 //   train 300/800 37 %  loss 0.312  left 0:42  12.3k tokens/s  elapsed 0:25
 #pragma once
 
@@ -22,8 +22,8 @@ struct ProgressStyle {
   double plain_interval = 10;         // seconds between plain lines
   double rewrite_interval = 0.1;      // seconds between rewritings
 
-  // What suits standard error as it is now: TERM=dumb and anything that is no terminal get plain lines. Neither colours
-  // nor escape sequences are ever written, so NO_COLOR is kept by itself.
+  // What suits standard error as it is now: TERM=dumb and anything that is no terminal get plain lines. Colours and
+  // escape sequences are never written, so NO_COLOR needs no care.
   static ProgressStyle for_standard_error(bool quiet);
 };
 
@@ -31,7 +31,7 @@ class Progress {
  public:
   using Clock = std::function<double()>;  // seconds
 
-  // A job of `total` steps of which `first_step` are done already (a resumed run); rate and time left count from here.
+  // A job of `total` steps. `first_step` of them are done already (a resumed run); rate and time left count from here.
   Progress(std::string label, std::int64_t total, std::int64_t first_step, ProgressStyle style, std::ostream& out,
       Clock clock = steady_seconds);
   ~Progress();

@@ -12,8 +12,8 @@
 
 namespace whence {
 
-// Rows of text under a header. A column whose cells all look like numbers ("3.4", "-1e-5", "12.5 %", "-") is set to the
-// right.
+// Rows of text under a header. A column whose cells all look like numbers ("3.4", "-1e-5",
+// "12.5 %", "-") is aligned right.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
@@ -47,8 +47,7 @@ using LogRecord = std::vector<std::pair<std::string, LogValue>>;
 // The same object over several lines, for a file that people read.
 [[nodiscard]] std::string json_page(const LogRecord& record);
 
-// Appends records to a file, each flushed before append() returns, so that a crash loses at most the line being
-// written.
+// Appends records to a file. Each is flushed before append() returns, so that a crash loses at most the present line.
 class JsonLog {
  public:
   enum class Mode { fresh, append };

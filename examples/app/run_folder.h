@@ -1,5 +1,5 @@
-// The files of one training run: checkpoints, logs, the weights at the end and at the best validation. Or nothing,
-// without a folder.
+// The files of one training run: checkpoints, logs, the weights at the end and at the best
+// validation. Without a folder: none.
 #pragma once
 
 #include <filesystem>
@@ -18,12 +18,12 @@ class RunFolder {
  public:
   using Facts = std::map<std::string, std::string>;
 
-  // `weights`: what is saved and loaded, in f32. `description`: what a run must share with the one that it goes on
-  // with. An empty folder name: nothing is written or read.
+  // `weights`: what is saved and loaded, in f32. `description`: what a run must share with the one that it continues.
+  // An empty folder name: nothing is written or read.
   RunFolder(
       std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed);
 
-  // Where to go on, step 0 for a new run, with the weights and the optimiser as they were then. InputError when the
+  // Where to go on, with the weights and the optimiser as they were then; step 0 for a new run. InputError when the
   // folder holds a run and resume is off, none and it is on, or another run's.
   TrainingState open(bool resume, bool tensorboard, Adam& optimizer);
 

@@ -1,5 +1,4 @@
-// What main() does around the work of a command: errors in one line, the right exit code, and a closed pipe that hurts
-// nobody.
+// What main() does around a command's work: errors in one line, the right exit code, and no harm from a closed pipe.
 #pragma once
 
 #include <functional>

@@ -22,15 +22,14 @@ struct RunRecord {
 [[nodiscard]] std::string text_of(const RunRecord& record);
 [[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);  // InputError when it is none
 
-// Options of `record` as they would stand on a command line, those in `names` alone, without those that `typed` has
-// already.
+// The options of `record` that `names` lists and `typed` lacks, as they would stand on a command line.
 [[nodiscard]] std::vector<std::string> arguments_of(
     const RunRecord& record, const std::vector<std::string>& names, const std::vector<std::string>& typed);
 
-// What stands behind `option`, such as "--out", on a command line.
+// The word after `option`, such as "--out", on a command line.
 [[nodiscard]] std::optional<std::string> typed_value(
     const std::vector<std::string>& arguments, const std::string& option);
-// The run.json that a command line asks to go by: that of --from; with --resume, the one in --out if there is one.
+// The run.json that a command line asks for: that of --from; with --resume, the one in --out if there is one.
 [[nodiscard]] std::optional<std::string> record_to_repeat(const std::vector<std::string>& arguments);
 
 }  // namespace whence

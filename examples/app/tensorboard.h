@@ -1,8 +1,7 @@
-// Event files that TensorBoard reads: scalars over steps. A file is a sequence of records (TFRecord), each an Event (a
-// protobuf message):
-//   record = length u64, masked crc32c of these 8 bytes u32, the event's bytes, masked crc32c of them u32; all
-//   little-endian
-// Nothing but the CRC has to be computed, and of protobuf only five fields are written.
+// Event files that TensorBoard reads: scalars over steps. A file is a sequence of records (TFRecord), each
+// an Event (a protobuf message):
+//   record = length u64, masked crc32c of these 8 bytes u32, the event's bytes, masked crc32c of them u32
+// All is little-endian. Only the CRC has to be computed, and only five fields of protobuf are written.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ namespace whence {
 
 class TensorBoardLog {
  public:
-  // A new file in `folder` of a run, or of its continuation, whose next step is `first_step`. InputError when it cannot
-  // be written.
+  // A new file in `folder` of a run, or of its continuation, whose next step is `first_step`.
+  // InputError when it cannot be written.
   TensorBoardLog(const std::filesystem::path& folder, std::int64_t first_step);
   void scalar(std::string_view tag, std::int64_t step, double value);
   void flush();

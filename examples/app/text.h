@@ -10,8 +10,7 @@
 namespace whence {
 
 // The whole of `text` as a number, or nothing: no blanks, signs such as "+3", hexadecimal, "3abc", "nan", "inf" or
-// overflow.
-// Instantiated for int, std::int64_t, std::uint64_t and double.
+// overflow. Instantiated for int, std::int64_t, std::uint64_t and double.
 template <class Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text);
 

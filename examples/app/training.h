@@ -1,5 +1,5 @@
-// One training run of a model: schedule, accumulation, clipping, AdamW, logs, validation, checkpoints, resume, and a
-// clean stop on Ctrl-C.
+// One training run of a model: schedule, accumulation, clipping, AdamW, logs, validation, checkpoints,
+// resume, and a clean stop on Ctrl-C.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct TrainingOptions {
   bool quiet = false;
 };
 
-// Declares them. Those of validation are left out where the program has nothing to validate with.
+// Declares them. Without the options of validation where the program has nothing to validate with.
 void declare(CommandLine& options, TrainingOptions& training, bool with_validation = false);
 
 // Those that change the weights, as names and texts: what a resumed run must share.
@@ -49,11 +49,12 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
 // InputError when options do not go together (patience without validation, ...).
 void check(const TrainingOptions& training);
 
-// After parsing: a default warm-up that is longer than the run is shortened, and that is said; a typed one is refused.
+// After parsing: a default warm-up that is longer than the run is shortened, and the user
+// is told; a typed one is refused.
 void fit_warm_up(const CommandLine& options, TrainingOptions& training);
 
-// InputError when weights, gradients and Adam's moments alone exceed the memory of the device, before any of it is
-// asked for: a kernel that promises more than there is ends the program later without a word.
+// InputError when weights, gradients and Adam's moments alone exceed the memory of the device. Asked before any of it
+// is allocated: a kernel that promises more than there is ends the program later without a word.
 void require_memory(const TransformerOptions& model, Device device);
 
 struct LossPoint {

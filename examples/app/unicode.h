@@ -1,5 +1,5 @@
-// UTF-8 read strictly, what a code point is (letter, number, white space, how wide), and bytes of a stream put out in
-// whole characters.
+// UTF-8 read strictly, what a code point is (letter, number, white space, how wide), and a stream of
+// bytes printed in whole characters.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+
 // On a terminal: combining marks 0, wide East Asian characters and emoji 2, all else and invalid bytes 1.
 [[nodiscard]] std::size_t columns_of(const CodePoint& code);
 
-// Bytes in, whole characters out. A sequence that could still become valid is kept back; what cannot becomes U+FFFD,
-// one for each longest run that began like a character, as browsers do.
+// Bytes in, whole characters out. A sequence that could still become valid is held back. One that cannot becomes
+// U+FFFD, one for each longest run that began like a character, as in browsers.
 class Utf8Stream {
  public:
   [[nodiscard]] std::string push(std::string_view bytes);

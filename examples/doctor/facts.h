@@ -1,5 +1,5 @@
-// What whence runs on: the build, the processor, the threads, the BLAS and the GPU as they really are, and what about
-// them does not fit.
+// What whence really runs on: the build, the processor, the threads, the BLAS and the GPU,
+// and what of them does not fit.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The grids of a laboratory: one run of `train` for each task, scheme and seed, each a process of its own in a folder
-// of its own.
+// The grids of a laboratory: one run of `train` for each task, scheme and seed. Each is a
+// process of its own in its own folder.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct GridCell {
 };
 
 // Trains what is missing, in the order of tasks, seeds and then schemes, and reads all results, grid by grid. A folder
-// that holds part of the same grid is gone on with; one that holds another is refused (InputError). When asked to stop,
-// the runs save and this throws Interrupted; a run that fails makes an Error that names its log.
+// with part of the same grid is continued; one with another is refused (InputError). When asked to stop, the runs save
+// and this throws Interrupted. A run that fails makes an Error that names its log.
 [[nodiscard]] std::vector<std::vector<GridCell>> run_grids(
     const std::vector<GridOptions>& grids, const Machine& machine);
 

@@ -1,4 +1,4 @@
-// Means, spreads, and whether two of them differ: what a laboratory says of a few seeds.
+// Means, spreads, and whether two of them differ: what a few seeds can tell.
 #pragma once
 
 #include <vector>
@@ -12,9 +12,9 @@ struct Summary {
 };
 [[nodiscard]] Summary summary(const std::vector<double>& values);
 
-// Welch's t-test (1947) of equal means, two-sided: the probability of means at least so far apart if there were no
-// difference. nan where a side has fewer than two values, and where no value varies: there is no spread to weigh the
-// difference by.
+// Welch's t-test (1947) of equal means, two-sided: the probability of means at least so far apart if there
+// were no difference. nan where a side has fewer than two values, and where no value varies: then no
+// spread measures the difference.
 [[nodiscard]] double welch_p_value(const std::vector<double>& a, const std::vector<double>& b);
 
 // I_x(a, b), the regularised incomplete beta function, for a, b > 0 and x in [0, 1].

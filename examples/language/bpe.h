@@ -1,7 +1,6 @@
-// Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes: Radford et al. 2019): GPT-2's own files, our file,
-// and a trainer.
-//   vocab.json   {"!": 0, ..., "\u0120the": 262, ...}: tokens in GPT-2's spelling of bytes (byte_spelling.h), and their
-//   numbers
+// Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes: Radford et al. 2019): GPT-2's own
+// files, our file, and a trainer.
+//   vocab.json   {"!": 0, ..., "\u0120the": 262, ...}: tokens in GPT-2's spelling (byte_spelling.h), and their numbers
 //   merges.txt   "#version: 0.2", then a merge per line, "\u0120 t", the first to be done first
 #pragma once
 
@@ -14,8 +13,8 @@
 
 namespace whence::language {
 
-// From the content of GPT-2's files. InputError with `place` when numbers have gaps, a byte has no token, or a merge
-// makes none.
+// From the content of GPT-2's files. InputError with `place` when numbers have gaps, a byte has no
+// token, or a merge makes no token.
 [[nodiscard]] TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
     const std::vector<std::string>& merges, const std::string& place);
 [[nodiscard]] TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path);
@@ -23,8 +22,8 @@ namespace whence::language {
 void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder);
 
 // Merges the most frequent pair inside the pieces of the texts, again and again, until there are `vocabulary` tokens
-// (257 or more) or no pair occurs twice. Ties go to the pair of smaller numbers: the same texts give the same file, and
-// other trainers' merges.
+// (257 or more) or no pair occurs twice. Ties go to the pair of smaller numbers: the same texts give the same file,
+// and the merges of other trainers.
 [[nodiscard]] TokeniserPointer train_bpe(std::span<const std::string_view> texts, index_t vocabulary);
 
 }  // namespace whence::language

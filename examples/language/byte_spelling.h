@@ -1,7 +1,6 @@
-// How GPT-2's files spell bytes: each of the 256 as a printable character, so that tokens can be written between
-// blanks.
-//   '!' to '~', U+00A1 to U+00AC and U+00AE to U+00FF stand for themselves; the other 68 bytes, in order, are U+0100,
-//   U+0101, ...
+// How GPT-2's files spell bytes: each of the 256 is a printable character, so that tokens can stand between blanks.
+// '!' to '~', U+00A1 to U+00AC and U+00AE to U+00FF stand for themselves. The other 68 bytes, in
+// order, are U+0100, U+0101, ...
 #pragma once
 
 #include <array>

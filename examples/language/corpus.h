@@ -1,11 +1,9 @@
-// Text files as two runs of tokens, for training and for validation, that windows are taken from.
+// Text files as two runs of tokens, for training and for validation. Windows are taken from these.
 //
-//   files -> documents (documents.h) -> some drawn for validation -> tokens, document after document in the order of
-//   the files
+//   files -> documents (documents.h) -> some drawn for validation -> tokens, documents in the order of the files
 //
-// Files are mapped, never read whole; tokens are kept in memory, or written once to a cache file and mapped from there,
-// so that text and tokens may be larger than memory. The cache is made anew when files, tokeniser or options are others
-// than it was made from.
+// Files are mapped, never read whole. Tokens are in memory, or written once to a cache file and mapped from there, so
+// text and tokens may be larger than memory. A cache of other files, another tokeniser or other options is made anew.
 #pragma once
 
 #include <cstdint>
@@ -68,9 +66,8 @@ struct PartSize {
 
 class Corpus {
  public:
-  // `cache`: a file for the tokens; empty: they are kept in memory. Throws InputError "FILE: ..." for a file that is
-  // empty, cannot be read or is not what the tokeniser takes, and when nothing would be left for training or for
-  // validation.
+  // `cache`: a file for the tokens; empty: they stay in memory. Throws InputError "FILE: ..." for a file that is empty,
+  // cannot be read or is not what the tokeniser takes, and when nothing would be left for training or for validation.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache = {});
   ~Corpus();
   Corpus(const Corpus&) = delete;

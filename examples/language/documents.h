@@ -7,12 +7,12 @@
 
 namespace whence::language {
 
-// The documents of one file, one after another without a gap: the file itself, cut behind each run of `blank_lines` or
-// more blank lines (nothing but blanks, tabs, a CR); 0: never. A run of blank lines belongs to the document before it;
-// at the file's beginning it is none.
+// The documents of one file, one after another without a gap: the file is cut behind each run of `blank_lines` or
+// more blank lines (nothing but blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the
+// file's beginning it makes none.
 [[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
 
-// For each document whether it is for validation: drawn one after another from the stream (seed, "validation
+// For each document whether it is for validation. They are drawn one after another from the stream (seed, "validation
 // documents") until their bytes come to `share` of all. At least one is drawn, and at least one is left. REQUIRES: 0 <
 // share < 1, two documents or more.
 [[nodiscard]] std::vector<bool> validation_documents(

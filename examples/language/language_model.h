@@ -15,8 +15,7 @@ struct WindowOptions {
   index_t sequences = 16;  // windows at once
 };
 
-// `count` windows of `length` + 1 tokens each, that begin at `starts`: inputs i64 [b t], targets i64 [b t], one to the
-// right.
+// `count` windows of `length` + 1 tokens that begin at `starts`: inputs i64 [b t], targets i64 [b t], one to the right.
 struct Windows {
   Tensor inputs, targets;
 };
@@ -34,8 +33,7 @@ struct Windows {
 [[nodiscard]] Tensor lm_loss_of(
     const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
 
-// -log p of the last `last` targets of each window, window after window, from one pass over whole windows. No
-// gradients.
+// -log p of the last `last` targets of each window, window after window, in one pass over whole windows. No gradients.
 [[nodiscard]] std::vector<std::vector<double>> token_losses(
     const Transformer& model, const Windows& windows, index_t last);
 

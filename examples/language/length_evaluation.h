@@ -1,13 +1,13 @@
-// Perplexity beyond the training length, and what distant text is worth.
+// Perplexity beyond the training length, and whether distant text helps.
 //
 // Perplexity at length T (DAPE): whole windows of T tokens pass through the model, and the last K targets count:
 //   PPL(T) = exp(mean of -log p over the last K targets of all windows)
-// Windows of all lengths end at the same places, so that every length predicts the same tokens and only what precedes
-// them differs.
+// Windows of all lengths end at the same places: every length predicts the same tokens,
+// and only the text before differs.
 //
-// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the last T_train
-// tokens helps, below it harms. The appendix says K = T_train, its numbers are those of the last 256 tokens: both are
-// given.
+// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the
+// last T_train tokens helps, below it harms. The appendix says K = T_train, but its numbers are for the
+// last 256 tokens: both are given.
 #pragma once
 
 #include <string>
@@ -43,8 +43,8 @@ struct LengthScore {
   std::string refused = {};  // the model's reason
 };
 
-// Ascending by length, the training length always among them. InputError when the part has no room for the longest
-// window; Interrupted.
+// Ascending by length, always with the training length. InputError when the part has no room for
+// the longest window; Interrupted.
 [[nodiscard]] std::vector<LengthScore> perplexity_by_length(
     const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
 
@@ -57,8 +57,8 @@ struct NamedScores {
 // Perplexity over the length, with standard errors.
 [[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);
 [[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);  // Delta-P of the smaller K
-// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg, PREFIX_delta.svg of all models, and PREFIX.json of the first. An SVG is a
-// file of its own.
+// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg and PREFIX_delta.svg of all models, and PREFIX.json of the first.
+// Each SVG is a file of its own.
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
 // What write_length_files left as PREFIX.json. InputError when there is none, or it is something else.
 [[nodiscard]] NamedScores read_length_scores(const std::string& path);

@@ -1,5 +1,5 @@
-// A file as bytes in memory that the system reads when they are looked at and may drop again: as large as the disk
-// allows.
+// A file as bytes in memory. The system reads them when they are used and may drop them again, so it may
+// be as large as the disk allows.
 #pragma once
 
 #include <cstddef>

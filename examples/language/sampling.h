@@ -1,5 +1,5 @@
-// The next token from logits: temperature, top-k, top-p, and a text from a model, token by token, with a cache of keys
-// and values.
+// The next token from logits: temperature, top-k, top-p. And text from a model, token by token,
+// with a cache of keys and values.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct SamplingOptions {
   double top_p = 1;  // then only the fewest most probable tokens whose probabilities, of what is left, come to this
 };
 
-// What a token is drawn from: softmax(logits / temperature), cut by top_k, then by top_p, each time scaled to a sum of
-// 1. Of equal logits the smaller id counts as the more probable. Throws Error when a logit is not finite or an option
-// is out of range.
+// The distribution that a token is drawn from: softmax(logits / temperature), cut by top_k, then by top_p, each time
+// scaled to a sum of 1. Of equal logits the smaller id counts as the more probable. Throws Error when a logit is not
+// finite or an option is out of range.
 [[nodiscard]] std::vector<double> next_token_distribution(
     const std::vector<double>& logits, const SamplingOptions& options);
 

@@ -1,6 +1,5 @@
 // A trained language model as a folder: what training leaves and sampling needs.
-//   FOLDER/run.json              app/run_record.h; its facts hold the model's options and the tokeniser's hash
-//   (language_facts)
+//   FOLDER/run.json              app/run_record.h; with language_facts(): the model's options, the tokeniser's hash
 //   FOLDER/tokeniser.json        the tokeniser
 //   FOLDER/weights.safetensors   parameters by path
 #pragma once
@@ -19,9 +18,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 inline constexpr const char* tokeniser_file = "tokeniser.json";
 
-// {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"}, {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}:
-// for
-// RunRecord::facts.
+// For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"}, {"tokeniser.kind",
+// "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
 // The options of a model from such facts. InputError with `place` when one is missing, unknown, or not of its kind.
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);

@@ -1,7 +1,6 @@
 // Tokens as a file: written once, mapped afterwards.
-//   "whence tokens 1\n", then a line of JSON: key, bytes per token, sizes; blanks up to a multiple of 4096; training
-//   tokens; validation
-//   tokens; numbers of 2 or 4 bytes, of this machine's byte order
+//   "whence tokens 1\n", then a line of JSON: key, bytes per token, sizes; blanks up to a multiple of 4096;
+//   training tokens; validation tokens; numbers of 2 or 4 bytes, in this machine's byte order
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ class TokenWriter {
   TokenWriter& operator=(const TokenWriter&) = delete;
 
   void add(std::span<const TokenId> ids);
-  // Ends the file and gives it its name, as far as there is one. `key`: what the tokens were made from.
+  // Ends the file, if there is one, and gives it its name. `key`: what the tokens were made from.
   void finish(const std::string& key, const PartSize (&sizes)[2]);
   int bytes_per_token() const { return width_; }
   [[nodiscard]] std::string take_memory() { return std::move(memory_); }
@@ -42,9 +41,9 @@ class TokenWriter {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
 };
 
-// The runs in memory that a writer left.
+// The runs that a writer left in memory.
 [[nodiscard]] CachedTokens runs_in(const char* tokens, int bytes_per_token, const PartSize (&sizes)[2]);
-// The runs in a mapped cache; nothing when it was made from something else, by another version, or is not whole.
+// The runs in a mapped cache. Nothing when it was made from something else, by another version, or is not whole.
 [[nodiscard]] bool read_cache(const MappedFile& file, const std::string& key, CachedTokens& found);
 
 }  // namespace whence::language

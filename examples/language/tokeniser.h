@@ -1,13 +1,11 @@
-// Text as numbers and back: what every tokeniser does, the four kinds there are, and their one file.
+// Text as numbers and back: what every tokeniser does, the four kinds, and their one file.
 //   bytes       256 tokens; any file, any byte
-//   characters  the code points of the training text, the rest unknown; text that is not UTF-8 is refused with its
-//   place
-//   words       the most frequent pieces of GPT-2's pattern ("pieces.h": a word with the blank before it), the rest
-//   unknown
+//   characters  the code points of the training text, the rest unknown; says where text is not UTF-8, and refuses it
+//   words       the most frequent pieces of GPT-2's pattern (pieces.h: a word with its blank before), the rest unknown
 //   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
-// Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text, byte for
-// byte, unless something was unknown, which decodes as U+FFFD. Special tokens of a vocabulary such as <|endoftext|> are
-// never read out of text.
+// Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
+// byte for byte, except that unknown text decodes as U+FFFD. Special tokens of a vocabulary such as
+// <|endoftext|> are never read out of text.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +23,7 @@ namespace whence::language {
 using TokenId = std::int32_t;
 using TokenIds = std::vector<TokenId>;
 
-// Text that a tokeniser cannot take; whoever knows the file says where that is.
+// Text that a tokeniser cannot take. The caller, who knows the file, says where that is.
 class UnfitText : public InputError {
  public:
   UnfitText(std::size_t at_byte, const std::string& why, std::size_t of_text = 0)
@@ -40,8 +38,8 @@ class Tokeniser {
 
   [[nodiscard]] virtual std::string kind() const = 0;
   [[nodiscard]] virtual index_t vocabulary() const = 0;
-  // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte, cut
-  // where the rest is encoded as if nothing had been cut. So a text larger than memory is encoded part by part.
+  // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte.
+  // It cuts only where the rest is encoded as if uncut. So a text larger than memory is encoded part by part.
   // REQUIRES: text reaches to its end.
   virtual std::size_t encode_part(std::string_view text, TokenIds& ids) const = 0;
   // The bytes of a token. REQUIRES: 0 <= id < vocabulary().
@@ -66,8 +64,7 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 
 [[nodiscard]] TokeniserPointer byte_tokeniser();
 // From texts; `vocabulary` tokens at most, "unknown" included; 0: for characters all that occur. The same texts give
-// the same tokeniser.
-// Ties go to the smaller code point and to the word whose bytes come first.
+// the same tokeniser. Ties go to the smaller code point and to the word whose bytes come first.
 [[nodiscard]] TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary);
 [[nodiscard]] TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary);
 

@@ -1,4 +1,4 @@
-// Tokenisers that are a list of tokens: what a file of one is read into. Used by tokeniser.cpp.
+// Tokenisers that are a list of tokens, read from a file. Used by tokeniser.cpp.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 namespace whence::language {
 
 // The tokens without "unknown", which is token 0. InputError with `place` when one is empty, occurs twice, or is not
-// UTF-8 (for characters:
-// not one code point).
+// UTF-8 (for characters: not one code point).
 [[nodiscard]] TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place);
 [[nodiscard]] TokeniserPointer words_from(std::vector<std::string> words, const std::string& place);
 

@@ -8,8 +8,8 @@
 
 namespace whence::report {
 
-// Text for element content and quoted attributes: & < > " ' escaped, bytes that are not UTF-8 and control characters
-// replaced by U+FFFD.
+// Text for element content and quoted attributes: & < > " ' escaped, invalid UTF-8 and
+// control characters become U+FFFD.
 [[nodiscard]] std::string escape(std::string_view text);
 
 // Text split at blank lines into <p> elements, escaped.

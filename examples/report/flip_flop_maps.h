@@ -1,5 +1,5 @@
-// What a trained decoder does with one flip-flop string: gates, positions, attention and the loss's gradients, as heat
-// maps.
+// What a trained decoder does with one flip-flop string, as heat maps: gates, positions,
+// attention and the loss's gradients.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace whence::report {
 
 // Runs the model on `text` (such as "w0i1r0") with the loss at its reads, and fills the page's tokens and maps: one map
-// per layer, head and quantity that the model's scheme has probes for.
+// for each layer, head and quantity that the model's scheme has probes for.
 void add_maps(Page& page, const Transformer& model, const std::string& text);
 
 }  // namespace whence::report

@@ -6,8 +6,8 @@ const data = JSON.parse(document.getElementById("map-data").textContent);
 
 const bytes_of = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
-// `shown` has one bit per cell, or is empty where no cell is masked; `values` has a little-endian float32 per shown
-// cell.
+// `shown` has one bit per cell, or is empty where no cell is masked. `values` has a little-endian float32 for each
+// cell that is shown.
 function decode(map) {
   const count = map.rows * map.columns;
   const cells = new Float32Array(count).fill(NaN);

@@ -7,8 +7,8 @@
 
 namespace whence::report {
 
-// As a <section>. Without script it can be read and scrolled; the filter and the keys are table.js.
-// Error where a row has not one cell per column.
+// As a <section>. Without script it can be read and scrolled; table.js adds the filter and the keys. Error where a
+// row has not one cell per column.
 [[nodiscard]] std::string matrix_html(const Matrix& matrix);
 
 }  // namespace whence::report

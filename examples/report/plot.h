@@ -7,12 +7,11 @@
 
 namespace whence::report {
 
-// For a page. Curves differ by dash pattern and carry their name at their right end; colour only repeats what these
-// say.
-// Error where a curve has not one y, and one error if any, for every x.
+// For a page. Curves differ by dash pattern and carry their name at their right end; colour only repeats this. Error
+// where a curve has not one y, and one error if any, for every x.
 [[nodiscard]] std::string svg(const Plot& plot);
 
-// The same as a file of its own, which brings the page's colours along, light and dark.
+// The same as a file of its own, with the page's colours, light and dark.
 [[nodiscard]] std::string svg_file(const Plot& plot);
 
 }  // namespace whence::report

@@ -1,5 +1,5 @@
-// A page: what a program shows of a run, as plain numbers and text, and the writer of one self-contained HTML file.
-// Knows nothing of tensors: a program copies what it wants to show into these structs.
+// A page that shows a run, as plain numbers and text, and the writer of one self-contained HTML file. Knows nothing of
+// tensors: a program copies what it wants to show into these structs.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct PageTable {
   bool folded = false;                         // closed until the reader opens it
 };
 
-// A table that would be longer and wider than the screen.
+// A table longer and wider than the screen.
 struct Matrix {
   enum class Look : unsigned char { plain, quiet, marked, bad };  // marked: a note explains what surprises
   struct Cell {
@@ -73,12 +73,10 @@ struct Page {
   std::vector<std::string> footnotes;
 };
 
-// The page as one HTML document without any reference to the outside. Throws where sizes or ranges contradict each
-// other.
+// The page as one HTML document that refers to nothing outside. Throws where sizes or ranges contradict each other.
 [[nodiscard]] std::string html(const Page& page);
 
-// Writes html(page) to `path` through a temporary file beside it, so that `path` holds either its old content or all of
-// the new.
+// Writes html(page) to `path` through a temporary file beside it: `path` holds its old content or all of the new.
 // Throws with "path: ..." and leaves nothing behind on failure.
 void write(const Page& page, const std::string& path);
 

@@ -1,10 +1,9 @@
 // The Chomsky-hierarchy tasks (Deletang et al. 2023, arXiv:2207.02098): fifteen problems on strings, ordered by the
-// machine they need.
-// A bidirectional model reads the string and as many placeholders as the answer has symbols, runs once, and answers at
-// the placeholders:
+// machine they need. A bidirectional model reads the string and as many placeholders as the answer has symbols, runs
+// once, and answers at the placeholders:
 //   reverse_string   0 1 1 0 1 0 . . . . . .   ->   - - - - - - 0 1 0 1 1 0
-// Trained on strings of 1 ... 40 symbols, tested on 41 ... 500 (Ruoss et al. 2023, arXiv:2305.16843; Zheng et al. 2024,
-// arXiv:2405.14722).
+// Trained on strings of 1 ... 40 symbols, tested on 41 ... 500 (Ruoss et al. 2023, arXiv:2305.16843; Zheng
+// et al. 2024, arXiv:2405.14722).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace whence::tasks {
 
-// Which of two definitions, where the examples that the DAPE papers print and the source that makes the data differ.
+// Which of two definitions, where the examples in the DAPE papers and the source of the data differ.
 enum class Reading : unsigned char { paper, source };
 
 // The random numbers of one string, one after another.
@@ -35,7 +34,7 @@ class Draw {
   std::uint64_t next_ = 0;
 };
 
-// One of the fifteen. The answer is a function of the string, however that was made.
+// One of the fifteen. The answer is a function of the string alone.
 struct ChomskyProblem {
   std::string name, title;
   std::vector<std::string> symbols;  // of strings; the placeholder is the number behind the last
@@ -105,7 +104,7 @@ class ChomskyTask final : public Task {
 [[nodiscard]] double chomsky_score(std::span<const Errors> by_length);
 
 // The scores that the DAPE papers print for a problem, by scheme; none for binary_multiplication, which they leave out.
-// No deviations are printed (nan).
+// They print no deviations (nan).
 [[nodiscard]] std::vector<PaperFigure> chomsky_paper_scores(std::string_view problem);
 
 }  // namespace whence::tasks

@@ -1,5 +1,4 @@
-// Flip-flop language modelling (Liu et al. 2023; Golovneva et al. 2024, section 5.1): remember one bit among
-// distractors.
+// Flip-flop language modelling (Liu et al. 2023; Golovneva et al. 2024, section 5.1): remember a bit among distractors.
 //   w0i1r0w1i0i1i1r -> 1.  A string is pairs of an instruction (w writes, r reads, i is to be ignored) and a bit.
 // The first instruction is w, the last r; the others are i with probability p_ignore, else w or r evenly. The bit after
 // w and i is a fair coin, the bit after r is the bit of the most recent w. As a Task it is registered as "flip_flop".
@@ -39,13 +38,13 @@ inline constexpr FlipFlopSet dense_set = {"dense", "flip_flop.dense", 0.1};
 // least 4 and p_ignore is a probability below 1.
 [[nodiscard]] Tokens sample(const FlipFlop& strings, Stream stream);
 
-// "w0i1r0" and back. parse() takes any beginning of a string, also one that ends in an instruction, and throws
-// InputError for other characters, a wrong order, a first instruction that is not w, or a bit after r that is not the
-// one written.
+// "w0i1r0" and back. parse() takes any beginning of a string, also one that ends in an instruction. It
+// throws InputError for other characters, a wrong order, a first instruction that is not w, or a bit after
+// r that is not the one written.
 [[nodiscard]] std::string text(std::span<const std::int64_t> tokens);
 [[nodiscard]] Tokens parse(std::string_view text);
 
-// The bit token of the most recent w: what stands, or has to stand, after an r at the end. Error if there is no w.
+// The bit token of the most recent w: the right bit after an r at the end. Error if there is no w.
 [[nodiscard]] std::int64_t stored_bit(std::span<const std::int64_t> tokens);
 
 }  // namespace whence::tasks

@@ -1,9 +1,9 @@
-// The weights with which one attention head solves associative recall exactly, and no positional encoding (Zheng et al.
-// 2024, arXiv:2410.04798, appendix A). With one-hot tokens x, W_K = W_V = I and W_Q = beta I, the last row's logits are
-//   without the residual   beta (x_N.x_{j-1} - x_N.x_j):  +beta behind the earlier trigger, -beta at it and at the last
-//   token
+// The weights with which one attention head solves associative recall exactly, without a positional
+// encoding (Zheng et al. 2024, arXiv:2410.04798, appendix A). With one-hot tokens x, W_K = W_V = I and W_Q
+// = beta I, the last row's logits are
+//   without the residual   beta (x_N.x_{j-1} - x_N.x_j):  +beta behind the earlier trigger, -beta at it and at the end
 //   with it                beta x_N.x_{j-1}:              +beta behind the earlier trigger
-// and 0 elsewhere: the softmax looks behind the trigger, and the value there is the answer.
+// and 0 elsewhere. The softmax looks behind the trigger, and the value there is the answer.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,14 @@ enum class KernelForm : unsigned char {
   module
 };
 
-// The scheme that turns the scores S into A = conv(S), or into A = S + conv(S) with the residual of the paper's
-// equation 5.
+// The scheme that turns the scores S into A = conv(S), or with the residual of the paper's
+// equation 5 into A = S + conv(S).
 [[nodiscard]] std::unique_ptr<PositionalScheme> recall_scheme(KernelForm form, bool residual);
 
-// Sets the parameters of a cdape(none, width=2, kernel=3), found under `path` of `module`, to those of the
-// construction:
-//   w1 = [[1, -1, 0], [-1, 1, 0]],  w2 = [[0, 1/1.01, 0], [0, -1/1.01, 0]], biases 0;  leaky_relu(u) - leaky_relu(-u) =
-//   1.01 u
+// Sets the parameters of a cdape(none, width=2, kernel=3), found under `path` of
+// `module`, to those of the construction:
+//   w1 = [[1, -1, 0], [-1, 1, 0]],  w2 = [[0, 1/1.01, 0], [0, -1/1.01, 0]],  biases 0;
+//   leaky_relu(u) - leaky_relu(-u) = 1.01 u
 void set_recall_kernels(const Module& module, const std::string& path);
 
 // ln N + 4: then the answer has more than half of the mass among N keys.

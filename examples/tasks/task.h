@@ -1,7 +1,6 @@
 // What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to
-// compare a model with.
-// A task is one file here; registering it (RegisterTask) puts it into `train`, its --dump, `lab`, their --help and the
-// tests.
+// compare a model with. A task is one file here. Registering it (RegisterTask) puts it into `train`, its --dump,
+// `lab`, their --help and the tests.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ using Tokens = std::vector<std::int64_t>;
 inline constexpr std::int64_t no_target = -1;  // no loss here, nothing to grade
 
 // Sequences of one length, row-major [b t]. Shorter ones are filled up on the right with a token that nothing before it
-// can see (causal) or are not mixed with longer ones (bidirectional).
+// sees (causal), or are not mixed with longer ones (bidirectional).
 struct Batch {
   index_t sequences = 0, positions = 0;  // b and t
   Tokens inputs = {};
@@ -33,8 +32,8 @@ struct Batch {
   [[nodiscard]] bool is_graded(index_t i) const { return graded[static_cast<std::size_t>(i)] != no_target; }
 };
 
-// Sequences of unequal lengths as one batch: filled up on the right with `filler`, which is neither a target nor
-// graded.
+// Sequences of unequal lengths as one batch: filled up on the right with `filler`, which
+// is no target and is not graded.
 struct Row {
   Tokens inputs, targets, graded;  // of equal lengths
 };
@@ -82,14 +81,14 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Vocabulary, outputs, longest training sequence, causal or not, and the model that the task's paper trains: sizes,
-  // norms, dropout.
+  // Vocabulary, outputs, longest training sequence, causal or not, and the model that the task's paper
+  // trains: sizes, norms, dropout.
   [[nodiscard]] virtual TransformerOptions model() const = 0;
   // Batch of training step 1, 2, ...: a pure function of the seed and the step.
   [[nodiscard]] virtual Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const = 0;
   [[nodiscard]] virtual std::vector<TestSet> test_sets() const = 0;
-  // Sequences first, first + 1, ... of test set number `set`: none of them from the training stream, the same however
-  // they are cut.
+  // Sequences first, first + 1, ... of test set number `set`. None comes from the training stream. They are
+  // the same however they are cut.
   [[nodiscard]] virtual Batch test_batch(
       std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const = 0;
   [[nodiscard]] virtual std::vector<Guess> guesses() const = 0;
@@ -98,12 +97,12 @@ class Task {
   }                                                                      // the paper's headline: or "sequence error %"
   [[nodiscard]] virtual std::string text(std::int64_t token) const = 0;  // of one token, for people
   [[nodiscard]] virtual Recipe recipe() const { return {}; }
-  // Figures of the paper for test set number `set`; none where it has none, or where the task's options are not the
-  // paper's.
+  // Figures of the paper for test set number `set`. None where it prints none, or where the task's
+  // options differ from the paper's.
   [[nodiscard]] virtual std::vector<PaperFigure> paper_figures(std::size_t /*set*/) const { return {}; }
   // The same for the average over all test sets, each counting the same.
   [[nodiscard]] virtual std::vector<PaperFigure> paper_averages() const { return {}; }
-  // What a reader of the results should know besides, measured on these data: one line each.
+  // Other facts that a reader of the results should know, measured on these data: one line each.
   [[nodiscard]] virtual std::vector<std::string> notes(std::uint64_t /*seed*/) const { return {}; }
   // The answer at every position, from the model's logits [b t v]. Here: the most probable.
   [[nodiscard]] virtual Tokens answers(const Tensor& logits) const;
@@ -116,10 +115,10 @@ struct TaskInfo {
   std::string title;  // one line
   std::string paper;
   // Declares the task's options on a command line and gives a function that makes the task from their values after
-  // parsing. The function owns the values. Options named here must not clash with those of the model and of training.
+  // parsing. The function owns the values. These options must not share a name with those of the model and of training.
   std::function<std::function<std::unique_ptr<Task>()>(CommandLine&)> declare;
-  // Options of `train` as "steps=300 dim=32": sizes at which `lab` takes minutes on a laptop and what the papers found
-  // can show. The defaults are the papers' sizes.
+  // Options of `train` as "steps=300 dim=32": with these sizes `lab` takes minutes on a laptop, and the papers'
+  // findings can show. The defaults are the papers' sizes.
   std::string mini;
 };
 

@@ -18,8 +18,8 @@ struct ModelChoice {
   double dropout = 0;
 };
 [[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
-// A dropout of patterns and hidden numbers follows where the model has one, and so does a width of the MLP that is not
-// 4 dim.
+// A dropout of patterns and hidden numbers follows where the model has one, and so does
+// an MLP's width other than 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 
 struct RunSizes {
@@ -63,8 +63,8 @@ struct TestPlan {
 [[nodiscard]] double headline(const Task& task, const Errors& errors);
 [[nodiscard]] double best_guess(const Task& task, const SetScore& score);
 
-// What the paper printed for the scheme, or null: for one of another size than the scheme as it is by default, here or
-// in the task's own model (`own`), it printed nothing.
+// What the paper printed for the scheme. Null when it printed nothing: for a scheme of another size than its default
+// here or in the task's own model (`own`).
 [[nodiscard]] const PaperFigure* figure_of(
     const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own);
 // "6.8 (6.9)", or "-".

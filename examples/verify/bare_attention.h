@@ -1,5 +1,5 @@
-// Attention on bare queries, keys and values with the schemes of a text and no model around it: for other people's
-// numbers, and for checks.
+// Attention on bare queries, keys and values with the schemes of a text and no model around it: for other
+// people's numbers, and for checks.
 #pragma once
 
 #include <memory>
@@ -48,8 +48,8 @@ class BareAttention {
   std::vector<std::string> probe_names() const;  // likewise
   std::vector<std::string> draw_names() const;   // of the probes through which positions pass that are drawn
 
-  // Draws parameters around the middle of their Init, none at a zero that would hide others: gradients are best checked
-  // there.
+  // Draws parameters around the middle of their Init, none at a zero that would hide others:
+  // gradients are best checked there.
   void draw_parameters(std::uint64_t seed) const;
 
   struct Result {
@@ -71,8 +71,8 @@ class BareAttention {
   Stages stages_;
 };
 
-// Operands drawn from the normal distribution by `seed`; x only where the schemes read it, q k v only where they
-// attend.
+// Operands drawn from the normal distribution by `seed`. x only where the schemes read
+// it, q k v only where they attend.
 [[nodiscard]] BareOperands random_operands(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64);
 

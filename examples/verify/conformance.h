@@ -1,6 +1,6 @@
-// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models.
-// A scheme that a user registers is a row of it. What a scheme claims (nn/position.h) decides what a check demands: a
-// claim that is too bold fails, and so does one that is too timid.
+// The conformance matrix: what must hold for every positional scheme and every composition, checked on small models. A
+// scheme that a user registers is a row of it. A scheme's claims (nn/position.h) decide what a check demands: a claim
+// that is too bold fails, and so does one that is too timid.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace whence {
 
 struct ConformanceCell {
-  // As claimed: what the check looks for does not hold, the scheme says so, and it is so.
+  // As claimed: the property does not hold, and the scheme says so.
   enum class Mark : unsigned char { passed, differs_as_claimed, refused_as_claimed, failed, not_applicable };
   Mark mark = Mark::passed;
   double figure = 0;      // the largest disagreement found

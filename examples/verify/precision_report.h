@@ -1,5 +1,5 @@
-// Where numbers of 16 and 32 bits stop telling things apart: positions, angles, biases, gates, sums. Every figure is
-// found by asking the engine's own ops in that dtype.
+// Where numbers of 16 and 32 bits can no longer be told apart: positions, angles, biases, gates, sums. Every figure
+// comes from the engine's own ops in that dtype.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace whence {
 
-// One question, with its answer per dtype. NaN: nothing was found as far as was looked.
+// One question, with its answer per dtype. NaN: nothing was found in the range searched.
 struct PrecisionRow {
   std::string key;       // "sigmoid_is_one"
   std::string question;  // for people

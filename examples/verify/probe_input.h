@@ -19,7 +19,7 @@ struct ExpectedTensor {
   std::string meaning;
 };
 
-// Operands, then what may be given besides. Parameters are the scheme's own affair: BareAttention::root().
+// Operands, then what may be given besides. Parameters belong to the scheme: BareAttention::root().
 [[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length);
 
 struct ProbeInput {
@@ -34,9 +34,9 @@ struct ProbeInput {
   [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }
 };
 
-// Sizes come from q, or from x where the schemes only add to tokens. Parameters that are missing are drawn from their
-// Init by the seed `init`, or refused when there is none. Numbers are cast to `dtype` when one is given. Throws
-// InputError "PATH: ...".
+// Sizes come from q, or from x where the schemes only add to tokens. Missing parameters are drawn from
+// their Init by the seed `init`, or refused without one. Numbers are cast to `dtype` when one is given.
+// Throws InputError "PATH: ...".
 [[nodiscard]] ProbeInput read_probe_input(
     const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init);
 

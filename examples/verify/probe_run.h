@@ -6,8 +6,8 @@
 
 namespace whence {
 
-// output, draws, logits (0 where masked), pattern, every named intermediate; for cotangents given, "gradient.NAME" of
-// each input, parameter and intermediate. The reference executor shows all of it, others the output, the draws, and the
+// output, draws, logits (0 where masked), pattern, every named intermediate; for given cotangents, "gradient.NAME" of
+// each input, parameter and intermediate. The reference executor shows all of it; others the output, the draws, and the
 // gradients of inputs and parameters.
 [[nodiscard]] SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor);
 

@@ -1,4 +1,4 @@
-// Every scheme text worth checking, made from the registry: a scheme that a user adds is in it by being registered.
+// Every scheme text worth checking, made from the registry: registering a scheme adds it.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace whence {
 
-// Canonical, each once: every scheme bare (over every scheme, where it takes one inside), with each single option away
-// from its default, and its registered variants. Whole numbers become at least `length`. Some of these the schemes
-// themselves refuse.
+// Canonical, each once: every scheme bare (over every scheme, where it takes one inside), with each
+// single option away from its default, and its registered variants. Whole numbers become at least
+// `length`. The schemes refuse some of these.
 [[nodiscard]] std::vector<std::string> scheme_texts(index_t length);
 
 // Sums of two bare schemes, each pair once. Refusals as above.

@@ -44,7 +44,7 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
   }
 
  private:
-  // cd
+  // cd(turns)
   double pair_of(double turns) const {
     return static_cast<double>(options_.rotation.width) * std::log(options_.original / (2 * std::numbers::pi * turns)) /
            (2 * std::log(options_.base));
