@@ -1,5 +1,5 @@
-// Positional schemes by name. Each scheme's file enters the registry; programs, checkpoints and reports write schemes in
-// one grammar:
+// Positional schemes by name. Each scheme's file enters the registry. Programs, checkpoints and reports write schemes
+// in one grammar:
 //
 //   schemes  = scheme { "+" scheme }
 //   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      a scheme inside is the base of the outer one

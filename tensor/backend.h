@@ -35,7 +35,7 @@ class IndexLauncher {
   // For ops that nvcc compiled: the stream to launch on, and what to call after it.
   virtual CUstream_st* stream() = 0;
   virtual void launched(const char* op, index_t blocks, int threads) = 0;
-  // For ops compiled for the host alone: body(i) for every i in [0, count). Error where the device cannot run host code.
+  // For ops compiled for the host alone: body(i) for every i in [0, count). Error where the device cannot run them.
   virtual void run(const char* op, index_t count, const IndexBody& body) = 0;
 };
 

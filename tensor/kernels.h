@@ -95,8 +95,8 @@ class Kernels {
   virtual void lerp_at_backward(
       const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) = 0;
 
-  // Rows along their keys (tensor/convolution.h), contiguous; bias may be undefined. With `adjoint` it is the adjoint of
-  // the convolution by weight [o c 1 k]: at.outputs is the weight's c, at.channels its o.
+  // Rows along their keys (tensor/convolution.h), contiguous; bias may be undefined. `adjoint`: the adjoint of the
+  // convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels its o.
   virtual void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint,
       const Tensor& bias, const Tensor& y) = 0;
   virtual void convolve_keys_weight(
@@ -105,8 +105,8 @@ class Kernels {
   virtual void random_uniform(const Tensor& out, const Stream& stream, double low, double high) = 0;
   virtual void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) = 0;
 
-  // One step for all entries, in place. controls: undefined, or [control_count] f64 on the entries' device; then gradient
-  // scale, shrink, rate and root are read from there. Error when a dtype is not one that AdamEntry allows.
+  // One step for all entries, in place. controls: undefined, or [control_count] f64 on the entries' device; then
+  // gradient scale, shrink, rate and root come from there. Error when AdamEntry does not allow a dtype.
   virtual void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) = 0;
 
   // total[0] = the sum of (x_i / unit)^2 over all elements of all x, summed in f64; infinite or NaN once an element is.
