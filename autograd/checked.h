@@ -1,4 +1,4 @@
-// Checked<Op>: one line in an op's file that puts it, with its samples, before every generic test.
+// Checked<Op>: one line in an op's file that gives it, with its samples, to every generic test.
 #pragma once
 
 #include "autograd/op.h"
@@ -18,7 +18,7 @@ constexpr std::size_t input_count(Result (Op::*)(typename Op::Saved&, In...) con
 }
 }  // namespace detail
 
-// For what is no struct with forward and backward: functions made of several ops, ops with any number of inputs.
+// For functions made of several ops, and ops with any number of inputs: they are no struct with forward and backward.
 struct CheckedEntry {
   explicit CheckedEntry(CheckedOp entry) {
     if (entry.samples) {

@@ -1,5 +1,4 @@
-// The differentiable functions, by family. Each is one op file in autograd/ops/ with its equation, derivative and
-// samples.
+// The differentiable functions, by family. Each is a file in autograd/ops/ with its equation, derivative and samples.
 //
 // Axis legend, the same in comments, errors and docs:
 // b batch, t time, i query, j key, h head, d head dim, c channels, n table row.
@@ -19,7 +18,7 @@ struct Stream;
 
 // ---- Functions of one number: formulas and derivatives in tensor/pointwise.h, recorded by ops/unary.cpp ----
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {}, Site at = Site::current());
-// dy f'(x), where saved is x or y = f(x), as f keeps (tensor/pointwise.h): for backwards of ops that have f inside.
+// dy f'(x), where saved is x or y = f(x), whichever f saves (tensor/pointwise.h). For backwards of ops with f inside.
 [[nodiscard]] Tensor unary_backward(
     Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {}, Site at = Site::current());
 // scale x + shift
@@ -101,7 +100,7 @@ struct Stream;
 // Where a and b are equal, each has half the gradient.
 [[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b, Site at = Site::current());
-// An operator has no parameter to spare for the call site: its operand takes it along, as it is converted there.
+// An operator has no parameter to spare for the call site. So its operand takes it along when it is converted.
 struct Operand {
   Operand(const Tensor& tensor, Site here = Site::current()) : x(tensor), at(here) {}
   const Tensor& x;
@@ -161,43 +160,43 @@ struct Operand {
     const Tensor& x, const Tensor& weight, const Tensor& bias, index_t left, index_t right, Site at = Site::current());
 
 // ---- Indexing (ops/gather.cpp, ops/take_rows.cpp, ops/lerp_at.cpp) ----
-// y[..., j, ...] = x[..., index[..., j, ...], ...] along axis; index has x's rank and x's extents elsewhere, or 1 on
-// axes before `axis`, where it then serves every line of x.
+// y[..., j, ...] = x[..., index[..., j, ...], ...] along axis. index has x's rank and x's extents elsewhere. Before
+// `axis` it may have extent 1, and then serves every line of x.
 [[nodiscard]] Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at = Site::current());
 // y[..., n] = sum over j with index[..., j] = n of x[..., j], n in [0, rows): the adjoint of gather along the last
 // axis. index has x's shape, or 1 on axes before the last.
 [[nodiscard]] Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site at = Site::current());
 // table [rows, c], index [...] -> [..., c]. Error naming the first index outside [0, rows).
 [[nodiscard]] Tensor take_rows(const Tensor& table, const Tensor& index, Site at = Site::current());
-// Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m] in
-// [0, n-1] -> [..., m]. At an integer the derivative by position is exactly 0, as in CoPE's Listing 1, where floor and
-// ceiling are the same row.
+// Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m]
+// in [0, n-1] -> [..., m]. At an integer the derivative by position is exactly 0, as in CoPE's Listing 1: there
+// floor and ceiling are the same row.
 [[nodiscard]] Tensor lerp_at(const Tensor& table, const Tensor& position, Site at = Site::current());
 
 // ---- Along the last axis (ops/softmax.cpp, ops/layer_norm.cpp, ops/rms_norm.cpp, ops/rotary.cpp) ----
-// e^{x_j} / sum_l e^{x_l}. mask (may be undefined) broadcasts to x: false entries get 0, and a row without any true
-// entry is all 0.
+// e^{x_j} / sum_l e^{x_l}. mask (may be undefined) broadcasts to x: false entries get 0, and
+// a row with no true entry is 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {}, Site at = Site::current());
 // (x - mean) / sqrt(variance + epsilon) * weight + bias; weight and bias [c].  (Ba et al. 2016)
 [[nodiscard]] Tensor layer_norm(
     const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
 // x / sqrt(mean(x^2) + epsilon) * weight; weight [c].  (Zhang and Sennrich 2019)
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6, Site at = Site::current());
-// Rotates pairs of x [... t d] by angles [t m] or [b 1 t m], f64, broadcast over leading axes, 2m <= d; dims from 2m on
+// Rotates pairs of x [... t d] by angles [t m] or [b 1 t m], f64, broadcast over leading axes, 2m <= d. Dims from 2m on
 // stay. Pairs (k, k + m), or interleaved (2k, 2k + 1).  (RoPE, Su et al. 2021)
 [[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved = false, Site at = Site::current());
 
 // ---- Choices among elements (ops/masked.cpp, ops/dropout.cpp, ops/straight_through.cpp) ----
 // mask ? x : value. mask broadcasts to x.
 [[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value = 0, Site at = Site::current());
-// Each element is 0 with probability p, else x / (1 - p). Which are 0 is a function of stream and index, drawn again in
-// backward.
+// Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream
+// and index; backward draws again.
 [[nodiscard]] Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at = Site::current());
 // Of x [... i j] that is a strip of a larger tensor: rows [begin, begin + i) of `total`. Total 0: x is the whole.
 struct RowsOf {
   index_t begin = 0, total = 0;
 };
-// The same, where a strip's elements are dropped exactly where the whole tensor's are.
+// The same; a strip drops an element exactly where the whole tensor does.
 [[nodiscard]] Tensor dropout(
     const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at = Site::current());
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
@@ -208,8 +207,8 @@ struct RowsOf {
 // `ignored`; 0 when there are none. Shapes must agree exactly: losses never broadcast.
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
-// The sum in place of the mean. On a GPU nothing waits, so that it can be recorded (tensor/recorded_step.h) before the
-// targets are known.
+// The sum in place of the mean. On a GPU nothing waits, so it can be recorded
+// (tensor/recorded_step.h) before the targets are known.
 [[nodiscard]] Tensor cross_entropy_sum(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 

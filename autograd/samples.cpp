@@ -1,4 +1,3 @@
-// The registry of checked ops, and the numbers of their samples.
 #include "autograd/samples.h"
 
 #include "tensor/random.h"

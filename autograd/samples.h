@@ -1,9 +1,9 @@
 // How gradients are checked: samples of an op, gradcheck for any function, and the registry that the battery walks.
 //
-// Two opinions. Dual numbers run the ordinary forward code and give J u exactly: <v, J u> must equal <J'v, u> to
-// rounding (1e-12). Central differences with a random cotangent v know nothing of either. A cotangent of ones
-// (".sum()") would pass a softmax backward of any scale or sign and a transpose that is not inverted, so it is never
-// used.
+// There are two checks. Dual numbers run the ordinary forward code and give J u exactly: <v, J u> must equal <J'v,
+// u> to rounding (1e-12). Central differences with a random cotangent v use neither backward nor duals. A
+// cotangent of ones (".sum()") is never used: it would pass a softmax backward of any scale or sign, and a
+// transpose that is not inverted.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,7 @@ struct Sample {
 template <class Op>
 using Samples = std::vector<Sample<Op>>;
 
-// Numbers for samples, the same on every run: drawn from a stream that is seeded with the op's name before samples() is
-// called.
+// Numbers for samples, the same on every run. Their stream is seeded with the op's name before samples() is called.
 namespace draw {
 void seed(const std::string& name);
 Tensor normal(const Shape& shape);

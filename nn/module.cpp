@@ -1,4 +1,3 @@
-// The tree of modules: registration, paths, and what is done to all parameters at once.
 #include "nn/module.h"
 
 #include <algorithm>

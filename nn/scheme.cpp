@@ -1,4 +1,3 @@
-// The registry and the parser of scheme texts.
 #include "nn/scheme.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Names and properties of dtypes.
 #include "tensor/dtype.h"
 
 #include "tensor/error.h"

@@ -19,8 +19,8 @@ struct Type {
   using type = T;
 };
 
-// f(Type<T>{}) for the T that `dtype` names. This and the switches below list every dtype and have no default: one that
-// is added does not compile until each of them knows it.
+// f(Type<T>{}) for the T that `dtype` names. This and the switches below list every dtype and have no default: a new
+// dtype does not compile until each of them knows it.
 template <class F>
 WHENCE_HD constexpr decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {
@@ -63,7 +63,7 @@ constexpr bool fits_float(DType dtype) { return is_floating(dtype) && size_of(dt
 const char* to_string(DType dtype);  // "f32"
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
-// The distance between 1 and the next number of the dtype: what tolerances are built from. Throws for integers.
+// The distance between 1 and the next number of the dtype. Tolerances are built from it. Throws for integers.
 double epsilon_of(DType dtype);
 
 [[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);

@@ -1,4 +1,3 @@
-// Which device has which kernels and which memory; the number of threads.
 #include "tensor/kernels.h"
 
 #include "tensor/backend.h"

@@ -1,5 +1,5 @@
-// Every function of one number or two, with its derivative, once. CPU, CUDA, autograd and tests all read these lists: a
-// function that is added here and declared in autograd/ops.h has its kernels, its gradient and every test.
+// Every function of one number or two, with its derivative, once. CPU, CUDA, autograd and tests all read these lists. A
+// function added here and declared in autograd/ops.h has its kernels, its gradient and every test.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace whence {
 
-// What a derivative is computed from, and so what backward has to keep.
+// What a derivative is computed from, and so what backward needs.
 enum class Saves : unsigned char { nothing, input, output };
 
 // Attributes of a function: affine is a x + b, clamp is [a, b], leaky_relu has slope a.
@@ -18,7 +18,7 @@ struct UnaryAttributes {
   double a = 0, b = 0;
 };
 
-// Of a function of one number, beside its formula.
+// What a function of one number states beside its formula.
 struct UnaryFacts {
   struct Known {
     double x, y;
@@ -166,7 +166,7 @@ struct Clamp {  // the derivative at the bounds is PyTorch's
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x < T(p.a) || x > T(p.b) ? T(0) : T(1); }
 };
 
-// What a function of two numbers gives, as found elsewhere.
+// Known values of a function of two numbers, not from the code below.
 struct BinaryFacts {
   const char* name;
   struct {
@@ -174,12 +174,12 @@ struct BinaryFacts {
   } known[3];
 };
 
-// max and min of equal numbers are that number; each argument has half of the gradient, so a dual has the mean of both
-// tangents.
+// max and min of equal numbers are that number. Each argument has half of the gradient, so a dual
+// has the mean of both tangents.
 template <class T> WHENCE_HD T at_tie(T a, T) { return a; }
 WHENCE_HD inline Dual at_tie(Dual a, Dual b) { return {a.value, 0.5 * (a.tangent + b.tangent)}; }
 
-// y = f(a, b); the derivatives are compositions of these and stand in autograd/ops/binary.cpp.
+// y = f(a, b). autograd/ops/binary.cpp has the derivatives, composed of these.
 struct Add {
   static constexpr BinaryFacts facts{"add", {{1.5, -2, -0.5}, {-3, 4, 1}, {2, 2, 4}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a + b; }
@@ -222,7 +222,7 @@ using UnaryFunctions = List<functions::Affine, functions::Abs, functions::Exp, f
 using BinaryFunctions = List<functions::Add, functions::Subtract, functions::Multiply, functions::Divide,
     functions::Maximum, functions::Minimum, functions::GreaterEqual>;
 
-// One type of a list, chosen at run time: Unary(functions::Relu{}). Nothing but the list's types can be in it.
+// One type of a list, chosen at run time: Unary(functions::Relu{}). It can hold nothing but the list's types.
 template <class L>
 class OneOf;
 template <class... Fs>

@@ -1,4 +1,3 @@
-// Functions from values to values: checks, outputs, kernels.
 #include "tensor/raw.h"
 
 #include <algorithm>
@@ -9,8 +8,7 @@ namespace {
 // The output of whatever keeps the shape.
 Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
 
-// Where a write in place is reported to have happened: the user's line, not this file's, whenever a public function was
-// entered.
+// The reported place of a write: the user's line, not this file's, whenever a public function was entered.
 Site write_site() { return CallSite::current() ? *CallSite::current() : Site::current(); }
 
 // The axes before the last two, broadcast.

@@ -1,6 +1,6 @@
-// Functions from values to values that several ops need: they check arguments, make the output and run a kernel. No
-// gradients: the functions of the same name in autograd/ops.h are what models use. All outputs are new and contiguous
-// unless they are called views.
+// Functions from values to values that several ops need. They check arguments, make the output and run a kernel.
+// They have no gradients: models use the functions of the same name in autograd/ops.h. All outputs are new and
+// contiguous unless they are called views.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,4 @@
-// Distances between tensors, texts of errors, and gradients found without backward: by dual numbers and by central
-// differences.
+// Distances between tensors, texts of errors, and gradients without backward: by dual numbers and by differences.
 #pragma once
 
 #include <algorithm>
@@ -93,8 +92,7 @@ inline Disagreement check_gradient(const Function& f, const std::vector<Tensor>&
   return worst;
 }
 
-// Random numbers in every parameter, so that nothing is zero by its initialisation. The numbers depend on the path
-// alone.
+// Random numbers in every parameter, so that none is zero by its initialisation. They depend on the path alone.
 inline void randomise(Module& module, DType dtype = DType::f64, double deviation = 0.4) {
   module.to(dtype);
   for (const Module::Parameter& parameter : module.parameters()) {

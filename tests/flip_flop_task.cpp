@@ -93,8 +93,8 @@ TEST_CASE("flip-flop: mean reads, distances and marginals as computed and as pub
     int count;
     double reads, distance, distance_bound;
   };
-  // reads: 1 + 254 (1-p)/2. Its bound is five standard errors of a binomial; that of the distance is from repeated
-  // simulation.
+  // reads: 1 + 254 (1-p)/2. Its bound is five standard errors of a binomial; the
+  // distance's is from repeated simulation.
   for (const Row& row : {Row{training_set, 3000, 26.4, 19, 0.6}, Row{in_distribution_set, 3000, 26.4, 19, 0.6},
            Row{sparse_set, 6000, 3.54, 144, 6}, Row{dense_set, 500, 115.3, 4.4, 0.1}}) {
     CAPTURE(row.set.name);

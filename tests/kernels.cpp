@@ -1,4 +1,4 @@
-// Kernels that work element by element (fill, copy, masked, unary, binary, adam, scatter) against plain loops in double.
+// Kernels for single elements (fill, copy, masked, unary, binary, adam, scatter) against plain loops in double.
 #include "tensor/kernels.h"
 
 #include <limits>

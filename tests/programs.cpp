@@ -1,5 +1,4 @@
-// The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed to the same
-// bytes.
+// The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed, same bytes.
 #include <doctest/doctest.h>
 
 #include <algorithm>

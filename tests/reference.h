@@ -136,8 +136,8 @@ inline double typical_size(const std::vector<double>& values) {
   return values.empty() ? 0 : std::sqrt(total / static_cast<double>(values.size()));
 }
 
-// tol = k eps(dtype) sqrt(terms in a sum) size, with size the larger of the number's own and the typical one; k is 4
-// everywhere.
+// tol = k eps(dtype) sqrt(terms in a sum) size, where size is the larger of the number's own
+// and the typical one, and k is 4.
 // One comparison for all elements, so that a failing test says where and does not print a million lines.
 inline void expect_close(
     const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1) {

@@ -1,4 +1,3 @@
-// Declares, reads and explains the options of a command.
 #include "examples/app/command_line.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Flip-flop: samples strings, and the task that is made of them.
 #include "examples/tasks/flip_flop.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// The tasks by name, batches as tensors, and the counting of wrong answers.
 #include "examples/tasks/task.h"
 
 #include <algorithm>

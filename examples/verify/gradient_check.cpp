@@ -1,4 +1,3 @@
-// Gradient checks by name.
 #include "examples/verify/gradient_check.h"
 
 #include <algorithm>
@@ -47,8 +46,7 @@ Tensor everything(const BareAttention::Result& result) {
 
 Tensor placed(const Tensor& x, Device device) { return x.defined() ? raw::to_device(x, device) : x; }
 
-// Operands and cotangents are random, and parameters are too: at a zero table most of CoPE's gradients would be zero as
-// well.
+// Operands, cotangents and parameters are random: at a zero table most of CoPE's gradients would be zero too.
 GradientCase check_setting(const BareAttention& scheme, bool causal, const GradientCheckOptions& options, bool exact) {
   BareOperands operands = random_operands(scheme, batch, options.length, options.seed);
   for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})

@@ -1,4 +1,4 @@
-// Gradient checks of everything that has a name: an op by its samples, a scheme text on random operands.
+// Gradient checks by name: of an op by its samples, of a scheme text on random operands.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace whence {
 struct GradientCheckOptions {
   index_t length = 6;  // tokens, for schemes
   bool differences = true;
-  index_t one_by_one =
-      64;  // tensors of at most so many elements are checked along every element, larger ones along random directions
+  // Tensors of at most so many elements are checked along every element, larger ones along random directions.
+  index_t one_by_one = 64;
   std::uint64_t seed = 1;  // of operands, parameters, cotangents and directions
   Device device = {};      // where everything runs
 };
@@ -41,15 +41,14 @@ struct GradientChecks {
 // The samples of an op.
 [[nodiscard]] GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options);
 
-// Output, logits where they mean something, and embedded tokens, by every input and every parameter at once. Causal,
-// and bidirectional where the schemes claim a meaning for it. Throws InputError when the text is wrong or the schemes
-// refuse it.
+// Output, logits where they mean something, and embedded tokens, by every input and every parameter at once.
+// Causal, and bidirectional where the schemes claim a meaning for it. Throws InputError when the text is
+// wrong or the schemes refuse it.
 [[nodiscard]] GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();  // of all that have samples
 
-// What a user's NAME means: an op, else a scheme text. Throws InputError with the nearest
-// name when it is neither.
+// What a user's NAME means: an op, else a scheme text. Throws InputError with the nearest name when it is neither.
 struct Checkable {
   const CheckedOp* op = nullptr;  // nullptr: a scheme
   std::string scheme;             // canonical

@@ -1,5 +1,5 @@
-// fill, copy and masked: what moves numbers without computing. Equal dtypes move as bits; others go through blocks of
-// a type that holds both.
+// fill, copy and masked: these move numbers and compute nothing. Equal dtypes move as bits; others go through
+// blocks of a type that holds both.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -108,8 +108,8 @@ void convert_blocks(const Tensor& from, const Tensor& to) {
   });
 }
 
-// One run of y = mask ? x : value. In attention the mask is [1,1,i,j] and x is [b,h,i,j]: runs of i x j with stride 1
-// everywhere.
+// One run of y = mask ? x : value. In attention the mask is [1,1,i,j] and x is [b,h,i,j]:
+// runs of i x j, all with stride 1.
 template <class U>
 void keep_run(const U* __restrict x, index_t x_stride, const unsigned char* __restrict mask, index_t mask_stride,
     U value, U* __restrict y, index_t count) {

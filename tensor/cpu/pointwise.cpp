@@ -1,4 +1,4 @@
-// Unary and binary functions on the CPU: runs of any stride and dtype, cut into blocks for the loops of pointwise_*.cpp.
+// Unary and binary functions: runs of any stride and dtype, cut into blocks for the loops of pointwise_*.cpp.
 #include <algorithm>
 
 #include "tensor/cpu/block.h"
@@ -16,8 +16,7 @@ void for_blocks(index_t count, const F& f) {
   for (index_t begin = 0; begin < count; begin += block_length) f(begin, std::min(block_length, count - begin));
 }
 
-// y = f(x). A contiguous run of a compute type goes straight to the loop; every other one passes through blocks on the
-// stack.
+// y = f(x). A contiguous run of a compute type goes straight to the loop. Other runs pass through blocks on the stack.
 template <class T>
 void run_unary(typename PointwiseLoops<compute_t<T>>::Value loop, UnaryAttributes p, const Tensor& x, const Tensor& y) {
   using C = compute_t<T>;
