@@ -14,8 +14,8 @@
 namespace whence {
 namespace {
 
-// The gradient that has arrived at a node so far. The first term is moved in, the second makes a sum, later ones are
-// added in place.
+// The gradient that has arrived at a node so far. The first term is moved in; the second makes a
+// sum; later terms add in place.
 struct Slot {
   Tensor gradient;
   int terms = 0;

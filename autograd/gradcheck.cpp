@@ -161,8 +161,8 @@ class Checker {
     return {dot(v_, central), dot(gradients_[k], u), scale(k, u, central), dot(v_, left), dot(v_, right)};
   }
 
-  // Compares along a random direction, and along each element of a small input; looks for the worst element of a large
-  // one that fails.
+  // Compares along a random direction, and along each element of a small input;
+  // looks for the worst element of a large one that fails.
   template <class Compare>
   void walk(std::size_t k, GradcheckError& worst, const char* method, double tolerance, const Compare& compare) {
     const index_t count = static_cast<index_t>(inputs_.values(k).size());

@@ -1,5 +1,5 @@
-// Prints the conformance matrix: every positional scheme and composition against everything that must hold, as a table,
-// HTML and JSON.
+// Prints the conformance matrix, as a table, HTML and JSON: every positional scheme and
+// composition against every check.
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // lab: trains a grid of schemes and seeds on one task or several and says what came out: means and spreads beside the
-// paper's figures and guesses that need no model, whether two schemes differ, and learning curves, as a table, CSV, SVG
-// and one page.
+// paper's figures and guesses that need no model, whether two schemes differ, and
+// learning curves, as a table, CSV, SVG and one page.
 #include <algorithm>
 #include <cmath>
 #include <iostream>

@@ -1,5 +1,5 @@
-// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters in; every intermediate and
-// every gradient out.
+// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters go in; every
+// intermediate and every gradient comes out.
 #include <filesystem>
 #include <iostream>
 #include <optional>

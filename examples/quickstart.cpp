@@ -1,6 +1,5 @@
 // quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and
-// writes report.html, in which the gates, positions, attention and their gradients of the trained CoPE model can be
-// looked at.
+// writes report.html. It shows the gates, positions and attention of the trained CoPE model, and their gradients.
 #include <iostream>
 
 #include "examples/app/command.h"

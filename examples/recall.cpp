@@ -1,5 +1,4 @@
-// recall: one attention head that solves associative recall by construction, without a positional encoding (DAPE V2,
-// appendix A).
+// recall: one attention head solves associative recall by construction, without positions (DAPE V2, appendix A).
 #include <algorithm>
 #include <iostream>
 

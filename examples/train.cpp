@@ -1,5 +1,5 @@
-// train: trains a transformer with any positional scheme on one of the papers' tasks, and tests it beside guesses and
-// the paper's figures.
+// train: trains a transformer with any positional scheme on one of the papers' tasks,
+// and tests it beside guesses and the paper's figures.
 #include "examples/train.h"
 
 #include <algorithm>

@@ -18,8 +18,8 @@ TransformerOptions gpt2_124m() {
       .pattern_dropout = 0.1};
 }
 
-// Pre-LN, biases, untied, no dropout. 50304 rows: the GPT-2 vocabulary of 50257, rounded up to a multiple of 128 as
-// NeoX does.
+// Pre-LN, biases, untied, no dropout. 50304 rows:
+// the GPT-2 vocabulary of 50257, rounded up to a multiple of 128 as NeoX does.
 TransformerOptions neox(index_t dim, index_t layers, index_t heads) {
   return {.vocabulary = 50304,
       .length = 512,
@@ -64,8 +64,8 @@ TransformerOptions ram() {
       .hidden_dropout = 0.1};
 }
 
-// Post-LN, every token sees every other, embedding times sqrt(dim), attention's projections without bias. Vocabulary:
-// the largest task's.
+// Post-LN, every token sees every other, embedding times sqrt(dim), attention's projections without bias.
+// Vocabulary: the largest task's.
 TransformerOptions che() {
   return {.vocabulary = 12,
       .length = 40,

@@ -12,8 +12,8 @@
 
 namespace whence {
 
-// Members go before their owner's base, so a parent forgets its children one by one; a child that outlives its parent
-// forgets the parent.
+// Members go before their owner's base, so a parent forgets its children one by one. A child that outlives
+// its parent forgets the parent.
 Module::~Module() {
   for (const Child& entry : children_) entry.module->parent_ = nullptr;
   if (parent_) std::erase_if(parent_->children_, [this](const Child& entry) { return entry.module == this; });

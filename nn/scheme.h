@@ -62,11 +62,11 @@ class SchemeArguments {
   const std::string& word(const std::string& name) const;
   bool yes(const std::string& name) const { return word(name) == "yes"; }
   bool given(const std::string& name) const;  // written out, not left at its default
-  // Throws InputError when a given option would do nothing: "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT;
-  // leave it out".
+  // Throws InputError when a given option would do nothing:
+  // "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT; leave it out".
   void refuse_if_given(const std::string& name, const std::string& without_what) const;
-  // The scheme inside the parentheses, made for the same sizes, or for runs of another length. REQUIRES: registered
-  // with takes_base.
+  // The scheme inside the parentheses, for the same sizes, or for runs of another length.
+  // REQUIRES: made with takes_base.
   [[nodiscard]] std::unique_ptr<PositionalScheme> base() const;
   [[nodiscard]] std::unique_ptr<PositionalScheme> base(index_t length) const;
   const SchemeSpec& spec() const { return spec_; }
@@ -85,16 +85,16 @@ struct SchemeInfo {
   std::string equation;                   // one line
   std::vector<SchemeOption> options = {};
   bool takes_base = false;  // made over another scheme, named first in the parentheses
-  // Whether one instance serves all layers. Left out, each layer has its own, and a scheme over another does as that
-  // one does.
+  // Whether one instance serves all layers. By default each layer has its own, and a scheme over
+  // another does as that one does.
   std::function<bool(const SchemeArguments&)> shared = {};
-  // The conformance tests run the bare name and each single option by themselves. These texts besides: whatever the
-  // author worries about.
+  // The conformance tests run the bare name and each single option by themselves. They run these texts too:
+  // whatever the author worries about.
   std::vector<std::string> variants = {};
   std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
 };
 
-// Schemes by name. Two of one name are an Error that tells both places. It is kept until somebody reads the registry:
+// Schemes by name. Two of one name are an Error that names both places. It waits until somebody reads the registry:
 // registration runs before main, where nothing could catch it.
 class SchemeRegistry {
  public:

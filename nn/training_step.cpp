@@ -21,8 +21,8 @@ std::string not_recordable(const TransformerOptions& model) {
   return {};
 }
 
-// Everything between the upload of a step's batches and its new weights, as one graph. What it reads lies at addresses
-// that stay.
+// Everything between the upload of a step's batches and its new weights, as one graph. The
+// memory that it reads stays put.
 class TrainingStep::Replay {
  public:
   Replay(Adam& optimizer, const LossOf& loss_of)
@@ -142,8 +142,8 @@ StepOutcome TrainingStep::attempt(std::int64_t step, double learning_rate) {
     backward(loss, scale == 1 ? Tensor() : Tensor::full({}, scale, loss.dtype(), loss.device()));
     losses.push_back(loss.detach());
   }
-  // The gradients are those of the sum: dividing by all of the step's targets makes them those of the mean over one
-  // large batch.
+  // The gradients are those of the sum. Divided by all of the step's targets they are those of
+  // the mean over one large batch.
   const double targets = static_cast<double>(counted);
   GradientNorm norm{};
   if (replay_) {

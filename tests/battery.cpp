@@ -1,5 +1,4 @@
-// Every generic test of every op: walks the registry that Checked<Op> fills. An op's author writes samples; this file
-// does the rest.
+// Every generic test of every op in the registry that Checked<Op> fills. An op's author only writes samples.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,8 +24,8 @@
 namespace whence {
 namespace {
 
-// 16- and 32-bit results may differ from f64 by this many roundings of the largest number, times the root of how many
-// terms were summed.
+// 16- and 32-bit results may differ from f64 by this many roundings of the largest
+// number, times the root of how many terms were summed.
 constexpr double roundings = 4;
 
 int checks = 0;

@@ -200,8 +200,8 @@ TEST_CASE("chomsky: the examples that the DAPE papers print") {
   CHECK(answer("odds_first", {0, 0, 0, 1, 0, 0}) == Tokens{0, 0, 0, 0, 1, 0});
   CHECK(answer("binary_addition", {1, 0, 0, 1, 0, 2, 1, 0, 1}, Reading::paper) == Tokens{1, 0, 1, 1, 1, 2, 0, 0, 0, 0});
   CHECK(answer("bucket_sort", {4, 2, 1, 3, 0, 2, 2, 1, 4}) == Tokens{0, 1, 1, 2, 2, 2, 3, 4, 4});
-  // Not these: the root of 100010 is 101, and both the two bracket examples have a minus before a bracket, which the
-  // grammar lacks.
+  // Not these: the root of 100010 is 101, and both the two bracket examples have a
+  // minus before a bracket, which the grammar lacks.
   CHECK(answer("compute_sqrt", {1, 0, 0, 0, 1, 0}) == Tokens{1, 0, 1});
 }
 

@@ -1,5 +1,5 @@
-// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses,
-// options, the model.
+// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest
+// lengths, batches, test sets, guesses, options, the model.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -12,8 +12,8 @@ using namespace whence::test;
 
 namespace {
 
-// Up to 32 and 1024: a warp with few numbers per lane and with many; 8192 in f32: a block that holds its row; beyond: a
-// row read again.
+// Up to 32 and 1024: a warp with few numbers per lane and with many; 8192 in f32:
+// a block that holds its row; beyond: a row read again.
 const std::vector<index_t> widths{1, 2, 31, 32, 33, 255, 256, 1000, 1024, 1025, 5000, 9000};
 const Device device = Device::cuda(0);
 

@@ -1,5 +1,5 @@
-// Memory of a small device: what is said when it runs out, that the engine goes on afterwards, and pools whose
-// addresses stay put.
+// Memory of a small device: what is said when it runs out, that the engine goes
+// on afterwards, and pools whose addresses stay put.
 #include <set>
 
 #include "tensor/allocator.h"

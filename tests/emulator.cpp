@@ -1,5 +1,5 @@
-// The emulator of GPUs: right kernels pass in every order of threads; planted bugs are reported with kernel, block,
-// thread and line.
+// The emulator of GPUs: right kernels pass in every order of threads; reports of planted bugs
+// name kernel, block, thread, line.
 #include <bit>
 
 #include "cuda/emulator/counters.h"

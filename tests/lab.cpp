@@ -1,5 +1,5 @@
-// The laboratory: its statistics against known numbers, and a small grid that is interrupted, gone on with, and refused
-// with other options.
+// The laboratory: its statistics against known numbers; a small grid, interrupted,
+// continued, refused with other options.
 #include <doctest/doctest.h>
 
 #include <cmath>

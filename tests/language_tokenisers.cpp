@@ -82,8 +82,8 @@ std::vector<std::string> naive_merges(const std::string& text, index_t vocabular
   return merges;
 }
 
-// The tokens of a piece as GPT-2's encoder.py finds them: the pair of lowest rank, everywhere from left to right, until
-// none is left.
+// The tokens of a piece as GPT-2's encoder.py finds them:
+// the pair of lowest rank, everywhere from left to right, until none is left.
 Spellings naive_encoding(const std::string& piece, const std::vector<std::string>& merges) {
   Spellings word;
   for (const char c : piece) word.push_back(spelled({&c, 1}));

@@ -1,5 +1,5 @@
-// Matrix products against three plain loops in long double: layouts, broadcast batches, bias, every dtype, and the bits
-// on several threads.
+// Matrix products against three plain loops in long double:
+// layouts, broadcast batches, bias, every dtype, and the bits on several threads.
 #include "tensor/raw.h"
 #include "tests/reference.h"
 

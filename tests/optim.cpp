@@ -53,8 +53,8 @@ void check_close(const Tensor& given, const std::vector<double>& expected, doubl
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(values[i] - expected[i]) < tolerance);
 }
 
-// torch.optim.AdamW and Adam of PyTorch in f64, beta 0.9 and 0.95, epsilon 1e-6, weight decay 0.1 on the weight and 0
-// on the bias.
+// torch.optim.AdamW and Adam of PyTorch in f64, beta 0.9 and 0.95, epsilon 1e-6,
+// weight decay 0.1 on the weight and 0 on the bias.
 struct Expected {
   bool decoupled;
   std::vector<double> weight, first, second;

@@ -1,5 +1,4 @@
-// The precision report against figures that are known by other means: significant digits of the dtypes, and PyTorch's
-// saturation points.
+// The precision report against known figures: significant digits of the dtypes, and PyTorch's saturation points.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The report page: what is embedded comes back bit for bit, no text can break out of its place, and a failed write
-// leaves nothing.
+// The report page: embedded data comes back bit for bit, no text can break out of its place,
+// a failed write leaves nothing.
 #include "examples/report/report.h"
 
 #include <doctest/doctest.h>

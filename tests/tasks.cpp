@@ -1,5 +1,4 @@
-// The tasks' common parts, and selective copy and counting: supports, marginals, and every label by another way than
-// the generator's.
+// The tasks' common parts, selective copy and counting: supports, marginals, and every label computed in another way.
 #include <doctest/doctest.h>
 
 #include <cmath>

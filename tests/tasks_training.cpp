@@ -1,5 +1,5 @@
-// Training on tasks: parts of a step against one large batch, validation, keep-best, early stop, the fingerprint of the
-// data, event files.
+// Training on tasks: parts of a step against one large batch, validation, keep-best,
+// early stop, the fingerprint of the data, event files.
 #include <doctest/doctest.h>
 
 #include <cmath>

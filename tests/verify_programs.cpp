@@ -1,5 +1,4 @@
-// gradcheck and probe as a user meets them: what they print and write, their exit codes, and every bad input refused in
-// one line.
+// gradcheck and probe as a user meets them: what they print and write, exit codes, and bad input refused in one line.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -49,8 +49,8 @@ struct Intermediate {
 // How an example of the file is run here. Every output of the file is compared unless it stands in `unseen`.
 struct Setting {
   std::string name, scheme;  // of the example; the scheme's text
-  // The file's letter of a parameter -> the end of our path. Paths begin with "layer." or, where one instance serves
-  // all layers, "shared.".
+  // The file's letter of a parameter -> the end of our path.
+  // Paths begin with "layer." or, where one instance serves all layers, "shared.".
   std::map<std::string, std::string> letters = {};
   std::vector<Intermediate> intermediates = {};
   std::vector<std::string> unseen = {};  // outputs that no probe shows

@@ -1,5 +1,4 @@
-// Functions of two numbers that broadcast as numpy does: y = f(a, b). A gradient is summed over what broadcasting
-// stretched: sum_to.
+// Functions of two numbers that broadcast as numpy does: y = f(a, b). sum_to sums a gradient over what was stretched.
 #include "autograd/backward.h"
 #include "autograd/checked.h"
 #include "autograd/ops.h"

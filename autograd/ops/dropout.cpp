@@ -10,8 +10,8 @@
 namespace whence {
 namespace {
 
-// x is runs of `count` elements each; element e of run r has number r stride + offset + e. A tensor that is no strip is
-// one run.
+// x is runs of `count` elements each; element e of run r has number r stride + offset + e.
+// A tensor that is no strip is one run.
 struct Numbering {
   index_t runs = 1, count, stride = 0, offset = 0;
   // Groups of four numbers, which one call of Philox draws, that a run may touch.

@@ -1,5 +1,4 @@
-// Functions of one number: y = f(x),  dx = f'(x) dy.  The functions and their derivatives are the list of
-// tensor/pointwise.h.
+// Functions of one number: y = f(x),  dx = f'(x) dy.  tensor/pointwise.h lists the functions and their derivatives.
 #include <cmath>
 
 #include "autograd/checked.h"

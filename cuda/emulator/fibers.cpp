@@ -17,8 +17,8 @@ extern "C" __attribute__((weak)) void __sanitizer_finish_switch_fiber(
 extern "C" __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void* address, std::size_t size);
 
 #ifdef __x86_64__
-// void whence_fiber_change(void** saved, void* next): keeps what a call must keep, changes the stack, and returns into
-// the other fiber.
+// void whence_fiber_change(void** saved, void* next):
+// keeps what a call must keep, changes the stack, and returns into the other fiber.
 asm(R"(
 .text
 .p2align 4
@@ -93,8 +93,8 @@ void Fiber::restart() {
   fake_stack_ = nullptr;
 #ifdef __x86_64__
   // As if it had been left in whence_fiber_change, called by the entry function's caller: six registers, then where to
-  // return to. Above it lies the return address of the entry function, none; a function begins 8 bytes below a multiple
-  // of 16.
+  // return to. Above it lies the return address of the entry function, none;
+  // a function begins 8 bytes below a multiple of 16.
   void** top = reinterpret_cast<void**>(memory_ + page() + stack_size() - stagger_);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry_);

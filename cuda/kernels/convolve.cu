@@ -142,8 +142,8 @@ struct WeightGradientTiles {
     }
   }
 
-  // sums[u][s] += sum over the tile of dy[o + u] x[term + s]. Behind the last output and term the last one stands in;
-  // nobody stores it.
+  // sums[u][s] += sum over the tile of dy[o + u] x[term + s].
+  // Behind the last output and term the last one stands in; nobody stores it.
   WHENCE_HD void add_tile(
       const Shared<C>& rows, const Shared<C>& given, index_t o, index_t term, Number<C> (&sums)[side][side]) const {
     index_t from_given[side], from_rows[side];

@@ -28,8 +28,8 @@ struct KnownCheck {
   }
 };
 
-// [0]: how many indices were out of range since the last report. Of the first to arrive: which check it was, the
-// element, the value.
+// [0]: how many indices were out of range since the last report. Of the first to arrive:
+// which check it was, the element, the value.
 struct FaultNotes {
   Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());
   Tensor note = Tensor::zeros({3}, DType::i64, Device::cuda());

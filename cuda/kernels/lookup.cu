@@ -1,6 +1,6 @@
 // Picking numbers along an axis by an index, and the adjoint: adding them where the index says.
-// x is seen as [outer, rows, inner] with the axis in the middle, and index as [lines, count, inner]; a line may serve
-// several outers.
+// x is seen as [outer, rows, inner] with the axis in the middle, and index as [lines, count, inner]. A
+// line may serve several outers.
 #include "cuda/kernels.h"
 #include "cuda/kernels/lane_tables.h"
 #include "cuda/packs.h"

@@ -89,8 +89,8 @@ void multiply_duals(const Tensor& a, const Tensor& b, double alpha, bool adds, c
   launch("matmul", out.device(), out.numel(), body, a.size(-1));
 }
 
-// A product that is one matrix by one matrix, as a layer's is: with everything that follows it in one kernel. False:
-// nothing was done.
+// A product that is one matrix by one matrix, as a layer's is:
+// with everything that follows it in one kernel. False: nothing was done.
 bool multiply_fused(
     Kernels& kernels, const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
   const Tensor left = readable(kernels, a), right = readable(kernels, b);

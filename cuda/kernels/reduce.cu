@@ -62,8 +62,8 @@ struct ReduceRows {
 };
 
 // A block takes 256 / row_lanes outputs and one chunk of what is reduced. Neighbouring threads lie along the outputs,
-// so that a warp reads neighbours where the last kept axis is contiguous; row_lanes warps share the rows out. Results
-// as [chunks, outputs].
+// so that a warp reads neighbours where the last kept axis is contiguous;
+// row_lanes warps share the rows out. Results as [chunks, outputs].
 constexpr index_t column_chunk = 512;
 template <class In, class Out, int row_lanes>
 struct ReduceColumns {
@@ -101,8 +101,7 @@ struct ReduceColumns {
 };
 
 // Few numbers per output: a thread does them all, or with a stride of 1 a warp as soon as it has enough lanes to fill.
-// Numbers that lie next to each other, or few outputs: a team along them. Else the outputs are what neighbouring
-// threads take.
+// Numbers that lie next to each other, or few outputs: a team along them. Else neighbouring threads take the outputs.
 enum class Way { thread, team, columns };
 Way way_of(const Pass& pass) {
   if (pass.count <= (pass.stride == 1 ? 8 : 32)) return Way::thread;

@@ -1,5 +1,4 @@
-// Products with a bias, and with a bias and GELU, in one kernel of cuBLASLt. What it takes to run one is worked out
-// once per shape.
+// Products with a bias, or with a bias and GELU, in one kernel of cuBLASLt. Its plan is made once per shape.
 #include <cublasLt.h>
 
 #include <algorithm>

@@ -14,8 +14,7 @@
 namespace whence::gpu {
 namespace {
 
-// Asks for everything, in an order in which what is missing shows first. Anything left of an error is cleared: nothing
-// was launched yet.
+// Asks for everything, in an order that shows what is missing first. Clears leftover errors: nothing was launched yet.
 class Inquiry {
  public:
   DeviceFacts facts;

@@ -67,8 +67,7 @@ void launch_graph(const Graph& graph) {
   launched({"a replayed graph", 0, 0, 0});
 }
 
-// A graph must not go while it runs; an error of it is told by whoever waits next. While another one is being recorded
-// nothing runs.
+// A graph must not go while it runs; whoever waits next gets its error. While another one is recorded nothing runs.
 void destroy_graph(Graph* graph) noexcept {
   if (!capturing()) static_cast<void>(cudaStreamSynchronize(stream()));
   delete graph;

@@ -1,5 +1,4 @@
-// attention: time and memory of one attention with any scheme, forward and backward, by executor. Peak bytes are those
-// of tensors.
+// attention: time and memory (bytes of tensors) of one attention with any scheme, forward and backward, by executor.
 #include <algorithm>
 #include <iostream>
 

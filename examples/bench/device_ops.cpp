@@ -1,6 +1,6 @@
 // device_ops: milliseconds of single ops, forward and backward, on a device and in a dtype, with the rate that they
-// reach of what bounds them: bytes that must be moved, or operations of a matrix product. The PyTorch twin is
-// device_ops.py.
+// reach of what bounds them: bytes that must be moved, or operations of a matrix product.
+// The PyTorch twin is device_ops.py.
 #include <algorithm>
 #include <functional>
 #include <iostream>

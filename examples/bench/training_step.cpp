@@ -71,8 +71,8 @@ Tensor loss_of(const Transformer& model, const TrainingBatch& batch, int step) {
   return token_loss(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
-// Each part waits for the device, so that its time is its own. f16: with a loss scale, and without a step where
-// gradients overflow.
+// Each part waits for the device, so that its time is its own. f16:
+// with a loss scale, and without a step where gradients overflow.
 StepTime time_step(const Transformer& model, MixedPrecision& precision, const Batches& batches, int step) {
   const double start = steady_seconds();
   Adam& optimizer = precision.optimizer();

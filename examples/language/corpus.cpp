@@ -92,8 +92,8 @@ std::string hash_of(const Files& files, const Files& validation_files) {
   return sha256(list);
 }
 
-// Part by part, so that a document may be larger than memory. The tokeniser sees where the document ends, never what
-// follows it.
+// Part by part, so that a document may be larger than memory.
+// The tokeniser sees where the document ends, never what follows it.
 void encode_document(
     std::string_view document, const Tokeniser& tokeniser, const Files& files, TokenWriter& writer, PartSize& size) {
   ++size.documents;

@@ -29,8 +29,8 @@ struct CorpusOptions {
   bool separate = false;  // the tokeniser's <|endoftext|> behind each document
 };
 
-// The options on a command line: --data FILE [FILE...], --validation-data, --blank-lines, --validation, --split-seed,
-// --separate.
+// The options on a command line: --data FILE [FILE...], --validation-data,
+// --blank-lines, --validation, --split-seed, --separate.
 struct CorpusWords {
   std::string data, validation_data;
   std::vector<std::string> more;  // files behind the one of --data

@@ -39,8 +39,8 @@ std::size_t first_piece(std::string_view text) {
   const std::size_t blank = text[0] == ' ' && text.size() > 1 ? 1 : 0;
   const Kind kind = kind_of(first_code_point(text.substr(blank)));
   if (kind != Kind::space) return blank + run_of(text.substr(blank), kind).bytes;
-  // \s+(?!\S) gives back the last character where text follows, so that a blank stays with its word; but \s+ takes a
-  // single one.
+  // \s+(?!\S) gives back the last character where text follows, so that a blank stays with its word;
+  // but \s+ takes a single one.
   const Run run = run_of(text, Kind::space);
   return run.bytes == text.size() || run.bytes == run.last ? run.bytes : run.bytes - run.last;
 }

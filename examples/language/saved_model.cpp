@@ -16,8 +16,8 @@ const std::vector<std::string> norms{"layer", "rms"};
 const std::vector<std::string> places{"before", "after"};
 const std::vector<std::string> initialisations{"gpt2", "neox", "llama", "ram", "che"};
 
-// Walks over all fields once, in either direction: `Visitor` takes (name, field) and (name, field, names of an
-// enumeration).
+// Walks over all fields once, in either direction:
+// `Visitor` takes (name, field) and (name, field, names of an enumeration).
 template <class Visitor, class Options>
 void visit_fields(Options& options, Visitor&& visitor) {
   visitor("vocabulary", options.vocabulary), visitor("outputs", options.outputs), visitor("length", options.length);

@@ -18,8 +18,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 inline constexpr const char* tokeniser_file = "tokeniser.json";
 
-// For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"}, {"tokeniser.kind",
-// "bytes"}, {"tokeniser.sha256", "..."}.
+// For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
+// {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
 // The options of a model from such facts. InputError with `place` when one is missing, unknown, or not of its kind.
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);

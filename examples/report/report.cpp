@@ -144,8 +144,8 @@ json embedded(const HeatMap& map) {
       {"shown", masked ? base64(shown) : ""}, {"values", base64(bytes)}};
 }
 
-// JSON that cannot end its <script> element: pure ASCII, invalid UTF-8 replaced, and no '<' left (it only occurs inside
-// strings).
+// JSON that cannot end its <script> element: pure ASCII, invalid UTF-8 replaced,
+// and no '<' left (it only occurs inside strings).
 std::string embedded(const Page& page) {
   json data = {{"rows", page.row_tokens}, {"columns", page.column_tokens}, {"maps", json::array()}};
   for (const HeatMap& map : page.maps) data["maps"].push_back(embedded(map));

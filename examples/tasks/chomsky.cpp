@@ -192,8 +192,8 @@ TransformerOptions ChomskyTask::model() const {
   return options;
 }
 
-// 200 000 steps are the DAPE papers'; the batch, the constant rate and Adam without decay are the source's and Ruoss et
-// al.'s.
+// 200 000 steps are the DAPE papers'; the batch, the constant rate and Adam
+// without decay are the source's and Ruoss et al.'s.
 Recipe ChomskyTask::recipe() const {
   return {.steps = 200000,
       .batch = 128,
@@ -276,8 +276,8 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line, const ChomskyP
   return [options, &problem] { return std::make_unique<ChomskyTask>(problem, *options); };
 }
 
-// Trained on lengths up to 20, tested on some up to 100: the papers train up to 40 with 200 000 steps and test all from
-// 41 to 500.
+// Trained on lengths up to 20, tested on some up to 100:
+// the papers train up to 40 with 200 000 steps and test all from 41 to 500.
 constexpr const char* mini_of_all =
     "dim=64 layers=2 heads=4 batch=32 steps=500 train-to=20 test-from=21 test-to=100 test-every=16 test-sequences=128";
 

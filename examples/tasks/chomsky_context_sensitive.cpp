@@ -52,8 +52,8 @@ Tokens missing_symbol(const Tokens& string, Reading) {
   return {string[(place + half) % (2 * half)]};
 }
 
-// ---- Binary arithmetic. Inputs are n 2 m, each number in its own count of digits, the least significant first
-// (source).
+// ---- Binary arithmetic. Inputs are n 2 m, each number in its own count of
+// digits, the least significant first (source).
 
 constexpr std::int64_t separator = 2;
 
@@ -107,8 +107,8 @@ Tokens product(const Tokens& string, Reading) {
 }
 
 //   1 0 0 1 0 1 -> 1 1 0                           (37 -> 6)
-// The most significant digit first. The papers print 110 for 100010: 34's root rounded to nearest, which 1111 has no
-// digits for.
+// The most significant digit first. The papers print 110 for 100010:
+// 34's root rounded to nearest, which 1111 has no digits for.
 Tokens root(const Tokens& string, Reading) { return binary_square_root(string); }
 
 std::vector<ChomskyProblem> string_problems() {

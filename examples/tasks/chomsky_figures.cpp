@@ -1,5 +1,5 @@
-// What the DAPE papers print for the Chomsky-hierarchy tasks: Zheng et al. 2024, arXiv:2405.14722, table 2, and
-// arXiv:2410.04798, table 7.
+// What the DAPE papers print for the Chomsky-hierarchy tasks: Zheng et al. 2024, arXiv:2405.14722, table 2,
+// and arXiv:2410.04798, table 7.
 #include <array>
 #include <limits>
 
@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t columns = 13;
 
-// Every scheme at positions drawn from 0 ... 2047. Their Relative is Transformer-XL's, their DAPE the one with kernel
-// 1.
+// Every scheme at positions drawn from 0 ... 2047.
+// Their Relative is Transformer-XL's, their DAPE the one with kernel 1.
 constexpr std::array<const char*, columns> schemes{"absolute", "sinusoidal", "rope", "transformer_xl", "alibi",
     "kerple", "fire", "dape(alibi)", "dape(kerple)", "dape(fire)", "cdape(alibi)", "cdape(kerple)", "cdape(fire)"};
 

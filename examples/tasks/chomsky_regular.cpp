@@ -11,8 +11,8 @@ Tokens draw_bits(Draw& draw, index_t length, Reading) { return draw.symbols(leng
 Tokens draw_moves(Draw& draw, index_t length, Reading) { return draw.symbols(length, 3); }
 
 //   a a b b a -> 0
-// Unequal neighbours, mod 2: 0 exactly where the first symbol is the last. Class 0 is what the papers print as True,
-// for parity too.
+// Unequal neighbours, mod 2: 0 exactly where the first symbol is the last.
+// Class 0 is what the papers print as True, for parity too.
 Tokens unequal_pairs(const Tokens& string, Reading) {
   std::int64_t unequal = 0;
   for (std::size_t i = 1; i < string.size(); ++i) unequal += string[i] != string[i - 1] ? 1 : 0;
@@ -27,8 +27,8 @@ Tokens parity(const Tokens& string, Reading) {
 }
 
 //   0 1 1 2 1 0 -> 2 (paper), 4 (source)
-// Where a walk on a circle of five places ends. paper: 0 stays, 1 goes on, 2 goes back; source: the move is the symbol
-// minus one.
+// Where a walk on a circle of five places ends. paper: 0 stays, 1 goes on, 2 goes back;
+// source: the move is the symbol minus one.
 Tokens place_on_cycle(const Tokens& string, Reading reading) {
   std::int64_t place = 0;
   for (const std::int64_t symbol : string) {

@@ -114,8 +114,8 @@ class FlipFlopTask final : public Task {
   }
 
  private:
-  // Strings cut into inputs (tokens 0..T-2) and the tokens behind them. The metric looks at reads alone, wherever the
-  // loss is taken.
+  // Strings cut into inputs (tokens 0..T-2) and the tokens behind them.
+  // The metric looks at reads alone, wherever the loss is taken.
   Batch batch(const FlipFlopSet& set, std::uint64_t seed, std::int64_t first, index_t sequences, bool all) const {
     Batch made{.sequences = sequences, .positions = options_.length - 1};
     for (Tokens* tokens : {&made.inputs, &made.targets, &made.graded})

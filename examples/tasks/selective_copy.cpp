@@ -100,8 +100,8 @@ class SelectiveCopy final : public Task {
     std::int64_t left = options_.tokens;
     const std::int64_t length = options_.tokens + blanks;
     for (std::int64_t place = 0; place < length; ++place) {
-      // One of the `length - place` places that remain, `left` of which hold a symbol: this one does with probability
-      // left / remaining.
+      // One of the `length - place` places that remain, `left` of which hold a symbol:
+      // this one does with probability left / remaining.
       const auto at = static_cast<std::uint64_t>(place);
       const bool holds =
           stream.below(at, static_cast<std::uint32_t>(length - place)) < static_cast<std::uint32_t>(left);

@@ -180,8 +180,8 @@ Cell padding(const Subject& subject) {
 
 Cell prefix(const Subject& subject) {
   const auto model = subject.model(2);
-  // Positions that are drawn are drawn for runs of `capacity`; a claim that the length tells is given length enough to
-  // show it.
+  // Positions that are drawn are drawn for runs of `capacity`;
+  // a claim that the length tells is given length enough to show it.
   const Tensor tokens = tokens_of(1, subject.claims().prefix_consistent ? capacity : 3 * capacity);
   const double apart =
       largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));

@@ -11,8 +11,8 @@
 namespace whence {
 namespace {
 
-// Two sequences, so that sums over the batch are seen. Small parameters are walked element by element, operands along a
-// random direction.
+// Two sequences, so that sums over the batch are seen.
+// Small parameters are walked element by element, operands along a random direction.
 constexpr index_t batch = 2, heads = 2, head_dim = 4;
 
 GradcheckOptions checker_options(const GradientCheckOptions& options) {

@@ -95,8 +95,8 @@ class Reader {
         parameters.empty() ? "" : ", or draw parameters with --init SEED");
   }
 
-  // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently: a table of another shape is
-  // another scheme.
+  // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently:
+  // a table of another shape is another scheme.
   void check(const ExpectedTensor& expected, DType numbers) const {
     const auto& [name, axes, shapes, kind, required, meaning] = expected;
     const Tensor tensor = get(name);

@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Takes the parser's events one by one: keys given twice are seen, and nesting deeper than the format has ends the
-// parse at once.
+// Takes the parser's events one by one: keys given twice are seen, and nesting
+// deeper than the format has ends the parse at once.
 class HeaderEvents final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderEvents(const std::string& path) : path_(path) {}

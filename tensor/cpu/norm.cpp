@@ -156,8 +156,8 @@ struct RmsNormBackwardRow {
   }
 };
 
-// dw over one run of rows and one block of channels. How many runs there are depends on the shape alone, and they are
-// added in order.
+// dw over one run of rows and one block of channels.
+// How many runs there are depends on the shape alone, and they are added in order.
 constexpr index_t channel_block = 64, rows_per_run = 64;
 template <class T>
 struct WeightGradient {

@@ -120,8 +120,8 @@ void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, w
   }
 }
 
-// x is [outer, rows, width] with width contiguous -> out [outer, width]; many rows in fixed chunks whose results are
-// joined in order.
+// x is [outer, rows, width] with width contiguous -> out [outer, width];
+// many rows in fixed chunks whose results are joined in order.
 template <class F, class T, class Out>
 void reduce_columns(
     const T* x, index_t outer, index_t outer_stride, index_t rows, index_t row_stride, index_t width, Out* out) {
@@ -185,8 +185,8 @@ Shape without(const Shape& shape, int axis) {
   return rest;
 }
 
-// One group per call, the last first; what is left is a smaller tensor in the wide type, and so on until nothing is
-// left to reduce.
+// One group per call, the last first. What is left is a smaller tensor in the wide type,
+// until nothing is left to reduce.
 template <class F, class T>
 void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
   using W = wide_t<T>;
