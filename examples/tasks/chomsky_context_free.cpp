@@ -89,8 +89,7 @@ Tokens draw_bracketed(Draw& draw, index_t length, Reading) {
 Tokens value_of_brackets(const Tokens& string, Reading) { return {value(string)}; }
 
 // ---- Solve equation, (x-2)=1 -> 3: EXPRESSION=value with one digit replaced by x. No * (the papers' example has it):
-// each expression is
-// then x or -x plus something, so that exactly one digit solves it.
+// each expression is then x or -x plus something, so that exactly one digit solves it.
 // Its symbols are those above without *, then x and =.
 
 enum Equation : std::int64_t { equation_open = 7, equation_close, unknown, equals };
