@@ -84,13 +84,6 @@ Tokens random_answers(const Batch& batch, index_t outputs) {
 
 }  // namespace
 
-Tokens Draw::symbols(index_t count, std::int64_t kinds) {
-  Tokens symbols;
-  symbols.reserve(to_size(count));
-  for (index_t i = 0; i < count; ++i) symbols.push_back(below(kinds));
-  return symbols;
-}
-
 Tokens terminated(Tokens answer, std::size_t length) {
   if (answer.size() >= length)
     throw Error(to_text("answer: ", answer.size(), " symbols given; below ", length, " required: the end is one"));

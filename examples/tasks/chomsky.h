@@ -14,25 +14,11 @@
 #include <vector>
 
 #include "examples/tasks/task.h"
-#include "tensor/random.h"
 
 namespace whence::tasks {
 
 // Which of two definitions, where the examples in the DAPE papers and the source of the data differ.
 enum class Reading : unsigned char { paper, source };
-
-// The random numbers of one string, one after another.
-class Draw {
- public:
-  explicit Draw(const Stream& stream) : stream_(stream) {}
-  std::int64_t below(std::int64_t end) { return stream_.below(next_++, static_cast<std::uint32_t>(end)); }
-  std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }  // both ends belong
-  Tokens symbols(index_t count, std::int64_t kinds);  // uniform, independent
-
- private:
-  Stream stream_;
-  std::uint64_t next_ = 0;
-};
 
 // One of the fifteen. The answer is a function of the string alone.
 struct ChomskyProblem {
@@ -44,6 +30,11 @@ struct ChomskyProblem {
   bool terminated = false;  // answers end with end_of_answer, then zeros that are trained on but not graded
   std::optional<Reading> default_reading = {};  // nothing: there is one definition
 };
+
+template <std::int64_t kinds>
+Tokens draw_symbols(Draw& draw, index_t length, Reading) {
+  return draw.symbols(length, kinds);
+}
 
 inline constexpr std::int64_t end_of_answer = 2;
 inline constexpr std::int64_t modulus = 5;  // of all arithmetic here

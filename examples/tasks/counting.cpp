@@ -33,24 +33,13 @@ struct Set {
   std::int64_t pass_weight;
 };
 
-// Draws one number after another from a stream.
-class Draws {
- public:
-  explicit Draws(const Stream& stream) : stream_(stream) {}
-  std::int64_t below(std::int64_t n) { return stream_.below(next_++, static_cast<std::uint32_t>(n)); }
-
- private:
-  Stream stream_;
-  std::uint64_t next_ = 0;
-};
-
 // The program's variables and its text so far.
 class Program {
  public:
   explicit Program(std::int64_t variables) : values_(static_cast<std::size_t>(variables), unset) {}
 
   // One operation. Increments of nothing and beyond the largest value are drawn again, as a whole.
-  void operate(Draws& draws, std::int64_t pass_weight) {
+  void operate(Draw& draws, std::int64_t pass_weight) {
     constexpr std::int64_t set_weight = 1, increment_weight = 7;
     while (true) {
       const std::int64_t kind = draws.below(set_weight + increment_weight + pass_weight);
@@ -65,7 +54,7 @@ class Program {
   }
 
   // The question, and its answer as the last token. REQUIRES: a variable is set.
-  Tokens ask(Draws& draws) {
+  Tokens ask(Draw& draws) {
     const std::vector<std::int64_t> known = set_variables();
     const std::int64_t variable = known[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(known.size())))];
     tokens_.insert(
@@ -98,7 +87,7 @@ class Program {
 
 // Context, question, answer. A program that sets nothing is drawn again, its length included.
 Tokens sample(const Options& options, std::int64_t pass_weight, const Stream& stream) {
-  Draws draws(stream);
+  Draw draws(stream);
   while (true) {
     Program program(options.variables);
     const std::int64_t operations = 3 + draws.below(options.operations - 2);

@@ -36,6 +36,12 @@ std::int64_t most_probable_of(const double* row, index_t width, index_t first) {
 
 }  // namespace
 
+Tokens Draw::symbols(index_t count, std::int64_t kinds) {
+  Tokens symbols(static_cast<std::size_t>(count));
+  for (std::int64_t& symbol : symbols) symbol = below(kinds);
+  return symbols;
+}
+
 Tensor Batch::input_tensor() const { return matrix(inputs, sequences, positions); }
 Tensor Batch::target_tensor() const { return matrix(targets, sequences, positions); }
 std::int64_t Batch::counted() const {

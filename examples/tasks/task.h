@@ -12,11 +12,25 @@
 
 #include "examples/app/command_line.h"
 #include "nn/transformer.h"
+#include "tensor/random.h"
 
 namespace whence::tasks {
 
 using Tokens = std::vector<std::int64_t>;
 inline constexpr std::int64_t no_target = -1;  // no loss here, nothing to grade
+
+// The random numbers of one sequence, one after another.
+class Draw {
+ public:
+  explicit Draw(const Stream& stream) : stream_(stream) {}
+  std::int64_t below(std::int64_t end) { return stream_.below(next_++, static_cast<std::uint32_t>(end)); }
+  std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }  // both ends belong
+  Tokens symbols(index_t count, std::int64_t kinds);  // uniform, independent
+
+ private:
+  Stream stream_;
+  std::uint64_t next_ = 0;
+};
 
 // Sequences of one length, row-major [b t]. Shorter ones are filled up on the right with a token that nothing before it
 // sees (causal), or are not mixed with longer ones (bidirectional).
