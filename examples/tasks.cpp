@@ -1,5 +1,4 @@
-// tasks: what can be trained on, and what each task has: tests by name, guesses, the papers' model and figures, sizes
-// that fit a laptop.
+// tasks: what can be trained on: each task's tests, guesses, the papers' model and figures, and sizes for a laptop.
 #include <cmath>
 #include <iostream>
 

@@ -47,8 +47,7 @@ std::pair<const Command*, int> command_of(const std::vector<std::string>& words)
   return {nullptr, 0};
 }
 
-// For the script of `whence completion`: what may stand in the place of the last word, one a line. The options of a
-// command are the command's to say.
+// For `whence completion`'s script: what may stand as the last word, one a line. A command's options are its to say.
 int complete(std::vector<std::string> words) {
   if (words.empty()) words.emplace_back();
   if (words.back() == "=") words.back().clear();  // bash makes a word of it

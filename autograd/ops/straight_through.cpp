@@ -32,8 +32,7 @@ struct StraightThrough {
   Grads<2> backward(const Saved&, const Tensor& dy, Needs<2>) const { return {Tensor(), dy}; }
 };
 
-// Where the value is that of x itself, y = x: differences can judge it there. That value and x may differ is
-// tests/ops.cpp's.
+// Where the value is x itself, y = x: differences can judge it. That value and x may differ, tests/ops.cpp checks.
 std::vector<CheckedSample> samples() {
   const auto of_itself = [](const std::vector<Tensor>& in) { return straight_through(in[0].detach(), in[0]); };
   return {{"of itself", false, {draw::normal({3, 5})}, of_itself}, {"0-d", false, {draw::normal({})}, of_itself},

@@ -37,8 +37,7 @@ std::string masked_crc(std::string_view bytes) {
   return little_endian((crc >> 15 | crc << 17) + 0xA282EAD8u);
 }
 
-// Protobuf: a field is its key (number << 3 | wire type) and its value. Wire types: 0 varint, 1 eight bytes, 2 length
-// and bytes, 5 four bytes.
+// Protobuf: a field is its key (number << 3 | wire type) and value. Types: 0 varint, 1 eight, 5 four bytes, 2 text.
 std::string varint(std::uint64_t value) {
   std::string bytes;
   for (; value >= 128; value >>= 7) bytes += static_cast<char>((value & 0x7F) | 0x80);

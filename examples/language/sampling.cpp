@@ -23,8 +23,7 @@ void check(const std::vector<double>& logits, const SamplingOptions& options) {
   }
 }
 
-// Probabilities are in double whatever the model's dtype: sums over a large vocabulary in single precision would move
-// top_p's cut.
+// Probabilities are in double whatever the model's dtype: large sums in single precision would move top_p's cut.
 // Saves the tokens at the front of `order` and scales what is left to a sum of 1.
 void keep_first(std::vector<double>& probabilities, const std::vector<std::size_t>& order, std::size_t kept) {
   for (std::size_t i = kept; i < order.size(); ++i) probabilities[order[i]] = 0;

@@ -2,8 +2,7 @@
 // seen before; what came after it then?
 //   k f a m c a  ->  m
 // The tokens before the last are different from each other. The trigger is any of them that has one behind it, or
-// always the first, which the papers' proofs take without loss of generality, but a model that learns then need only
-// look at the second place.
+// always the first: the papers' proofs lose nothing by it, but a model that learns then need only look at place two.
 #include <algorithm>
 #include <numeric>
 

@@ -1,7 +1,6 @@
 // Counting (Golovneva et al. 2024, section 5.3): run a program of three kinds of operations and print a variable.
 //   a = 0 ; pass; a ++; pass; a ++; print a  ->  2
-// Each operation is set (weight 1), increment (7) or pass (50); values end at 10. The number of operations is uniform
-// on 3 ... 512.
+// Each operation is set (weight 1), increment (7) or pass (50); values end at 10. Their number is uniform on 3 ... 512.
 // As in the authors' code, of a longer sequence only the last 512 tokens are kept, which may lose the set that the
 // answer rests on; --block 0 keeps all. A training set of fixed size is gone through in a new order every epoch.
 #include <algorithm>

@@ -44,8 +44,7 @@ double at(const std::function<Tensor(const Tensor&)>& f, double x, DType dtype) 
 
 double rounded(double x, DType dtype) { return Tensor::scalar(x, dtype).item(); }
 
-// The number of the dtype nearest to `no` for which `holds`, on the way to `yes`, where it does: the two are halved
-// until nothing lies between them.
+// The number nearest to `no`, towards `yes`, for which `holds`: bisection until no number of the dtype lies between.
 double border(double no, double yes, DType dtype, const std::function<bool(double)>& holds) {
   if (!holds(rounded(yes, dtype))) return not_found;
   for (int halving = 0; halving < 200; ++halving) {

@@ -3,8 +3,7 @@
 //   log:    b_ij = -r1 ln(1 + r2 n)        power:  b_ij = -r1 n^r2,  r2 <= 2          n = |i - j|
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
-// Parameters stay at or above 0.01 by projection, which has no gradient: one at its bound waits there for a step that
-// leads away from it.
+// Parameters stay at or above 0.01 by projection, without gradient: one at its bound waits for a step that leads away.
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"

@@ -80,8 +80,7 @@ struct LerpBackward {
     }
   }
 
-  // Neighbouring positions often lie between the same rows (CoPE's are sums of gates below 1): their shares stay in
-  // registers until the row changes.
+  // Neighbouring positions often lie between the same rows (CoPE's gates are below 1): shares wait in registers.
   void add_runs(const Places<T>& at, index_t count, C* sum) const {
     for (index_t j = 0; j < count;) {
       const std::int32_t n = at.below[j];

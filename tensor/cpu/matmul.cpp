@@ -1,5 +1,4 @@
-// Matrix products. OpenBLAS multiplies one tile on one thread. The shapes alone decide the tiles, so the bits do not
-// depend on the number of threads.
+// Matrix products. OpenBLAS multiplies one tile on one thread; the shapes alone decide the tiles, and so the bits.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -23,8 +22,7 @@ namespace {
 
 constexpr int row_major = 101, as_is = 111, transposed = 112;
 
-// While alive, OpenBLAS runs on this thread alone: an OpenMP build asks OpenMP how many threads there are, a pthread
-// build was told once.
+// While alive, OpenBLAS runs on this thread alone: OpenMP builds ask OpenMP for the count, pthread builds once.
 class SingleThreadedBlas {
  public:
   SingleThreadedBlas() : previous_(omp_get_max_threads()) {
@@ -107,8 +105,7 @@ void gemm(const Matrix& a, const Matrix& b, index_t m, index_t n, index_t k, dou
       static_cast<int>(b.leading()), beta, pc, static_cast<int>(ldc));
 }
 
-// c[m, n] = start (bias or 0) + alpha a b by plain loops: for dual numbers, and where a call of BLAS costs more than
-// the product.
+// c[m, n] = start (bias or 0) + alpha a b by plain loops: for duals, and where a call of BLAS costs more.
 template <class T>
 void small_product(const Matrix& a, const Matrix& b, T alpha, const T* pa, const T* pb, const T* bias, index_t m,
     index_t n, index_t k, T* __restrict c, index_t ldc) {
