@@ -33,13 +33,10 @@ compdef _whence whence
 
 int run(int argc, char** argv) {
   std::vector<std::string> shell;
-  CommandLine line("whence completion", "Prints a script by which a shell completes whence's words.", WHENCE_VERSION);
+  CommandLine line("whence completion", "Prints a script by which a shell completes whence's words.");
   line.names("SHELL", &shell, "bash or zsh", {"bash", "zsh"})
       .example("eval \"$(whence completion bash)\"", "for this shell; a line for ~/.bashrc");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   if (shell != std::vector<std::string>{"bash"} && shell != std::vector<std::string>{"zsh"})
     throw InputError("SHELL: one name required, bash or zsh; see whence completion --help");
   std::cout << (shell[0] == "bash" ? bash_script : zsh_script);

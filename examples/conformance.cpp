@@ -36,8 +36,8 @@ struct Options {
 };
 
 CommandLine command_line(Options& options) {
-  CommandLine line("whence conformance",
-      "Checks positional schemes and their compositions against everything that must hold.", WHENCE_VERSION);
+  CommandLine line(
+      "whence conformance", "Checks positional schemes and their compositions against everything that must hold.");
   line.names("[SCHEME...]", &options.schemes,
           "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
       .heading("What")
@@ -226,10 +226,7 @@ int check_all(const Options& options) {
 int run(int argc, char** argv) {
   Options options;
   CommandLine line = command_line(options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
   const DeviceChoice choice = choose_device(options.device);
   if (!choice.device.is_cpu()) options.checks = &device_checks();

@@ -21,15 +21,12 @@ void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
 
 int run(int argc, char** argv) {
   bool json = false;
-  CommandLine line("whence doctor", "Prints what whence runs on, and names what does not fit.", WHENCE_VERSION);
+  CommandLine line("whence doctor", "Prints what whence runs on, and names what does not fit.");
   line.heading("Options")
       .flag("json", &json, {.help = "the same as one JSON object"})
       .example("whence doctor",
           "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   const MachineFacts facts = machine_facts();
   const std::vector<Finding> findings = findings_of(facts);
   if (json) {

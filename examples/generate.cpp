@@ -73,12 +73,9 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("whence generate", "Draws text from a trained language model.", WHENCE_VERSION);
+  CommandLine line("whence generate", "Draws text from a trained language model.");
   declare_options(line, options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   refuse_options_without_effect(line, options);
   if (options.greedy) options.generation.sampling.temperature = 0;
   const Placement placement = placement_of(options.machine);

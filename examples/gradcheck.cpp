@@ -203,13 +203,10 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence gradcheck",
-      "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central differences.",
-      WHENCE_VERSION);
+      "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central "
+      "differences.");
   declare_options(line, options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   refuse_options_without_effect(line, options);
   options.check.differences = !options.no_differences;
   if (options.list) {

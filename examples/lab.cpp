@@ -329,8 +329,7 @@ int run(int argc, char** argv) {
   Options options;
   std::vector<std::string> known{"chomsky"};
   for (const tasks::TaskInfo& info : tasks::registered_tasks()) known.push_back(info.name);
-  CommandLine line(
-      "whence lab", "Trains a grid of schemes and seeds on a task, and says what differs.", WHENCE_VERSION);
+  CommandLine line("whence lab", "Trains a grid of schemes and seeds on a task, and says what differs.");
   line.names("TASK...", &options.tasks, "whence tasks lists them; chomsky: all fifteen of the hierarchy", known)
       .heading("Grid")
       .text("schemes", &options.schemes,
@@ -349,10 +348,7 @@ int run(int argc, char** argv) {
   line.example("whence lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");
   line.example(
       "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   const std::vector<std::string> names = tasks_of(options.tasks);
   const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.tasks[0]) : options.out;
   std::vector<GridOptions> grids;  // all of them are read before anything runs

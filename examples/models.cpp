@@ -62,17 +62,14 @@ int run(int argc, char** argv) {
   std::string name, scheme;
   std::vector<std::string> names;
   for (const NamedModel& model : named_models()) names.push_back(model.name);
-  CommandLine line("whence models", "Prints the named models and how many parameters they have.", WHENCE_VERSION);
+  CommandLine line("whence models", "Prints the named models and how many parameters they have.");
   line.heading("Options")
       .choice("model", &name, names, {.help = "the parameters of this model one by one"})
       .text("scheme", &scheme, {.help = "positional scheme in place of the model's own", .known = scheme_names()})
       .example("whence models", "all of them")
       .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
           "CoPE's WikiText-103 model: 123.66 M parameters");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   name.empty() ? print_all(scheme) : print_one(name, scheme);
   return 0;
 }

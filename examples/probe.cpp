@@ -150,13 +150,9 @@ int run_file(const CommandLine& line, const Options& options) {
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence probe",
-      "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.",
-      WHENCE_VERSION);
+      "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.");
   declare_options(line, options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
   const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};

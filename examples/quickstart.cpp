@@ -133,13 +133,9 @@ void declare_options(CommandLine& line, Options& options) {
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence quickstart",
-      "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.",
-      WHENCE_VERSION);
+      "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.");
   declare_options(line, options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
   if (options.smoke) options.training.steps = 4, options.sizes.test_sequences = 16;
   options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);

@@ -69,8 +69,7 @@ int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence recall",
       "Associative recall by construction: the weights of DAPE V2's appendix A in one attention head, on "
-      "random sequences.",
-      WHENCE_VERSION);
+      "random sequences.");
   line.integer("length", &options.length, Range<std::int64_t>{8, 4096},
           {"of the longest sequences; shorter ones are tried too", "tokens"})
       .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
@@ -78,10 +77,7 @@ int run(int argc, char** argv) {
       .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});
   declare(line, options.machine);
   line.example("whence train associative_recall", "the same task learned from data");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   const Placement placement = placement_of(options.machine);
   const NoGrad no_grad;
   std::cout << placement.text << '\n' << by_construction(options, placement).text();

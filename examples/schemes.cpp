@@ -22,13 +22,10 @@ void print_all() {
 
 int run(int argc, char** argv) {
   std::vector<std::string> names;
-  CommandLine line("whence schemes", "Lists the positional schemes, or explains some of them.", WHENCE_VERSION);
+  CommandLine line("whence schemes", "Lists the positional schemes, or explains some of them.");
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
       .example("whence schemes cope rope", "two of them");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   if (names.empty()) {
     print_all();
   } else {

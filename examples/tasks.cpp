@@ -54,13 +54,10 @@ int run(int argc, char** argv) {
   const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
   std::vector<std::string> names, known;
   for (const tasks::TaskInfo& info : infos) known.push_back(info.name);
-  CommandLine line("whence tasks", "Lists the tasks, or shows what some of them have.", WHENCE_VERSION);
+  CommandLine line("whence tasks", "Lists the tasks, or shows what some of them have.");
   line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these", known)
       .example("whence tasks flip_flop", "one task");
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   if (names.empty()) print_all(infos);
   for (const std::string& name : names) print_one(tasks::find_task(name));
   return 0;

@@ -159,12 +159,9 @@ std::string_view beginning(const MappedFile& file, std::int64_t bytes) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("whence tokenize", "Trains tokenisers on text, shows how they cut it, and counts.", WHENCE_VERSION);
+  CommandLine line("whence tokenize", "Trains tokenisers on text, shows how they cut it, and counts.");
   declare_options(line, options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   check(line, options);
   const Files files = open_files(options);
   const double started = steady_seconds();

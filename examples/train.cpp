@@ -350,8 +350,7 @@ int run_without_task(const std::vector<std::string>& arguments) {
   std::string from;
   std::vector<std::string> name, known{"lm"};
   for (const tasks::TaskInfo& info : tasks::registered_tasks()) known.push_back(info.name);
-  CommandLine line(
-      "whence train", "Trains a transformer on a task of the papers. TASK --help shows its options.", WHENCE_VERSION);
+  CommandLine line("whence train", "Trains a transformer on a task of the papers. TASK --help shows its options.");
   line.names("TASK", &name, "what to train on; whence tasks lists them", known);
   line.text("from", &from, {"repeat the run of this run.json"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");

@@ -1,6 +1,7 @@
 #include "examples/app/command_line.h"
 
 #include <algorithm>
+#include <iostream>
 #include <type_traits>
 
 #include "examples/app/text.h"
@@ -283,6 +284,12 @@ const CommandLine::Option& CommandLine::find(std::string_view name) const {
   if (found == options_.end())
     throw Error(to_text("command line: --", name, " asked for; a declared option required; declare it first"));
   return *found;
+}
+
+bool CommandLine::shows_page(int argc, const char* const* argv) {
+  const auto page = parse(argc, argv);
+  if (page) std::cout << *page;
+  return page.has_value();
 }
 
 bool CommandLine::given(std::string_view name) const { return find(name).given; }

@@ -35,7 +35,7 @@ struct OptionText {
 // One declaration gives the text that --help prints below an option and the current values as text.
 class CommandLine {
  public:
-  CommandLine(std::string program, std::string purpose, std::string version);
+  CommandLine(std::string program, std::string purpose, std::string version = WHENCE_VERSION);
 
   // Options declared after it stand under this title in --help.
   CommandLine& heading(std::string title);
@@ -62,6 +62,8 @@ class CommandLine {
   // Reads the arguments into the variables. Returns a page to print before ending with 0 (--help, --version, or the
   // answer to --complete), or nothing: go on.
   [[nodiscard]] std::optional<std::string> parse(int argc, const char* const* argv);
+  // The same, and prints such a page: true when there was one.
+  [[nodiscard]] bool shows_page(int argc, const char* const* argv);
 
   // Was `--name` on the command line?
   [[nodiscard]] bool given(std::string_view name) const;

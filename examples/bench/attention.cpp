@@ -84,7 +84,7 @@ Measured measure(const Options& options, Device device) {
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence bench attention",
-      "Times one attention with any positional scheme, by executor, and measures its memory.", WHENCE_VERSION);
+      "Times one attention with any positional scheme, by executor, and measures its memory.");
   line.heading("Options")
       .text("scheme", &options.scheme, {.help = "positional scheme", .known = scheme_names()})
       .choice("executor", &options.executor, {"reference", "strips"}, {"how attention is computed"})
@@ -97,10 +97,7 @@ int run(int argc, char** argv) {
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
       .flag("forward-only", &options.forward_only, {"no backward pass"});
   declare_device(line, &options.device);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   set_threads(options.threads);
   const Device device = choose_device(options.device).device;
   const Measured found = measure(options, device);

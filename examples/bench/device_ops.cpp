@@ -114,17 +114,14 @@ void time_case(const Case& each, const Options& options, Device device) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line("whence bench device_ops", "Times single ops on a device, forward and backward.", WHENCE_VERSION);
+  CommandLine line("whence bench device_ops", "Times single ops on a device, forward and backward.");
   line.heading("Options")
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
           {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"})
       .number("seconds", &options.seconds, Range<double>{0, 60, true}, {"spent on each measurement"});
   declare_device(line, &options.device);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   const Device device = choose_device(options.device).device;
   for (const Case& each : cases(options, storage_dtype_of(options.precision), device)) time_case(each, options, device);
   return 0;

@@ -28,11 +28,8 @@ double nanoseconds(const F& f) {
 }
 
 int run(int argc, char** argv) {
-  CommandLine line("whence bench op_overhead", "What an op on four numbers costs above its kernel.", WHENCE_VERSION);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  CommandLine line("whence bench op_overhead", "What an op on four numbers costs above its kernel.");
+  if (line.shows_page(argc, argv)) return 0;
   set_threads(1);
   const Tensor a = requires_grad(Tensor::ones({4})), b = requires_grad(Tensor::ones({4})), out = Tensor::empty({4});
   const Tensor table = requires_grad(Tensor::ones({1, 4})), position = Tensor::ones({1, 4});

@@ -158,13 +158,9 @@ void declare_options(CommandLine& line, Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CommandLine line(
-      "whence bench training_step", "Times whole training steps of the flip-flop decoder.", WHENCE_VERSION);
+  CommandLine line("whence bench training_step", "Times whole training steps of the flip-flop decoder.");
   declare_options(line, options);
-  if (const auto page = line.parse(argc, argv)) {
-    std::cout << *page;
-    return 0;
-  }
+  if (line.shows_page(argc, argv)) return 0;
   for (const char* size : {"dim", "layers", "heads"})
     line.refuse_unless(size, options.name.empty(), "no --model, which has its own sizes");
   line.refuse_unless("cuda-graph", !options.name.empty(), "--model");

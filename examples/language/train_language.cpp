@@ -212,8 +212,7 @@ int run(CommandLine& line, Settings& settings) {
 // `repeated`: with the options of a record in them.
 int train_language_with(const std::vector<std::string>& arguments, bool repeated) {
   Settings settings;
-  CommandLine line(
-      "whence train lm", "Trains a transformer on text and scores it beyond its training length.", WHENCE_VERSION);
+  CommandLine line("whence train lm", "Trains a transformer on text and scores it beyond its training length.");
   declare_options(line, settings);
   std::vector<const char*> argv{"train lm"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());

@@ -38,14 +38,40 @@ class Bytes final : public Tokeniser {
   std::array<char, 256> bytes_;
 };
 
+// What begins at byte `at` of a text: one token, or something unknown.
+using Cut = std::string_view (*)(std::string_view text, std::size_t at);
+
+std::string_view character_at(std::string_view text, std::size_t at) {
+  const CodePoint code = first_code_point(text.substr(at));
+  if (!code.valid) throw UnfitText(at, not_utf8);
+  return text.substr(at, code.bytes);
+}
+
+// A text is cut into pieces by rule, so that what is unknown is one word and not the rest of the text.
+std::string_view word_at(std::string_view text, std::size_t at) {
+  return text.substr(at, first_piece(text.substr(at)));
+}
+
 // A list of texts, of which token 0 stands for all others.
-class Listed : public Tokeniser {
+class Listed final : public Tokeniser {
  public:
-  explicit Listed(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+  Listed(const char* kind, Cut cut, std::vector<std::string> tokens)
+      : kind_(kind), cut_(cut), tokens_(std::move(tokens)) {
     tokens_.insert(tokens_.begin(), std::string(replacement_character));
     for (std::size_t i = 1; i < tokens_.size(); ++i) ids_.emplace(tokens_[i], static_cast<TokenId>(i));
   }
+  std::string kind() const override { return kind_; }
   index_t vocabulary() const override { return static_cast<index_t>(tokens_.size()); }
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    std::size_t done = 0;
+    while (done < text.size() && done < part_bytes) {
+      const std::string_view token = cut_(text, done);
+      const auto found = ids_.find(token);
+      ids.push_back(found == ids_.end() ? 0 : found->second);
+      done += token.size();
+    }
+    return done;
+  }
   std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
   TokenId unknown() const override { return 0; }
   std::string json() const override {
@@ -54,47 +80,11 @@ class Listed : public Tokeniser {
     return file.dump(1) + '\n';
   }
 
- protected:
-  TokenId id_of(std::string_view token) const {
-    const auto found = ids_.find(token);
-    return found == ids_.end() ? 0 : found->second;
-  }
-
  private:
+  const char* kind_;
+  Cut cut_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, TokenId> ids_;  // into tokens_, which never changes
-};
-
-class Characters final : public Listed {
- public:
-  using Listed::Listed;
-  std::string kind() const override { return "characters"; }
-  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
-    std::size_t done = 0;
-    while (done < text.size() && done < part_bytes) {
-      const CodePoint code = first_code_point(text.substr(done));
-      if (!code.valid) throw UnfitText(done, not_utf8);
-      ids.push_back(id_of(text.substr(done, code.bytes)));
-      done += code.bytes;
-    }
-    return done;
-  }
-};
-
-// A text is cut into pieces by rule, so that what is unknown is one word and not the rest of the text.
-class Words final : public Listed {
- public:
-  using Listed::Listed;
-  std::string kind() const override { return "words"; }
-  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
-    std::size_t done = 0;
-    while (done < text.size() && done < part_bytes) {
-      const std::size_t length = first_piece(text.substr(done));
-      ids.push_back(id_of(text.substr(done, length)));
-      done += length;
-    }
-    return done;
-  }
 };
 
 // What a list from a file must hold before it is believed.
@@ -113,8 +103,18 @@ void check_list(const std::vector<std::string>& tokens, bool single, const std::
 
 using Count = std::pair<std::string, std::int64_t>;
 
-// The most frequent of them, ties by bytes; for UTF-8 the order of bytes is the order of code points.
-std::vector<std::string> most_frequent(const std::unordered_map<std::string, std::int64_t>& counts, std::size_t limit) {
+// The most frequent tokens, ties by bytes; for UTF-8 the order of bytes is the order of code points.
+std::vector<std::string> most_frequent(std::span<const std::string_view> texts, Cut cut, std::size_t limit) {
+  std::unordered_map<std::string, std::int64_t> counts;
+  for (std::size_t t = 0; t < texts.size(); ++t) {
+    for (std::size_t done = 0; done < texts[t].size();) {
+      try {
+        const std::string_view token = cut(texts[t], done);
+        done += token.size();
+        if (is_utf8(token)) ++counts[std::string(token)];  // others cannot stand in a file of UTF-8
+      } catch (const UnfitText& unfit) { throw UnfitText(unfit.byte, unfit.reason, t); }
+    }
+  }
   std::vector<Count> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end(),
       [](const Count& a, const Count& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
@@ -137,42 +137,23 @@ TokeniserPointer byte_tokeniser() { return std::make_unique<Bytes>(); }
 
 TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place) {
   check_list(characters, true, place);
-  return std::make_unique<Characters>(std::move(characters));
+  return std::make_unique<Listed>("characters", character_at, std::move(characters));
 }
 
 TokeniserPointer words_from(std::vector<std::string> words, const std::string& place) {
   check_list(words, false, place);
-  return std::make_unique<Words>(std::move(words));
+  return std::make_unique<Listed>("words", word_at, std::move(words));
 }
 
 TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary) {
   const std::size_t limit = vocabulary == 0 ? std::string::npos : room("characters", vocabulary);
-  std::unordered_map<std::string, std::int64_t> counts;
-  for (std::size_t t = 0; t < texts.size(); ++t) {
-    const std::string_view text = texts[t];
-    for (std::size_t done = 0; done < text.size();) {
-      const CodePoint code = first_code_point(text.substr(done));
-      if (!code.valid) throw UnfitText(done, not_utf8, t);
-      ++counts[std::string(text.substr(done, code.bytes))];
-      done += code.bytes;
-    }
-  }
-  std::vector<std::string> kept = most_frequent(counts, limit);
+  std::vector<std::string> kept = most_frequent(texts, character_at, limit);
   std::sort(kept.begin(), kept.end());
-  return std::make_unique<Characters>(std::move(kept));
+  return std::make_unique<Listed>("characters", character_at, std::move(kept));
 }
 
 TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary) {
-  const std::size_t limit = room("words", vocabulary);
-  std::unordered_map<std::string, std::int64_t> counts;
-  for (const std::string_view text : texts) {
-    for (std::size_t done = 0; done < text.size();) {
-      const std::string_view piece = text.substr(done, first_piece(text.substr(done)));
-      done += piece.size();
-      if (is_utf8(piece)) ++counts[std::string(piece)];  // others cannot stand in a file of UTF-8
-    }
-  }
-  return std::make_unique<Words>(most_frequent(counts, limit));
+  return std::make_unique<Listed>("words", word_at, most_frequent(texts, word_at, room("words", vocabulary)));
 }
 
 }  // namespace whence::language

@@ -123,7 +123,7 @@ const TaskInfo& find_task(const std::string& name) {
 
 std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options) {
   const TaskInfo& info = find_task(name);
-  CommandLine line(name, info.title, WHENCE_VERSION);
+  CommandLine line(name, info.title);
   const auto make = info.declare(line);
   std::vector<const char*> arguments{name.c_str()};
   for (const std::string& option : options) arguments.push_back(option.c_str());
