@@ -56,12 +56,12 @@ std::unordered_set<const Node*> leading_to(const Node* root, const std::unordere
 
 void check_gradient(const Node& node, const Node& input, std::size_t k, const Tensor& dx) {
   if (!dx.defined()) {
-    fail("backward", to_text(node.name(), " recorded at ", to_string(node.site), " gave no gradient for input ", k,
-                         ", which needs one"));
+    fail("backward", node.name(), " recorded at ", to_string(node.site), " gave no gradient for input ", k,
+        ", which needs one");
   }
   if (!(dx.shape() == input.shape) || dx.dtype() != input.dtype) {
-    fail("backward", to_text(node.name(), " recorded at ", to_string(node.site), " gave a gradient ", dx.dtype(), " ",
-                         dx.shape(), " for input ", k, ", which is ", input.dtype, " ", input.shape));
+    fail("backward", node.name(), " recorded at ", to_string(node.site), " gave a gradient ", dx.dtype(), " ",
+        dx.shape(), " for input ", k, ", which is ", input.dtype, " ", input.shape);
   }
 }
 
@@ -129,12 +129,11 @@ class Pass {
 
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
   if (!tracked(y)) {
-    fail(op, to_text("y is ", y.dtype(), " ", y.shape(),
-                 " without history; a result of recorded ops required; was it made under NoGrad?"));
+    fail(op, "y is ", y.dtype(), " ", y.shape(),
+        " without history; a result of recorded ops required; was it made under NoGrad?");
   }
   if (!seed.defined()) {
-    if (y.numel() != 1)
-      fail(op, to_text("y is ", y.shape(), " and no seed given; a scalar, or a seed of y's shape, required"));
+    if (y.numel() != 1) fail(op, "y is ", y.shape(), " and no seed given; a scalar, or a seed of y's shape, required");
     return Tensor::ones(y.shape(), y.dtype(), y.device());
   }
   raw::require_shape(op, "seed", seed, y.shape());

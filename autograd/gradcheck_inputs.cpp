@@ -27,17 +27,16 @@ CheckedInputs::CheckedInputs(const char* op, const std::vector<Named>& named, bo
   for (const Named& input : named) {
     raw::require_floating(op, input.name.c_str(), input.tensor);
     if (input.tensor.dtype() != DType::f64 && !any_dtype) {
-      fail(op, to_text(input.name, " is ", input.tensor.dtype(),
-                   "; f64 required, because rounding would hide what is looked for; cast the ",
-                   "inputs and parameters to f64 first"));
+      fail(op, input.name, " is ", input.tensor.dtype(),
+          "; f64 required, because rounding would hide what is looked for; cast the ",
+          "inputs and parameters to f64 first");
     }
     if (node_of(input.tensor) && !node_of(input.tensor)->is_leaf()) {
-      fail(op, to_text(input.name, " is a result of ", node_of(input.tensor)->name(),
-                   "; a leaf required; use detach() first"));
+      fail(op, input.name, " is a result of ", node_of(input.tensor)->name(), "; a leaf required; use detach() first");
     }
     for (const Entry& other : entries_) {
       if (other.handle.identity() == input.tensor.identity())
-        fail(op, to_text(input.name, " is named twice; each tensor once required"));
+        fail(op, input.name, " is named twice; each tensor once required");
     }
     entries_.push_back(
         {input.tensor, input.tensor.detach(), Ref<GraphLink>(input.tensor.link()), input.tensor.to_vector()});

@@ -13,7 +13,7 @@ namespace {
 
 // Every node from which y was computed, in order of creation.
 std::vector<const Node*> nodes_behind(const char* op, const Tensor& y) {
-  if (!y.link()) fail(op, to_text("a ", y.shape(), " without history given; a result of recorded ops required"));
+  if (!y.link()) fail(op, "a ", y.shape(), " without history given; a result of recorded ops required");
   std::vector<const Node*> found{node_of(y)};
   std::unordered_set<const Node*> seen{node_of(y)};
   for (std::size_t next = 0; next < found.size(); ++next) {
@@ -159,8 +159,8 @@ void detail::require_finite(const char* op, const char* pass, const Tensor& resu
   std::string ranges;
   for (std::size_t k = 0; k < inputs.size(); ++k)
     ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
-  fail(op, to_text("its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(),
-               "; finite numbers required; ", ranges));
+  fail(op, "its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(),
+      "; finite numbers required; ", ranges);
 }
 
 }  // namespace whence

@@ -27,7 +27,7 @@ bool tracked(const Tensor& tensor) { return tensor.link() != nullptr; }
 static Leaf& leaf_of(const char* op, const Tensor& tensor) {
   Node* node = node_of(tensor);
   if (!node || !node->is_leaf())
-    fail(op, to_text("a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required"));
+    fail(op, "a ", tensor.shape(), " that is no leaf given; a tensor made with requires_grad required");
   return static_cast<Leaf&>(*node);
 }
 

@@ -48,10 +48,9 @@ Tensor SavedTensor::get() const {
   Storage& storage = value_.storage();
   if (storage.version() != version_) {
     const Node* node = detail::backward_node;
-    fail("backward",
-        to_text(node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ",
-            value_.dtype(), " ", value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
-            "; backward needs the numbers it saw; write to a copy, or write after backward"));
+    fail("backward", node ? node->name() : "op", " recorded at ", node ? to_string(node->site) : "?", " saved a ",
+        value_.dtype(), " ", value_.shape(), " that was overwritten at ", to_string(storage.last_write()),
+        "; backward needs the numbers it saw; write to a copy, or write after backward");
   }
   if (!recording()) return value_;
   Tensor with_history = value_.detach();
@@ -64,15 +63,14 @@ namespace detail {
 Tensor beside_duals(const Tensor& x) { return is_constant_beside_duals(x) ? raw::cast(x, DType::dual) : x; }
 
 void refuse_released(const Node& node) {
-  fail("backward",
-      to_text(node.name(), " recorded at ", to_string(node.site),
-          " has released what it saved; a second backward through one graph needs keep_graph in the first"));
+  fail("backward", node.name(), " recorded at ", to_string(node.site),
+      " has released what it saved; a second backward through one graph needs keep_graph in the first");
 }
 
 void refuse_second_derivative(const Node& node) {
-  fail("backward", to_text(node.name(), " recorded at ", to_string(node.site),
-                       " is differentiable once; create_graph goes through ops with composed backwards only; use "
-                       "the composed form"));
+  fail("backward", node.name(), " recorded at ", to_string(node.site),
+      " is differentiable once; create_graph goes through ops with composed backwards only; use "
+      "the composed form");
 }
 
 }  // namespace detail

@@ -65,8 +65,8 @@ const Probed& Capture::operator[](const std::string& name) const {
   }
   std::string known;
   for (const auto& [seen, probed] : seen_) known += (known.empty() ? "" : ", ") + seen;
-  fail("capture", to_text("'", name, "' given; no probe of that name was passed under this capture; seen: ",
-                      known.empty() ? "none" : known));
+  fail("capture", "'", name,
+      "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known);
 }
 
 Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
@@ -75,8 +75,8 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
     if (!matches(edit.pattern, name)) continue;
     value = edit.function(value);
     if (!(value.shape() == x.shape()) || value.dtype() != x.dtype()) {
-      fail("edit", to_text(name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ",
-                       value.shape(), "; equal ones required"));
+      fail("edit", name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ", value.shape(),
+          "; equal ones required");
     }
   }
   if (std::none_of(

@@ -62,7 +62,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"scheme", "in", "out"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
     if (!describes && !line.given(name))
-      throw InputError(to_text("--", name, ": nothing given; some text required; see whence probe --help"));
+      throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
   }
   for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"}) {
     line.refuse_unless(name, !describes, "a run; --describe only prints");
@@ -82,8 +82,8 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
   for (const char* name : {"executor", "bidirectional", "scale"})
     line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
   if (options.bidirectional && scheme.claims().causal_only) {
-    throw InputError(to_text(
-        "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out"));
+    throw InputError(
+        "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
   }
   if (options.executor == "strips" && input.cotangent_logits.defined()) {
     throw InputError(
@@ -106,7 +106,7 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
   } catch (const InputError&) { throw; } catch (const Error& error) {
     if (!input.setting.positions.defined() && input.draws.empty()) throw;
     const std::string& name = input.setting.positions.defined() ? "positions" : input.draws[0].first;
-    throw InputError(to_text(options.in, ": tensor ", name, ": ", error.what()));
+    throw InputError(options.in, ": tensor ", name, ": ", error.what());
   }
 }
 

@@ -172,7 +172,7 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
   nlohmann::ordered_json about{{"task", name}, {"seed", seed}, {"set", settings.dump_set}, {"sets", sets}};
   const auto set = static_cast<std::size_t>(std::ranges::find(sets, settings.dump_set) - sets.begin());
   if (set == sets.size()) {
-    throw InputError(to_text("--dump-set: ", settings.dump_set, " given; one of ", about["sets"].dump(), " required"));
+    throw InputError("--dump-set: ", settings.dump_set, " given; one of ", about["sets"].dump(), " required");
   }
   for (const auto& [option, value] : task.description()) {
     const auto number = nlohmann::ordered_json::parse(value, nullptr, false);
@@ -339,8 +339,8 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
     std::cerr << "note: version " << record.version << " knew its data by the fingerprint " << record.data
               << "; this one, whose are SHA-256, cannot tell whether they are the same\n";
   } else if (now != record.data) {
-    throw InputError(to_text("--from: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
-        "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION));
+    throw InputError("--from: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
+        "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
   }
   return std::move(run);
 }
@@ -356,7 +356,7 @@ int run_without_task(const std::vector<std::string>& arguments) {
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
   if (const auto out = typed_value(arguments, "--out"); out && std::ranges::count(arguments, "--resume"))
-    throw InputError(to_text("--resume: no run.json in ", *out, "; the folder of a run required; name its task"));
+    throw InputError("--resume: no run.json in ", *out, "; the folder of a run required; name its task");
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   if (const auto page = line.parse(static_cast<int>(argv.size()), argv.data())) {
@@ -378,7 +378,7 @@ int run(int argc, char** argv) {
   if (from) {
     const RunRecord record = read_run_record(*from);
     if (named && name != record.subject) {
-      throw InputError(to_text(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required"));
+      throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required");
     }
     run = repeat(record, arguments);
   } else {

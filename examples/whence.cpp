@@ -97,8 +97,8 @@ int run_without_command(const std::vector<std::string>& words) {
   for (const Command& command : registered_commands()) names.push_back(command.name);
   const std::string typed = group.empty() ? words[0] : words[0] + ' ' + words[1];
   const auto meant = nearest_name(typed, names);
-  throw InputError(to_text(in_quotes(typed), " given; a command required; ",
-      meant ? to_text("did you mean '", *meant, "'?") : "see whence --help"));
+  throw InputError(in_quotes(typed), " given; a command required; ",
+      meant ? to_text("did you mean '", *meant, "'?") : "see whence --help");
 }
 
 }  // namespace

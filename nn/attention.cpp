@@ -10,8 +10,8 @@ namespace {
 
 const AttentionOptions& checked(const AttentionOptions& options) {
   if (options.heads < 1 || options.dim < 1 || options.dim % options.heads) {
-    throw InputError(to_text(
-        "attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads"));
+    throw InputError(
+        "attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads");
   }
   return options;
 }

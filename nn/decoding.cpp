@@ -15,10 +15,9 @@ Decoding::Decoding(const Transformer& model, index_t capacity, std::vector<index
       caches_(static_cast<std::size_t>(model.options().layers)) {
   if (!model.options().causal)
     fail("decoding", "a model that is not causal given; a row of it depends on later tokens; a causal one required");
-  if (capacity < 1) fail("decoding", to_text("capacity ", capacity, " given; 1 or more required"));
+  if (capacity < 1) fail("decoding", "capacity ", capacity, " given; 1 or more required");
   for (const index_t count : padding_) {
-    if (count < 0 || count >= capacity)
-      fail("decoding", to_text("padding ", count, " given; 0 to ", capacity - 1, " required"));
+    if (count < 0 || count >= capacity) fail("decoding", "padding ", count, " given; 0 to ", capacity - 1, " required");
   }
   pass_.training = false;
 }
@@ -35,15 +34,14 @@ Tensor Decoding::present(index_t batch, index_t length) const {
 
 Tensor Decoding::operator()(const Tensor& tokens) {
   if (tokens.rank() != 2 || tokens.size(0) < 1 || tokens.size(1) < 1) {
-    fail("decoding", to_text("tokens are ", tokens.shape(), "; [batch, time] with at least one token required"));
+    fail("decoding", "tokens are ", tokens.shape(), "; [batch, time] with at least one token required");
   }
   const index_t batch = tokens.size(0), rows = tokens.size(1);
   const index_t expected = batch_ ? batch_ : padding_.empty() ? batch : static_cast<index_t>(padding_.size());
-  if (batch != expected)
-    fail("decoding", to_text("a batch of ", batch, " given; ", expected, " sequences required, as before"));
+  if (batch != expected) fail("decoding", "a batch of ", batch, " given; ", expected, " sequences required, as before");
   if (filled_ + rows > capacity_) {
-    fail("decoding", to_text(rows, " tokens given after ", filled_, "; at most ", capacity_ - filled_,
-                         " more fit; ask for a larger capacity"));
+    fail("decoding", rows, " tokens given after ", filled_, "; at most ", capacity_ - filled_,
+        " more fit; ask for a larger capacity");
   }
   const NoGrad values_only;
   const Sequence sequence = Sequence::continued(filled_, rows, capacity_, present(batch, filled_ + rows));

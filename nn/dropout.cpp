@@ -8,7 +8,7 @@ namespace whence {
 
 Dropout::Dropout(double probability) : probability_(probability) {
   if (!(probability >= 0 && probability < 1))
-    throw InputError(to_text("dropout: ", probability, " given; at least 0 and less than 1 required"));
+    throw InputError("dropout: ", probability, " given; at least 0 and less than 1 required");
 }
 
 Tensor Dropout::operator()(const Tensor& x, const Pass& pass, Site at) const {

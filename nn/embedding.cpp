@@ -6,7 +6,7 @@
 namespace whence {
 
 Embedding::Embedding(index_t rows, index_t dim, Init init) {
-  if (rows < 1 || dim < 1) fail("Embedding", to_text(rows, " rows of ", dim, " given; 1 or more of each required"));
+  if (rows < 1 || dim < 1) fail("Embedding", rows, " rows of ", dim, " given; 1 or more of each required");
   weight_ = param("weight", {rows, dim}, init);
 }
 

@@ -33,12 +33,12 @@ ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
     std::string known;
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
     const auto nearest = nearest_name(wanted, names);
-    throw InputError(to_text("executor: '", wanted, "' given; one of ", known, " required",
-        nearest ? "; did you mean '" + *nearest + "'?" : ""));
+    throw InputError("executor: '", wanted, "' given; one of ", known, " required",
+        nearest ? "; did you mean '" + *nearest + "'?" : "");
   }
   if (!wanted_) return;
   const std::string refusal = wanted_->refusal(stages);
-  if (!refusal.empty()) throw InputError(to_text("executor: ", wanted, " ", refusal));
+  if (!refusal.empty()) throw InputError("executor: ", wanted, " ", refusal);
 }
 
 const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {

@@ -123,7 +123,7 @@ const Executor& strips_executor() {
 }
 
 std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block) {
-  if (rows_per_block < 1) fail("strips", to_text(rows_per_block, " rows per block given; 1 or more required"));
+  if (rows_per_block < 1) fail("strips", rows_per_block, " rows per block given; 1 or more required");
   return std::make_unique<StripsExecutor>(rows_per_block);
 }
 

@@ -11,13 +11,13 @@ namespace whence {
 namespace {
 
 double require_finite_number(const char* what, double value) {
-  if (!std::isfinite(value)) fail("init", to_text(what, " ", value, " given; a finite number required"));
+  if (!std::isfinite(value)) fail("init", what, " ", value, " given; a finite number required");
   return value;
 }
 
 double require_deviation(double value) {
   if (!(value >= 0) || !std::isfinite(value))
-    fail("init", to_text("deviation ", value, " given; a finite number of 0 or more required"));
+    fail("init", "deviation ", value, " given; a finite number of 0 or more required");
   return value;
 }
 
@@ -39,7 +39,7 @@ Init Init::constant(double value) { return {Kind::constant, require_finite_numbe
 Init Init::uniform(double low, double high) {
   require_finite_number("low end", low);
   require_finite_number("high end", high);
-  if (low > high) fail("init", to_text("uniform from ", low, " to ", high, " given; low <= high required"));
+  if (low > high) fail("init", "uniform from ", low, " to ", high, " given; low <= high required");
   return {Kind::uniform, low, high};
 }
 
@@ -52,7 +52,7 @@ Init Init::truncated_normal(double mean, double deviation) {
 }
 
 Init Init::fan_in(index_t inputs) {
-  if (inputs < 1) fail("init", to_text("fan-in ", inputs, " given; 1 or more required"));
+  if (inputs < 1) fail("init", "fan-in ", inputs, " given; 1 or more required");
   const double bound = 1 / std::sqrt(static_cast<double>(inputs));
   return uniform(-bound, bound);
 }

@@ -21,7 +21,7 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& target, Site at) {
   const CallSite place(at);
   raw::require_shape("mean_squared_error", "target", target, x.shape());
   raw::require_same_dtype("mean_squared_error", "x", x, "target", target);
-  if (x.numel() == 0) fail("mean_squared_error", to_text("shape ", x.shape(), " given; at least one element required"));
+  if (x.numel() == 0) fail("mean_squared_error", "shape ", x.shape(), " given; at least one element required");
   return mean(square(subtract(x, target, at), at), {}, false, at);
 }
 

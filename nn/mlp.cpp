@@ -9,7 +9,7 @@ Activation activation_of(const std::string& name) {
   for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::swiglu}) {
     if (name == to_string(activation)) return activation;
   }
-  throw InputError(to_text("activation: '", name, "' given; gelu, gelu_erf, relu or swiglu required"));
+  throw InputError("activation: '", name, "' given; gelu, gelu_erf, relu or swiglu required");
 }
 
 const char* to_string(Activation activation) {

@@ -107,8 +107,8 @@ TransformerOptions named_model(const std::string& name, const std::string& schem
   std::string known;
   for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
   const auto nearest = nearest_name(name, names);
-  throw InputError(to_text(
-      "model: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : ""));
+  throw InputError(
+      "model: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : "");
 }
 
 }  // namespace whence

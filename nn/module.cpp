@@ -61,7 +61,7 @@ static void give(const Tensor& parameter, const Tensor& value) {
 
 void Module::to(DType dtype) {
   if (!is_floating(dtype))
-    fail("module", to_text("dtype ", dtype, " given for the parameters of '", path_, "'; a floating dtype required"));
+    fail("module", "dtype ", dtype, " given for the parameters of '", path_, "'; a floating dtype required");
   for (const Parameter& parameter : parameters()) give(parameter.tensor, raw::cast(parameter.tensor.detach(), dtype));
 }
 
@@ -86,22 +86,20 @@ void Module::freeze(const std::string& path_pattern) {
   if (freeze_matching(path_pattern) > 0) return;
   std::string paths;
   for (const Parameter& parameter : parameters()) paths += (paths.empty() ? "" : ", ") + parameter.path;
-  fail("freeze",
-      to_text("no parameter matches '", path_pattern, "'; the parameters are ", paths.empty() ? "none" : paths));
+  fail("freeze", "no parameter matches '", path_pattern, "'; the parameters are ", paths.empty() ? "none" : paths);
 }
 
 void Module::require_new_name(const char* op, const std::string& name) const {
-  if (name.empty())
-    fail(op, to_text("an empty name given in '", path_, "'; a name required, as it becomes part of a path"));
+  if (name.empty()) fail(op, "an empty name given in '", path_, "'; a name required, as it becomes part of a path");
   const bool taken =
       std::any_of(own_.begin(), own_.end(), [&](const Own& own) { return own.name == name; }) ||
       std::any_of(children_.begin(), children_.end(), [&](const Child& entry) { return entry.name == name; });
-  if (taken) fail(op, to_text("name '", name, "' given twice in '", path_, "'; names must differ within a module"));
+  if (taken) fail(op, "name '", name, "' given twice in '", path_, "'; names must differ within a module");
 }
 
 static void require_no_dot(const char* op, const std::string& name) {
   if (name.find('.') != std::string::npos)
-    fail(op, to_text("name '", name, "' given; a name without dots required, as dots separate modules"));
+    fail(op, "name '", name, "' given; a name without dots required, as dots separate modules");
 }
 
 Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays, Bounds bounds, Site at) {
@@ -121,17 +119,16 @@ void Module::child(const std::string& name, Module& module) {
 
 void Module::child(const std::string& list, index_t position, Module& module) {
   require_no_dot("child", list);
-  if (position < 0) fail("child", to_text("position ", position, " given in list '", list, "'; 0 or more required"));
+  if (position < 0) fail("child", "position ", position, " given in list '", list, "'; 0 or more required");
   adopt(list.empty() ? list : list + "." + std::to_string(position), module);
 }
 
 void Module::adopt(const std::string& name, Module& module) {
   require_new_name("child", name);
   if (module.parent_)
-    fail("child", to_text("module '", module.path_, "' given as '", name, "'; a module without a parent required"));
+    fail("child", "module '", module.path_, "' given as '", name, "'; a module without a parent required");
   for (const Module* above = this; above; above = above->parent_) {
-    if (above == &module)
-      fail("child", to_text("module '", path_, "' given itself as its child '", name, "'; a tree required"));
+    if (above == &module) fail("child", "module '", path_, "' given itself as its child '", name, "'; a tree required");
   }
   module.parent_ = this;
   module.set_path(path_of(name));

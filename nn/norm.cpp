@@ -8,9 +8,9 @@
 namespace whence {
 
 Norm::Norm(index_t dim, NormKind kind, double epsilon) : kind_(kind), epsilon_(epsilon) {
-  if (dim < 1) fail("Norm", to_text("dim ", dim, " given; 1 or more required"));
+  if (dim < 1) fail("Norm", "dim ", dim, " given; 1 or more required");
   if (!(epsilon > 0) || !std::isfinite(epsilon))
-    fail("Norm", to_text("epsilon ", epsilon, " given; a finite number above 0 required"));
+    fail("Norm", "epsilon ", epsilon, " given; a finite number above 0 required");
   weight_ = param("weight", {dim}, Init::ones(), false);
   if (kind == NormKind::layer) bias_ = param("bias", {dim}, Init::zeros(), false);
 }

@@ -23,9 +23,8 @@ void require_gradients(const std::vector<Module::Parameter>& parameters) {
       missing += (missing.empty() ? "" : ", ") + parameter.path;
   }
   if (missing.empty()) return;
-  fail("optimiser",
-      to_text("no path from the loss to parameters ", missing,
-          "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them"));
+  fail("optimiser", "no path from the loss to parameters ", missing,
+      "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
 }
 
 // The largest magnitude. Throws Error naming the parameter when a gradient is infinite or NaN.
@@ -37,9 +36,8 @@ double largest_finite(const Module::Parameter& parameter) {
     for (index_t i = 0; i < x.numel(); ++i) {
       const double value = static_cast<double>(static_cast<compute_t<T>>(in[i]));
       if (!std::isfinite(value)) {
-        fail("optimiser",
-            to_text("the gradient of ", parameter.path, " is ", value, " at element ", i, " of ", x.shape(),
-                "; finite gradients required; lower the learning rate, or find the op with CheckFinite"));
+        fail("optimiser", "the gradient of ", parameter.path, " is ", value, " at element ", i, " of ", x.shape(),
+            "; finite gradients required; lower the learning rate, or find the op with CheckFinite");
       }
       largest = std::max(largest, std::abs(value));
     }
@@ -50,8 +48,8 @@ double largest_finite(const Module::Parameter& parameter) {
 void require_trainable(const Module::Parameter& parameter, bool masters) {
   const DType dtype = parameter.tensor.dtype();
   if (dtype == DType::f32 || dtype == DType::f64 || (masters && compute_dtype(dtype) != dtype)) return;
-  fail("optimiser", to_text("parameter ", parameter.path, " is ", dtype, "; f32 or f64 required",
-                        compute_dtype(dtype) != dtype ? ", or AdamOptions::masters" : ""));
+  fail("optimiser", "parameter ", parameter.path, " is ", dtype, "; f32 or f64 required",
+      compute_dtype(dtype) != dtype ? ", or AdamOptions::masters" : "");
 }
 
 std::vector<Tensor> gradients_on(Device device, const std::vector<Module::Parameter>& parameters) {
@@ -93,7 +91,7 @@ double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
   }
   const double rescaled = largest * norm_in_units_of(largest, parameters);
   if (!std::isfinite(rescaled))
-    fail("optimiser", to_text("the norm of all gradients exceeds f64; gradients up to ", largest, " were given"));
+    fail("optimiser", "the norm of all gradients exceeds f64; gradients up to ", largest, " were given");
   return rescaled;
 }
 
@@ -104,9 +102,9 @@ double global_norm(const std::vector<Module::Parameter>& parameters) {
 }
 
 void require_clipping(double max_norm, double loss_scale) {
-  if (!(max_norm > 0)) fail("optimiser", to_text("maximal norm ", max_norm, " given; a number above 0 required"));
+  if (!(max_norm > 0)) fail("optimiser", "maximal norm ", max_norm, " given; a number above 0 required");
   if (!(loss_scale > 0) || !std::isfinite(loss_scale)) {
-    fail("optimiser", to_text("loss scale ", loss_scale, " given; a finite number above 0 required"));
+    fail("optimiser", "loss scale ", loss_scale, " given; a finite number above 0 required");
   }
 }
 
@@ -124,13 +122,13 @@ GradientNorm clipped(double norm, double max_norm, double loss_scale) {
 void require_options(const AdamOptions& options) {
   const auto in_unit = [](double beta) { return beta >= 0 && beta < 1; };
   if (!in_unit(options.beta1) || !in_unit(options.beta2)) {
-    fail("optimiser", to_text("betas ", options.beta1, " and ", options.beta2, " given; 0 <= beta < 1 required"));
+    fail("optimiser", "betas ", options.beta1, " and ", options.beta2, " given; 0 <= beta < 1 required");
   }
   if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
-    fail("optimiser", to_text("epsilon ", options.epsilon, " given; a finite number above 0 required"));
+    fail("optimiser", "epsilon ", options.epsilon, " given; a finite number above 0 required");
   }
   if (!(options.weight_decay >= 0) || !std::isfinite(options.weight_decay)) {
-    fail("optimiser", to_text("weight decay ", options.weight_decay, " given; a finite number of 0 or more required"));
+    fail("optimiser", "weight decay ", options.weight_decay, " given; a finite number of 0 or more required");
   }
 }
 
@@ -176,7 +174,7 @@ AdamStep Adam::next_step(double learning_rate, double gradient_scale) const {
 
 void Adam::require_ready(double learning_rate) const {
   if (!(learning_rate >= 0) || !std::isfinite(learning_rate)) {
-    fail("optimiser", to_text("learning rate ", learning_rate, " given; a finite number of 0 or more required"));
+    fail("optimiser", "learning rate ", learning_rate, " given; a finite number of 0 or more required");
   }
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     const Tensor& weight = parameters_[k].tensor;
@@ -222,7 +220,7 @@ void Adam::step(double learning_rate, double gradient_scale, Site at) {
   const CallSite place(at);
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale)) {
-    fail("optimiser", to_text("gradient scale ", gradient_scale, " given; a finite number of 0 or more required"));
+    fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
   }
   static_cast<void>(global_norm(parameters_));  // refuses before anything is changed
   run(next_step(learning_rate, gradient_scale), {}, at);
@@ -234,7 +232,7 @@ void Adam::step(double learning_rate, const GradientNorm& norm, Site at) {
   require_ready(learning_rate);
   require_gradients(parameters_);
   if (!norm.finite() || !std::isfinite(norm.scale)) {
-    fail("optimiser", to_text("a norm of ", norm.value, " given; a finite one required; leave the step out"));
+    fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
   }
   run(next_step(learning_rate, norm.scale), {}, at);
   ++steps_;
@@ -246,7 +244,7 @@ void Adam::prepare_replay(double learning_rate, double max_norm, double loss_sca
   require_clipping(max_norm, loss_scale);
   const std::vector<Device> devices = devices_of(parameters_);
   if (devices.size() != 1)
-    fail("optimiser", to_text("parameters on ", devices.size(), " devices given; a replayed step needs one"));
+    fail("optimiser", "parameters on ", devices.size(), " devices given; a replayed step needs one");
   if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, devices[0]);
   const std::array<double, control_count> controls = step_controls(next_step(learning_rate, 1), max_norm, loss_scale);
   memory_of(devices[0]).copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);

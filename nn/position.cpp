@@ -30,7 +30,7 @@ Tensor mask_of(index_t first_row, index_t rows, index_t keys, bool causal, const
 // bool [b t], contiguous
 Tensor checked_present(const Tensor& present) {
   if (present.rank() != 2 || present.dtype() != DType::boolean) {
-    fail("sequence", to_text("present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required"));
+    fail("sequence", "present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required");
   }
   return raw::contiguous(raw::to_device(present, Device::cpu()));
 }
@@ -74,8 +74,8 @@ Tensor counted(const Tensor& distance, const Tensor& distances) {
   for (index_t n = 0; n < result.numel(); ++n) {
     const std::size_t steps = static_cast<std::size_t>(std::fabs(d[n]));
     if (steps >= drawn.size() || d[n] != std::floor(d[n])) {
-      fail("distance",
-          to_text(d[n], " steps between a query and a key; drawn distances require whole steps below ", drawn.size()));
+      fail("distance", d[n], " steps between a query and a key; drawn distances require whole steps below ",
+          drawn.size());
     }
     d[n] = std::copysign(drawn[steps], d[n]);
   }
@@ -148,9 +148,8 @@ Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, 
   const index_t keys = first_row + rows;
   const Tensor real = present.defined() ? checked_present(present) : present;
   if (keys > capacity || (real.defined() && real.size(1) != keys)) {
-    fail("sequence", to_text(first_row, " tokens and ", rows, " new ones with capacity ", capacity, " and present ",
-                         real.defined() ? real.shape() : Shape{},
-                         " given; at most capacity tokens, each named in present, required"));
+    fail("sequence", first_row, " tokens and ", rows, " new ones with capacity ", capacity, " and present ",
+        real.defined() ? real.shape() : Shape{}, " given; at most capacity tokens, each named in present, required");
   }
   const Tensor positions = positions_of(keys, real);
   return {.mask = mask_of(first_row, rows, keys, true, real),

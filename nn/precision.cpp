@@ -25,11 +25,11 @@ LossScale::LossScale(const LossScaleOptions& options) : options_(options), state
   const bool ordered = options.least <= options.initial && options.initial <= options.most;
   if (!is_power_of_two(options.initial) || !is_power_of_two(options.least) || !is_power_of_two(options.most) ||
       !ordered) {
-    throw InputError(to_text("loss scale: ", options.initial, " between ", options.least, " and ", options.most,
-        " given; powers of two in this order required, as they change no gradient's digits"));
+    throw InputError("loss scale: ", options.initial, " between ", options.least, " and ", options.most,
+        " given; powers of two in this order required, as they change no gradient's digits");
   }
   if (options.growth_steps < 1)
-    throw InputError(to_text("loss scale: growth after ", options.growth_steps, " steps given; 1 or more required"));
+    throw InputError("loss scale: growth after ", options.growth_steps, " steps given; 1 or more required");
 }
 
 void LossScale::update(bool finite, index_t step) {
@@ -42,10 +42,10 @@ void LossScale::update(bool finite, index_t step) {
   ++state_.skipped;
   state_.good_steps = 0;
   if (state_.value / 2 < options_.least) {
-    throw Error(to_text("loss scale: gradients that are not finite at step ", step, " with a loss scale of ",
-        state_.value, "; finite ones at a scale of ", options_.least,
+    throw Error("loss scale: gradients that are not finite at step ", step, " with a loss scale of ", state_.value,
+        "; finite ones at a scale of ", options_.least,
         " or more required; train in bf16, which needs no scale, lower the "
-        "learning rate, or find the op with CheckFinite"));
+        "learning rate, or find the op with CheckFinite");
   }
   state_.value /= 2;
 }
@@ -54,7 +54,7 @@ DType storage_dtype_of(const std::string& name) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     if (name == to_string(dtype)) return dtype;
   }
-  throw InputError(to_text("precision: '", name, "' given; f32, f16 or bf16 required"));
+  throw InputError("precision: '", name, "' given; f32, f16 or bf16 required");
 }
 
 // The model is cast here because Adam takes its parameters as they are then.

@@ -12,7 +12,7 @@ Decay decay_of(const std::string& name) {
   for (const Decay decay : {Decay::constant, Decay::linear, Decay::cosine}) {
     if (name == to_string(decay)) return decay;
   }
-  throw InputError(to_text("schedule: '", name, "' given; constant, linear or cosine required"));
+  throw InputError("schedule: '", name, "' given; constant, linear or cosine required");
 }
 
 const char* to_string(Decay decay) {
@@ -40,7 +40,7 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
 
 double Schedule::operator()(index_t step) const {
   const auto& [peak, steps, warm_up, decay, floor] = options_;
-  if (step < 1) fail("schedule", to_text("step ", step, " given; steps count from 1"));
+  if (step < 1) fail("schedule", "step ", step, " given; steps count from 1");
   if (step < warm_up) return peak * static_cast<double>(step) / static_cast<double>(warm_up);
   if (decay == Decay::constant) return peak;
   const index_t begin = std::max<index_t>(warm_up, 1);  // the step at which the peak is reached

@@ -17,7 +17,7 @@ SchemeRegistry& registry() {
 }
 
 [[noreturn]] void refuse(const std::string& text, const std::string& message) {
-  throw InputError(to_text("scheme '", text, "': ", message));
+  throw InputError("scheme '", text, "': ", message);
 }
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
@@ -272,10 +272,9 @@ SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& 
     Stages stages;
     schemes_.back()->join(stages);
     if (part == Part::each_layer && !stages.embeds.empty()) {
-      fail("scheme",
-          to_text(names.back(),
-              " is registered for each layer and embeds tokens, which happens once; shared required; correct its ",
-              "registration"));
+      fail("scheme", names.back(),
+          " is registered for each layer and embeds tokens, which happens once; shared required; correct its ",
+          "registration");
     }
   }
   for (std::size_t k = 0; schemes_.size() > 1 && k < schemes_.size(); ++k) child(names[k], *schemes_[k]);

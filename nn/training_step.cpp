@@ -60,8 +60,8 @@ class TrainingStep::Replay {
       for (std::size_t k = 0; k < given[part].tensors.size(); ++k) {
         const Tensor &from = given[part].tensors[k], &to = inputs_[part].tensors[k];
         if (!(from.shape() == to.shape())) {
-          throw InputError(to_text("recorded step: a batch of step ", step, " is ", from.shape(),
-              ", those before were ", to.shape(), "; equal shapes required, as a graph keeps its own; do not record"));
+          throw InputError("recorded step: a batch of step ", step, " is ", from.shape(), ", those before were ",
+              to.shape(), "; equal shapes required, as a graph keeps its own; do not record");
         }
         raw::copy_into(raw::to_device(from, device_), to);
       }

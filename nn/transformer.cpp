@@ -12,7 +12,7 @@ namespace {
 
 const TransformerOptions& checked(const TransformerOptions& options) {
   const auto require_positive = [](const char* name, index_t value) {
-    if (value < 1) throw InputError(to_text("transformer: ", name, " ", value, " given; 1 or more required"));
+    if (value < 1) throw InputError("transformer: ", name, " ", value, " given; 1 or more required");
   };
   require_positive("vocabulary", options.vocabulary);
   require_positive("length", options.length);
@@ -20,8 +20,8 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   require_positive("layers", options.layers);
   require_positive("heads", options.heads);
   if (options.tied && options.outputs && options.outputs != options.vocabulary) {
-    throw InputError(to_text("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
-        " given; tied logits have one per token of the vocabulary"));
+    throw InputError("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
+        " given; tied logits have one per token of the vocabulary");
   }
   return options;
 }
@@ -57,8 +57,8 @@ std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
   std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
   for (const SchemeSpec& spec : specs) {
     if (!options.causal && spec.make({options.dim, options.heads, options.length})->claims().causal_only) {
-      throw InputError(to_text("transformer: ", spec.text(),
-          " in a model that is not causal given; it has no meaning without a causal mask; ", "choose another scheme"));
+      throw InputError("transformer: ", spec.text(),
+          " in a model that is not causal given; it has no meaning without a causal mask; ", "choose another scheme");
     }
   }
   return specs;
@@ -145,7 +145,7 @@ Transformer::Transformer(const TransformerOptions& options)
 }
 
 Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
-  if (tokens.rank() != 2) fail("transformer", to_text("tokens are ", tokens.shape(), "; [batch, time] required"));
+  if (tokens.rank() != 2) fail("transformer", "tokens are ", tokens.shape(), "; [batch, time] required");
   return (*this)(tokens, Sequence::run(tokens.size(1), options_.causal), pass);
 }
 

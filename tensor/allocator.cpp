@@ -175,8 +175,7 @@ std::size_t Allocator::block_size(std::size_t bytes) {
 }
 
 void* Allocator::allocate(std::size_t bytes) {
-  if (bytes > (std::size_t{1} << 60))
-    fail("allocate", to_text(bytes, " bytes asked; no machine has them; check the shape"));
+  if (bytes > (std::size_t{1} << 60)) fail("allocate", bytes, " bytes asked; no machine has them; check the shape");
   const std::size_t block = block_size(bytes);
   State& state = *state_;
   const std::scoped_lock lock(state.mutex);

@@ -18,11 +18,10 @@ DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts) {
   if (wanted == "cpu") return {Device::cpu(), "device: cpu, as asked"};
   if (wanted == "cuda") {
     if (!usable)
-      throw InputError(
-          to_text("device: cuda given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu"));
+      throw InputError("device: cuda given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
     return {Device::cuda(0), to_text("device: ", gpu, ", as asked; ", describe(facts))};
   }
-  if (wanted != "auto") throw InputError(to_text("device: '", wanted, "' given; auto, cpu or cuda required"));
+  if (wanted != "auto") throw InputError("device: '", wanted, "' given; auto, cpu or cuda required");
   if (!usable) return {Device::cpu(), to_text("device: cpu, because no GPU can be used: ", facts.refusal)};
   if (facts.emulated)
     return {Device::cpu(), "device: cpu, because this build only emulates a GPU; cuda chooses the emulator"};

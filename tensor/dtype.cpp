@@ -33,7 +33,7 @@ double epsilon_of(DType dtype) {
 }
 
 void wrong_dtype(const char* op, DType given, const char* required) {
-  fail(op, to_text("dtype ", given, " given; ", required, " required; convert with cast"));
+  fail(op, "dtype ", given, " given; ", required, " required; convert with cast");
 }
 
 }  // namespace whence

@@ -13,10 +13,21 @@ namespace whence {
 
 using Site = std::source_location;  // where a public function was called
 
+// The arguments, one after another, as text.
+template <class... Parts>
+std::string to_text(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
 // The engine refused to go on. It changed nothing before it threw this.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  template <class... Parts>
+    requires(sizeof...(Parts) > 1)
+  explicit Error(const Parts&... parts) : std::runtime_error(to_text(parts...)) {}
 };
 
 // Bad usage or bad input of a program: an option, a file, a path. Programs exit with 2 instead of 1.
@@ -43,18 +54,15 @@ std::string to_string(const Site& site);
 // "1.5 GiB", "640 KiB", "12 bytes"
 std::string bytes_text(std::size_t bytes);
 
-// The arguments, one after another, as text.
-template <class... Parts>
-std::string to_text(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
-
 // "place: op: message", the text of an Error. The place is that of the innermost CallSite on this thread.
 std::string error_at_call_site(std::string_view op, const std::string& message);
-// Throws Error with that text.
+// Throws Error with that text. Several arguments are one message: to_text.
 [[noreturn]] void fail(std::string_view op, const std::string& message);
+template <class... Parts>
+  requires(sizeof...(Parts) > 1)
+[[noreturn]] void fail(std::string_view op, const Parts&... parts) {
+  fail(op, to_text(parts...));
+}
 
 // While alive, errors of this thread name `site`, and memory that it asks for counts for `op` (text that outlives the
 // program's tensors; null: no op). Costs two thread-local stores and nothing else.

@@ -9,14 +9,12 @@ namespace whence {
 namespace {
 
 [[noreturn]] void no_device(Device device) {
-  fail("device",
-      to_text(to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu"));
+  fail("device", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu");
 }
 
 // The backend of a device that is not the CPU.
 Backend backend_of(Device device) {
-  if (device.index != 0)
-    fail("device", to_text(to_string(device), " given; one GPU, cuda:0, is what this version runs on"));
+  if (device.index != 0) fail("device", to_string(device), " given; one GPU, cuda:0, is what this version runs on");
   const Backend backend = cuda_backend();
   if (!backend.kernels) no_device(device);
   return backend;
@@ -48,7 +46,7 @@ DeviceRuntime& runtime_of(Device device) {
 IndexLauncher& launcher_of(const char* op, Device device) {
   const Backend backend = cuda_backend();
   if (!backend.launcher)
-    fail(op, to_text("device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON"));
+    fail(op, "device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON");
   return *backend.launcher;
 }
 
@@ -62,7 +60,7 @@ int threads() {
 }
 
 void set_threads(int count) {
-  if (count < 1 || count > 1024) fail("set_threads", to_text(count, " given; 1 to 1024 required"));
+  if (count < 1 || count > 1024) fail("set_threads", count, " given; 1 to 1024 required");
   thread_count = count;
 }
 

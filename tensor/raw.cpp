@@ -19,8 +19,8 @@ Shape common_batch(const Tensor& a, const Tensor& b) {
     const int in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
     const index_t of_a = in_a < 0 ? 1 : a.shape()[in_a], of_b = in_b < 0 ? 1 : b.shape()[in_b];
     if (of_a != of_b && of_a != 1 && of_b != 1) {
-      fail("matmul", to_text("a is ", a.shape(), ", b is ", b.shape(), "; batch extents ", of_a, " and ", of_b,
-                         " differ and neither is 1; reshape or expand one of them"));
+      fail("matmul", "a is ", a.shape(), ", b is ", b.shape(), "; batch extents ", of_a, " and ", of_b,
+          " differ and neither is 1; reshape or expand one of them");
     }
     batch[axis] = of_a == 1 ? of_b : of_a;
   }
@@ -36,28 +36,26 @@ Tensor with_batch(const Tensor& x, Shape batch) {
 
 void require_matrix(const char* argument, const Tensor& x) {
   require_floating("matmul", argument, x);
-  if (x.rank() < 2)
-    fail("matmul", to_text(argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze"));
+  if (x.rank() < 2) fail("matmul", argument, " is ", x.shape(), "; two axes or more are required; use unsqueeze");
 }
 
 }  // namespace
 
 void require_floating(const char* op, const char* argument, const Tensor& x) {
   if (!is_floating(x.dtype()))
-    fail(op, to_text(argument, " is ", x.dtype(), "; a floating dtype is required; convert with cast"));
+    fail(op, argument, " is ", x.dtype(), "; a floating dtype is required; convert with cast");
 }
 
 void require_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
   if (a.dtype() != b.dtype()) {
-    fail(op, to_text(name_a, " is ", a.dtype(), ", ", name_b, " is ", b.dtype(),
-                 "; equal dtypes required; convert with cast"));
+    fail(op, name_a, " is ", a.dtype(), ", ", name_b, " is ", b.dtype(), "; equal dtypes required; convert with cast");
   }
 }
 
 void require_same_device(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
   if (!(a.device() == b.device())) {
-    fail(op, to_text(name_a, " is on ", to_string(a.device()), ", ", name_b, " is on ", to_string(b.device()),
-                 "; one device required; move with to_device"));
+    fail(op, name_a, " is on ", to_string(a.device()), ", ", name_b, " is on ", to_string(b.device()),
+        "; one device required; move with to_device");
   }
 }
 
@@ -67,12 +65,12 @@ void require_alike(const char* op, const char* name_a, const Tensor& a, const ch
 }
 
 void require_mask(const char* op, const Tensor& x, const Tensor& mask) {
-  if (mask.dtype() != DType::boolean) fail(op, to_text("mask is ", mask.dtype(), "; bool required; convert with cast"));
+  if (mask.dtype() != DType::boolean) fail(op, "mask is ", mask.dtype(), "; bool required; convert with cast");
   require_same_device(op, "x", x, "mask", mask);
 }
 
 void require_shape(const char* op, const char* argument, const Tensor& x, const Shape& shape) {
-  if (!(x.shape() == shape)) fail(op, to_text(argument, " is ", x.shape(), "; ", shape, " required"));
+  if (!(x.shape() == shape)) fail(op, argument, " is ", x.shape(), "; ", shape, " required");
 }
 
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
@@ -117,7 +115,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
   for (const int given : axes) {
     const int axis = normal_axis(op, given, x.rank());
     if (reduced[axis])
-      fail(op, to_text("x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required"));
+      fail(op, "x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required");
     reduced[axis] = true;
   }
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -128,8 +126,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
     }
   }
   if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0) {
-    fail(op, to_text("x is ", x.shape(),
-                 "; at least one element along each reduced axis is required; nothing has no maximum"));
+    fail(op, "x is ", x.shape(), "; at least one element along each reduced axis is required; nothing has no maximum");
   }
   const Tensor out = Tensor::empty(with_axes, x.dtype(), x.device());
   kernels(x.device()).reduce(f, x, out);
@@ -143,7 +140,7 @@ Tensor argmax(const Tensor& x) {
   Shape shape;
   for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
   if (x.size(-1) == 0 && numel(shape) > 0)
-    fail("argmax", to_text("x is ", x.shape(), "; a last axis that is not empty is required"));
+    fail("argmax", "x is ", x.shape(), "; a last axis that is not empty is required");
   const Tensor out = Tensor::empty(shape, DType::i64, x.device());
   kernels(x.device()).argmax(contiguous(x), out);
   return out;
@@ -156,9 +153,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias
   require_alike("matmul", "a", a, "b", b);
   if (a.size(-1) != b.size(-2)) {
     const bool turned = a.size(-1) == b.size(-1);
-    fail("matmul",
-        to_text("a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
-            " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them"));
+    fail("matmul", "a is ", a.shape(), ", b is ", b.shape(), "; inner extents ", a.size(-1), " and ", b.size(-2),
+        " differ; equal ones are required; ", turned ? "transpose b" : "transpose or reshape one of them");
   }
   if (bias) {
     require_shape("matmul", "bias", *bias, {b.size(-1)});

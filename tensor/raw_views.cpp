@@ -61,13 +61,12 @@ Tensor permute(const Tensor& x, const std::vector<int>& axes) {
   Strides strides;
   bool seen[max_rank] = {};
   if (static_cast<int>(axes.size()) != x.rank()) {
-    fail("permute", to_text("x is ", x.shape(), ", ", axes.size(), " axes given; each of its ", x.rank(),
-                        " axes is required once"));
+    fail("permute", "x is ", x.shape(), ", ", axes.size(), " axes given; each of its ", x.rank(),
+        " axes is required once");
   }
   for (const int given : axes) {
     const int axis = normal_axis("permute", given, x.rank());
-    if (seen[axis])
-      fail("permute", to_text("x is ", x.shape(), ", axis ", axis, " given twice; each axis is required once"));
+    if (seen[axis]) fail("permute", "x is ", x.shape(), ", axis ", axis, " given twice; each axis is required once");
     seen[axis] = true;
     shape.push_back(x.shape()[axis]);
     strides.push_back(x.strides()[axis]);
@@ -89,8 +88,8 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
   const int at = normal_axis("slice", axis, x.rank());
   const index_t extent = x.shape()[at];
   if (begin < 0 || begin > end || end > extent || step < 1) {
-    fail("slice", to_text("x is ", x.shape(), ", axis ", axis, " from ", begin, " to ", end, " step ", step,
-                      " given; 0 <= begin <= end <= ", extent, " and step >= 1 are required"));
+    fail("slice", "x is ", x.shape(), ", axis ", axis, " from ", begin, " to ", end, " step ", step,
+        " given; 0 <= begin <= end <= ", extent, " and step >= 1 are required");
   }
   const index_t count = (end - begin + step - 1) / step;
   Strides strides = x.strides();
@@ -101,8 +100,8 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
 Tensor select(const Tensor& x, int axis, index_t index) {
   const int at = normal_axis("select", axis, x.rank());
   if (index < 0 || index >= x.shape()[at]) {
-    fail("select", to_text("x is ", x.shape(), ", index ", index, " of axis ", axis, " given; an index in [0, ",
-                       x.shape()[at], ") is required"));
+    fail("select", "x is ", x.shape(), ", index ", index, " of axis ", axis, " given; an index in [0, ", x.shape()[at],
+        ") is required");
   }
   return x.view(without_axis(x.shape(), at), without_axis(x.strides(), at), index * x.strides()[at]);
 }
@@ -131,9 +130,9 @@ Tensor expand(const Tensor& x, const Shape& shape) {
     strides[axis + added] = from == to ? x.strides()[axis] : 0;
   }
   if (!fits) {
-    fail("expand", to_text("x is ", x.shape(), ", shape ", shape,
-                       " given; extents that are equal, or 1 in x, are required, aligned at the "
-                       "last axis"));
+    fail("expand", "x is ", x.shape(), ", shape ", shape,
+        " given; extents that are equal, or 1 in x, are required, aligned at the "
+        "last axis");
   }
   return x.view(shape, strides);
 }
@@ -155,8 +154,8 @@ Shape resolve_reshape(const Shape& from, const Shape& to) {
   const index_t count = numel(from);
   if (count_open == 1 && known > 0 && count % known == 0) result[open] = count / known;
   if (!legal || count_open > 1 || (count_open == 1 && result[open] < 0) || numel(result) != count) {
-    fail("reshape", to_text("x is ", from, ", shape ", to, " given; a shape of ", count,
-                        " elements is required, at most one extent -1"));
+    fail("reshape", "x is ", from, ", shape ", to, " given; a shape of ", count,
+        " elements is required, at most one extent -1");
   }
   return result;
 }

@@ -9,8 +9,7 @@ namespace whence {
 
 template <class Tag>
 void PerAxis<Tag>::too_many_axes() {
-  fail("shape",
-      to_text("more than ", max_rank, " axes given; at most ", max_rank, " are supported; merge axes with reshape"));
+  fail("shape", "more than ", max_rank, " axes given; at most ", max_rank, " are supported; merge axes with reshape");
 }
 template class PerAxis<ShapeTag>;
 template class PerAxis<StridesTag>;
@@ -21,8 +20,8 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   for (int axis = -1; axis >= -rank; --axis) {
     const index_t extent_a = -axis <= a.rank() ? a[axis] : 1, extent_b = -axis <= b.rank() ? b[axis] : 1;
     if (extent_a != extent_b && extent_a != 1 && extent_b != 1) {
-      fail(op, to_text("a is ", a, ", b is ", b, "; extents ", extent_a, " and ", extent_b, " of axis ", axis,
-                   " differ and neither is 1; reshape or expand one of them"));
+      fail(op, "a is ", a, ", b is ", b, "; extents ", extent_a, " and ", extent_b, " of axis ", axis,
+          " differ and neither is 1; reshape or expand one of them");
     }
     result[axis] = extent_a == 1 ? extent_b : extent_a;
   }
@@ -31,7 +30,7 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
 
 int normal_axis(const char* op, int axis, int rank) {
   if (axis < -rank || axis >= rank) {
-    fail(op, to_text("axis ", axis, " given for ", rank, " axes; an axis in [", -rank, ", ", rank, ") is required"));
+    fail(op, "axis ", axis, " given for ", rank, " axes; an axis in [", -rank, ", ", rank, ") is required");
   }
   return axis < 0 ? axis + rank : axis;
 }

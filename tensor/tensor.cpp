@@ -14,12 +14,12 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   std::size_t bytes = size_of(dtype);
   bool has_zero = false;
   for (const index_t extent : shape) {
-    if (extent < 0) fail("empty", to_text("shape ", shape, " given; extents of 0 or more required"));
+    if (extent < 0) fail("empty", "shape ", shape, " given; extents of 0 or more required");
     has_zero = has_zero || extent == 0;
   }
   for (const index_t extent : shape) {
     if (!has_zero && __builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes)) {
-      fail("empty", to_text("shape ", shape, " given; its bytes do not fit in 64 bits"));
+      fail("empty", "shape ", shape, " given; its bytes do not fit in 64 bits");
     }
   }
   Tensor result;
@@ -43,7 +43,7 @@ Tensor Tensor::scalar(double value, DType dtype, Device device) { return full({}
 
 Tensor Tensor::of(const std::vector<double>& values, const Shape& shape, DType dtype) {
   if (static_cast<index_t>(values.size()) != whence::numel(shape)) {
-    fail("of", to_text(values.size(), " values given for shape ", shape, "; ", whence::numel(shape), " required"));
+    fail("of", values.size(), " values given for shape ", shape, "; ", whence::numel(shape), " required");
   }
   Tensor result = empty(shape, dtype);
   visit(dtype, [&]<class T>(Type<T>) {
@@ -77,8 +77,7 @@ Tensor Tensor::normal(const Shape& shape, double mean, double deviation, const S
 index_t Tensor::size(int axis) const { return shape()[normal_axis("size", axis, rank())]; }
 
 double Tensor::item() const {
-  if (numel() != 1)
-    fail("item", to_text("shape ", shape(), " given; exactly one element required; use at or to_vector"));
+  if (numel() != 1) fail("item", "shape ", shape(), " given; exactly one element required; use at or to_vector");
   return to_vector()[0];
 }
 
@@ -90,7 +89,7 @@ double Tensor::at(std::initializer_list<index_t> position) const {
     inside = where[axis] >= 0 && where[axis] < shape()[axis];
     offset += where[axis] * strides()[axis];
   }
-  if (!inside) fail("at", to_text("position ", where, " given for shape ", shape()));
+  if (!inside) fail("at", "position ", where, " given for shape ", shape());
   return view({}, {}, offset).item();
 }
 
@@ -119,7 +118,7 @@ Tensor Tensor::view(const Shape& shape, const Strides& strides, index_t offset) 
 }
 
 void Tensor::replace(const Tensor& value) const {
-  if (!(shape() == value.shape())) fail("replace", to_text("shape ", value.shape(), " given; ", shape(), " required"));
+  if (!(shape() == value.shape())) fail("replace", "shape ", value.shape(), " given; ", shape(), " required");
   body_->strides = value.strides();
   body_->offset = value.body_->offset;
   body_->storage = value.body_->storage;

@@ -47,8 +47,8 @@ Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
     for (int other = 0; agree && other < shape.rank(); ++other)
       agree = other == axis || parts[k].size(other) == shape[other];
     if (!agree) {
-      fail(op, to_text("part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(),
-                   "; equal extents outside axis ", axis, " required"));
+      fail(op, "part 0 is ", parts[0].shape(), ", part ", k, " is ", parts[k].shape(), "; equal extents outside axis ",
+          axis, " required");
     }
     shape[axis] += parts[k].size(axis);
   }

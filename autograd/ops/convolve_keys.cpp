@@ -92,18 +92,18 @@ struct ConvolveKeys {
   void check(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     raw::require_floating(name, "x", x);
     raw::require_alike(name, "x", x, "weight", weight);
-    if (x.rank() != 4) fail(name, to_text("x is ", x.shape(), "; [b, c, i, j] required"));
+    if (x.rank() != 4) fail(name, "x is ", x.shape(), "; [b, c, i, j] required");
     if (weight.rank() != 4 || weight.size(1) != x.size(1) || weight.size(2) != 1 || weight.numel() == 0) {
-      fail(name, to_text("x is ", x.shape(), ", weight is ", weight.shape(), "; weight [o, ", x.size(1),
-                     ", 1, k] with o, k > 0 required"));
+      fail(name, "x is ", x.shape(), ", weight is ", weight.shape(), "; weight [o, ", x.size(1),
+          ", 1, k] with o, k > 0 required");
     }
     if (bias.defined()) {
       raw::require_alike(name, "x", x, "bias", bias);
       raw::require_shape(name, "bias", bias, {weight.size(0)});
     }
     if (forward_of(x, weight, left, right).keys_out < 0) {
-      fail(name, to_text("x has ", x.size(3), " keys, left ", left, ", right ", right, ", weight spans ",
-                     weight.size(3), "; keys + left + right >= ", weight.size(3) - 1, " required; pad more"));
+      fail(name, "x has ", x.size(3), " keys, left ", left, ", right ", right, ", weight spans ", weight.size(3),
+          "; keys + left + right >= ", weight.size(3) - 1, " required; pad more");
     }
   }
   static Samples<ConvolveKeys> samples();

@@ -62,8 +62,8 @@ struct CrossEntropy {
     bool agree = logits.rank() == target.rank() + 1 && logits.size(-1) > 0;
     for (int axis = 0; agree && axis < target.rank(); ++axis) agree = logits.size(axis) == target.size(axis);
     if (!agree)
-      fail(name, to_text("logits are ", logits.shape(), ", target is ", target.shape(),
-                     "; [... v] and [...] required, nothing broadcasts"));
+      fail(name, "logits are ", logits.shape(), ", target is ", target.shape(),
+          "; [... v] and [...] required, nothing broadcasts");
   }
 
   static Samples<CrossEntropy> samples() {

@@ -67,11 +67,11 @@ struct Dropout {
 
   Numbering numbering(const Shape& x) const {
     if (rows.total == 0) return {.count = numel(x)};
-    if (x.rank() < 2) fail(name, to_text("x is ", x, ", a strip of ", rows.total, " rows; [... i, j] required"));
+    if (x.rank() < 2) fail(name, "x is ", x, ", a strip of ", rows.total, " rows; [... i, j] required");
     const index_t i = x[-2], j = x[-1];
     if (rows.begin < 0 || rows.begin + i > rows.total) {
-      fail(name, to_text("x is ", x, ", rows [", rows.begin, ", ", rows.begin + i, ") of ", rows.total,
-                     "; rows inside [0, ", rows.total, ") required"));
+      fail(name, "x is ", x, ", rows [", rows.begin, ", ", rows.begin + i, ") of ", rows.total, "; rows inside [0, ",
+          rows.total, ") required");
     }
     return {.runs = i * j == 0 ? 0 : numel(x) / (i * j),
         .count = i * j,
@@ -110,7 +110,7 @@ Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site a
 Tensor dropout(const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at) {
   const CallSite place(at);
   if (!(probability >= 0 && probability < 1)) {
-    fail(Dropout::name, to_text("probability ", probability, " given; a number in [0, 1) required"));
+    fail(Dropout::name, "probability ", probability, " given; a number in [0, 1) required");
   }
   raw::require_floating(Dropout::name, "x", x);
   return apply(Dropout{probability, stream, rows}, at, x);

@@ -18,9 +18,9 @@ void check_index(const char* op, const Tensor& x, const Tensor& index, int axis,
     agree = (k == axis && !same_extent) || x.size(k) == index.size(k) || (k < axis && index.size(k) == 1);
   }
   if (!agree) {
-    fail(op, to_text("x is ", x.shape(), ", index is ", index.shape(), "; equal extents ",
-                 same_extent ? "" : to_text("outside axis ", axis, " "), "required, or 1 in index before ",
-                 same_extent ? "the last axis" : "it"));
+    fail(op, "x is ", x.shape(), ", index is ", index.shape(), "; equal extents ",
+        same_extent ? "" : to_text("outside axis ", axis, " "), "required, or 1 in index before ",
+        same_extent ? "the last axis" : "it");
   }
 }
 
@@ -158,7 +158,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at) {
 Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site at) {
   const CallSite place(at);
   const char* name = SumByIndex::name;
-  if (rows < 0) fail(name, to_text("rows ", rows, " given; 0 or more required"));
+  if (rows < 0) fail(name, "rows ", rows, " given; 0 or more required");
   if (x.rank() == 0) fail(name, "x is []; at least one axis required");
   check_index(name, x, index, x.rank() - 1, true);
   return apply(SumByIndex{x.rank() - 1, rows}, at, x, detail::checked_index(name, "index", index, rows));

@@ -11,8 +11,7 @@ namespace whence::detail {
 // next read from it, and 0 stands for the index until then.
 inline Tensor checked_index(
     const char* op, const char* argument, const Tensor& index, index_t count, index_t also = 0) {
-  if (!is_index(index.dtype()))
-    fail(op, to_text(argument, " is ", index.dtype(), "; i64 or i32 required; convert with cast"));
+  if (!is_index(index.dtype())) fail(op, argument, " is ", index.dtype(), "; i64 or i32 required; convert with cast");
   const Tensor flat = raw::contiguous(index.dtype() == DType::i64 ? index : raw::cast(index, DType::i64));
   return kernels(flat.device()).checked_index({op, argument, count, also}, flat);
 }

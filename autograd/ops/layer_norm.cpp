@@ -44,13 +44,13 @@ struct LayerNorm {
 
   void check(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     raw::require_floating(name, "x", x);
-    if (x.rank() == 0 || x.size(-1) == 0) fail(name, to_text("x is ", x.shape(), "; [... c] with c > 0 required"));
+    if (x.rank() == 0 || x.size(-1) == 0) fail(name, "x is ", x.shape(), "; [... c] with c > 0 required");
     for (const Tensor* parameter : {&weight, &bias}) {
       const char* argument = parameter == &weight ? "weight" : "bias";
       raw::require_alike(name, "x", x, argument, *parameter);
       raw::require_shape(name, argument, *parameter, {x.size(-1)});
     }
-    if (!(epsilon >= 0)) fail(name, to_text("epsilon ", epsilon, " given; 0 or more required"));
+    if (!(epsilon >= 0)) fail(name, "epsilon ", epsilon, " given; 0 or more required");
   }
 
   static Samples<LayerNorm> samples() {

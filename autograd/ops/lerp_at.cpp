@@ -42,8 +42,8 @@ struct LerpAt {
     bool agree = table.rank() == position.rank() && table.rank() > 0 && table.size(-1) > 0;
     for (int axis = 0; agree && axis + 1 < table.rank(); ++axis) agree = table.size(axis) == position.size(axis);
     if (!agree) {
-      fail(name, to_text("table is ", table.shape(), ", position is ", position.shape(),
-                     "; [... n] with n > 0 and [... m] with the same leading axes required; expand one of them"));
+      fail(name, "table is ", table.shape(), ", position is ", position.shape(),
+          "; [... n] with n > 0 and [... m] with the same leading axes required; expand one of them");
     }
   }
 

@@ -98,9 +98,7 @@ struct SumTo {
       fits = extent == x.size(axis) || extent == 1;
       if (axis < added || extent != x.size(axis)) axes.push_back(axis);
     }
-    if (!fits) {
-      fail(name, to_text("x is ", x.shape(), ", shape ", to, " given; a shape that expands to x's is required"));
-    }
+    if (!fits) { fail(name, "x is ", x.shape(), ", shape ", to, " given; a shape that expands to x's is required"); }
     return raw::reduce(Reduction::sum, x, axes, true).view(to, contiguous_strides(to));
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {expand(dy, saved.from)}; }
@@ -152,7 +150,7 @@ Tensor maximum_along(const Tensor& x, int axis, Site at) {
   raw::require_floating("maximum_along", "x", x);
   const int normal = normal_axis("maximum_along", axis, x.rank());
   if (x.size(normal) == 0)
-    fail("maximum_along", to_text("x is ", x.shape(), "; at least one element along axis ", normal, " required"));
+    fail("maximum_along", "x is ", x.shape(), "; at least one element along axis ", normal, " required");
   const Tensor index = raw::argmax(raw::contiguous(raw::transpose(x, normal, -1)));
   return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), at), normal, 0, at);
 }

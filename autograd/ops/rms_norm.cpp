@@ -41,10 +41,10 @@ struct RmsNorm {
 
   void check(const Tensor& x, const Tensor& weight) const {
     raw::require_floating(name, "x", x);
-    if (x.rank() == 0 || x.size(-1) == 0) fail(name, to_text("x is ", x.shape(), "; [... c] with c > 0 required"));
+    if (x.rank() == 0 || x.size(-1) == 0) fail(name, "x is ", x.shape(), "; [... c] with c > 0 required");
     raw::require_alike(name, "x", x, "weight", weight);
     raw::require_shape(name, "weight", weight, {x.size(-1)});
-    if (!(epsilon >= 0)) fail(name, to_text("epsilon ", epsilon, " given; 0 or more required"));
+    if (!(epsilon >= 0)) fail(name, "epsilon ", epsilon, " given; 0 or more required");
   }
 
   static Samples<RmsNorm> samples() {

@@ -124,7 +124,7 @@ struct Rotary {
 void check(const Tensor& x, const Tensor& angles) {
   raw::require_floating(Rotary::name, "x", x);
   if (angles.dtype() != DType::f64)
-    fail(Rotary::name, to_text("angles are ", angles.dtype(), "; f64 required: large positions lose their phase"));
+    fail(Rotary::name, "angles are ", angles.dtype(), "; f64 required: large positions lose their phase");
   if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
   bool agree = x.rank() >= 2 && angles.rank() >= 2 && angles.rank() <= x.rank() && 2 * angles.size(-1) <= x.size(-1) &&
                angles.size(-2) == x.size(-2);
@@ -132,9 +132,8 @@ void check(const Tensor& x, const Tensor& angles) {
     agree = angles.shape()[axis] == 1 || angles.shape()[axis] == x.shape()[axis];
   }
   if (!agree) {
-    fail(Rotary::name,
-        to_text("x is ", x.shape(), ", angles are ", angles.shape(),
-            "; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1"));
+    fail(Rotary::name, "x is ", x.shape(), ", angles are ", angles.shape(),
+        "; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1");
   }
 }
 

@@ -124,7 +124,7 @@ Tensor take_rows(const Tensor& table, const Tensor& index, Site at) {
   const CallSite place(at);
   raw::require_floating(TakeRows::name, "table", table);
   raw::require_same_device(TakeRows::name, "table", table, "index", index);
-  if (table.rank() != 2) fail(TakeRows::name, to_text("table is ", table.shape(), "; [n,c] required"));
+  if (table.rank() != 2) fail(TakeRows::name, "table is ", table.shape(), "; [n,c] required");
   return apply(TakeRows{}, at, table, detail::checked_index(TakeRows::name, "index", index, table.size(0)));
 }
 

@@ -23,8 +23,8 @@ void* const wished = reinterpret_cast<void*>(0x6A5D'0000'0000);
 std::byte* map(void* where, std::size_t bytes, int access) {
   void* const memory = mmap(where, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    fail("emulator", to_text(bytes_text(bytes), " of addresses are refused by the system (", std::strerror(errno),
-                         "); set WHENCE_EMULATOR_MEMORY to less, as in 512M"));
+    fail("emulator", bytes_text(bytes), " of addresses are refused by the system (", std::strerror(errno),
+        "); set WHENCE_EMULATOR_MEMORY to less, as in 512M");
   }
   return static_cast<std::byte*>(memory);
 }

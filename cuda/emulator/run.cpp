@@ -20,8 +20,7 @@ std::uint64_t launches = 0;
 void execute(const LaunchFacts& facts, const Code& code) {
   const std::lock_guard lock(mutex);
   if (running.facts)
-    fail("emulator",
-        to_text(facts.kernel, " is launched inside ", running.facts->kernel, "; kernels cannot launch kernels"));
+    fail("emulator", facts.kernel, " is launched inside ", running.facts->kernel, "; kernels cannot launch kernels");
   prepare_shadows();
   const std::uint64_t seed = settings().order;
   Order order(seed, ++launches);

@@ -15,8 +15,7 @@ constexpr std::size_t default_memory = std::size_t{8} << 30;
 std::uint64_t number(const char* variable, const char* text, const char** rest) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
-  if (error != std::errc{})
-    throw InputError(to_text(variable, ": '", text, "' given; a number is required, as in 512"));
+  if (error != std::errc{}) throw InputError(variable, ": '", text, "' given; a number is required, as in 512");
   *rest = end;
   return value;
 }
@@ -26,8 +25,7 @@ std::uint64_t order_given() {
   if (!text) return 0;
   const std::uint64_t order = number("WHENCE_EMULATOR_ORDER", text, &rest);
   if (*rest)
-    throw InputError(
-        to_text("WHENCE_EMULATOR_ORDER: '", text, "' given; 0 (ascending), 1 (descending) or a seed is required"));
+    throw InputError("WHENCE_EMULATOR_ORDER: '", text, "' given; 0 (ascending), 1 (descending) or a seed is required");
   return order;
 }
 
@@ -40,8 +38,7 @@ std::size_t memory_given() {
   for (std::size_t k = 0; k < known; ++k) {
     if (std::toupper(static_cast<unsigned char>(*rest)) == letters[k] && !rest[1]) return count << (10 * (k + 1));
   }
-  if (*rest)
-    throw InputError(to_text("WHENCE_EMULATOR_MEMORY: '", text, "' given; bytes are required, as in 512M or 8G"));
+  if (*rest) throw InputError("WHENCE_EMULATOR_MEMORY: '", text, "' given; bytes are required, as in 512M or 8G");
   return count;
 }
 

@@ -104,7 +104,7 @@ std::byte* kernel_bytes(const Storage& storage) {
   const Arena& arena = Arena::instance();
   if (storage.size() == 0) return arena.memory();
   if (storage.device().is_cpu() || !arena.contains(storage.bytes())) {
-    fail("kernel", to_text("a tensor on ", whence::to_string(storage.device()), " given; one on cuda:0 is required"));
+    fail("kernel", "a tensor on ", whence::to_string(storage.device()), " given; one on cuda:0 is required");
   }
   return arena.bytes_at(storage.bytes());
 }
@@ -117,8 +117,8 @@ void prepare_shadows() {
     void* const memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-      fail("emulator", to_text(bytes_text(bytes),
-                           " of addresses are refused by the system; set WHENCE_EMULATOR_MEMORY to less, as in 512M"));
+      fail("emulator", bytes_text(bytes),
+          " of addresses are refused by the system; set WHENCE_EMULATOR_MEMORY to less, as in 512M");
     }
     shadows.of_size[shift] = static_cast<ShadowEntry*>(memory);
   }

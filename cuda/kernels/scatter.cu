@@ -150,8 +150,8 @@ void add_rows(const Tensor& keys, index_t count, const Tensor& from, const Tenso
 void CudaKernels::scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) {
   if (from.numel() == 0) return;
   if (index.numel() >= gpu::most_entries || into.size(0) >= gpu::most_rows) {
-    fail("scatter_add_rows", to_text(index.numel(), " entries to ", into.size(0),
-                                 " rows given; fewer than 2^32 entries and 2^30 rows required"));
+    fail("scatter_add_rows", index.numel(), " entries to ", into.size(0),
+        " rows given; fewer than 2^32 entries and 2^30 rows required");
   }
   const Tensor keys = gpu::sorted_keys(index);
   visit_floating(

@@ -13,7 +13,7 @@ namespace whence {
 Backend cuda_backend() {
   const DeviceFacts& facts = gpu::device_facts();
   if (!facts.refusal.empty()) {
-    fail("device", to_text("cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu"));
+    fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
   }
   static CudaMemory& memory = *new CudaMemory;
   static CudaRuntime& runtime = *new CudaRuntime(memory.allocator());

@@ -42,15 +42,14 @@ cudaDataType_t cuda_type(DType dtype) {
 
 void require_blas(int status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail("matmul", to_text(call, ": ", cublasGetStatusString(static_cast<cublasStatus_t>(status))));
+    fail("matmul", call, ": ", cublasGetStatusString(static_cast<cublasStatus_t>(status)));
 }
 
 void* blas_workspace() {
   static void* const memory = [] {
     void* taken = gpu::allocate(blas_workspace_bytes);
     if (!taken)
-      fail("matmul",
-          to_text("no room for cuBLAS; ", bytes_text(blas_workspace_bytes), " of GPU memory required; free some"));
+      fail("matmul", "no room for cuBLAS; ", bytes_text(blas_workspace_bytes), " of GPU memory required; free some");
     return taken;
   }();
   return memory;

@@ -13,8 +13,7 @@ class GpuLauncher final : public IndexLauncher {
   CUstream_st* stream() override { return gpu::stream(); }
   void launched(const char* op, index_t blocks, int threads) override { gpu::launched({op, blocks, threads, 0}); }
   void run(const char* op, index_t count, const IndexBody&) override {
-    fail(op, to_text(count,
-                 " indices on a GPU from a file compiled for the host alone; compile it with nvcc (LANGUAGE CUDA)"));
+    fail(op, count, " indices on a GPU from a file compiled for the host alone; compile it with nvcc (LANGUAGE CUDA)");
   }
 };
 

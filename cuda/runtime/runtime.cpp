@@ -123,7 +123,7 @@ class Staging {
 void require(int status, const char* op, const char* call) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // told now; the next launch must not tell it again
-  fail(op, to_text(call, ": ", cudaGetErrorString(static_cast<cudaError_t>(status))));
+  fail(op, call, ": ", cudaGetErrorString(static_cast<cudaError_t>(status)));
 }
 
 const DeviceFacts& device_facts() {
@@ -178,9 +178,9 @@ void copy_from_pinned(const void* from, void* to, std::size_t bytes) {
 void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if (capturing()) {
-    fail("copy", to_text(bytes,
-                     " bytes asked from the GPU while work is being recorded; numbers exist only when it is replayed; "
-                     "read them afterwards, from what the work returned"));
+    fail("copy", bytes,
+        " bytes asked from the GPU while work is being recorded; numbers exist only when it is replayed; "
+        "read them afterwards, from what the work returned");
   }
   synchronise();  // an error of a kernel is told as such, not as one of the copy
   require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copy", "cudaMemcpyAsync from the GPU");

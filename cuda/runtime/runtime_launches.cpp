@@ -92,12 +92,12 @@ void remember(const char* what) { account().add({what, 0, 0, 0}); }
 void require_launchable(const LaunchFacts& facts, const void* kernel) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;
   if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024) {
-    fail("launch", to_text(to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required"));
+    fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
   }
   if (facts.shared_bytes <= default_shared_bytes) return;
   if (facts.shared_bytes > static_cast<std::size_t>(shared_bytes_limit())) {
-    fail("launch", to_text(to_string(facts), " given; at most ", shared_bytes_limit(), " bytes required on ",
-                       device_facts().name));
+    fail("launch", to_string(facts), " given; at most ", shared_bytes_limit(), " bytes required on ",
+        device_facts().name);
   }
   require(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(facts.shared_bytes)),
@@ -108,8 +108,8 @@ void launched(const LaunchFacts& facts) {
   const cudaError_t status = cudaGetLastError();
   // A launch can also report that an earlier kernel has failed: then the account says which may be meant.
   if (status != cudaSuccess) {
-    fail("launch", to_text(to_string(facts), ": ", cudaGetErrorString(status),
-                       "; launched before it, newest first: ", account().text()));
+    fail("launch", to_string(facts), ": ", cudaGetErrorString(status),
+        "; launched before it, newest first: ", account().text());
   }
   account().add(facts);
   if (waits_for_each() && !capturing()) synchronise();
@@ -121,9 +121,9 @@ void synchronise() {
   const cudaError_t status = cudaStreamSynchronize(stream());
   if (status == cudaSuccess) return account().clear();
   static_cast<void>(cudaGetLastError());
-  fail("synchronise",
-      to_text("a kernel failed: ", cudaGetErrorString(status), "; it is one of these, newest first: ", account().text(),
-          "; run with WHENCE_CUDA_SYNC=1 to name the one; the GPU is lost to this process"));
+  fail("synchronise", "a kernel failed: ", cudaGetErrorString(status),
+      "; it is one of these, newest first: ", account().text(),
+      "; run with WHENCE_CUDA_SYNC=1 to name the one; the GPU is lost to this process");
 }
 
 }  // namespace whence::gpu

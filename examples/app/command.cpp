@@ -18,7 +18,7 @@ std::vector<Command>& commands() {
 RegisterCommand::RegisterCommand(Command command) {
   auto& list = commands();
   if (std::ranges::count(list, command.name, &Command::name))
-    throw Error(to_text("command ", command.name, ": registered twice; one name per command required; rename one"));
+    throw Error("command ", command.name, ": registered twice; one name per command required; rename one");
   list.push_back(std::move(command));
   std::ranges::sort(list, {}, [](const Command& each) { return std::tuple(each.purpose, each.name); });
 }

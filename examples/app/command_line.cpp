@@ -93,8 +93,7 @@ CommandLine& CommandLine::heading(std::string title) {
 CommandLine::Option& CommandLine::add(Option option) {
   const auto same = [&option](const Option& other) { return other.name == option.name; };
   if (option.name == "help" || option.name == "version" || std::any_of(options_.begin(), options_.end(), same)) {
-    throw Error(
-        to_text("command line: --", option.name, " declared twice; one declaration required; rename one of them"));
+    throw Error("command line: --", option.name, " declared twice; one declaration required; rename one of them");
   }
   option.heading = heading_;
   option.initial = option.text.initial.empty() ? option.show() : option.text.initial;
@@ -194,7 +193,7 @@ std::optional<std::string> CommandLine::parse(int argc, const char* const* argv)
   if (wants_help) return help();
   if (wants_version) return program_ + ' ' + version_ + '\n';
   if (!lacks_value.empty())
-    throw InputError(to_text(lacks_value, ": no value given; one value required; see ", program_, " --help"));
+    throw InputError(lacks_value, ": no value given; one value required; see ", program_, " --help");
   take_names(leftovers);
   for (const auto& [option, value] : given_values) read(*option, value);
   return std::nullopt;
@@ -244,18 +243,18 @@ void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) cons
   if (positional == leftovers.end()) return;
   if (found == leftovers.end()) {
     throw InputError(
-        to_text(in_quotes(*positional), ": given without an option; options only required; see ", program_, " --help"));
+        in_quotes(*positional), ": given without an option; options only required; see ", program_, " --help");
   }
   const std::string name = found->substr(0, found->find('='));
   for (const auto& [known, advice] : elsewhere_) {
-    if (name == known) throw InputError(to_text(name, ": given; no option of ", program_, "; ", advice));
+    if (name == known) throw InputError(name, ": given; no option of ", program_, "; ", advice);
   }
   std::vector<std::string> names = {"help", "version"};
   for (const Option& option : options_) names.push_back(option.name);
   const auto meant =
       nearest_name(std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size())), names);
   const std::string hint = meant ? to_text("did you mean --", *meant, "?") : to_text("see ", program_, " --help");
-  throw InputError(to_text(one_line(name), ": unknown option given; a known option required; ", hint));
+  throw InputError(one_line(name), ": unknown option given; a known option required; ", hint);
 }
 
 void CommandLine::read(Option& option, const std::string& value) const {
@@ -264,10 +263,10 @@ void CommandLine::read(Option& option, const std::string& value) const {
   // "--out --layers 3" would take "--layers" for the folder's name; nobody means that.
   if (value.starts_with("--")) {
     throw InputError(
-        to_text(place, "no value given before ", one_line(value), "; one value required; see ", program_, " --help"));
+        place, "no value given before ", one_line(value), "; one value required; see ", program_, " --help");
   }
   const std::string problem = option.assign(value);
-  if (!problem.empty()) throw InputError(to_text(place, problem, "; ", advice(option, value)));
+  if (!problem.empty()) throw InputError(place, problem, "; ", advice(option, value));
   option.given = true;
 }
 
@@ -282,7 +281,7 @@ const CommandLine::Option& CommandLine::find(std::string_view name) const {
   const auto found =
       std::find_if(options_.begin(), options_.end(), [name](const Option& option) { return option.name == name; });
   if (found == options_.end())
-    throw Error(to_text("command line: --", name, " asked for; a declared option required; declare it first"));
+    throw Error("command line: --", name, " asked for; a declared option required; declare it first");
   return *found;
 }
 
@@ -297,12 +296,12 @@ bool CommandLine::given(std::string_view name) const { return find(name).given; 
 void CommandLine::refuse_unless(std::string_view name, bool has_effect, const std::string& required) const {
   const Option& option = find(name);
   if (!option.given || has_effect) return;
-  throw InputError(to_text(
-      "--", name, ": ", one_line(option.show()), " given; it has no effect without ", required, "; leave it out"));
+  throw InputError(
+      "--", name, ": ", one_line(option.show()), " given; it has no effect without ", required, "; leave it out");
 }
 
 void CommandLine::refuse(std::string_view name, const std::string& required, const std::string& advice) const {
-  throw InputError(to_text("--", name, ": ", one_line(find(name).show()), " given; ", required, " required; ", advice));
+  throw InputError("--", name, ": ", one_line(find(name).show()), " given; ", required, " required; ", advice);
 }
 
 std::vector<std::pair<std::string, std::string>> CommandLine::values() const {

@@ -55,8 +55,7 @@ nlohmann::ordered_json to_json(const LogRecord& record) {
 
 [[noreturn]] void refuse_log(const std::filesystem::path& path, const char* action) {
   const std::string why = std::generic_category().message(errno);
-  throw InputError(
-      to_text(path.string(), ": ", action, ": ", why, "; a writable file required; check the path and the disk"));
+  throw InputError(path.string(), ": ", action, ": ", why, "; a writable file required; check the path and the disk");
 }
 
 }  // namespace
@@ -65,8 +64,7 @@ Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}
 
 Table& Table::row(std::vector<std::string> cells) {
   if (cells.size() != header_.size()) {
-    throw Error(
-        to_text("table: a row of ", cells.size(), " cells given; ", header_.size(), " required, as in the header"));
+    throw Error("table: a row of ", cells.size(), " cells given; ", header_.size(), " required, as in the header");
   }
   rows_.push_back(std::move(cells));
   return *this;

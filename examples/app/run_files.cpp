@@ -23,7 +23,7 @@ std::string read_file(const fs::path& path) {
 void ensure_output_folder(const fs::path& folder) {
   const auto refuse = [&folder](const std::string& why) {
     throw InputError(
-        to_text(folder.string(), ": output folder: ", why, "; a folder that can be written required; choose another"));
+        folder.string(), ": output folder: ", why, "; a folder that can be written required; choose another");
   };
   if (folder.empty()) refuse("empty name");
   std::error_code error;
@@ -52,8 +52,8 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
     const auto value = nlohmann::json::parse(line, nullptr, false);
     if (!value.is_object()) {
       if (begin == before.size()) break;
-      throw InputError(to_text(path.string(), ": line ", line_number,
-          " is not a JSON object; one object per line required; restore the log"));
+      throw InputError(path.string(), ": line ", line_number,
+          " is not a JSON object; one object per line required; restore the log");
     }
     const auto found = value.find("step");
     if (found != value.end() && found->is_number() && found->get<double>() > static_cast<double>(step)) continue;

@@ -14,14 +14,14 @@ TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
   if (folder_.empty()) return {};
   const auto latest = find_latest((folder_ / "checkpoints").string());
   if (resume && !latest) {
-    throw InputError(to_text(
-        "--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out"));
+    throw InputError(
+        "--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out");
   }
   ensure_output_folder(folder_);
   checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
   if (latest && !resume) {
-    throw InputError(to_text("--out: ", folder_.string(), " holds a run (", *latest,
-        "); an empty folder required; add --resume to go on with it, or choose another folder"));
+    throw InputError("--out: ", folder_.string(), " holds a run (", *latest,
+        "); an empty folder required; add --resume to go on with it, or choose another folder");
   }
   TrainingState state;
   if (resume) {
@@ -78,14 +78,13 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
     const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
     if (name == "steps" || had == value) continue;  // more of them are another end of the same run
     if (name == "data" && had.size() == 16) {
-      throw InputError(to_text("--resume: ", checkpoint, " is of a version that knew its data by the fingerprint ", had,
-          "; this one, whose are SHA-256, cannot tell whether they are the same; train anew"));
+      throw InputError("--resume: ", checkpoint, " is of a version that knew its data by the fingerprint ", had,
+          "; this one, whose are SHA-256, cannot tell whether they are the same; train anew");
     }
     differences += to_text(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
   }
   if (!differences.empty()) {
-    throw InputError(
-        to_text("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required"));
+    throw InputError("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required");
   }
 }
 

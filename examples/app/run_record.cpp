@@ -73,8 +73,8 @@ RunRecord read_run_record(const std::filesystem::path& path) {
     return {page.at("program"), page.at("version"), page.at("subject"), pairs_of(page.at("options")), page.at("given"),
         page.at("data"), pairs_of(page.at("facts"))};
   } catch (const Json::exception& error) {
-    throw InputError(to_text(
-        path.string(), ": no record of a run: ", error.what(), "; the run.json of a run required; check the path"));
+    throw InputError(
+        path.string(), ": no record of a run: ", error.what(), "; the run.json of a run required; check the path");
   }
 }
 

@@ -95,8 +95,8 @@ TensorBoardLog::TensorBoardLog(const std::filesystem::path& folder, std::int64_t
             to_text("events.out.tfevents.", static_cast<std::int64_t>(now()), ".whence.", getpid(), ".", first_step)),
       file_(std::fopen(path_.c_str(), "wbe"), std::fclose) {
   if (!file_) {
-    throw InputError(to_text(path_.string(), ": open: ", std::generic_category().message(errno),
-        "; a writable folder required; choose another"));
+    throw InputError(path_.string(), ": open: ", std::generic_category().message(errno),
+        "; a writable folder required; choose another");
   }
   write(tensorboard_version_event(now()));
   if (first_step > 1) write(tensorboard_start_event(now(), first_step));
@@ -110,15 +110,13 @@ void TensorBoardLog::scalar(std::string_view tag, std::int64_t step, double valu
 void TensorBoardLog::write(const std::string& event) {
   const std::string record = tensorboard_record(event);
   if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size()) {
-    throw Error(
-        to_text(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required"));
+    throw Error(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required");
   }
 }
 
 void TensorBoardLog::flush() {
   if (std::fflush(file_.get()) != 0) {
-    throw Error(
-        to_text(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required"));
+    throw Error(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required");
   }
 }
 

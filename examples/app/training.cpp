@@ -133,7 +133,7 @@ class Trainer {
         entry == state.facts.end() ? options_.steps : parse_number<std::int64_t>(entry->second).value_or(0);
     if (options_.steps < state.step) {
       throw InputError(
-          to_text("--steps: ", options_.steps, " given; at least ", state.step, " required, which are done; raise it"));
+          "--steps: ", options_.steps, " given; at least ", state.step, " required, which are done; raise it");
     }
     if (then == options_.steps || then < state.step || options_.steps == state.step || options_.quiet) return;
     std::cerr << "resume: a run of " << then << " steps becomes one of " << options_.steps
@@ -195,10 +195,10 @@ class Trainer {
     try {
       return step_.take(step, schedule_(step));
     } catch (const FailedStep& failed) {
-      throw Error(to_text(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
+      throw Error(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
           options_.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
                                            : "",
-          options_.folder.empty() ? "" : "; the last checkpoint is from before it"));
+          options_.folder.empty() ? "" : "; the last checkpoint is from before it");
     }
   }
 
@@ -362,9 +362,9 @@ void require_memory(const TransformerOptions& model, Device device) {
   double has = sysinfo(&machine) == 0 ? static_cast<double>(machine.totalram) * machine.mem_unit : 0;
   if (!device.is_cpu()) has = static_cast<double>(memory_of(device).allocator().room().capacity);
   if (has == 0 || bytes <= has) return;
-  throw InputError(to_text("--dim, --layers: a model of ", rate_text(numbers),
+  throw InputError("--dim, --layers: a model of ", rate_text(numbers),
       " parameters asked for; its weights, gradients and moments take ", bytes_text(static_cast<std::size_t>(bytes)),
-      ", there are ", bytes_text(static_cast<std::size_t>(has)), "; choose a smaller model"));
+      ", there are ", bytes_text(static_cast<std::size_t>(has)), "; choose a smaller model");
 }
 
 std::string skipped_text(const TrainingResult& trained) {
@@ -377,7 +377,7 @@ static void require_recordable(const TrainingJob& job, const TrainingOptions& op
   const std::string why = options.device.is_cpu() ? "given without a GPU; a device that records launches required"
                           : options.check_finite  ? "given with --check-finite, which reads every result; one required"
                                                   : job.not_recordable;
-  if (!why.empty()) throw InputError(to_text("--cuda-graph: ", why, "; leave it out"));
+  if (!why.empty()) throw InputError("--cuda-graph: ", why, "; leave it out");
 }
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {

@@ -41,7 +41,7 @@ const Executor& executor_named(const std::string& name) {
   for (const Executor* executor : executors()) {
     if (executor->name() == name) return *executor;
   }
-  throw InputError(to_text("--executor: '", name, "' given; reference or strips required"));
+  throw InputError("--executor: '", name, "' given; reference or strips required");
 }
 
 // Peak bytes above what the operands take. The device is waited for before each reading of the clock.

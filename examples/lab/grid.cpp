@@ -57,8 +57,8 @@ bool finished(const GridOptions& options, const GridCell& cell) {
   if (!fs::exists(mark_of(cell))) return false;
   const json said = json::parse(read_file(mark_of(cell)), nullptr, false);
   if (said.is_discarded() || said.value("arguments", json::array()) != json(arguments_of(options, cell))) {
-    throw InputError(to_text("--out: ", cell.folder.string(),
-        " holds a run with other options; the same options, or another folder, required"));
+    throw InputError("--out: ", cell.folder.string(),
+        " holds a run with other options; the same options, or another folder, required");
   }
   return true;
 }
@@ -82,8 +82,7 @@ class Child {
     const int failure = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failure)
-      throw Error(
-          to_text(machine.program.string(), " could not be started: ", std::generic_category().message(failure)));
+      throw Error(machine.program.string(), " could not be started: ", std::generic_category().message(failure));
   }
 
   const GridOptions& grid() const { return *grid_; }
@@ -216,8 +215,8 @@ class Laboratory {
         for (Child& other : running_) (void)other.poll(true);
         running_.clear();
         progress_.finish();
-        throw Error(to_text(grid.task, " with ", cell.scheme, " and seed ", cell.seed, " ended with exit code ", code,
-            ": ", end_of(log), "; all of it: ", log));
+        throw Error(grid.task, " with ", cell.scheme, " and seed ", cell.seed, " ended with exit code ", code, ": ",
+            end_of(log), "; all of it: ", log);
       }
       write_file(mark_of(cell).string(), json{{"arguments", arguments_of(grid, cell)}}.dump() + "\n");
       read_results(cell);

@@ -125,8 +125,7 @@ class Bpe final : public Tokeniser {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw InputError(
-        to_text(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required"));
+    throw InputError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
   }
 
   void take_tokens(const std::map<std::string, std::int64_t>& vocabulary) {
@@ -194,15 +193,14 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
     return bpe_from(file.get<std::map<std::string, std::int64_t>>(), merges, vocabulary_path);
   } catch (const nlohmann::json::exception& error) {
     throw InputError(
-        to_text(vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required"));
+        vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required");
   }
 }
 
 void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder) {
   const auto* bpe = dynamic_cast<const Bpe*>(&tokeniser);
   if (bpe == nullptr)
-    throw InputError(
-        to_text("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other"));
+    throw InputError("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other");
   std::string merges = "#version: 0.2\n";
   for (const std::string& line : bpe->merge_lines()) merges += line + '\n';
   write_file(folder + "/vocab.json", bpe->vocabulary_object().dump());

@@ -159,7 +159,7 @@ class Trainer {
 
 TokeniserPointer train_bpe(std::span<const std::string_view> texts, index_t vocabulary) {
   if (vocabulary < 257)
-    throw InputError(to_text("bpe: a vocabulary of ", vocabulary, " given; 257 or more required, 256 being the bytes"));
+    throw InputError("bpe: a vocabulary of ", vocabulary, " given; 257 or more required, 256 being the bytes");
   return Trainer(texts).train(vocabulary);
 }
 

@@ -23,7 +23,7 @@ Files open_all(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     files.push_back(std::make_unique<MappedFile>(path));
     if (files.back()->bytes().empty())
-      throw InputError(to_text(path, ": an empty file given; some text required; leave it out"));
+      throw InputError(path, ": an empty file given; some text required; leave it out");
   }
   return files;
 }
@@ -70,8 +70,8 @@ Documents split(
   } else if (all.size() == 1) {
     const std::size_t at = cut_of(all[0], options.validation_share);
     if (at == 0 || at == all[0].size())
-      throw InputError(to_text(files[0]->path(), ": ", all[0].size(),
-          " bytes given, some being set aside for validation; more text, or --validation 0, required"));
+      throw InputError(files[0]->path(), ": ", all[0].size(),
+          " bytes given, some being set aside for validation; more text, or --validation 0, required");
     for (const std::string_view part : {all[0].substr(0, at), all[0].substr(at)})
       documents.of[part.data() != all[0].data()].push_back(part);
     what_was_cut = to_text("validation is the end of ", files[0]->path(), ", which is one document",
@@ -104,7 +104,7 @@ void encode_document(
     try {
       document.remove_prefix(tokeniser.encode_part(document, ids));
     } catch (const UnfitText& unfit) {
-      throw InputError(to_text(place_of(files, document.data() + unfit.byte), ": ", unfit.reason));
+      throw InputError(place_of(files, document.data() + unfit.byte), ": ", unfit.reason);
     }
     size.tokens += static_cast<std::int64_t>(ids.size());
     size.unknown += tokeniser.unknown() < 0 ? 0 : std::count(ids.begin(), ids.end(), tokeniser.unknown());
@@ -136,7 +136,7 @@ std::vector<std::pair<std::string, std::string>> description_of(
 void check(const CorpusOptions& options, const Tokeniser& tokeniser) {
   if (options.files.empty()) throw InputError("--data: no file given; one or more required");
   if (!(options.validation_share >= 0 && options.validation_share < 1)) {
-    throw InputError(to_text("--validation: ", options.validation_share, " given; at least 0 and below 1 required"));
+    throw InputError("--validation: ", options.validation_share, " given; at least 0 and below 1 required");
   }
   if (options.separate && tokeniser.end_of_text() < 0) {
     throw InputError(
@@ -215,8 +215,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   } else if (map_cache()) {
     use(found);
   } else {
-    throw Error(
-        to_text(cache.string(), ": token cache: changed right after it was written; a file of its own required"));
+    throw Error(cache.string(), ": token cache: changed right after it was written; a file of its own required");
   }
 }
 
@@ -240,23 +239,23 @@ std::string Corpus::summary() const {
 void Corpus::require_window(Part part, index_t length) const {
   const index_t has = tokens(part).size();
   if (has > length) return;
-  throw InputError(to_text(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
-      " required for a window of ", length, " and the token after it; give more text or choose shorter windows"));
+  throw InputError(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
+      " required for a window of ", length, " and the token after it; give more text or choose shorter windows");
 }
 
 TokenIds Corpus::slice(Part part, index_t first, index_t count) const {
   const TokenRun& run = tokens(part);
   if (first < 0 || count < 0 || first > run.size() - count) {
-    throw Error(to_text(
-        "corpus: tokens ", first, " to ", first + count, " asked for; the ", name_of(part), " text has ", run.size()));
+    throw Error(
+        "corpus: tokens ", first, " to ", first + count, " asked for; the ", name_of(part), " text has ", run.size());
   }
   TokenIds ids;
   ids.reserve(static_cast<std::size_t>(count));
   for (index_t i = first; i < first + count; ++i) {
     const TokenId id = run[i];
     if (id < 0 || id >= vocabulary_) {
-      throw InputError(to_text(
-          "token cache: token ", id, " found; 0 to ", vocabulary_ - 1, " required; the file is damaged: remove it"));
+      throw InputError(
+          "token cache: token ", id, " found; 0 to ", vocabulary_ - 1, " required; the file is damaged: remove it");
     }
     ids.push_back(id);
   }

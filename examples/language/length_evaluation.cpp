@@ -23,9 +23,8 @@ std::vector<index_t> lengths_of(const LengthOptions& options) {
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   if (options.train_length < 1 || lengths.front() < options.train_length || options.last < 1 || options.windows < 1) {
-    throw Error(to_text("length evaluation: training length ", options.train_length, ", shortest ", lengths.front(),
-        ", last ", options.last, ", windows ", options.windows,
-        "; 1 or more required, and no window shorter than in training"));
+    throw Error("length evaluation: training length ", options.train_length, ", shortest ", lengths.front(), ", last ",
+        options.last, ", windows ", options.windows, "; 1 or more required, and no window shorter than in training");
   }
   return lengths;
 }
@@ -46,9 +45,8 @@ void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& l
   for (const index_t length : lengths) {
     if (has > length) fitting += to_text(fitting.empty() ? "" : ", ", length);
   }
-  throw InputError(
-      to_text("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
-          fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", fitting)));
+  throw InputError("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
+      fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", fitting));
 }
 
 using Losses = std::vector<std::vector<double>>;  // of each window its last targets

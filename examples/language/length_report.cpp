@@ -155,7 +155,7 @@ NamedScores read_length_scores(const std::string& path) {
     }
   } catch (const nlohmann::json::exception& problem) {
     throw InputError(
-        to_text(path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required"));
+        path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required");
   }
   return model;
 }

@@ -15,7 +15,7 @@ namespace whence::language {
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw InputError(to_text(path, ": cannot read: ", why, "; a file that can be read required; check the path"));
+  throw InputError(path, ": cannot read: ", why, "; a file that can be read required; check the path");
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ class FromFacts {
 
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& value, const std::string& required) const {
-    throw InputError(to_text(
-        place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?"));
+    throw InputError(
+        place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?");
   }
 
   const std::string& text_of(const char* name) {
@@ -122,16 +122,15 @@ SavedModel load_language_model(const std::string& folder, const std::string& exe
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
   if (record.subject != "lm")
-    throw InputError(to_text(folder, ": a run of ", record.subject,
-        " given; one of `whence train lm` required, which leaves text to draw from"));
+    throw InputError(folder, ": a run of ", record.subject,
+        " given; one of `whence train lm` required, which leaves text to draw from");
   const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
   if (!executor.empty()) options.executor = executor;
   SavedModel saved{nullptr, load_tokeniser(file)};
   const auto hash = std::ranges::find(facts, "tokeniser.sha256", &Facts::value_type::first);
   if (hash == facts.end() || hash->second != saved.tokeniser->hash()) {
-    throw InputError(
-        to_text(file, ": tokeniser: another than in training given; the one that ", place, " names required"));
+    throw InputError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   }
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   saved.model = std::make_unique<Transformer>(options);

@@ -15,8 +15,8 @@ constexpr std::string_view magic = "whence tokens 1\n";
 constexpr std::size_t header_bytes = 4096;
 
 [[noreturn]] void refuse(const std::string& path, const char* action) {
-  throw InputError(to_text(
-      path, ": token cache: ", action, ": ", std::strerror(errno), "; room on a disk that can be written required"));
+  throw InputError(
+      path, ": token cache: ", action, ": ", std::strerror(errno), "; room on a disk that can be written required");
 }
 
 nlohmann::json to_json(const PartSize& size) { return {size.documents, size.bytes, size.tokens, size.unknown}; }

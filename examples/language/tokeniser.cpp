@@ -27,7 +27,7 @@ TokeniserPointer from_object(const json& file, const std::string& place) {
   if (kind == "words") return words_from(strings(file, "words"), place);
   if (kind == "bpe")
     return bpe_from(file.at("vocab").get<std::map<std::string, std::int64_t>>(), strings(file, "merges"), place);
-  throw InputError(to_text(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required"));
+  throw InputError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string Tokeniser::decode(std::span<const TokenId> ids) const {
   for (const TokenId id : ids) {
     if (id < 0 || id >= vocabulary()) {
       throw InputError(
-          to_text("decode: token ", id, " given; 0 to ", vocabulary() - 1, " required; is it of another tokeniser?"));
+          "decode: token ", id, " given; 0 to ", vocabulary() - 1, " required; is it of another tokeniser?");
     }
     text += token(id);
   }
@@ -66,23 +66,22 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
   try {
     const json file = json::parse(text);
     if (!file.is_object() || file.value("format", "") != "whence tokeniser") {
-      throw InputError(to_text(place,
-          ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges"));
+      throw InputError(place,
+          ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
     }
     if (file.at("version").get<int>() != 1) {
-      throw InputError(
-          to_text(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required"));
+      throw InputError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
     }
     return from_object(file, place);
   } catch (const json::exception& error) {
-    throw InputError(to_text(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required"));
+    throw InputError(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required");
   }
 }
 
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {
   if (tokeniser.vocabulary() == model_vocabulary) return;
-  throw InputError(to_text("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
-      "; the tokeniser that the model was trained with required"));
+  throw InputError("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
+      "; the tokeniser that the model was trained with required");
 }
 
 }  // namespace whence::language

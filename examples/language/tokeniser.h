@@ -27,7 +27,7 @@ using TokenIds = std::vector<TokenId>;
 class UnfitText : public InputError {
  public:
   UnfitText(std::size_t at_byte, const std::string& why, std::size_t of_text = 0)
-      : InputError(to_text("byte ", at_byte, ": ", why)), byte(at_byte), text(of_text), reason(why) {}
+      : InputError("byte ", at_byte, ": ", why), byte(at_byte), text(of_text), reason(why) {}
   std::size_t byte, text;  // of several texts: which
   std::string reason;
 };

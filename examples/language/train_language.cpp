@@ -223,8 +223,7 @@ int train_language_with(const std::vector<std::string>& arguments, bool repeated
   const auto from = repeated ? std::nullopt : record_to_repeat(arguments);
   if (!from) return run(line, settings);
   RunRecord record = read_run_record(*from);
-  if (record.subject != "lm")
-    throw InputError(to_text(*from, ": a run of ", record.subject, " given; one of lm required"));
+  if (record.subject != "lm") throw InputError(*from, ": a run of ", record.subject, " given; one of lm required");
   if (settings.training.resume) record.given.emplace_back("warm-up");  // which more steps would lengthen again
   std::vector<std::string> typed, repeated_arguments = arguments_of(record, record.given, arguments);
   for (std::size_t k = 0; k < arguments.size(); ++k) {  // without --from itself

@@ -92,11 +92,11 @@ void check_list(const std::vector<std::string>& tokens, bool single, const std::
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::string where = to_text(place, ": tokeniser: entry ", i);
-    if (tokens[i].empty()) throw InputError(to_text(where, " is empty; some text required"));
+    if (tokens[i].empty()) throw InputError(where, " is empty; some text required");
     if (single && first_code_point(tokens[i]).bytes != tokens[i].size())
-      throw InputError(to_text(where, " is no single character; one required"));
+      throw InputError(where, " is no single character; one required");
     if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh) {
-      throw InputError(to_text(where, " is entry ", old->second, " again; each once required"));
+      throw InputError(where, " is entry ", old->second, " again; each once required");
     }
   }
 }
@@ -126,8 +126,7 @@ std::vector<std::string> most_frequent(std::span<const std::string_view> texts, 
 // Without "unknown".
 std::size_t room(const char* kind, index_t vocabulary) {
   if (vocabulary < 2)
-    throw InputError(
-        to_text(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\""));
+    throw InputError(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\"");
   return static_cast<std::size_t>(vocabulary - 1);
 }
 

@@ -53,8 +53,8 @@ std::string matrix_html(const Matrix& matrix) {
         escape(row->group), " (", end - row, ")</span></th></tr>\n");
     for (; row != end; ++row) {
       if (row->cells.size() != matrix.columns.size()) {
-        throw Error(to_text("report: matrix '", matrix.title, "': row '", row->name, "' has ", row->cells.size(),
-            " cells; there are ", matrix.columns.size(), " columns; give every row one cell per column"));
+        throw Error("report: matrix '", matrix.title, "': row '", row->name, "' has ", row->cells.size(),
+            " cells; there are ", matrix.columns.size(), " columns; give every row one cell per column");
       }
       out += row_html(*row);
     }

@@ -204,8 +204,8 @@ std::string draw(const EndLabel& label, double edge) {
 std::string svg(const Plot& plot) {
   for (const Curve& curve : plot.curves) {
     if (curve.x.size() == curve.y.size() && (curve.error.empty() || curve.error.size() == curve.y.size())) continue;
-    throw Error(to_text("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x, ",
-        curve.y.size(), " y and ", curve.error.size(), " errors; they must be equally many, or no errors"));
+    throw Error("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x, ",
+        curve.y.size(), " y and ", curve.error.size(), " errors; they must be equally many, or no errors");
   }
   std::size_t longest = 0;
   for (const Curve& curve : plot.curves) longest = std::max(longest, curve.name.size() + 8);

@@ -26,8 +26,8 @@ using nlohmann::json;
 void check(const PageTable& table) {
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     if (table.rows[row].size() == table.header.size()) continue;
-    throw Error(to_text("report: table '", table.title, "': row ", row, " has ", table.rows[row].size(),
-        " cells; the header has ", table.header.size(), "; give every row one cell per column"));
+    throw Error("report: table '", table.title, "': row ", row, " has ", table.rows[row].size(),
+        " cells; the header has ", table.header.size(), "; give every row one cell per column");
   }
 }
 
@@ -36,19 +36,19 @@ void check(const HeatMap& map, const Page& page) {
   const std::size_t rows = page.row_tokens.size(), columns = page.column_tokens.size();
   if (map.rows < 1 || map.columns < 1 || static_cast<std::size_t>(map.rows) != rows ||
       static_cast<std::size_t>(map.columns) != columns) {
-    throw Error(to_text(place, "it is ", map.rows, " x ", map.columns, "; the page has ", rows, " row tokens and ",
-        columns, " column tokens; give one token per row and column, at least one of each"));
+    throw Error(place, "it is ", map.rows, " x ", map.columns, "; the page has ", rows, " row tokens and ", columns,
+        " column tokens; give one token per row and column, at least one of each");
   }
   if (map.values.size() != rows * columns) {
-    throw Error(to_text(
-        place, map.values.size(), " values for ", rows, " x ", columns, " cells; give one per cell, NaN where masked"));
+    throw Error(
+        place, map.values.size(), " values for ", rows, " x ", columns, " cells; give one per cell, NaN where masked");
   }
   if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high) {
-    throw Error(to_text(place, "colour range ", map.low, " to ", map.high, "; it must be finite and not descend"));
+    throw Error(place, "colour range ", map.low, " to ", map.high, "; it must be finite and not descend");
   }
   // Off-centre, the neutral colour would no longer mean zero.
   if (map.scale == HeatMap::Scale::diverging && map.low != -map.high) {
-    throw Error(to_text(place, "diverging colour range ", map.low, " to ", map.high, "; it must be symmetric about 0"));
+    throw Error(place, "diverging colour range ", map.low, " to ", map.high, "; it must be symmetric about 0");
   }
 }
 
@@ -59,8 +59,8 @@ void check(const Page& page) {
   for (const HeatMap& map : page.maps) {
     check(map, page);
     if (!seen.emplace(map.name, map.layer, map.head).second) {
-      throw Error(to_text(
-          "report: map '", map.name, "' of layer ", map.layer, ", head ", map.head, ": given twice; give it once"));
+      throw Error(
+          "report: map '", map.name, "' of layer ", map.layer, ", head ", map.head, ": given twice; give it once");
     }
   }
 }

@@ -15,23 +15,22 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 Reading reading_of(const ChomskyProblem& problem, const std::string& given) {
   if (given.empty()) return problem.default_reading.value_or(Reading::source);
   if (!problem.default_reading) {
-    throw InputError(to_text(problem.name, ": reading '", given, "' given; paper and source agree here; leave it out"));
+    throw InputError(problem.name, ": reading '", given, "' given; paper and source agree here; leave it out");
   }
   if (given != "paper" && given != "source") {
-    throw InputError(to_text(problem.name, ": reading '", given, "' given; paper or source required"));
+    throw InputError(problem.name, ": reading '", given, "' given; paper or source required");
   }
   return given == "paper" ? Reading::paper : Reading::source;
 }
 
 void check(const ChomskyProblem& problem, const ChomskyOptions& options) {
   if (options.train_to < 1) {
-    throw InputError(
-        to_text(problem.name, ": training lengths 1 to ", options.train_to, " given; 1 to 1 or more required"));
+    throw InputError(problem.name, ": training lengths 1 to ", options.train_to, " given; 1 to 1 or more required");
   }
   if (options.test_from < 1 || options.test_to < options.test_from || options.test_every < 1) {
-    throw InputError(to_text(problem.name, ": test lengths ", options.test_from, " to ", options.test_to,
-        " in steps of ", options.test_every,
-        " given; 1 or more, at least as many, steps of 1 or more required; the papers' are 41 to 500"));
+    throw InputError(problem.name, ": test lengths ", options.test_from, " to ", options.test_to, " in steps of ",
+        options.test_every,
+        " given; 1 or more, at least as many, steps of 1 or more required; the papers' are 41 to 500");
   }
 }
 
@@ -86,7 +85,7 @@ Tokens random_answers(const Batch& batch, index_t outputs) {
 
 Tokens terminated(Tokens answer, std::size_t length) {
   if (answer.size() >= length)
-    throw Error(to_text("answer: ", answer.size(), " symbols given; below ", length, " required: the end is one"));
+    throw Error("answer: ", answer.size(), " symbols given; below ", length, " required: the end is one");
   answer.push_back(end_of_answer);
   answer.resize(length, 0);
   return answer;
@@ -112,7 +111,7 @@ const ChomskyProblem& chomsky_problem(std::string_view name) {
   for (const ChomskyProblem& problem : chomsky_problems()) {
     if (problem.name == name) return problem;
   }
-  throw InputError(to_text("Chomsky-hierarchy task: '", name, "' given; one of the fifteen required"));
+  throw InputError("Chomsky-hierarchy task: '", name, "' given; one of the fifteen required");
 }
 
 ChomskyTask::ChomskyTask(const ChomskyProblem& problem, ChomskyOptions options)
@@ -123,7 +122,7 @@ ChomskyTask::ChomskyTask(const ChomskyProblem& problem, ChomskyOptions options)
 template <class RowStream>
 Batch ChomskyTask::batch(index_t length, index_t sequences, const RowStream& stream) const {
   if (sequences < 1)
-    throw InputError(to_text(problem_->name, ": a batch of ", sequences, " strings given; at least 1 required"));
+    throw InputError(problem_->name, ": a batch of ", sequences, " strings given; at least 1 required");
   std::vector<Row> rows;
   for (index_t number = 0; number < sequences; ++number) {
     Draw draw(stream(number));
@@ -147,8 +146,7 @@ Batch ChomskyTask::training_batch(std::uint64_t seed, std::int64_t step, index_t
 
 std::int64_t ChomskyTask::test_length(std::size_t set) const {
   const std::int64_t length = options_.test_from + static_cast<std::int64_t>(set) * options_.test_every;
-  if (length > options_.test_to)
-    throw Error(to_text(problem_->name, ": test set ", set, " given; a smaller number required"));
+  if (length > options_.test_to) throw Error(problem_->name, ": test set ", set, " given; a smaller number required");
   return length;
 }
 
@@ -229,7 +227,7 @@ std::vector<Guess> ChomskyTask::guesses() const {
 std::string ChomskyTask::text(std::int64_t token) const {
   const auto placeholder = static_cast<std::int64_t>(problem_->symbols.size());
   if (token < 0 || token > placeholder) {
-    throw Error(to_text(problem_->name, ": token ", token, " given; 0 to ", placeholder, " required"));
+    throw Error(problem_->name, ": token ", token, " given; 0 to ", placeholder, " required");
   }
   return token == placeholder ? "." : problem_->symbols[to_size(token)];
 }

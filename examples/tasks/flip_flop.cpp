@@ -14,18 +14,18 @@ bool is_instruction(std::int64_t token) { return token == write_token || token =
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 [[noreturn]] void refuse_text(std::size_t place, const std::string& given, const std::string& required) {
-  throw InputError(to_text(
-      "flip-flop string: character ", place + 1, ": ", given, " given; ", required, " required; example: w0i1r0"));
+  throw InputError(
+      "flip-flop string: character ", place + 1, ": ", given, " given; ", required, " required; example: w0i1r0");
 }
 
 void check(const FlipFlop& strings) {
   if (strings.length < 4 || strings.length % 2 != 0) {
-    throw InputError(to_text("flip-flop: length ", strings.length,
-        " given; an even number, at least 4, required; each instruction has one bit"));
+    throw InputError("flip-flop: length ", strings.length,
+        " given; an even number, at least 4, required; each instruction has one bit");
   }
   if (!(strings.p_ignore >= 0 && strings.p_ignore < 1)) {
-    throw InputError(to_text(
-        "flip-flop: p_ignore ", strings.p_ignore, " given; at least 0 and below 1 required; 0.8 is the paper's"));
+    throw InputError(
+        "flip-flop: p_ignore ", strings.p_ignore, " given; at least 0 and below 1 required; 0.8 is the paper's");
   }
 }
 
@@ -86,8 +86,7 @@ class FlipFlopTask final : public Task {
     return sets;
   }
   Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override {
-    if (set >= std::size(test_sets_of_flip_flop))
-      throw Error(to_text("flip_flop: test set ", set, " given; 0 to 2 required"));
+    if (set >= std::size(test_sets_of_flip_flop)) throw Error("flip_flop: test set ", set, " given; 0 to 2 required");
     return batch(test_sets_of_flip_flop[set], seed, first, sequences, false);
   }
 
@@ -176,7 +175,7 @@ std::string text(std::span<const std::int64_t> tokens) {
   std::string result;
   for (const std::int64_t token : tokens) {
     if (token < 0 || token >= flip_flop_vocabulary) {
-      throw Error(to_text("flip-flop text: token ", token, " given; 0 to ", flip_flop_vocabulary - 1, " required"));
+      throw Error("flip-flop text: token ", token, " given; 0 to ", flip_flop_vocabulary - 1, " required");
     }
     result += symbols[to_size(token)];
   }
@@ -209,7 +208,7 @@ std::int64_t stored_bit(std::span<const std::int64_t> tokens) {
   for (std::size_t i = tokens.size(); i-- > 0;) {
     if (tokens[i] == write_token && i + 1 < tokens.size()) return tokens[i + 1];
   }
-  throw Error(to_text("flip-flop: ", tokens.size(), " tokens without a w and its bit given; one w required"));
+  throw Error("flip-flop: ", tokens.size(), " tokens without a w and its bit given; one w required");
 }
 
 }  // namespace whence::tasks

@@ -56,7 +56,7 @@ void set(const Module& module, const std::string& path, const Tensor& value) {
     raw::copy_into(raw::cast(value, parameter.tensor.dtype()), parameter.tensor.detach());
     return;
   }
-  throw Error(to_text("recall: parameter ", path, " wanted; the model has none of that path"));
+  throw Error("recall: parameter ", path, " wanted; the model has none of that path");
 }
 
 // [rows columns] with `value` at (k + down, k + right).

@@ -66,8 +66,8 @@ Batch batch_of(const std::vector<Row>& rows, std::int64_t filler) {
 
 void Errors::add(const Batch& batch, const Tokens& predicted) {
   if (predicted.size() != batch.graded.size()) {
-    throw Error(to_text(
-        "errors: ", predicted.size(), " predictions given; ", batch.graded.size(), " required, one per position"));
+    throw Error(
+        "errors: ", predicted.size(), " predictions given; ", batch.graded.size(), " required, one per position");
   }
   for (index_t row = 0; row < batch.sequences; ++row) {
     std::int64_t wrong = 0, seen = 0;
@@ -89,8 +89,7 @@ Tokens Task::answers(const Tensor& logits) const { return most_probable(logits);
 Tokens most_probable(const Tensor& logits, std::int64_t first) {
   const Tensor x = raw::contiguous(raw::cast(raw::to_device(logits, Device::cpu()), DType::f64));
   const index_t width = x.size(-1), rows = x.numel() / width;
-  if (first < 0 || first >= width)
-    throw Error(to_text("most probable token: ", first, " given as the first of ", width));
+  if (first < 0 || first >= width) throw Error("most probable token: ", first, " given as the first of ", width);
   Tokens tokens;
   tokens.reserve(static_cast<std::size_t>(rows));
   for (index_t row = 0; row < rows; ++row)
@@ -100,9 +99,9 @@ Tokens most_probable(const Tensor& logits, std::int64_t first) {
 
 RegisterTask::RegisterTask(TaskInfo info) {
   const std::string name = info.name;
-  if (info.mini.empty()) throw Error(to_text("task '", name, "': no mini given; sizes that fit a laptop required"));
+  if (info.mini.empty()) throw Error("task '", name, "': no mini given; sizes that fit a laptop required");
   if (!registry().emplace(name, std::move(info)).second)
-    throw Error(to_text("task '", name, "': registered twice; one name per task"));
+    throw Error("task '", name, "': registered twice; one name per task");
 }
 
 std::vector<TaskInfo> registered_tasks() {
@@ -117,8 +116,8 @@ const TaskInfo& find_task(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [known, info] : registry()) names.push_back(known);
   const auto meant = nearest_name(name, names);
-  throw InputError(to_text("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
-      meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks"));
+  throw InputError("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
+      meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks");
 }
 
 std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options) {
@@ -128,8 +127,7 @@ std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::
   std::vector<const char*> arguments{name.c_str()};
   for (const std::string& option : options) arguments.push_back(option.c_str());
   if (line.parse(static_cast<int>(arguments.size()), arguments.data())) {
-    throw Error(
-        to_text("task '", name, "': --help or --version given among its options; options of the task alone required"));
+    throw Error("task '", name, "': --help or --version given among its options; options of the task alone required");
   }
   return make();
 }

@@ -145,7 +145,7 @@ TestPlan plan_tests(const Transformer& model, const Task& task, const RunSizes& 
   plan.refused = static_cast<std::size_t>(by_length.end() - end);
   if (end == by_length.begin()) {
     throw InputError(
-        to_text("test sets: every one is refused by ", model.scheme(), ": ", plan.reason, "; choose another scheme"));
+        "test sets: every one is refused by ", model.scheme(), ": ", plan.reason, "; choose another scheme");
   }
   // A batch of middling length stands for all of them.
   const std::int64_t batches = (sizes.test_sequences + sizes.batch - 1) / sizes.batch * (end - by_length.begin());
@@ -184,7 +184,7 @@ std::vector<SetScore> test_task(
   }
   progress.finish();
   if (std::ranges::all_of(scores, [](const SetScore& score) { return !score.refused.empty(); }))
-    throw Error(to_text("test sets: every one failed: ", scores.at(0).refused));
+    throw Error("test sets: every one failed: ", scores.at(0).refused);
   return scores;
 }
 

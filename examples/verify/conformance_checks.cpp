@@ -34,8 +34,7 @@ Cell within(double figure, double tolerance, const std::string& note = {}) {
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
-  if (!(a.shape() == b.shape()))
-    fail("conformance", to_text("shapes ", a.shape(), " and ", b.shape(), " are compared"));
+  if (!(a.shape() == b.shape())) fail("conformance", "shapes ", a.shape(), " and ", b.shape(), " are compared");
   const std::vector<double> x = a.to_vector(), y = b.to_vector();
   double largest = 0;
   for (std::size_t n = 0; n < x.size(); ++n) {

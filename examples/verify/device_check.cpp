@@ -88,7 +88,7 @@ DeviceDisagreement device_disagreement(
   const NamedNumbers expected = results_on(Device::cpu(), text, setting, executor, dtype, seed);
   const NamedNumbers got = results_on(Device::cuda(0), text, setting, executor, dtype, seed);
   if (got.size() != expected.size())
-    throw Error(to_text("device: ", text, ": ", got.size(), " tensors there and ", expected.size(), " on the CPU"));
+    throw Error("device: ", text, ": ", got.size(), " tensors there and ", expected.size(), " on the CPU");
   DeviceDisagreement found;
   const double least = 0.1 * largest_of(expected);
   for (std::size_t k = 0; k < got.size(); ++k) {

@@ -167,8 +167,8 @@ Checkable find_checkable(const std::string& name) {
     std::vector<std::string> known = op_names();
     known.insert(known.end(), schemes.begin(), schemes.end());
     const auto nearest = nearest_name(name, known);
-    throw InputError(to_text("'", name, "' given; an op, a scheme or all required; ",
-        nearest ? to_text("did you mean '", *nearest, "'?") : std::string("--list lists them")));
+    throw InputError("'", name, "' given; an op, a scheme or all required; ",
+        nearest ? to_text("did you mean '", *nearest, "'?") : std::string("--list lists them"));
   }
   return {nullptr, canonical_text(parse_schemes(name))};
 }

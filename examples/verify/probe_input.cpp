@@ -38,7 +38,7 @@ class Reader {
 
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InputError(to_text(path_, ": ", parts...));
+    throw InputError(path_, ": ", parts...);
   }
 
   // Batch, heads, length and model dim of the file.

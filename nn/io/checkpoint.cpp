@@ -89,8 +89,8 @@ void require_finite(const NamedTensors& tensors) {
     const double* const end = begin + numbers.numel();
     const double* const wrong = std::find_if(begin, end, [](double x) { return !std::isfinite(x); });
     if (wrong == end) continue;
-    fail("checkpoint", to_text(name, " ", tensor.shape(), " holds ", *wrong, " at element ", wrong - begin,
-                           "; finite numbers required; the checkpoints saved before are kept"));
+    fail("checkpoint", name, " ", tensor.shape(), " holds ", *wrong, " at element ", wrong - begin,
+        "; finite numbers required; the checkpoints saved before are kept");
   }
 }
 
@@ -101,7 +101,7 @@ void write_state(const fs::path& path, const TrainingState& state) {
   try {
     text = json.dump(2) + "\n";
   } catch (const Json::exception& problem) {
-    fail("checkpoint", to_text("a fact is not UTF-8; UTF-8 required (", problem.what(), ")"));
+    fail("checkpoint", "a fact is not UTF-8; UTF-8 required (", problem.what(), ")");
   }
   write_file(path.string(), {std::as_bytes(std::span(text))});
 }
@@ -150,8 +150,7 @@ struct Comparison {
 
   void require_none(const std::string& place) const {
     if (!problems.empty())
-      throw InputError(
-          to_text(place, ": checkpoint: does not fit: ", problems, "; load it with the options it was made with"));
+      throw InputError(place, ": checkpoint: does not fit: ", problems, "; load it with the options it was made with");
   }
 
   void apply() const {
@@ -172,21 +171,19 @@ NamedTensors read_part(const fs::path& folder, const char* name, const TrainingS
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(const std::string& root, int keep) : root_(root), keep_(keep) {
-  if (keep < 1)
-    throw InputError(to_text(root, ": checkpoint: ", keep, " checkpoints to keep given; 1 or more required"));
+  if (keep < 1) throw InputError(root, ": checkpoint: ", keep, " checkpoints to keep given; 1 or more required");
   std::error_code problem;
   fs::create_directories(root, problem);
   const std::string lock = (fs::path(root) / "lock").string();
   lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_ < 0)
-    throw InputError(to_text(root, ": checkpoint: cannot write: ", std::strerror(errno), "; another folder required"));
+    throw InputError(root, ": checkpoint: cannot write: ", std::strerror(errno), "; another folder required");
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
     remove_leftovers();
     return;
   }
   ::close(lock_);
-  throw InputError(
-      to_text(root, ": checkpoint: another process is saving here; wait for it, stop it, or give another folder"));
+  throw InputError(root, ": checkpoint: another process is saving here; wait for it, stop it, or give another folder");
 }
 
 CheckpointFolder::~CheckpointFolder() { ::close(lock_); }
@@ -215,9 +212,9 @@ void CheckpointFolder::remove_old(const std::string& newest) const {
 std::string CheckpointFolder::save(
     const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const {
   if (state.updates() != optimizer.steps()) {
-    fail("checkpoint",
-        to_text("step ", state.step, " given", state.skipped ? to_text(", ", state.skipped, " of them skipped,") : "",
-            " and the optimiser has taken ", optimizer.steps(), "; the same required"));
+    fail("checkpoint", "step ", state.step, " given",
+        state.skipped ? to_text(", ", state.skipped, " of them skipped,") : "", " and the optimiser has taken ",
+        optimizer.steps(), "; the same required");
   }
   require_finite(named(weights));
   require_finite(moments_of(optimizer));
@@ -229,7 +226,7 @@ std::string CheckpointFolder::save(
     // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
     const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0) {
-      throw Error(to_text(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno)));
+      throw Error(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno));
     }
     fs::remove_all(temporary);  // after an exchange: the old one
     sync_folder(root_);
@@ -237,7 +234,7 @@ std::string CheckpointFolder::save(
   } catch (const fs::filesystem_error& problem) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
-    throw Error(to_text(folder.string(), ": checkpoint: cannot save: ", problem.code().message()));
+    throw Error(folder.string(), ": checkpoint: cannot save: ", problem.code().message());
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -256,24 +253,22 @@ TrainingState read_training_state(const std::string& folder) {
   const std::string path = (fs::path(folder) / "state.json").string();
   const Json json = Json::parse(InputFile(path).text(state_limit), nullptr, false);
   if (json.is_discarded() || !json.is_object())
-    throw InputError(to_text(path, ": checkpoint: is no JSON object; is the file damaged?"));
+    throw InputError(path, ": checkpoint: is no JSON object; is the file damaged?");
   const auto format = json.find("format");
   if (format != json.end() && format->is_number_integer() && *format != format_version) {
-    throw InputError(
-        to_text(path, ": checkpoint: has format ", format->dump(), "; this build reads format ", format_version));
+    throw InputError(path, ": checkpoint: has format ", format->dump(), "; this build reads format ", format_version);
   }
   const auto is_count = [&](const char* key) { return json.contains(key) && json[key].is_number_unsigned(); };
   const bool counts =
       is_count("format") && is_count("step") && is_count("seed") && json["step"].get<std::uint64_t>() <= INT64_MAX;
   if (!counts || !json.contains("facts") || !json["facts"].is_object()) {
-    throw InputError(
-        to_text(path, ": checkpoint: lacks format, step, seed or facts; whole numbers and an object required"));
+    throw InputError(path, ": checkpoint: lacks format, step, seed or facts; whole numbers and an object required");
   }
   TrainingState state{.step = json["step"].get<index_t>(), .seed = json["seed"].get<std::uint64_t>()};
   if (is_count("skipped")) state.skipped = std::min(json["skipped"].get<index_t>(), state.step);
   for (const auto& [key, value] : json["facts"].items()) {
     if (!value.is_string())
-      throw InputError(to_text(path, ": checkpoint: fact '", key, "' is ", value.type_name(), "; text required"));
+      throw InputError(path, ": checkpoint: fact '", key, "' is ", value.type_name(), "; text required");
     state.facts[key] = value.get<std::string>();
   }
   return state;

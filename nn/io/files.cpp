@@ -67,7 +67,7 @@ InputFile::InputFile(const std::string& path)
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor_);
-    throw InputError(to_text(path, ": cannot read: not a regular file; a file required"));
+    throw InputError(path, ": cannot read: not a regular file; a file required");
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -81,15 +81,14 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) refuse<InputError>(path_, "cannot read");
     if (count == 0)
-      throw InputError(
-          to_text(path_, ": cannot read: ended at byte ", offset, " while ", size_, " bytes were announced"));
+      throw InputError(path_, ": cannot read: ended at byte ", offset, " while ", size_, " bytes were announced");
     out = out.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
   }
 }
 
 std::string InputFile::text(std::uint64_t limit) const {
-  if (size_ > limit) throw InputError(to_text(path_, ": ", size_, " bytes; at most ", limit, " required"));
+  if (size_ > limit) throw InputError(path_, ": ", size_, " bytes; at most ", limit, " required");
   std::string text(static_cast<std::size_t>(size_), '\0');
   read(0, std::as_writable_bytes(std::span(text)));
   return text;
@@ -98,7 +97,7 @@ std::string InputFile::text(std::uint64_t limit) const {
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
-    throw InputError(to_text(path, ": cannot write: exists and is not a regular file; another path required"));
+    throw InputError(path, ": cannot write: exists and is not a regular file; another path required");
   }
   TemporaryFile file(path);
   for (const auto part : parts) file.write(part);

@@ -29,7 +29,7 @@ constexpr Named dtypes[] = {{"F16", DType::f16}, {"BF16", DType::bf16}, {"F32", 
 
 template <class... Parts>
 [[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
-  throw InputError(to_text(path, ": safetensors: ", parts...));
+  throw InputError(path, ": safetensors: ", parts...);
 }
 
 // ---- Reading
@@ -123,8 +123,8 @@ const char* name_of(DType dtype, const std::string& tensor) {
   for (const Named& known : dtypes) {
     if (dtype == known.dtype) return known.name;
   }
-  throw Error(to_text(
-      "safetensors: tensor ", printable(tensor), " is ", dtype, ", which the format has no name for; cast it first"));
+  throw Error(
+      "safetensors: tensor ", printable(tensor), " is ", dtype, ", which the format has no name for; cast it first");
 }
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
@@ -134,7 +134,7 @@ NamedTensors in_file_order(const NamedTensors& given) {
   std::set<std::string> names{"__metadata__"};
   for (const auto& [name, tensor] : given) {
     if (!names.insert(name).second)
-      throw Error(to_text("safetensors: name ", printable(name), " given twice, or reserved; another required"));
+      throw Error("safetensors: name ", printable(name), " given twice, or reserved; another required");
     tensors.emplace_back(name, raw::to_device(raw::contiguous(tensor.detach()), Device::cpu()));
   }
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -151,7 +151,7 @@ SafetensorsHeader header_of(
   const auto twice = std::adjacent_find(
       header.metadata.begin(), header.metadata.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != header.metadata.end())
-    throw Error(to_text("safetensors: metadata ", printable(twice->first), " given twice; once required"));
+    throw Error("safetensors: metadata ", printable(twice->first), " given twice; once required");
   std::uint64_t begin = 0;
   for (const auto& [name, tensor] : tensors) {
     const std::uint64_t end = begin + static_cast<std::uint64_t>(tensor.numel()) * size_of(tensor.dtype());
@@ -200,7 +200,7 @@ void write_safetensors(const std::string& path, const SafetensorsFile& content) 
   std::string header = safetensors_header_text(header_of(tensors, content.metadata));
   header.resize((header.size() + alignment - 1) / alignment * alignment, ' ');
   if (header.size() > header_limit)
-    throw Error(to_text("safetensors: a header of ", header.size(), " bytes; ", header_limit, " allowed"));
+    throw Error("safetensors: a header of ", header.size(), " bytes; ", header_limit, " allowed");
   const std::array<std::uint64_t, 1> length{header.size()};
   std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(length)), std::as_bytes(std::span(header))};
   for (const auto& [name, tensor] : tensors) parts.push_back(bytes_of(tensor));

@@ -110,7 +110,7 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
   [[noreturn]] void refuse(const std::string& what, const std::string& rule) const {
     const bool inside = place_ == Place::tensor || place_ == Place::array;
     const std::string where = inside ? to_text("tensor ", printable(header.entries.back().name)) : "header";
-    throw InputError(to_text(path_, ": safetensors: ", where, " ", what, "; ", rule));
+    throw InputError(path_, ": safetensors: ", where, " ", what, "; ", rule);
   }
 
   const std::string& path_;
@@ -145,7 +145,7 @@ std::string safetensors_header_text(const SafetensorsHeader& header) {
   try {
     return json.dump();
   } catch (const Json::exception& problem) {
-    throw Error(to_text("safetensors: a name or metadata is not UTF-8; UTF-8 required (", problem.what(), ")"));
+    throw Error("safetensors: a name or metadata is not UTF-8; UTF-8 required (", problem.what(), ")");
   }
 }
 

@@ -18,8 +18,8 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
     const index_t rows = table_.size(0);
     for (const double position : positions.query.to_vector()) {
       if (position >= static_cast<double>(rows) || position != static_cast<double>(static_cast<index_t>(position))) {
-        fail("absolute", to_text("position ", position, " given; whole numbers in [0, ", rows,
-                             ") required; train with a longer length"));
+        fail("absolute", "position ", position, " given; whole numbers in [0, ", rows,
+            ") required; train with a longer length");
       }
     }
     // Padding on the left stands below 0; no other token sees it, so any row will do.

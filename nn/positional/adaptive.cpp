@@ -16,10 +16,10 @@ Adaptive::Adaptive(const char* name, std::unique_ptr<PositionalScheme> base) : b
                            : !inner_.mixes.empty()      ? "adds to the values"
                                                         : nullptr;
   if (!does) return;
-  throw InputError(to_text(name, ": the scheme inside ", does,
+  throw InputError(name, ": the scheme inside ", does,
       "; one that only rotates or biases is required (none, rope, alibi, ...); write the other "
       "one as a sum, as in absolute + ",
-      name, "(none)"));
+      name, "(none)");
 }
 
 void Adaptive::join(Stages& stages) const {

@@ -40,8 +40,7 @@ struct CdapeOptions {
     }
     if (tril == Tril::never) arguments.refuse_if_given("remask", "with tril=no, which leaves nothing to blank");
     if (symmetric && kernel % 2 == 0) {
-      throw InputError(
-          to_text("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left"));
+      throw InputError("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left");
     }
   }
   index_t reach() const { return symmetric ? kernel / 2 : 0; }  // keys behind its own that a column reads
@@ -95,9 +94,8 @@ class Cdape final : public Adaptive {
           "required");
     }
     if (at.mask.defined() && at.mask.rank() > 2 && at.mask.size(-3) > 1) {
-      throw InputError(
-          to_text("cdape: a mask of ", at.mask.shape(), " given; one for all heads, [1|b 1 i j], required: ",
-              "a convolution mixes the heads, and nobody says what a blank in one of them means for the others"));
+      throw InputError("cdape: a mask of ", at.mask.shape(), " given; one for all heads, [1|b 1 i j], required: ",
+          "a convolution mixes the heads, and nobody says what a blank in one of them means for the others");
     }
     const Tensor& s = at.content_scores;
     const Tensor bias = has_bias() ? base_bias(at) : Tensor();                           // [1|b h i j]

@@ -54,8 +54,8 @@ PositionQuery::PositionQuery(const SchemeArguments& arguments)
 
 void PositionQuery::check_company(const char* scheme, const Stages& stages) const {
   if (!rotated || !stages.rotates.empty()) return;
-  throw InputError(to_text(
-      scheme, ": z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out"));
+  throw InputError(
+      scheme, ": z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
 }
 
 }  // namespace whence

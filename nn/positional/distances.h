@@ -19,9 +19,9 @@ template <class F>
   const double* d = distance.data<double>();
   for (index_t n = 0; n < distance.numel(); ++n) {
     if (d[n] != std::floor(d[n])) {
-      fail(scheme, to_text("a distance of ", d[n],
-                       " given; whole distances required, as its table has a row for each; leave out what "
-                       "stretches positions"));
+      fail(scheme, "a distance of ", d[n],
+          " given; whole distances required, as its table has a row for each; leave out what "
+          "stretches positions");
     }
     index.data<index_t>()[n] = f(static_cast<index_t>(d[n]));
   }

@@ -25,8 +25,7 @@ class Moved : public PositionalScheme, public MovesPositions {
   Moved(const char* name, std::unique_ptr<PositionalScheme> base) : base_(std::move(base)) {
     child("base", *base_);
     if (!base_->claims().uses_positions) {
-      throw InputError(
-          to_text(name, ": the scheme inside reads no positions, so that ", name, " has no effect; leave it out"));
+      throw InputError(name, ": the scheme inside reads no positions, so that ", name, " has no effect; leave it out");
     }
   }
 
@@ -109,7 +108,7 @@ class Randomised final : public Moved {
   Positions move(const Positions& positions) const override {
     if (positions.length < 1 || positions.length > length_) {
       throw InputError(
-          to_text("randomised: a run of ", positions.length, " tokens given; 1 to length = ", length_, " required"));
+          "randomised: a run of ", positions.length, " tokens given; 1 to length = ", length_, " required");
     }
     const Stream stream(positions.seed, path(), positions.step);
     std::vector<double> all = sorted_draw(stream, draws_distances_ ? positions.length - 1 : positions.length);

@@ -35,7 +35,7 @@ struct Rotation {
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
   if (stages.rotates.size() < 2) return;
   throw InputError(
-      to_text(scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out"));
+      scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out");
 }
 
 // The options that say which dims turn, and how they are read.
@@ -49,8 +49,8 @@ inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
   const index_t head_dim = arguments.sizes().head_dim(), given = arguments.integer("width"),
                 width = given ? given : head_dim;
   if (width % 2 || width > head_dim) {
-    throw InputError(to_text(arguments.spec().info().name, ": width ", width, " for heads of ", head_dim,
-        " dims; an even width of at most ", head_dim, " required"));
+    throw InputError(arguments.spec().info().name, ": width ", width, " for heads of ", head_dim,
+        " dims; an even width of at most ", head_dim, " required");
   }
   return {width, arguments.word("layout") == "interleaved"};
 }

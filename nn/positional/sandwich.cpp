@@ -51,8 +51,7 @@ const RegisterScheme registered{{.name = "sandwich",
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t dim = arguments.integer("dim");
       if (dim % 2)
-        throw InputError(
-            to_text("sandwich: dim ", dim, " given; an even number required, as sines and cosines come in pairs"));
+        throw InputError("sandwich: dim ", dim, " given; an even number required, as sines and cosines come in pairs");
       return std::make_unique<Sandwich>(dim, arguments.sizes().heads);
     }}};
 

@@ -51,7 +51,7 @@ const RegisterScheme registered{{.name = "sinusoidal",
     .shared = [](const SchemeArguments&) { return true; },
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       if (arguments.sizes().dim % 2)
-        throw InputError(to_text("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required"));
+        throw InputError("sinusoidal: model dim ", arguments.sizes().dim, " given; an even one required");
       return std::make_unique<Sinusoidal>(arguments.word("layout") == "interleaved", arguments.number("base"));
     }}};
 

@@ -65,9 +65,8 @@ class T5 final : public PositionalScheme, public BiasesScores {
 std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
   const Buckets buckets{arguments.integer("buckets"), arguments.number("max_distance")};
   if (2 * buckets.max_distance <= static_cast<double>(buckets.count)) {
-    throw InputError(
-        to_text("t5: max_distance ", buckets.max_distance, " with ", buckets.count, " buckets given; more than ",
-            buckets.count / 2, " required, as the first half of the buckets has one distance each"));
+    throw InputError("t5: max_distance ", buckets.max_distance, " with ", buckets.count, " buckets given; more than ",
+        buckets.count / 2, " required, as the first half of the buckets has one distance each");
   }
   return std::make_unique<T5>(buckets, arguments.sizes(), arguments.word("scale") == "head");
 }

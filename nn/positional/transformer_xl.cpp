@@ -75,7 +75,7 @@ const RegisterScheme registered{{.name = "transformer_xl",
     .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       if (arguments.sizes().dim % 2) {
-        throw InputError(to_text("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required"));
+        throw InputError("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required");
       }
       return std::make_unique<TransformerXL>(arguments.sizes());
     }}};

@@ -85,8 +85,7 @@ std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
     throw InputError("yarn: no original length and a model without a training length given; one of them required");
   const double fast = arguments.number("beta_fast"), slow = arguments.number("beta_slow");
   if (fast <= slow)
-    throw InputError(
-        to_text("yarn: beta_fast ", fast, " and beta_slow ", slow, " given; beta_fast > beta_slow required"));
+    throw InputError("yarn: beta_fast ", fast, " and beta_slow ", slow, " given; beta_fast > beta_slow required");
   return std::make_unique<Yarn>(YarnOptions{rotation_of(arguments), arguments.number("base"),
       arguments.number("factor"), static_cast<double>(original), fast, slow, dynamic});
 }

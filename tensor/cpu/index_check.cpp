@@ -12,8 +12,8 @@ void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t ele
     position[static_cast<int>(axis)] = rest % extent;
     rest /= extent;
   }
-  fail(check.op, to_text(check.argument, " at ", position, " is ", value, "; a value in [0, ", check.count,
-                     ") required", check.also < 0 ? to_text(", or ", check.also, " to ignore it") : std::string()));
+  fail(check.op, check.argument, " at ", position, " is ", value, "; a value in [0, ", check.count, ") required",
+      check.also < 0 ? to_text(", or ", check.also, " to ignore it") : std::string());
 }
 
 Tensor CpuKernels::checked_index(const IndexCheck& check, const Tensor& index) {
