@@ -39,9 +39,8 @@ std::unordered_set<const Node*> leading_to(const Node* root, const std::unordere
   while (!pending.empty()) {
     const Node* node = pending.back();
     pending.pop_back();
-    for (const Ref<Node>& input : node->inputs()) {
+    for (const Ref<Node>& input : node->inputs())
       if (input && seen.insert(input.get()).second) found.push_back(input.get()), pending.push_back(input.get());
-    }
   }
   std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
   std::unordered_set<const Node*> leading;
@@ -73,8 +72,7 @@ class Pass {
   void seed(Node* root, const Tensor& gradient) { arrive(root, gradient); }
 
   // visit(node, gradient) sees each node with its whole gradient; true means: go no further from here.
-  template <class Visit>
-  void run(const Visit& visit) {
+  template <class Visit> void run(const Visit& visit) {
     while (!ready_.empty()) {
       Node* node = ready_.top();
       ready_.pop();
@@ -148,9 +146,8 @@ std::vector<Tensor> grad(
   const CallSite place(at);
   const Tensor start = checked_seed("grad", y, seed);
   std::unordered_set<const Node*> targets;
-  for (const Tensor& input : inputs) {
+  for (const Tensor& input : inputs)
     if (node_of(input)) targets.insert(node_of(input));
-  }
   const auto wanted = leading_to(node_of(y), targets);
   std::unordered_map<const Node*, Tensor> found;
   {

@@ -31,8 +31,7 @@ struct CheckedEntry {
   }
 };
 
-template <class Op>
-struct Checked {
+template <class Op> struct Checked {
   Checked() {
     CheckedOp entry{Op::name, Once<Op>,
         [] {
@@ -49,9 +48,8 @@ struct Checked {
         },
         {}, {}};
     if constexpr (requires { Op::bad_inputs(); }) entry.bad_inputs = [] { return Op::bad_inputs(); };
-    if constexpr (requires(const std::vector<Tensor>& in) { Op::reference(in); }) {
+    if constexpr (requires(const std::vector<Tensor>& in) { Op::reference(in); })
       entry.reference = [](const std::vector<Tensor>& inputs) { return Op::reference(inputs); };
-    }
     checked_ops().push_back(std::move(entry));
   }
 };

@@ -184,8 +184,7 @@ class Checker {
   }
 
   // Halves the direction again and again, and follows the half that is further off.
-  template <class Compare>
-  index_t worst_element(const Numbers& u, const Compare& compare) {
+  template <class Compare> index_t worst_element(const Numbers& u, const Compare& compare) {
     std::size_t begin = 0, end = u.size();
     while (end - begin > 1) {
       const std::size_t middle = (begin + end) / 2;
@@ -267,9 +266,8 @@ GradcheckReport gradgradcheck(
     const RecordingScope record(true);
     std::vector<Tensor> inputs;
     for (std::size_t k = 0; k < with_respect_to.size(); ++k) inputs.push_back(with_respect_to[k].tensor);
-    if (!outer) {
+    if (!outer)
       for (const Tensor& input : inputs) requires_grad(input);
-    }
     const std::vector<Tensor> gradients =
         grad(f(), named.back().tensor, inputs, {.create_graph = outer, .allow_unused = true});
     const RecordingScope as_before(outer);

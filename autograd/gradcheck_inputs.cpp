@@ -7,9 +7,8 @@ namespace whence::detail {
 
 Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents) {
   Tensor numbers = Tensor::of(values, x.shape(), dtype);
-  if (dtype == DType::dual && tangents) {
+  if (dtype == DType::dual && tangents)
     for (std::size_t i = 0; i < values.size(); ++i) numbers.data<Dual>()[i].tangent = (*tangents)[i];
-  }
   numbers = raw::to_device(numbers, x.device());
   if (x.is_contiguous() || x.numel() == 0) return numbers;
   // An axis of stride 0 would tie elements together that are checked one by one: such inputs become contiguous.
@@ -31,13 +30,11 @@ CheckedInputs::CheckedInputs(const char* op, const std::vector<Named>& named, bo
           "; f64 required, because rounding would hide what is looked for; cast the ",
           "inputs and parameters to f64 first");
     }
-    if (node_of(input.tensor) && !node_of(input.tensor)->is_leaf()) {
+    if (node_of(input.tensor) && !node_of(input.tensor)->is_leaf())
       fail(op, input.name, " is a result of ", node_of(input.tensor)->name(), "; a leaf required; use detach() first");
-    }
-    for (const Entry& other : entries_) {
+    for (const Entry& other : entries_)
       if (other.handle.identity() == input.tensor.identity())
         fail(op, input.name, " is named twice; each tensor once required");
-    }
     entries_.push_back(
         {input.tensor, input.tensor.detach(), Ref<GraphLink>(input.tensor.link()), input.tensor.to_vector()});
   }

@@ -17,9 +17,8 @@ std::vector<const Node*> nodes_behind(const char* op, const Tensor& y) {
   std::vector<const Node*> found{node_of(y)};
   std::unordered_set<const Node*> seen{node_of(y)};
   for (std::size_t next = 0; next < found.size(); ++next) {
-    for (const Ref<Node>& input : found[next]->inputs()) {
+    for (const Ref<Node>& input : found[next]->inputs())
       if (input && seen.insert(input.get()).second) found.push_back(input.get());
-    }
   }
   std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
   return found;
@@ -41,9 +40,8 @@ std::string module_of(const Node& node) {
 // Bytes of the storages that `node` keeps and that are not in `counted` yet.
 std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& counted) {
   std::size_t bytes = 0;
-  for (const SavedTensor* saved = node.first_saved(); saved; saved = saved->next()) {
+  for (const SavedTensor* saved = node.first_saved(); saved; saved = saved->next())
     if (saved->defined() && counted.insert(&saved->peek().storage()).second) bytes += saved->peek().storage().size();
-  }
   return bytes;
 }
 
@@ -51,12 +49,11 @@ std::string range_of(const Tensor& x) {
   if (!is_floating(x.dtype())) return to_text(x.dtype(), " ", x.shape());
   double low = INFINITY, high = -INFINITY;
   std::size_t bad = 0;
-  for (const double value : x.to_vector()) {
+  for (const double value : x.to_vector())
     if (!std::isfinite(value))
       ++bad;
     else
       low = std::min(low, value), high = std::max(high, value);
-  }
   return to_text(
       x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? to_text(" with ", bad, " not finite") : "");
 }
@@ -73,9 +70,8 @@ std::string print_graph(const Tensor& y) {
     if (node->is_leaf() && !node->path.empty()) out << node->path << ' ';
     out << node->dtype << ' ' << node->shape;
     const char* separator = " <- ";
-    for (const Ref<Node>& input : node->inputs()) {
+    for (const Ref<Node>& input : node->inputs())
       if (input) out << std::exchange(separator, ", ") << '#' << numbers.at(input.get());
-    }
     out << "  " << to_string(node->site);
     if (const std::size_t bytes = kept_bytes(*node, counted)) out << "  keeps " << bytes_text(bytes);
     out << '\n';
@@ -108,9 +104,8 @@ std::string to_dot(const Tensor& y) {
   }
   for (; !open.empty(); open.pop_back()) out << "  }\n";
   for (const Node* node : nodes) {
-    for (const Ref<Node>& input : node->inputs()) {
+    for (const Ref<Node>& input : node->inputs())
       if (input) out << "  n" << numbers.at(input.get()) << " -> n" << numbers.at(node) << ";\n";
-    }
   }
   out << "}\n";
   return out.str();

@@ -29,10 +29,8 @@
 
 namespace whence {
 
-template <std::size_t N>
-using Grads = std::array<Tensor, N>;
-template <std::size_t N>
-using Needs = std::span<const bool, N>;
+template <std::size_t N> using Grads = std::array<Tensor, N>;
+template <std::size_t N> using Needs = std::span<const bool, N>;
 
 template <class Op>
 concept Once = requires { requires Op::once; };
@@ -51,16 +49,14 @@ void require_finite(const char* op, const char* pass, const Tensor& result, std:
 [[noreturn]] void refuse_released(const Node& node);
 [[noreturn]] void refuse_second_derivative(const Node& node);
 
-template <class Op>
-const char* label_of(const Op& op) {
+template <class Op> const char* label_of(const Op& op) {
   if constexpr (requires { op.label(); })
     return op.label();
   else
     return Op::name;
 }
 
-template <class Op, std::size_t N>
-class OpNode final : public Node {
+template <class Op, std::size_t N> class OpNode final : public Node {
  public:
   OpNode(Op&& operation, const Site& made_at) : Node(made_at), op(std::move(operation)) {}
 
@@ -87,14 +83,12 @@ class OpNode final : public Node {
 }  // namespace detail
 
 // y = op(in...), recorded when recording() and any input has history. Integer and boolean inputs never have.
-template <class Op, class... In>
-[[nodiscard]] Tensor apply(Op op, const Site& at, const In&... in) {
+template <class Op, class... In> [[nodiscard]] Tensor apply(Op op, const Site& at, const In&... in) {
   static_assert((std::is_same_v<In, Tensor> && ...));
   constexpr std::size_t count = sizeof...(In);
   const CallSite place(at, detail::label_of(op));
-  if ((... || detail::is_dual(in)) && (... || detail::is_constant_beside_duals(in))) {
+  if ((... || detail::is_dual(in)) && (... || detail::is_constant_beside_duals(in)))
     return apply(std::move(op), at, detail::beside_duals(in)...);
-  }
   Tensor y;
   if (recording() && (... || (in.link() != nullptr))) {
     Ref<detail::OpNode<Op, count>> node(new detail::OpNode<Op, count>(std::move(op), at));

@@ -60,9 +60,8 @@ bool Capture::contains(const std::string& name) const {
 }
 
 const Probed& Capture::operator[](const std::string& name) const {
-  for (const auto& [seen, probed] : seen_) {
+  for (const auto& [seen, probed] : seen_)
     if (seen == name) return *probed;
-  }
   std::string known;
   for (const auto& [seen, probed] : seen_) known += (known.empty() ? "" : ", ") + seen;
   fail("capture", "'", name,

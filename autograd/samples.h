@@ -16,15 +16,13 @@ namespace whence {
 
 // ---- Samples: what an op's author writes; every generic test follows ----
 
-template <class Op>
-struct Sample {
+template <class Op> struct Sample {
   std::string name;
   Op op;                       // with its attributes
   std::vector<Tensor> inputs;  // f64; index inputs i64, masks bool
   bool kinked = false;  // sits on a point without a derivative: duals must agree with backward, differences need not
 };
-template <class Op>
-using Samples = std::vector<Sample<Op>>;
+template <class Op> using Samples = std::vector<Sample<Op>>;
 
 // Numbers for samples, the same on every run. Their stream is seeded with the op's name before samples() is called.
 namespace draw {

@@ -10,67 +10,47 @@
 namespace whence::gpu {
 
 // Two values that are reduced side by side, for the price of one barrier.
-template <class A, class B>
-struct Pair {
+template <class A, class B> struct Pair {
   A first;
   B second;
 };
-template <class V>
-inline constexpr bool is_pair = false;
-template <class A, class B>
-inline constexpr bool is_pair<Pair<A, B>> = true;
+template <class V> inline constexpr bool is_pair = false;
+template <class A, class B> inline constexpr bool is_pair<Pair<A, B>> = true;
 
 // A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` shuffles one simple value.
-template <class V, class Move>
-WHENCE_HD V moved(V value, const Move& move) {
-  if constexpr (is_pair<V>) {
+template <class V, class Move> WHENCE_HD V moved(V value, const Move& move) {
+  if constexpr (is_pair<V>)
     return {moved(value.first, move), moved(value.second, move)};
-  } else if constexpr (std::is_same_v<V, Dual>) {
+  else if constexpr (std::is_same_v<V, Dual>)
     return {move(value.value), move(value.tangent)};
-  } else {
+  else
     return move(value);
-  }
 }
 
 // The value that another lane of the warp holds. All lanes take part.
-template <class V>
-WHENCE_HD V from_lane(Thread& t, V value, int lane) {
+template <class V> WHENCE_HD V from_lane(Thread& t, V value, int lane) {
   return moved(value, [&](auto part) { return t.shuffle(part, lane); });
 }
-template <class V>
-WHENCE_HD V from_lane_xor(Thread& t, V value, int mask) {
+template <class V> WHENCE_HD V from_lane_xor(Thread& t, V value, int mask) {
   return moved(value, [&](auto part) { return t.shuffle_xor(part, mask); });
 }
-template <class V>
-WHENCE_HD V from_lane_below(Thread& t, V value, int distance) {
+template <class V> WHENCE_HD V from_lane_below(Thread& t, V value, int distance) {
   return moved(value, [&](auto part) { return t.shuffle_up(part, distance); });
 }
 
 // How two partial results join. The maximum is NaN if either is.
 struct Plus {
-  template <class V>
-  WHENCE_HD V operator()(V a, V b) const {
-    return a + b;
-  }
+  template <class V> WHENCE_HD V operator()(V a, V b) const { return a + b; }
 };
 struct PlusBoth {
-  template <class V>
-  WHENCE_HD V operator()(V a, V b) const {
-    return {a.first + b.first, a.second + b.second};
-  }
+  template <class V> WHENCE_HD V operator()(V a, V b) const { return {a.first + b.first, a.second + b.second}; }
 };
 struct Larger {
-  template <class V>
-  WHENCE_HD V operator()(V a, V b) const {
-    return b > a || !(b == b) ? b : a;
-  }
+  template <class V> WHENCE_HD V operator()(V a, V b) const { return b > a || !(b == b) ? b : a; }
 };
 
 // The maximum of nothing: no number is below it.
-template <class C>
-WHENCE_HD Number<C> lowest() {
-  return Number<C>(C(-std::numeric_limits<double>::infinity()));
-}
+template <class C> WHENCE_HD Number<C> lowest() { return Number<C>(C(-std::numeric_limits<double>::infinity())); }
 
 // The values of the first `lanes` lanes joined, in all lanes. All get lane 0's result: where join(a, b) and join(b, a)
 // differ in the last bit, lanes would otherwise disagree.
@@ -81,8 +61,7 @@ WHENCE_HD V warp_reduce(Thread& t, V value, const Join& join) {
 }
 
 // One value of each warp in the block's memory.
-template <class V>
-class Slots {
+template <class V> class Slots {
  public:
   using Stored = std::remove_cvref_t<decltype(plain(std::declval<V>()))>;
   static constexpr std::size_t bytes(int count) { return shared_bytes_for<Stored>(static_cast<std::size_t>(count)); }
@@ -93,8 +72,7 @@ class Slots {
  private:
   Shared<Stored> memory_;
 };
-template <class A, class B>
-class Slots<Pair<A, B>> {
+template <class A, class B> class Slots<Pair<A, B>> {
  public:
   static constexpr std::size_t bytes(int count) { return Slots<A>::bytes(count) + Slots<B>::bytes(count); }
   WHENCE_HD Slots(Thread& t, int count) : first_(t, count), second_(t, count) {}
@@ -112,8 +90,7 @@ constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 // no barrier is needed between reading in one call and writing in the next. Not for loops.
 template <int threads, class V>
 inline constexpr std::size_t block_reduce_bytes = Slots<V>::bytes(threads / Thread::warp_size);
-template <int threads, class V, class Join>
-WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
+template <int threads, class V, class Join> WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
   constexpr int warps = threads / Thread::warp_size;
   static_assert(is_power_of_two(warps) && warps <= Thread::warp_size);
   value = warp_reduce(t, value, join);
@@ -124,13 +101,11 @@ WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
 }
 
 // Of a running sum: the sum before this thread's value, and the sum of all.
-template <class V>
-struct Before {
+template <class V> struct Before {
   V before, all;
 };
 
-template <class V>
-WHENCE_HD V warp_running_sum(Thread& t, V value) {  // the sum of all lanes up to this one
+template <class V> WHENCE_HD V warp_running_sum(Thread& t, V value) {  // the sum of all lanes up to this one
   for (int distance = 1; distance < Thread::warp_size; distance *= 2) {
     const V below = from_lane_below(t, value, distance);
     if (t.lane() >= distance) value = below + value;
@@ -138,16 +113,14 @@ WHENCE_HD V warp_running_sum(Thread& t, V value) {  // the sum of all lanes up t
   return value;
 }
 
-template <class V>
-WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
+template <class V> WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
   const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
   return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
 }
 
 // The same over the block, again and again in a loop. Two sets of slots take turns. A thread that still reads one set
 // meets no writer: the barrier of the other set lies between that reading and the next writing.
-template <int threads, class V>
-class BlockSumBefore {
+template <int threads, class V> class BlockSumBefore {
  public:
   static constexpr int warps = threads / Thread::warp_size;
   static_assert(is_power_of_two(warps) && warps <= Thread::warp_size);

@@ -12,8 +12,7 @@ struct Grid {
 };
 
 // The shared memory that Thread::shared takes for `count` numbers of T.
-template <class T>
-constexpr std::size_t shared_bytes_for(std::size_t count) {
+template <class T> constexpr std::size_t shared_bytes_for(std::size_t count) {
   return (count * sizeof(T) + 15) / 16 * 16;
 }
 
@@ -25,8 +24,7 @@ constexpr std::size_t shared_bytes_for(std::size_t count) {
 
 namespace whence::gpu {
 
-template <class Body>
-__global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
+template <class Body> __global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
 #ifdef __CUDA_ARCH__
   Thread thread;
   body(thread);
@@ -35,8 +33,7 @@ __global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
 
 // Runs the kernel on the engine's stream, and returns before it has ended. When it cannot start: Error that names the
 // kernel, the launch and the op's call site.
-template <class Body>
-void launch_kernel(const Body& body, Grid grid) {
+template <class Body> void launch_kernel(const Body& body, Grid grid) {
   if (grid.blocks == 0) return;
   const LaunchFacts facts{Body::name, grid.blocks, Body::threads, grid.shared_bytes};
   require_launchable(
@@ -53,8 +50,7 @@ void launch_kernel(const Body& body, Grid grid) {
 
 namespace whence::gpu {
 
-template <class Body>
-void launch_kernel(const Body& body, Grid grid) {
+template <class Body> void launch_kernel(const Body& body, Grid grid) {
   if (grid.blocks > 0) emulator::run({Body::name, grid.blocks, Body::threads, grid.shared_bytes}, body);
 }
 

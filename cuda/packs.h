@@ -10,8 +10,7 @@
 namespace whence::gpu {
 
 // Numbers of T in 16 bytes.
-template <class T>
-inline constexpr int pack_size = static_cast<int>(16 / sizeof(T));
+template <class T> inline constexpr int pack_size = static_cast<int>(16 / sizeof(T));
 
 // Whether packs of `size` elements may begin at the tensor's first element.
 inline bool begins_with_pack(const Tensor& x, index_t size) {
@@ -19,14 +18,10 @@ inline bool begins_with_pack(const Tensor& x, index_t size) {
 }
 
 // A number of a pack to compute with, and back.
-template <class C, class T>
-WHENCE_HD Number<C> from_stored(T stored) {
+template <class C, class T> WHENCE_HD Number<C> from_stored(T stored) {
   return Number<C>(convert<C>(static_cast<compute_t<T>>(stored)));
 }
-template <class T, class V>
-WHENCE_HD T to_stored(V number) {
-  return convert<T>(plain(number));
-}
+template <class T, class V> WHENCE_HD T to_stored(V number) { return convert<T>(plain(number)); }
 
 constexpr index_t blocks_for(index_t count, index_t each) { return (count + each - 1) / each; }
 

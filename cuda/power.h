@@ -7,22 +7,16 @@
 namespace whence::gpu {
 
 // first: the largest so far; second: the sum of e^(x - first).
-template <class C>
-using PowerSum = Pair<Number<C>, Number<C>>;
+template <class C> using PowerSum = Pair<Number<C>, Number<C>>;
 
-template <class C>
-WHENCE_HD PowerSum<C> empty_power_sum() {
-  return {lowest<C>(), Number<C>(C(0))};
-}
+template <class C> WHENCE_HD PowerSum<C> empty_power_sum() { return {lowest<C>(), Number<C>(C(0))}; }
 
 // e^(x - top). As long as nothing lies above -inf, this is e^(-inf) = 0 and not e^(-inf + inf), which is NaN.
-template <class C>
-WHENCE_HD Number<C> power_below(Number<C> x, Number<C> top) {
+template <class C> WHENCE_HD Number<C> power_below(Number<C> x, Number<C> top) {
   return top == lowest<C>() ? Number<C>(C(0)) : Number<C>(math::exp(x - top));
 }
 
-template <class C>
-struct JoinPowerSums {
+template <class C> struct JoinPowerSums {
   WHENCE_HD PowerSum<C> operator()(PowerSum<C> a, PowerSum<C> b) const {
     const Number<C> top = Larger{}(a.first, b.first);
     return {top, a.second * power_below<C>(a.first, top) + b.second * power_below<C>(b.first, top)};
@@ -30,8 +24,7 @@ struct JoinPowerSums {
 };
 
 // Adds the entries whose bits are set. The old sum is scaled once per pack, not once per entry.
-template <class C, int N>
-WHENCE_HD void add_pack(PowerSum<C>& sum, const Numbers<C, N>& pack, unsigned kept) {
+template <class C, int N> WHENCE_HD void add_pack(PowerSum<C>& sum, const Numbers<C, N>& pack, unsigned kept) {
   Number<C> top = sum.first;
   for (int k = 0; k < N; ++k) top = kept >> k & 1u ? Larger{}(top, pack.of[k]) : top;
   Number<C> total = sum.second * power_below<C>(sum.first, top);

@@ -7,13 +7,11 @@
 namespace whence::gpu {
 
 // N numbers of one thread, in registers.
-template <class C, int N>
-struct Numbers {
+template <class C, int N> struct Numbers {
   Number<C> of[N];
 };
 
-template <class C, int N, class From>
-WHENCE_HD Numbers<C, N> load_numbers(From from, index_t i) {
+template <class C, int N, class From> WHENCE_HD Numbers<C, N> load_numbers(From from, index_t i) {
   Numbers<C, N> numbers;
   if constexpr (N == 1) {
     numbers.of[0] = load<C>(from, i);
@@ -24,8 +22,7 @@ WHENCE_HD Numbers<C, N> load_numbers(From from, index_t i) {
   return numbers;
 }
 
-template <class T, class C, int N>
-WHENCE_HD void store_numbers(Global<T> to, index_t i, const Numbers<C, N>& numbers) {
+template <class T, class C, int N> WHENCE_HD void store_numbers(Global<T> to, index_t i, const Numbers<C, N>& numbers) {
   if constexpr (N == 1) {
     store(to, i, numbers.of[0]);
   } else {
@@ -37,8 +34,7 @@ WHENCE_HD void store_numbers(Global<T> to, index_t i, const Numbers<C, N>& numbe
 
 // A way to share rows out. Neighbouring threads of a team take neighbouring packs, then all move on by the whole team's
 // length: every access of a warp is one run of memory.
-template <int team_threads, int pack_length, int packs_held>
-struct Part {
+template <int team_threads, int pack_length, int packs_held> struct Part {
   static constexpr int team = team_threads;  // threads that share a row: a warp, or a whole block
   static constexpr int pack = pack_length;   // neighbours that a thread reads and writes in one access
   // Packs that a thread holds. 0: a row is too wide for that and is read again in each pass.
@@ -48,34 +44,28 @@ struct Part {
   static constexpr index_t rows_per_block = threads / team;
 
   static constexpr index_t blocks(index_t rows) { return blocks_for(rows, rows_per_block); }
-  template <class V>
-  static constexpr std::size_t reduce_bytes = by_warp ? 0 : block_reduce_bytes<threads, V>;
+  template <class V> static constexpr std::size_t reduce_bytes = by_warp ? 0 : block_reduce_bytes<threads, V>;
 };
 
 // The threads that share a row, seen from one of them.
-template <class P>
-class Team {
+template <class P> class Team {
  public:
   WHENCE_HD explicit Team(Thread& t) : t_(t) {}
   WHENCE_HD index_t row() const { return P::by_warp ? t_.block() * P::rows_per_block + t_.warp() : t_.block(); }
   WHENCE_HD int member() const { return P::by_warp ? t_.lane() : t_.index(); }
-  template <class V, class Join>
-  WHENCE_HD V reduce(V value, const Join& join) const {
-    if constexpr (P::by_warp) {
+  template <class V, class Join> WHENCE_HD V reduce(V value, const Join& join) const {
+    if constexpr (P::by_warp)
       return warp_reduce(t_, value, join);
-    } else {
+    else
       return block_reduce<P::threads>(t_, value, join);
-    }
   }
   // f(p, j) for each of this thread's packs: the p-th that it holds, which begins at column j.
-  template <class F>
-  WHENCE_HD void each_pack(index_t width, const F& f) const {
+  template <class F> WHENCE_HD void each_pack(index_t width, const F& f) const {
     const index_t first = static_cast<index_t>(member()) * P::pack;
     constexpr index_t step = P::team * P::pack;
     if constexpr (P::packs > 0) {
-      for (int p = 0; p < P::packs; ++p) {
+      for (int p = 0; p < P::packs; ++p)
         if (first + p * step < width) f(p, first + p * step);
-      }
     } else {
       for (index_t j = first; j < width; j += step) f(0, j);
     }
@@ -86,8 +76,7 @@ class Team {
 };
 
 // One thread's part of a row: in its registers after hold(), or read where it is asked for.
-template <class T, class P>
-class RowPart {
+template <class T, class P> class RowPart {
  public:
   using C = compute_t<T>;
   using Pack = Numbers<C, P::pack>;
@@ -97,11 +86,10 @@ class RowPart {
       team.each_pack(width, [this](int p, index_t j) { held_[p] = load_numbers<C, P::pack>(from_, begin_ + j); });
   }
   WHENCE_HD Pack operator()(int p, index_t j) const {
-    if constexpr (P::packs > 0) {
+    if constexpr (P::packs > 0)
       return held_[p];
-    } else {
+    else
       return load_numbers<C, P::pack>(from_, begin_ + j);
-    }
   }
 
  private:
@@ -112,8 +100,7 @@ class RowPart {
 
 // Whether every row of these tensors begins at a multiple of 16 bytes and is a whole number of packs.
 // Undefined tensors do not matter.
-template <class T>
-bool rows_fit_packs(index_t width, std::initializer_list<const Tensor*> tensors) {
+template <class T> bool rows_fit_packs(index_t width, std::initializer_list<const Tensor*> tensors) {
   return width % pack_size<T> == 0 && std::all_of(tensors.begin(), tensors.end(), [](const Tensor* x) {
     return !x->defined() || begins_with_pack(*x, pack_size<T>);
   });
@@ -123,8 +110,7 @@ bool rows_fit_packs(index_t width, std::initializer_list<const Tensor*> tensors)
 // below 128 registers. Half of the latter where numbers come one by one: each then has an address and a condition of
 // its own. Rows of up to 1024 floats go to a warp: no barrier, and four rows in flight per block. Wider rows need the
 // bytes in flight of a whole block. Rows wider than a block can hold are read again from cache in each pass.
-template <class T, int pack, class F>
-void with_held_part_of_pack(index_t width, const F& run) {
+template <class T, int pack, class F> void with_held_part_of_pack(index_t width, const F& run) {
   constexpr int number = static_cast<int>(sizeof(compute_t<T>));
   constexpr int few = std::max(32 / number / pack, 1), many = (pack > 1 ? 128 : 64) / number / pack;
   if (width <= 32 * few * pack) return run(Part<32, pack, few>{});
@@ -132,8 +118,7 @@ void with_held_part_of_pack(index_t width, const F& run) {
   if (width <= 256 * many * pack) return run(Part<256, pack, many>{});
   run(Part<512, pack, 0>{});
 }
-template <class T, class F>
-void with_held_part(index_t width, bool packs, const F& run) {
+template <class T, class F> void with_held_part(index_t width, bool packs, const F& run) {
   if constexpr (pack_size<T> > 1) {
     if (packs) return with_held_part_of_pack<T, pack_size<T>>(width, run);
   }
@@ -141,8 +126,7 @@ void with_held_part(index_t width, bool packs, const F& run) {
 }
 
 // For kernels that pass over a row once: a warp up to 1024 numbers, as above, else a block of `wide` threads.
-template <class T, int wide, class F>
-void with_passing_part(index_t width, bool packs, const F& run) {
+template <class T, int wide, class F> void with_passing_part(index_t width, bool packs, const F& run) {
   const bool by_warp = width <= 1024;
   if constexpr (pack_size<T> > 1) {
     if (packs) return by_warp ? run(Part<32, pack_size<T>, 0>{}) : run(Part<wide, pack_size<T>, 0>{});

@@ -16,8 +16,7 @@ WHENCE_HD constexpr bool fits_narrow(index_t i) { return i <= 0xFFFFFFFF; }
 
 // N operands of one shape. Axes that all operands step through evenly are merged, so that contiguous operands need no
 // division at all. Passed to kernels by value. Elements are numbered in row-major order of the shape.
-template <int N>
-class StridedIndex {
+template <int N> class StridedIndex {
  public:
   struct Offsets {
     index_t of[N] = {};
@@ -43,9 +42,8 @@ class StridedIndex {
     for (int k = 0; k < N; ++k) {
       const index_t inner = step_[rank_ - 1].of[k];
       if (inner != 0 && inner != 1) return false;
-      for (int axis = 0; inner == 1 && axis + 1 < rank_; ++axis) {
+      for (int axis = 0; inner == 1 && axis + 1 < rank_; ++axis)
         if (step_[axis].of[k] % size != 0) return false;
-      }
     }
     return true;
   }

@@ -33,12 +33,9 @@
 
 namespace whence::gpu {
 
-template <class T>
-using Global = T*;  // numbers in the device's memory
-template <class T>
-using Shared = T*;  // numbers in the block's memory
-template <class C>
-using Number = C;  // what a kernel computes with: float, double or Dual
+template <class T> using Global = T*;  // numbers in the device's memory
+template <class T> using Shared = T*;  // numbers in the block's memory
+template <class C> using Number = C;   // what a kernel computes with: float, double or Dual
 
 class Thread {
  public:
@@ -60,20 +57,15 @@ class Thread {
   }
 
   // All lanes of the warp take part, and get another lane's value.
-  template <class V>
-  __device__ V shuffle(V value, int lane) const {
-    return __shfl_sync(all_lanes, value, lane);
-  }
-  template <class V>
-  __device__ V shuffle_xor(V value, int mask) const {
+  template <class V> __device__ V shuffle(V value, int lane) const { return __shfl_sync(all_lanes, value, lane); }
+  template <class V> __device__ V shuffle_xor(V value, int mask) const {
     return __shfl_xor_sync(all_lanes, value, mask);
   }
   template <class V>
   __device__ V shuffle_up(V value, int distance) const {  // its own value where no lane lies so far below
     return __shfl_up_sync(all_lanes, value, static_cast<unsigned>(distance));
   }
-  template <class V>
-  __device__ V shuffle_down(V value, int distance) const {
+  template <class V> __device__ V shuffle_down(V value, int distance) const {
     return __shfl_down_sync(all_lanes, value, static_cast<unsigned>(distance));
   }
   __device__ unsigned ballot(bool vote) const { return __ballot_sync(all_lanes, vote); }
@@ -82,16 +74,14 @@ class Thread {
 
   // memory[i] += value; returns what it was before. Integers only: threads arrive in no fixed order, and sums of
   // integers do not depend on it. `memory` is a Global or a Shared.
-  template <class I>
-  __device__ I atomic_add(I* memory, index_t i, I value) const {
+  template <class I> __device__ I atomic_add(I* memory, index_t i, I value) const {
     static_assert(std::is_integral_v<I>, "sums of floating numbers would depend on the order of the threads");
     return atomicAdd(memory + i, value);
   }
 
   // The next `count` numbers of the block's shared memory, unset. Every thread of the block asks for the same ones in
   // the same order. All together must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
-  template <class T>
-  __device__ Shared<T> shared(int count) {
+  template <class T> __device__ Shared<T> shared(int count) {
     extern __shared__ __align__(16) unsigned char shared_memory[];
     unsigned char* const first = shared_memory + shared_used_;
     shared_used_ += (static_cast<unsigned>(count) * static_cast<unsigned>(sizeof(T)) + 15u) & ~15u;
@@ -110,59 +100,42 @@ class Thread {
   void sync() const;
   void sync_warp() const;
   void sync_named(int barrier, int count) const;
-  template <class V>
-  V shuffle(V value, int lane) const;
-  template <class V>
-  V shuffle_xor(V value, int mask) const;
-  template <class V>
-  V shuffle_up(V value, int distance) const;
-  template <class V>
-  V shuffle_down(V value, int distance) const;
+  template <class V> V shuffle(V value, int lane) const;
+  template <class V> V shuffle_xor(V value, int mask) const;
+  template <class V> V shuffle_up(V value, int distance) const;
+  template <class V> V shuffle_down(V value, int distance) const;
   unsigned ballot(bool vote) const;
   bool any(bool vote) const;
   bool all(bool vote) const;
-  template <class I>
-  I atomic_add(I* memory, index_t i, I value) const;
-  template <class T>
-  Shared<T> shared(int count);
+  template <class I> I atomic_add(I* memory, index_t i, I value) const;
+  template <class T> Shared<T> shared(int count);
 #endif
 };
 
 // A tensor's numbers as a kernel reads or writes them. REQUIRES: T is the tensor's dtype, const or not.
-template <class T>
-Global<T> global(const Tensor& x) {
+template <class T> Global<T> global(const Tensor& x) {
   return x.defined() ? x.data<std::remove_const_t<T>>() : nullptr;
 }
 
 // Element i as a number to compute with.
-template <class C, class T>
-WHENCE_HD Number<C> load(const T* from, index_t i) {
+template <class C, class T> WHENCE_HD Number<C> load(const T* from, index_t i) {
   return convert<C>(static_cast<compute_t<std::remove_const_t<T>>>(from[i]));
 }
 
 // Element i becomes the number, rounded once.
-template <class T, class C>
-WHENCE_HD void store(T* to, index_t i, C value) {
-  to[i] = convert<T>(value);
-}
+template <class T, class C> WHENCE_HD void store(T* to, index_t i, C value) { to[i] = convert<T>(value); }
 
 // The plain value of a number, for integers and decisions that counters need not see.
-template <class C>
-WHENCE_HD C plain(C value) {
-  return value;
-}
+template <class C> WHENCE_HD C plain(C value) { return value; }
 
 // N neighbours in one access: [i] to [i + N - 1]. REQUIRES: i is a multiple of N, and the memory aligned to N numbers.
-template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+template <class T, int N> struct alignas(sizeof(T) * N) Pack {
   T of[N];
 };
-template <int N, class T>
-WHENCE_HD Pack<std::remove_const_t<T>, N> load_pack(T* from, index_t i) {
+template <int N, class T> WHENCE_HD Pack<std::remove_const_t<T>, N> load_pack(T* from, index_t i) {
   return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(from + i);
 }
-template <int N, class T>
-WHENCE_HD void store_pack(T* to, index_t i, const Pack<T, N>& pack) {
+template <int N, class T> WHENCE_HD void store_pack(T* to, index_t i, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(to + i) = pack;
 }
 

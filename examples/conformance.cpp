@@ -77,9 +77,8 @@ std::string cell_text(const ConformanceCell& cell) {
 
 std::vector<std::string> header_of(const Options& options) {
   std::vector<std::string> header{"scheme"};
-  for (const ConformanceCheck& check : *options.checks) {
+  for (const ConformanceCheck& check : *options.checks)
     if (options.check.empty() || options.check == check.name) header.push_back(check.name);
-  }
   return header;
 }
 
@@ -126,9 +125,8 @@ report::Page page_of(const Options& options, const std::vector<ConformanceRow>& 
       "-: does not apply. Point at a cell to read what was demanded and found, or click one and move with the arrow "
       "keys.",
       {}, {}};
-  for (const ConformanceCheck& check : *options.checks) {
+  for (const ConformanceCheck& check : *options.checks)
     if (options.check.empty() || options.check == check.name) matrix.columns.emplace_back(check.name, check.meaning);
-  }
   report::PageTable refused{"", "", {"scheme", "reason"}, {}, true};
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) {
@@ -180,10 +178,9 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
 
 void print_failures(const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
   for (const ConformanceRow& row : rows) {
-    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+    for (std::size_t k = 0; k < row.cells.size(); ++k)
       if (row.cells[k].mark == Mark::failed)
         std::cout << "FAILED: " << row.scheme << ": " << header[k + 1] << ": " << row.cells[k].note << '\n';
-    }
   }
 }
 

@@ -29,11 +29,10 @@ int run(int argc, char** argv) {
   if (line.shows_page(argc, argv)) return 0;
   const MachineFacts facts = machine_facts();
   const std::vector<Finding> findings = findings_of(facts);
-  if (json) {
+  if (json)
     std::cout << json_of(facts);
-  } else {
+  else
     print(facts, findings);
-  }
   return std::ranges::any_of(findings, [](const Finding& finding) { return finding.weight == Finding::Weight::broken; })
              ? 1
              : 0;

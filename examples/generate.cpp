@@ -56,9 +56,8 @@ void declare_options(CommandLine& line, Options& options) {
 
 // A scheme that knows positions up to the training length sees no more than these.
 bool extrapolates(const TransformerOptions& model) {
-  for (const SchemeSpec& spec : parse_schemes(model.scheme)) {
+  for (const SchemeSpec& spec : parse_schemes(model.scheme))
     if (!spec.make({model.dim, model.heads, model.length})->claims().extrapolates) return false;
-  }
   return true;
 }
 

@@ -66,9 +66,8 @@ void print(const GradientChecks& checks, const Options& options) {
           by_differences ? scientific(input.differences.relative) : "-", std::to_string(input.kinks.size())});
     }
     std::cout << table.text();
-    for (const GradcheckInput& input : each.report.inputs) {
+    for (const GradcheckInput& input : each.report.inputs)
       for (const std::string& kink : input.kinks) std::cout << "  " << input.name << ": " << kink << '\n';
-    }
     for (const std::string& problem : each.report.problems) std::cout << "  FAILED  " << problem << '\n';
   }
   if (!checks.note.empty()) std::cout << "note: " << checks.name << ' ' << checks.note << '\n';
@@ -116,9 +115,8 @@ std::vector<Entry> everything(const Options& options) {
   const std::vector<std::string> sums = options.no_sums ? std::vector<std::string>() : scheme_sums(),
                                  promised = promised_texts();
   texts.insert(texts.end(), sums.begin(), sums.end());
-  for (const std::string& text : texts) {
+  for (const std::string& text : texts)
     all.push_back({{nullptr, text}, std::find(promised.begin(), promised.end(), text) != promised.end()});
-  }
   return all;
 }
 
@@ -137,10 +135,9 @@ std::optional<GradientChecks> check_one(const Entry& entry, const Options& optio
 
 void report_failure(const GradientChecks& checks, Progress& progress) {
   if (!checks.problem.empty()) progress.note(to_text("FAILED  ", checks.name, ": ", checks.problem));
-  for (const GradientCase& each : checks.cases) {
+  for (const GradientCase& each : checks.cases)
     for (const std::string& problem : each.report.problems)
       progress.note(to_text("FAILED  ", checks.name, ", ", each.label, ": ", problem));
-  }
 }
 
 std::vector<std::string> row_of(const GradientChecks& checks, const Options& options) {
@@ -192,12 +189,10 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"length", "seed", "no-differences", "device"})
     line.refuse_unless(name, !options.list, "something to check");
   for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all, "the name all");
-  if (!options.list && options.names.empty()) {
+  if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
-  }
-  if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all")) {
+  if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))
     throw InputError("all: given beside other names; it has them in it; leave them out");
-  }
 }
 
 int run(int argc, char** argv) {

@@ -44,11 +44,10 @@ std::vector<std::string> split_schemes(const std::string& text) {
   int depth = 0;
   for (const char c : text) {
     depth += (c == '(') - (c == ')');
-    if (c == ',' && depth == 0) {
+    if (c == ',' && depth == 0)
       parts.emplace_back();
-    } else {
+    else
       parts.back() += c;
-    }
   }
   for (std::string& part : parts) part = canonical_text(parse_schemes(part));
   return parts;
@@ -60,23 +59,20 @@ std::vector<std::string> options_of(const CommandLine& line, const std::string& 
   std::vector<std::string> options;
   for (std::string word; stream >> word;) {
     const std::size_t equals = word.find('=');
-    if (equals == 0 || equals == std::string::npos || word[0] == '-') {
+    if (equals == 0 || equals == std::string::npos || word[0] == '-')
       line.refuse("set", "name=value for every option of train", "as in --set \"steps=300 dim=32\"");
-    }
     options.push_back("--" + word.substr(0, equals)), options.push_back(word.substr(equals + 1));
-    for (const char* own : {"--scheme", "--seed", "--out", "--threads", "--device", "--resume", "--from"}) {
+    for (const char* own : {"--scheme", "--seed", "--out", "--threads", "--device", "--resume", "--from"})
       if (options[options.size() - 2] == own)
         line.refuse("set", to_text("options other than ", own + 2), "lab chooses that one");
-    }
   }
   return options;
 }
 
 // The value of an option in a list of arguments, the last one counting.
 std::int64_t steps_in(const std::vector<std::string>& arguments, std::int64_t otherwise) {
-  for (std::size_t k = 0; k + 1 < arguments.size(); ++k) {
+  for (std::size_t k = 0; k + 1 < arguments.size(); ++k)
     if (arguments[k] == "--steps") otherwise = std::stoll(arguments[k + 1]);
-  }
   return otherwise;
 }
 
@@ -143,9 +139,8 @@ class Outcome {
   // Of training, the mean over seeds.
   double seconds(const std::string& scheme) const {
     std::vector<double> found;
-    for (const GridCell& cell : cells_) {
+    for (const GridCell& cell : cells_)
       if (cell.scheme == scheme) found.push_back(cell.seconds);
-    }
     return summary(found).mean;
   }
   const std::vector<std::string>& schemes() const { return schemes_; }
@@ -284,11 +279,9 @@ GridOptions grid_options(
       .seeds = options.seeds,
       .train_options = {},
       .folder = folder};
-  for (std::size_t k = 0; k < grid.schemes.size(); ++k) {
-    if (std::count(grid.schemes.begin(), grid.schemes.end(), grid.schemes[k]) > 1) {
+  for (std::size_t k = 0; k < grid.schemes.size(); ++k)
+    if (std::count(grid.schemes.begin(), grid.schemes.end(), grid.schemes[k]) > 1)
       line.refuse("schemes", to_text(grid.schemes[k], " once"), "each scheme is one row");
-    }
-  }
   const std::string preset = options.preset == "mini" ? tasks::find_task(name).mini : "";
   grid.train_options = with_typed(options_of(line, preset), options_of(line, options.set));
   std::vector<std::string> checked = grid.train_options;

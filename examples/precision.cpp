@@ -36,9 +36,8 @@ std::string page_of(const std::vector<PrecisionRow>& rows) {
 
 std::string table_of(const std::vector<PrecisionRow>& rows) {
   Table table({"question", "f16", "bf16", "f32"});
-  for (const PrecisionRow& row : rows) {
+  for (const PrecisionRow& row : rows)
     table.row({row.question, number(row.answers[0]), number(row.answers[1]), number(row.answers[2])});
-  }
   return table.text();
 }
 

@@ -64,9 +64,8 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     if (!describes && !line.given(name))
       throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
   }
-  for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"}) {
+  for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "a run; --describe only prints");
-  }
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
   if (describes) return;
   std::error_code not_there;
@@ -93,9 +92,8 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
 }
 
 DType dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
     if (name == to_string(dtype)) return dtype;
-  }
   return DType::f16;
 }
 
@@ -123,9 +121,8 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
   std::cout << '\n';
   if (options.executor == "strips")
     std::cout << "not written: logits, pattern and intermediates, which strips never holds as a whole\n";
-  if (!input.cotangent.defined() && !input.cotangent_logits.defined()) {
+  if (!input.cotangent.defined() && !input.cotangent_logits.defined())
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
-  }
 }
 
 int run_file(const CommandLine& line, const Options& options) {

@@ -26,11 +26,10 @@ int run(int argc, char** argv) {
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
       .example("whence schemes cope rope", "two of them");
   if (line.shows_page(argc, argv)) return 0;
-  if (names.empty()) {
+  if (names.empty())
     print_all();
-  } else {
+  else
     std::cout << describe_schemes(names);
-  }
   return 0;
 }
 

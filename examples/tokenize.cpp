@@ -73,10 +73,9 @@ Files open_files(const Options& options) {
   if (options.data.empty()) return files;
   files.push_back(std::make_unique<MappedFile>(options.data));
   for (const std::string& path : options.more) files.push_back(std::make_unique<MappedFile>(path));
-  for (const auto& file : files) {
+  for (const auto& file : files)
     if (file->bytes().empty())
       throw InputError(file->path(), ": an empty file given; some text required; leave it out");
-  }
   return files;
 }
 
@@ -171,11 +170,10 @@ int run(int argc, char** argv) {
   Table table(
       {"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
   for (const auto& file : files) count(*tokeniser, *file, table);  // first, as it says where text does not fit
-  if (!options.text.empty()) {
+  if (!options.text.empty())
     show_cut(*tokeniser, options.text);
-  } else if (!files.empty() && options.show > 0) {
+  else if (!files.empty() && options.show > 0)
     show_cut(*tokeniser, beginning(*files[0], options.show));
-  }
   if (!files.empty()) std::cout << '\n' << table.text();
   if (!options.out.empty()) {
     tokeniser->save(options.out);

@@ -67,9 +67,8 @@ class Run {
   RunRecord record() const {
     RunRecord record{"train", WHENCE_VERSION, name_, line_.values(), {},
         tasks::data_fingerprint(*task_, settings_.training.seed), {}};
-    for (const auto& [name, value] : record.options) {
+    for (const auto& [name, value] : record.options)
       if (line_.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
-    }
     std::erase_if(record.options, [](const auto& option) { return not_repeated.contains(option.first); });
     return record;
   }
@@ -171,9 +170,8 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
   for (const tasks::TestSet& set : task.test_sets()) sets.push_back(set.name);
   nlohmann::ordered_json about{{"task", name}, {"seed", seed}, {"set", settings.dump_set}, {"sets", sets}};
   const auto set = static_cast<std::size_t>(std::ranges::find(sets, settings.dump_set) - sets.begin());
-  if (set == sets.size()) {
+  if (set == sets.size())
     throw InputError("--dump-set: ", settings.dump_set, " given; one of ", about["sets"].dump(), " required");
-  }
   for (const auto& [option, value] : task.description()) {
     const auto number = nlohmann::ordered_json::parse(value, nullptr, false);
     about["options"][option] = number.is_number() ? number : nlohmann::ordered_json(value);
@@ -377,9 +375,8 @@ int run(int argc, char** argv) {
   std::unique_ptr<Run> run;
   if (from) {
     const RunRecord record = read_run_record(*from);
-    if (named && name != record.subject) {
+    if (named && name != record.subject)
       throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required");
-    }
     run = repeat(record, arguments);
   } else {
     run = std::make_unique<Run>(name, arguments);

@@ -40,9 +40,8 @@ std::pair<const Command*, int> command_of(const std::vector<std::string>& words)
   std::string name;
   for (std::size_t count = 1; count <= std::min<std::size_t>(words.size(), 2); ++count) {
     name += (name.empty() ? "" : " ") + words[count - 1];
-    for (const Command& command : registered_commands()) {
+    for (const Command& command : registered_commands())
       if (command.name == name) return {&command, static_cast<int>(count)};
-    }
   }
   return {nullptr, 0};
 }

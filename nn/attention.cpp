@@ -70,9 +70,8 @@ Tensor Attention::operator()(const Tensor& x, const Sequence& sequence, const Pa
     inputs.value = append(cache->value, inputs.value, 2, cache->filled, capacity);
     cache->filled += x.size(1);
   }
-  if (pass.training && options_.pattern_dropout > 0) {
+  if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
-  }
   const Tensor mixed = choice_.pick(inputs).attend(inputs, stages_);       // [b h t d]
   const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
   return dropout_(output_(merged), pass);

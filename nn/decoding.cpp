@@ -16,9 +16,8 @@ Decoding::Decoding(const Transformer& model, index_t capacity, std::vector<index
   if (!model.options().causal)
     fail("decoding", "a model that is not causal given; a row of it depends on later tokens; a causal one required");
   if (capacity < 1) fail("decoding", "capacity ", capacity, " given; 1 or more required");
-  for (const index_t count : padding_) {
+  for (const index_t count : padding_)
     if (count < 0 || count >= capacity) fail("decoding", "padding ", count, " given; 0 to ", capacity - 1, " required");
-  }
   pass_.training = false;
 }
 
@@ -26,16 +25,14 @@ Decoding::Decoding(const Transformer& model, index_t capacity, std::vector<index
 Tensor Decoding::present(index_t batch, index_t length) const {
   if (std::all_of(padding_.begin(), padding_.end(), [](index_t count) { return count == 0; })) return {};
   const Tensor real = Tensor::empty({batch, length}, DType::boolean);
-  for (index_t b = 0; b < batch; ++b) {
+  for (index_t b = 0; b < batch; ++b)
     for (index_t t = 0; t < length; ++t) real.data<bool>()[b * length + t] = t >= padding_[static_cast<std::size_t>(b)];
-  }
   return real;
 }
 
 Tensor Decoding::operator()(const Tensor& tokens) {
-  if (tokens.rank() != 2 || tokens.size(0) < 1 || tokens.size(1) < 1) {
+  if (tokens.rank() != 2 || tokens.size(0) < 1 || tokens.size(1) < 1)
     fail("decoding", "tokens are ", tokens.shape(), "; [batch, time] with at least one token required");
-  }
   const index_t batch = tokens.size(0), rows = tokens.size(1);
   const index_t expected = batch_ ? batch_ : padding_.empty() ? batch : static_cast<index_t>(padding_.size());
   if (batch != expected) fail("decoding", "a batch of ", batch, " given; ", expected, " sequences required, as before");

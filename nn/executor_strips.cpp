@@ -57,9 +57,8 @@ struct Operands {
   explicit Operands(const AttendContext& at, const Stages& stages)
       : list{at.query, at.unrotated_query, at.key, at.value} {
     if (at.x.defined()) list.push_back(at.x);
-    for (const PositionalScheme* scheme : stages.schemes) {
+    for (const PositionalScheme* scheme : stages.schemes)
       for (const Module::Parameter& parameter : scheme->parameters()) list.push_back(parameter.tensor);
-    }
   }
   static void put(const std::vector<Tensor>& given, AttendContext& at) {
     at.query = given[0], at.unrotated_query = given[1], at.key = given[2], at.value = given[3];
@@ -78,9 +77,8 @@ class StripsExecutor final : public Executor {
 
   const char* name() const override { return "strips"; }
   std::string refusal(const Stages& stages) const override {
-    for (const PositionalScheme* scheme : stages.schemes) {
+    for (const PositionalScheme* scheme : stages.schemes)
       if (!scheme->claims().row_local) return "computes blocks of rows, and a scheme here needs other query rows";
-    }
     return {};
   }
 

@@ -6,9 +6,8 @@
 namespace whence {
 
 Activation activation_of(const std::string& name) {
-  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::swiglu}) {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::swiglu})
     if (name == to_string(activation)) return activation;
-  }
   throw InputError("activation: '", name, "' given; gelu, gelu_erf, relu or swiglu required");
 }
 

@@ -127,9 +127,8 @@ void Module::adopt(const std::string& name, Module& module) {
   require_new_name("child", name);
   if (module.parent_)
     fail("child", "module '", module.path_, "' given as '", name, "'; a module without a parent required");
-  for (const Module* above = this; above; above = above->parent_) {
+  for (const Module* above = this; above; above = above->parent_)
     if (above == &module) fail("child", "module '", path_, "' given itself as its child '", name, "'; a tree required");
-  }
   module.parent_ = this;
   module.set_path(path_of(name));
   children_.push_back({name, &module});
@@ -137,9 +136,8 @@ void Module::adopt(const std::string& name, Module& module) {
 
 void Module::set_path(const std::string& path) {
   path_ = path;
-  for (const Own& own : own_) {
+  for (const Own& own : own_)
     if (Node* leaf = node_of(own.tensor)) leaf->path = path_of(own.name);
-  }
   for (const Child& entry : children_) entry.module->set_path(path_of(entry.name));
 }
 

@@ -18,10 +18,9 @@ bool trained(const Module::Parameter& parameter) { return tracked(parameter.tens
 
 void require_gradients(const std::vector<Module::Parameter>& parameters) {
   std::string missing;
-  for (const Module::Parameter& parameter : parameters) {
+  for (const Module::Parameter& parameter : parameters)
     if (trained(parameter) && !gradient(parameter.tensor).defined())
       missing += (missing.empty() ? "" : ", ") + parameter.path;
-  }
   if (missing.empty()) return;
   fail("optimiser", "no path from the loss to parameters ", missing,
       "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
@@ -54,10 +53,9 @@ void require_trainable(const Module::Parameter& parameter, bool masters) {
 
 std::vector<Tensor> gradients_on(Device device, const std::vector<Module::Parameter>& parameters) {
   std::vector<Tensor> gradients;
-  for (const Module::Parameter& parameter : parameters) {
+  for (const Module::Parameter& parameter : parameters)
     if (trained(parameter) && parameter.tensor.device() == device)
       gradients.push_back(raw::contiguous(gradient(parameter.tensor)));
-  }
   return gradients;
 }
 
@@ -86,9 +84,8 @@ double norm_in_units_of(double unit, const std::vector<Module::Parameter>& param
 // gradient. Throws Error naming the first parameter with a gradient that is not finite.
 double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
   double largest = 0;
-  for (const Module::Parameter& parameter : parameters) {
+  for (const Module::Parameter& parameter : parameters)
     if (trained(parameter)) largest = std::max(largest, largest_finite(parameter));
-  }
   const double rescaled = largest * norm_in_units_of(largest, parameters);
   if (!std::isfinite(rescaled))
     fail("optimiser", "the norm of all gradients exceeds f64; gradients up to ", largest, " were given");
@@ -103,9 +100,8 @@ double global_norm(const std::vector<Module::Parameter>& parameters) {
 
 void require_clipping(double max_norm, double loss_scale) {
   if (!(max_norm > 0)) fail("optimiser", "maximal norm ", max_norm, " given; a number above 0 required");
-  if (!(loss_scale > 0) || !std::isfinite(loss_scale)) {
+  if (!(loss_scale > 0) || !std::isfinite(loss_scale))
     fail("optimiser", "loss scale ", loss_scale, " given; a finite number above 0 required");
-  }
 }
 
 GradientNorm read_norm(std::span<const double> controls) {
@@ -121,15 +117,12 @@ GradientNorm clipped(double norm, double max_norm, double loss_scale) {
 
 void require_options(const AdamOptions& options) {
   const auto in_unit = [](double beta) { return beta >= 0 && beta < 1; };
-  if (!in_unit(options.beta1) || !in_unit(options.beta2)) {
+  if (!in_unit(options.beta1) || !in_unit(options.beta2))
     fail("optimiser", "betas ", options.beta1, " and ", options.beta2, " given; 0 <= beta < 1 required");
-  }
-  if (!(options.epsilon > 0) || !std::isfinite(options.epsilon)) {
+  if (!(options.epsilon > 0) || !std::isfinite(options.epsilon))
     fail("optimiser", "epsilon ", options.epsilon, " given; a finite number above 0 required");
-  }
-  if (!(options.weight_decay >= 0) || !std::isfinite(options.weight_decay)) {
+  if (!(options.weight_decay >= 0) || !std::isfinite(options.weight_decay))
     fail("optimiser", "weight decay ", options.weight_decay, " given; a finite number of 0 or more required");
-  }
 }
 
 }  // namespace
@@ -173,9 +166,8 @@ AdamStep Adam::next_step(double learning_rate, double gradient_scale) const {
 }
 
 void Adam::require_ready(double learning_rate) const {
-  if (!(learning_rate >= 0) || !std::isfinite(learning_rate)) {
+  if (!(learning_rate >= 0) || !std::isfinite(learning_rate))
     fail("optimiser", "learning rate ", learning_rate, " given; a finite number of 0 or more required");
-  }
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     const Tensor& weight = parameters_[k].tensor;
     const DType now = weight.dtype(), then = moments_[k].first.dtype();
@@ -219,9 +211,8 @@ void Adam::run(const AdamStep& step, const Tensor& controls, const Site& at) {
 void Adam::step(double learning_rate, double gradient_scale, Site at) {
   const CallSite place(at);
   require_ready(learning_rate);
-  if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale)) {
+  if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
-  }
   static_cast<void>(global_norm(parameters_));  // refuses before anything is changed
   run(next_step(learning_rate, gradient_scale), {}, at);
   ++steps_;
@@ -231,9 +222,8 @@ void Adam::step(double learning_rate, const GradientNorm& norm, Site at) {
   const CallSite place(at);
   require_ready(learning_rate);
   require_gradients(parameters_);
-  if (!norm.finite() || !std::isfinite(norm.scale)) {
+  if (!norm.finite() || !std::isfinite(norm.scale))
     fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
-  }
   run(next_step(learning_rate, norm.scale), {}, at);
   ++steps_;
 }
@@ -270,9 +260,8 @@ GradientNorm Adam::replayed_norm() {
 }
 
 void Adam::zero_gradients() {
-  for (const Module::Parameter& parameter : parameters_) {
+  for (const Module::Parameter& parameter : parameters_)
     if (trained(parameter)) clear_gradient(parameter.tensor);
-  }
 }
 
 }  // namespace whence

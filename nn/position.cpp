@@ -20,18 +20,16 @@ Tensor mask_of(index_t first_row, index_t rows, index_t keys, bool causal, const
   bool* allowed = mask.data<bool>();
   const bool* real = present.defined() ? present.data<bool>() : nullptr;
   for (index_t b = 0; b < batch; ++b) {
-    for (index_t i = first_row; i < first_row + rows; ++i) {
+    for (index_t i = first_row; i < first_row + rows; ++i)
       for (index_t j = 0; j < keys; ++j) *allowed++ = (!causal || j <= i) && (!real || real[b * keys + j]);
-    }
   }
   return mask;
 }
 
 // bool [b t], contiguous
 Tensor checked_present(const Tensor& present) {
-  if (present.rank() != 2 || present.dtype() != DType::boolean) {
+  if (present.rank() != 2 || present.dtype() != DType::boolean)
     fail("sequence", "present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required");
-  }
   return raw::contiguous(raw::to_device(present, Device::cpu()));
 }
 
@@ -100,16 +98,14 @@ Tensor distance_of(const AttendContext& at, Device device) {
 std::vector<double> distinct(const double* d, index_t count) {
   std::unordered_set<double> seen;
   double last = std::nan("");
-  for (index_t n = 0; n < count; ++n) {
+  for (index_t n = 0; n < count; ++n)
     if (d[n] != last) seen.insert(last = d[n]);
-  }
   std::vector<double> values(seen.begin(), seen.end());
   std::sort(values.begin(), values.end());
   return values;
 }
 
-template <class Interface>
-void enter_stage(std::vector<StageOf<Interface>>& stage, const PositionalScheme& scheme) {
+template <class Interface> void enter_stage(std::vector<StageOf<Interface>>& stage, const PositionalScheme& scheme) {
   if (const auto* part = dynamic_cast<const Interface*>(&scheme)) stage.push_back({part, &scheme.path()});
 }
 
@@ -185,9 +181,8 @@ DistinctDistances distinct_distances(const AttendContext& at) {
   const Tensor distance = raw::contiguous(at.distance_on_cpu()), index = Tensor::empty(distance.shape(), DType::i64);
   const double* d = distance.data<double>();
   const std::vector<double> values = distinct(d, distance.numel());
-  for (index_t n = 0; n < distance.numel(); ++n) {
+  for (index_t n = 0; n < distance.numel(); ++n)
     index.data<index_t>()[n] = std::lower_bound(values.begin(), values.end(), d[n]) - values.begin();
-  }
   return {Tensor::of(values, {static_cast<index_t>(values.size())}, DType::f64), index};
 }
 

@@ -153,8 +153,7 @@ struct MovesPositions {
 
 // A scheme's part in one stage, the path under which its probes appear, and the schemes that move
 // its positions, outermost first.
-template <class Interface>
-struct StageOf {
+template <class Interface> struct StageOf {
   const Interface* scheme;
   const std::string* path;
   std::vector<const MovesPositions*> movers = {};

@@ -51,9 +51,8 @@ void LossScale::update(bool finite, index_t step) {
 }
 
 DType storage_dtype_of(const std::string& name) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     if (name == to_string(dtype)) return dtype;
-  }
   throw InputError("precision: '", name, "' given; f32, f16 or bf16 required");
 }
 

@@ -9,9 +9,8 @@
 namespace whence {
 
 Decay decay_of(const std::string& name) {
-  for (const Decay decay : {Decay::constant, Decay::linear, Decay::cosine}) {
+  for (const Decay decay : {Decay::constant, Decay::linear, Decay::cosine})
     if (name == to_string(decay)) return decay;
-  }
   throw InputError("schedule: '", name, "' given; constant, linear or cosine required");
 }
 
@@ -28,14 +27,12 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
   if (!(options.peak > 0) || !std::isfinite(options.peak))
     refuse("learning rate ", options.peak, " given; a finite number above 0 required");
   if (options.steps < 1) refuse(options.steps, " steps given; 1 or more required");
-  if (options.warm_up < 0 || options.warm_up > options.steps) {
+  if (options.warm_up < 0 || options.warm_up > options.steps)
     refuse(options.warm_up, " warm-up steps given; 0 to ", options.steps, " (all steps) required");
-  }
   if (!(options.floor >= 0) || options.floor > options.peak)
     refuse("floor ", options.floor, " given; 0 to ", options.peak, " required");
-  if (options.floor != 0 && options.decay == Decay::constant) {
+  if (options.floor != 0 && options.decay == Decay::constant)
     refuse("floor ", options.floor, " given for a constant schedule, where it has no effect; use linear or cosine");
-  }
 }
 
 double Schedule::operator()(index_t step) const {

@@ -187,16 +187,14 @@ class SchemeParser {
     std::vector<SchemeSpec> specs;
     do {
       SchemeSpec spec = scheme(reader_.word("a scheme's name"));
-      for (const SchemeSpec& earlier : specs) {
+      for (const SchemeSpec& earlier : specs)
         if (earlier.info_ == spec.info_)
           refuse(text_, to_text(spec.info_->name, " stands in the sum twice; once is what adds a position"));
-      }
       specs.push_back(std::move(spec));
     } while (reader_.accept('+'));
     if (!reader_.at_end()) reader_.wrong("'+', '(' or the end");
-    for (const SchemeSpec& spec : specs) {
+    for (const SchemeSpec& spec : specs)
       if (specs.size() > 1 && spec.info_->name == "none") refuse(text_, "none adds nothing to a sum; leave it out");
-    }
     return specs;
   }
 
@@ -209,13 +207,12 @@ class SchemeParser {
     for (bool first = true; more; first = false, more = reader_.accept(',')) {
       const std::string word =
           reader_.word(first && spec.info_->takes_base ? "a scheme or an option" : "an option's name");
-      if (reader_.accept('=')) {
+      if (reader_.accept('='))
         option(spec, word);
-      } else if (first && spec.info_->takes_base) {
+      else if (first && spec.info_->takes_base)
         spec.base_.push_back(scheme(word));
-      } else {
+      else
         reader_.wrong("'='");
-      }
     }
     if (open) reader_.expect(')');
     if (spec.info_->takes_base && spec.base_.empty()) {
@@ -295,11 +292,10 @@ std::string describe_schemes(const std::vector<std::string>& names) {
     out << name << ": " << info.title << " (" << info.paper << ")\n    " << info.equation << '\n';
     for (const SchemeOption& option : info.options) {
       out << "    " << option.name << "=" << option.default_text << "  " << option.help;
-      if (option.kind == SchemeOption::Kind::word) {
+      if (option.kind == SchemeOption::Kind::word)
         for (std::size_t k = 0; k < option.choices.size(); ++k) out << (k ? " | " : "; one of ") << option.choices[k];
-      } else {
+      else
         out << "; in [" << option.low << ", " << option.high << "]";
-      }
       out << '\n';
     }
   }

@@ -11,9 +11,8 @@
 namespace whence {
 
 std::string not_recordable(const TransformerOptions& model) {
-  if (model.dropout > 0 || model.pattern_dropout > 0 || model.hidden_dropout > 0) {
+  if (model.dropout > 0 || model.pattern_dropout > 0 || model.hidden_dropout > 0)
     return "given with dropout, which a recorded step would drop the same way each time; dropout 0 required";
-  }
   for (const SchemeSpec& spec : parse_schemes(model.scheme)) {
     if (!spec.make({model.dim, model.heads, model.length})->claims().drawn_each_step) continue;
     return to_text("given with ", spec.text(), ", which draws positions at each step; a scheme that does not required");
@@ -51,9 +50,8 @@ class TrainingStep::Replay {
   void upload(const std::vector<TrainingBatch>& given, std::int64_t step) {
     if (inputs_.empty()) {
       inputs_ = given;
-      for (TrainingBatch& batch : inputs_) {
+      for (TrainingBatch& batch : inputs_)
         for (Tensor& tensor : batch.tensors) tensor = raw::copy(raw::to_device(tensor, device_));
-      }
       return;
     }
     for (std::size_t part = 0; part < given.size(); ++part) {
@@ -183,9 +181,8 @@ std::string TrainingStep::memory_advice(const OutOfMemory& problem) const {
     const std::size_t numbers = static_cast<std::size_t>(moments.first.numel());
     lasting += numbers * (2 * size_of(moments.first.dtype()) + (moments.master.defined() ? size_of(DType::f32) : 0));
   }
-  for (const Module::Parameter& parameter : precision_.optimizer().parameters()) {  // with its gradient
+  for (const Module::Parameter& parameter : precision_.optimizer().parameters())  // with its gradient
     lasting += 2 * static_cast<std::size_t>(parameter.tensor.numel()) * size_of(parameter.tensor.dtype());
-  }
   const OutOfMemory::Numbers& n = problem.numbers;
   const std::size_t room = n.live + n.free, wanted = n.live + n.asked;
   const std::size_t own = wanted > lasting ? wanted - lasting : 0;

@@ -162,9 +162,8 @@ Tensor Transformer::operator()(
     x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
   x = dropout_(x, pass);
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
     x = (*blocks_[layer])(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
-  }
   if (norm_) x = (*norm_)(x);
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
 }

@@ -49,12 +49,10 @@ struct AdamEntry {
 };
 
 // f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when AdamEntry does not allow them.
-template <class F>
-void visit_adam_entry(const AdamEntry& entry, F&& f) {
+template <class F> void visit_adam_entry(const AdamEntry& entry, F&& f) {
   const DType weight = entry.weight.dtype(), gradient = entry.gradient.dtype();
-  if (entry.shadow.defined() && (weight != DType::f32 || compute_dtype(entry.shadow.dtype()) == entry.shadow.dtype())) {
+  if (entry.shadow.defined() && (weight != DType::f32 || compute_dtype(entry.shadow.dtype()) == entry.shadow.dtype()))
     wrong_dtype("adam", entry.shadow.dtype(), "f16 or bf16 as the shadow of an f32 weight");
-  }
   if (weight == DType::f64 && gradient == DType::f64) return f(Type<double>{}, Type<double>{});
   if (weight != DType::f32) wrong_dtype("adam", weight, "an f32 weight, or an f64 weight with an f64 gradient");
   if (gradient == DType::f32) return f(Type<float>{}, Type<float>{});
@@ -65,21 +63,18 @@ void visit_adam_entry(const AdamEntry& entry, F&& f) {
 
 // What a step multiplies with, worked out in double and rounded once: what changes by step
 // or by entry, and what does not.
-template <class T>
-struct AdamFactors {
+template <class T> struct AdamFactors {
   T scale, coupled, shrink, rate, root;
 
   // number(control) is a control in f64.
-  template <class F>
-  WHENCE_HD static AdamFactors of(const F& number, double coupled_decay, bool decays) {
+  template <class F> WHENCE_HD static AdamFactors of(const F& number, double coupled_decay, bool decays) {
     return {static_cast<T>(number(Control::gradient_scale)), static_cast<T>(decays ? coupled_decay : 0),
         static_cast<T>(decays ? number(Control::shrink) : 1), static_cast<T>(number(Control::rate)),
         static_cast<T>(number(Control::root))};
   }
 };
 
-template <class T>
-struct AdamRule {
+template <class T> struct AdamRule {
   T beta1, rest1, beta2, rest2, epsilon;
 
   static AdamRule of(const AdamStep& step) {
@@ -88,8 +83,7 @@ struct AdamRule {
   }
   // g = s g (+ l2 w);  w -= lr decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
   // w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        C: T, or what a kernel computes T with
-  template <class C>
-  WHENCE_HD void update(const AdamFactors<T>& by, C gradient, C& w, C& m, C& v) const {
+  template <class C> WHENCE_HD void update(const AdamFactors<T>& by, C gradient, C& w, C& m, C& v) const {
     const C g = gradient * C(by.scale) + C(by.coupled) * w;
     m = C(beta1) * m + C(rest1) * g;
     v = C(beta2) * v + C(rest2) * g * g;

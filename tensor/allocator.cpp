@@ -149,11 +149,10 @@ struct Allocator::State {
     const auto holders = largest(5);
     for (std::size_t k = 0; k < holders.size(); ++k)
       text += to_text(k == 0 ? ", the largest: " : ", ", to_string(holders[k]));
-    if (room.capacity > 0 && block > room.free) {
+    if (room.capacity > 0 && block > room.free)
       text += to_text("; ", bytes_text(block - room.free), " less in use required");
-    } else {
+    else
       text += to_text("; ", bytes_text(block), " in one piece required");
-    }
     const OutOfMemory::Numbers numbers{bytes, room.free, statistics.live, room.capacity};
     throw OutOfMemory(
         error_at_call_site("allocate", text + "; use a smaller batch or length, or recompute()"), numbers);

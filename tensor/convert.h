@@ -22,8 +22,7 @@ WHENCE_HD inline float odd_float(double value) {
 
 // One number from one type to another with one rounding. To integers: towards zero, held inside
 // the type's range; NaN becomes 0.
-template <class To, class From>
-WHENCE_HD inline To convert(From value) {
+template <class To, class From> WHENCE_HD inline To convert(From value) {
   constexpr bool narrow_to = std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>;
   if constexpr (std::is_same_v<To, From>) {
     return value;

@@ -25,8 +25,7 @@ struct Convolution {
 
 // The kernel as [output blocks, c, t, 4] in compute type, with zeros behind the last output. `adjoint` reads [o, c, t]
 // as the kernel of the adjoint convolution: channels and outputs exchanged, taps turned round.
-template <class T>
-struct PackKernel {
+template <class T> struct PackKernel {
   const T* weight;
   compute_t<T>* packed;
   index_t outputs, channels, taps;  // of the convolution that will be run
@@ -39,8 +38,7 @@ struct PackKernel {
   }
 };
 
-template <class T>
-struct ConvolvePlain {  // one (b, block of 4 outputs, i, j)
+template <class T> struct ConvolvePlain {  // one (b, block of 4 outputs, i, j)
   using C = compute_t<T>;
   Convolution at;
   const T *x, *bias;  // bias may be null
@@ -64,8 +62,7 @@ struct ConvolvePlain {  // one (b, block of 4 outputs, i, j)
   }
 };
 
-template <class T>
-struct KernelGradientPlain {  // one (run of rows, o, c, t)
+template <class T> struct KernelGradientPlain {  // one (run of rows, o, c, t)
   using C = compute_t<T>;
   Convolution at;
   const T *x, *dy;

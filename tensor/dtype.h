@@ -14,15 +14,13 @@ namespace whence {
 
 enum class DType : std::uint8_t { f16, bf16, f32, f64, i32, i64, boolean, dual };
 
-template <class T>
-struct Type {
+template <class T> struct Type {
   using type = T;
 };
 
 // f(Type<T>{}) for the T that `dtype` names. This and the switches below list every dtype and have no default: a new
 // dtype does not compile until each of them knows it.
-template <class F>
-WHENCE_HD constexpr decltype(auto) visit(DType dtype, F&& f) {
+template <class F> WHENCE_HD constexpr decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: return f(Type<Float16>{});
     case DType::bf16: return f(Type<BFloat16>{});
@@ -69,8 +67,7 @@ double epsilon_of(DType dtype);
 [[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);
 
 // visit for floating types only; throws Error naming `op` for the others.
-template <class F>
-decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
+template <class F> decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: return f(Type<Float16>{});
     case DType::bf16: return f(Type<BFloat16>{});
@@ -85,8 +82,7 @@ decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
 }
 
 // The same for i32 and i64; throws Error naming `op` for the others.
-template <class F>
-decltype(auto) visit_index(const char* op, DType dtype, F&& f) {
+template <class F> decltype(auto) visit_index(const char* op, DType dtype, F&& f) {
   if (dtype == DType::i32) return f(Type<std::int32_t>{});
   if (dtype == DType::i64) return f(Type<std::int64_t>{});
   wrong_dtype(op, dtype, "i32 or i64");

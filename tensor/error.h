@@ -14,8 +14,7 @@ namespace whence {
 using Site = std::source_location;  // where a public function was called
 
 // The arguments, one after another, as text.
-template <class... Parts>
-std::string to_text(const Parts&... parts) {
+template <class... Parts> std::string to_text(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return out.str();

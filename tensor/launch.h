@@ -14,8 +14,7 @@ namespace whence {
 
 #ifdef __CUDACC__
 namespace device_code {
-template <class Body>
-__global__ void for_each_index(index_t count, Body body) {
+template <class Body> __global__ void for_each_index(index_t count, Body body) {
   const index_t step = static_cast<index_t>(gridDim.x) * blockDim.x;
   for (index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) body(i);
 }

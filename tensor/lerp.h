@@ -6,8 +6,7 @@
 
 namespace whence {
 
-template <class C>
-struct Place {
+template <class C> struct Place {
   std::int32_t below;  // a
   C share;             // w, of the row above, which is the same row at an integer
   WHENCE_HD Place(C position, index_t rows) {

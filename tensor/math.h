@@ -66,8 +66,7 @@ WHENCE_HD inline float exp(float x) {
 }
 
 // 1 / (1 + e^-x); exactly 1 from x = 17.4 in float, 37 in double on.
-template <class T>
-WHENCE_HD inline T sigmoid(T x) {
+template <class T> WHENCE_HD inline T sigmoid(T x) {
   return T(1) / (T(1) + math::exp(-x));  // qualified: a Dual would find whence::exp as well
 }
 

@@ -12,8 +12,7 @@ int threads();                // how many this process uses; the number of cores
 void set_threads(int count);  // Error unless 1 to 1024
 
 // f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). f must not throw.
-template <class F>
-void parallel_for(index_t count, index_t grain, const F& f) {
+template <class F> void parallel_for(index_t count, index_t grain, const F& f) {
   const index_t chunks = (count + grain - 1) / grain;
   if (chunks <= 1 || threads() == 1 || omp_in_parallel()) {
     for (index_t chunk = 0; chunk < chunks; ++chunk)

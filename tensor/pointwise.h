@@ -212,8 +212,7 @@ struct GreaterEqual {
 }  // namespace functions
 // clang-format on
 
-template <class... F>
-struct List {};
+template <class... F> struct List {};
 
 using UnaryFunctions = List<functions::Affine, functions::Abs, functions::Exp, functions::Log, functions::Log1p,
     functions::Sqrt, functions::Square, functions::Reciprocal, functions::Sin, functions::Cos, functions::Tanh,
@@ -223,10 +222,8 @@ using BinaryFunctions = List<functions::Add, functions::Subtract, functions::Mul
     functions::Maximum, functions::Minimum, functions::GreaterEqual>;
 
 // One type of a list, chosen at run time: Unary(functions::Relu{}). It can hold nothing but the list's types.
-template <class L>
-class OneOf;
-template <class... Fs>
-class OneOf<List<Fs...>> {
+template <class L> class OneOf;
+template <class... Fs> class OneOf<List<Fs...>> {
  public:
   template <class F>
     requires(std::is_same_v<F, Fs> || ...)
@@ -235,8 +232,7 @@ class OneOf<List<Fs...>> {
   static constexpr std::array<OneOf, sizeof...(Fs)> all() { return {Fs{}...}; }
 
  private:
-  template <class F>
-  WHENCE_HD static constexpr unsigned char position() {
+  template <class F> WHENCE_HD static constexpr unsigned char position() {
     unsigned char before = 0;
     (void)((std::is_same_v<F, Fs> || (++before, false)) || ...);
     return before;
@@ -257,13 +253,11 @@ WHENCE_HD constexpr decltype(auto) visit_at(int index, List<First, Rest...>, G&&
 }  // namespace detail
 
 // g(functions::Affine{}), or whichever function it is.
-template <class... Fs, class G>
-WHENCE_HD constexpr decltype(auto) visit(OneOf<List<Fs...>> function, G&& g) {
+template <class... Fs, class G> WHENCE_HD constexpr decltype(auto) visit(OneOf<List<Fs...>> function, G&& g) {
   return detail::visit_at(function.index(), List<Fs...>{}, g);
 }
 
-template <class L>
-constexpr const auto& facts_of(OneOf<L> function) {
+template <class L> constexpr const auto& facts_of(OneOf<L> function) {
   return visit(function, []<class F>(F) -> const auto& { return F::facts; });
 }
 

@@ -55,9 +55,8 @@ class Printer {
       texts_.push_back(text);
       return;
     }
-    for (index_t i = 0; i < x_.shape()[axis]; ++i) {
+    for (index_t i = 0; i < x_.shape()[axis]; ++i)
       if (is_shown(axis, i)) collect(axis + 1, offset + i * x_.strides()[axis]);
-    }
   }
 
   // The nested brackets from `axis` on, taking texts in the order in which collect() left them.

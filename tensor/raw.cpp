@@ -47,9 +47,8 @@ void require_floating(const char* op, const char* argument, const Tensor& x) {
 }
 
 void require_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
-  if (a.dtype() != b.dtype()) {
+  if (a.dtype() != b.dtype())
     fail(op, name_a, " is ", a.dtype(), ", ", name_b, " is ", b.dtype(), "; equal dtypes required; convert with cast");
-  }
 }
 
 void require_same_device(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b) {
@@ -97,11 +96,10 @@ void add_into(const Tensor& x, const Tensor& total) {
   require_alike("add_into", "x", x, "total", total);
   require_shape("add_into", "x", x, total.shape());
   // The kernel may write where it reads, element by element; a view with gaps goes through a new sum.
-  if (total.is_contiguous()) {
+  if (total.is_contiguous())
     kernels(x.device()).binary(functions::Add{}, total, x, total);
-  } else {
+  else
     kernels(x.device()).copy(add(total, x), total);
-  }
   total.storage().written(write_site());
 }
 
@@ -118,16 +116,13 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
       fail(op, "x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required");
     reduced[axis] = true;
   }
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if (reduced[axis]) {
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (reduced[axis])
       with_axes[axis] = 1;
-    } else {
+    else
       without_axes.push_back(x.shape()[axis]);
-    }
-  }
-  if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0) {
+  if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0)
     fail(op, "x is ", x.shape(), "; at least one element along each reduced axis is required; nothing has no maximum");
-  }
   const Tensor out = Tensor::empty(with_axes, x.dtype(), x.device());
   kernels(x.device()).reduce(f, x, out);
   return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));

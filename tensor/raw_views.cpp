@@ -11,12 +11,10 @@ Shape with_extent(Shape shape, int axis, index_t extent) {
   return shape;
 }
 
-template <class Axes>
-Axes without_axis(const Axes& axes, int axis) {
+template <class Axes> Axes without_axis(const Axes& axes, int axis) {
   Axes result;
-  for (int i = 0; i < axes.rank(); ++i) {
+  for (int i = 0; i < axes.rank(); ++i)
     if (i != axis) result.push_back(axes[i]);
-  }
   return result;
 }
 
@@ -25,9 +23,8 @@ Axes without_axis(const Axes& axes, int axis) {
 bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   Shape from;
   Strides from_strides;
-  for (int axis = 0; axis < x.rank(); ++axis) {
+  for (int axis = 0; axis < x.rank(); ++axis)
     if (x.shape()[axis] != 1) from.push_back(x.shape()[axis]), from_strides.push_back(x.strides()[axis]);
-  }
   strides = Strides::filled(shape.rank(), 1);
   int begin = 0, to_begin = 0;
   while (begin < from.rank() && to_begin < shape.rank()) {

@@ -17,13 +17,11 @@ class RefCounted {
   ~RefCounted() = default;
 
  private:
-  template <class T>
-  friend class Ref;
+  template <class T> friend class Ref;
   std::atomic<std::uint32_t> references_{0};
 };
 
-template <class T>
-class Ref {
+template <class T> class Ref {
  public:
   Ref() = default;
   explicit Ref(T* object) : object_(object) { retain(); }

@@ -7,8 +7,7 @@
 
 namespace whence {
 
-template <class Tag>
-void PerAxis<Tag>::too_many_axes() {
+template <class Tag> void PerAxis<Tag>::too_many_axes() {
   fail("shape", "more than ", max_rank, " axes given; at most ", max_rank, " are supported; merge axes with reshape");
 }
 template class PerAxis<ShapeTag>;
@@ -29,9 +28,8 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
 }
 
 int normal_axis(const char* op, int axis, int rank) {
-  if (axis < -rank || axis >= rank) {
+  if (axis < -rank || axis >= rank)
     fail(op, "axis ", axis, " given for ", rank, " axes; an axis in [", -rank, ", ", rank, ") is required");
-  }
   return axis < 0 ? axis + rank : axis;
 }
 

@@ -17,8 +17,7 @@ using index_t = std::int64_t;
 inline constexpr int max_rank = 6;
 
 // `rank` numbers, one per axis. Negative axes count from the end: shape[-1] is the last extent.
-template <class Tag>
-class PerAxis {
+template <class Tag> class PerAxis {
  public:
   constexpr PerAxis() = default;
   constexpr PerAxis(std::initializer_list<index_t> values) : PerAxis(values.begin(), values.size()) {}

@@ -11,8 +11,7 @@ namespace whence {
 
 // N operands of one shape. Neighbouring axes that every operand steps through evenly are merged: contiguous and
 // broadcast operands end up with one or two axes. Elements are numbered in row-major order of the shape.
-template <int N>
-class StridedLoop {
+template <int N> class StridedLoop {
  public:
   using Offsets = std::array<index_t, N>;
 
@@ -33,8 +32,7 @@ class StridedLoop {
   index_t inner_stride(int k) const { return axes_[at(rank_ - 1)].step[at(k)]; }
 
   // body(offsets, n) for consecutive runs along the last axis that together cover the elements [begin, end).
-  template <class Body>
-  void run(index_t begin, index_t end, const Body& body) const {
+  template <class Body> void run(index_t begin, index_t end, const Body& body) const {
     if (begin >= end) return;
     const Axis& inner = axes_[at(rank_ - 1)];
     index_t column = begin % inner.extent;
@@ -53,8 +51,7 @@ class StridedLoop {
   }
 
   // The same for all elements, in parallel over chunks of `grain` of them.
-  template <class Body>
-  void parallel_run(index_t grain, const Body& body) const {
+  template <class Body> void parallel_run(index_t grain, const Body& body) const {
     parallel_for(count_, grain, [&](index_t begin, index_t end) { run(begin, end, body); });
   }
 

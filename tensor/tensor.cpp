@@ -17,11 +17,9 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
     if (extent < 0) fail("empty", "shape ", shape, " given; extents of 0 or more required");
     has_zero = has_zero || extent == 0;
   }
-  for (const index_t extent : shape) {
-    if (!has_zero && __builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes)) {
+  for (const index_t extent : shape)
+    if (!has_zero && __builtin_mul_overflow(bytes, static_cast<std::size_t>(extent), &bytes))
       fail("empty", "shape ", shape, " given; its bytes do not fit in 64 bits");
-    }
-  }
   Tensor result;
   result.body_ = Ref<Body>(new Body);
   result.body_->shape = shape;
@@ -42,9 +40,8 @@ Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) { return ful
 Tensor Tensor::scalar(double value, DType dtype, Device device) { return full({}, value, dtype, device); }
 
 Tensor Tensor::of(const std::vector<double>& values, const Shape& shape, DType dtype) {
-  if (static_cast<index_t>(values.size()) != whence::numel(shape)) {
+  if (static_cast<index_t>(values.size()) != whence::numel(shape))
     fail("of", values.size(), " values given for shape ", shape, "; ", whence::numel(shape), " required");
-  }
   Tensor result = empty(shape, dtype);
   visit(dtype, [&]<class T>(Type<T>) {
     T* out = result.data<T>();

@@ -59,8 +59,7 @@ class Tensor {
 
   // The first element. Numbers may be written through a const handle. Whoever writes in place also calls
   // storage().written(site). Throws Error when T is not the dtype.
-  template <class T>
-  T* data() const {
+  template <class T> T* data() const {
     if (dtype() != dtype_of<T>) wrong_dtype("data", dtype(), to_string(dtype_of<T>));
     return reinterpret_cast<T*>(bytes());
   }

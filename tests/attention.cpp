@@ -83,10 +83,9 @@ TEST_CASE("CoPE with all gates open reads its table at i - j + 1, with all gates
     const Tensor q = capture["q"].value(), scores = capture["scores"].value();
     const Tensor z = matmul(q, transpose(layer.table().detach()));  // [b h i n]
     std::vector<double> index;
-    for (index_t i = 0; i < length; ++i) {
+    for (index_t i = 0; i < length; ++i)
       for (index_t j = 0; j < length; ++j)
         index.push_back(gate == 1 && j <= i ? static_cast<double>(std::min(i - j + 1, p_max)) : 0);
-    }
     const Tensor at =
         contiguous(expand(Tensor::of(index, {1, 1, length, length}, DType::i64), {1, heads, length, length}));
     CHECK(distance(masked(capture["position.positions"].value(), mask), masked(cast(at, DType::f64), mask)) == 0);

@@ -31,9 +31,8 @@ class Bare {
   const Stages& stages() const { return stages_; }
   // The parameter whose path ends so.
   Tensor operator[](const std::string& ending) const {
-    for (const Module::Parameter& each : owner_.parameters()) {
+    for (const Module::Parameter& each : owner_.parameters())
       if (("." + each.path).ends_with("." + ending)) return each.tensor;
-    }
     fail("Bare", to_text("'", ending, "' given; no such parameter"));
   }
   void set(const std::string& ending, const Tensor& numbers) const {
@@ -97,9 +96,8 @@ inline std::set<index_t> tokens_seen(const Bare& scheme, const AttendInputs& inp
   std::set<index_t> seen;
   for (std::size_t k = 0; k < leaves.size(); ++k) {
     const int axis = k == 0 ? 1 : 2;
-    for (index_t t = 0; found[k].defined() && t < leaves[k].size(axis); ++t) {
+    for (index_t t = 0; found[k].defined() && t < leaves[k].size(axis); ++t)
       if (largest(select(found[k], axis, t)) != 0) seen.insert(t);
-    }
   }
   return seen;
 }
@@ -233,9 +231,8 @@ inline void check_decoding(const std::string& text, index_t reach = 0) {
   Decoding one(*model, 12), chunks(*model, 12);
   for (index_t t = 0; t < 9; ++t)
     CHECK(distance(one(raw::slice(tokens, 1, t, t + 1)), slice(full, 1, t, t + 1).detach()) < 1e-12);
-  for (const auto& [begin, end] : {std::pair<index_t, index_t>{0, 4}, {4, 5}, {5, 9}}) {
+  for (const auto& [begin, end] : {std::pair<index_t, index_t>{0, 4}, {4, 5}, {5, 9}})
     CHECK(distance(chunks(raw::slice(tokens, 1, begin, end)), slice(full, 1, begin, end).detach()) < 1e-12);
-  }
   // Sequences of different lengths that end together: the second is 3 tokens shorter.
   Decoding padded(*model, 12, {0, 3});
   (void)padded(raw::slice(tokens, 1, 0, 5));

@@ -47,9 +47,8 @@ struct Case {
   Tensor run(const Tensors& in) const { return sample.run(in); }
   std::vector<Named> differentiable() const {
     std::vector<Named> named;
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
+    for (std::size_t k = 0; k < inputs.size(); ++k)
       if (inputs[k].defined() && is_floating(inputs[k].dtype())) named.push_back({to_text("input ", k), inputs[k]});
-    }
     return named;
   }
 };
@@ -78,9 +77,8 @@ double distance(const Tensor& got, const Tensor& expected, double size = 1e-6) {
   if (!(got.shape() == expected.shape())) return std::numeric_limits<double>::infinity();
   const std::vector<double> a = got.to_vector(), b = expected.to_vector();
   double difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
+  for (std::size_t i = 0; i < a.size(); ++i)
     difference = std::abs(a[i] - b[i]) <= difference ? difference : std::abs(a[i] - b[i]);  // a NaN stays
-  }
   return difference / std::max({size, largest(expected), 1e-300});
 }
 
@@ -235,16 +233,14 @@ void check_memory(const Case& c) {
   expect(same_bits(c.inputs, copies), "inputs unchanged");
   const Derived contiguous = derive(c, copies);
   expect(distance(guarded.y, contiguous.y) < 1e-12, "value as for contiguous inputs");
-  for (std::size_t k = 0; k < guarded.gradients.size(); ++k) {
+  for (std::size_t k = 0; k < guarded.gradients.size(); ++k)
     expect(distance(guarded.gradients[k], contiguous.gradients[k]) < 1e-11, "gradient as for contiguous inputs");
-  }
 }
 
 Tensors in_dtype(const Tensors& inputs, DType dtype) {
   Tensors result;
-  for (const Tensor& input : inputs) {
+  for (const Tensor& input : inputs)
     result.push_back(input.defined() && is_floating(input.dtype()) ? raw::cast(input, dtype) : input);
-  }
   return result;
 }
 

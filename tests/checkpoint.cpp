@@ -86,8 +86,7 @@ struct Saved {
     folder = CheckpointFolder(scratch / "run").save(model, adam, {3, 11, {{"scheme", "cope"}}});
   }
   // What loading says after `damage` was done to the folder.
-  template <class Damage>
-  std::string refusal(const Damage& damage) {
+  template <class Damage> std::string refusal(const Damage& damage) {
     const fs::path copy = scratch.folder / "damaged";
     fs::remove_all(copy);
     fs::copy(folder, copy);

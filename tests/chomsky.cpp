@@ -34,8 +34,7 @@ Tokens drawn(const ChomskyProblem& problem, index_t length, std::uint64_t number
 
 // Calls check(string, answer) for many strings of a problem: lengths 1 ... 44, some near
 // powers of two, the longest tested.
-template <class Check>
-void for_many(const std::string& name, Reading reading, const Check& check) {
+template <class Check> void for_many(const std::string& name, Reading reading, const Check& check) {
   const ChomskyProblem& problem = chomsky_problem(name);
   std::vector<index_t> lengths(44);
   std::iota(lengths.begin(), lengths.end(), 1);
@@ -53,8 +52,7 @@ void for_many(const std::string& name, Reading reading, const Check& check) {
     }
   }
 }
-template <class Check>
-void for_many(const std::string& name, const Check& check) {
+template <class Check> void for_many(const std::string& name, const Check& check) {
   for_many(name, chomsky_problem(name).default_reading.value_or(Reading::source), check);
 }
 
@@ -230,15 +228,13 @@ TEST_CASE("chomsky: context-free answers recomputed") {
     // From the end: a pop takes the next symbol that is pushed before it.
     Tokens stack;
     std::int64_t pops = 0;
-    for (auto symbol = string.rbegin(); symbol != string.rend(); ++symbol) {
-      if (*symbol == 2) {
+    for (auto symbol = string.rbegin(); symbol != string.rend(); ++symbol)
+      if (*symbol == 2)
         ++pops;
-      } else if (pops > 0) {
+      else if (pops > 0)
         --pops;
-      } else {
+      else
         stack.push_back(*symbol % 3);
-      }
-    }
     CHECK(before_end(given) == stack);
   });
   for_many("reverse_string", [](const Tokens& string, const Tokens& given) {

@@ -52,8 +52,7 @@ std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
 }
 
 // Every value with the same probability: each count within five standard deviations.
-template <class Counts>
-void check_uniform(const Counts& counts, std::size_t values) {
+template <class Counts> void check_uniform(const Counts& counts, std::size_t values) {
   CHECK(counts.size() == values);
   double total = 0;
   for (const auto& [value, count] : counts) total += count;
@@ -94,9 +93,8 @@ bool equal(const Batch& a, const Batch& b) {
 }  // namespace
 
 TEST_CASE("chomsky: strings of one, two and three symbols are exactly the defined ones") {
-  for (const char* name : {"even_pairs", "parity_check", "reverse_string", "duplicate_string", "odds_first"}) {
+  for (const char* name : {"even_pairs", "parity_check", "reverse_string", "duplicate_string", "odds_first"})
     for (const index_t length : {1, 2, 3}) CHECK(support(name, length) == all_strings(length, 2));
-  }
   CHECK(support("cycle_navigation", 3) == all_strings(3, 3));
   CHECK(support("bucket_sort", 3) == all_strings(3, 5));
   CHECK(support("modular_arithmetic", 1) == all_strings(1, 5));
@@ -228,9 +226,8 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
   };
   // Products make 0 frequent behind brackets. A constant guess scores what nearly every
   // scheme of the papers scores there.
-  for (const index_t length : {100, 200, 300}) {
+  for (const index_t length : {100, 200, 300})
     CHECK(share_of_zero("modular_arithmetic_brackets", length, 4000) == doctest::Approx(0.31).epsilon(0.08));
-  }
   CHECK(share_of_zero("solve_equation", 200, 4000) == doctest::Approx(0.2).epsilon(0.12));
   CHECK(share_of_zero("even_pairs", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
   CHECK(share_of_zero("missing_duplicate", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
@@ -328,9 +325,8 @@ TEST_CASE(
   check_uniform(lengths, 40);
   CHECK(trained.size() > 300);
   const Batch test = task.test_batch(0, 0, 0, 500);
-  for (std::ptrdiff_t row = 0; row < 500; ++row) {
+  for (std::ptrdiff_t row = 0; row < 500; ++row)
     CHECK_FALSE(trained.contains(Tokens(test.inputs.begin() + row * 80, test.inputs.begin() + row * 80 + 40)));
-  }
 }
 
 TEST_CASE("chomsky: options, sets, score and the papers' figures") {

@@ -80,9 +80,8 @@ inline Disagreement check_gradient(const Function& f, const std::vector<Tensor>&
     const Tensor u = normal(at[k].shape(), 1000 + k);
     const double found = gradients[k].defined() ? dot(gradients[k], u) : 0;
     std::vector<Tensor> duals, plus = at, minus = at;
-    for (std::size_t other = 0; other < at.size(); ++other) {
+    for (std::size_t other = 0; other < at.size(); ++other)
       duals.push_back(dual_of(at[other], other == k ? u : Tensor::zeros(at[other].shape(), DType::f64)));
-    }
     const double exact = f(duals).data<Dual>()->tangent, step = 1e-5;
     plus[k] = at[k].detach() + u * step, minus[k] = at[k].detach() - u * step;
     const double estimate = (f(plus).item() - f(minus).item()) / (2 * step);
@@ -103,9 +102,8 @@ inline void randomise(Module& module, DType dtype = DType::f64, double deviation
 }
 
 inline Tensor parameter(const Module& module, const std::string& path) {
-  for (const Module::Parameter& each : module.parameters()) {
+  for (const Module::Parameter& each : module.parameters())
     if (each.path == path) return each.tensor;
-  }
   fail("parameter", to_text("'", path, "' given; no such path"));
 }
 

@@ -195,9 +195,8 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
       asked.push_back("--");
       const std::set<std::string> options = candidates(asked);
       CHECK(options.contains("--help"));
-      for (const std::string& word : Words(first_option, words.end())) {
+      for (const std::string& word : Words(first_option, words.end()))
         if (word.starts_with("--")) CHECK_MESSAGE(options.contains(word.substr(0, word.find('='))), word);
-      }
       ++checked;
     }
   }

@@ -77,9 +77,8 @@ std::vector<std::string> failures_of(Flaw flaw) {
   const ConformanceRow row = conform(to_text("flawed(flaw=", static_cast<int>(flaw), ")"), 1);
   REQUIRE(row.refusal == "");
   std::vector<std::string> failed;
-  for (std::size_t k = 0; k < row.cells.size(); ++k) {
+  for (std::size_t k = 0; k < row.cells.size(); ++k)
     if (row.cells[k].mark == Mark::failed) failed.push_back(conformance_checks()[k].name);
-  }
   return failed;
 }
 

@@ -124,10 +124,9 @@ TEST_CASE("functions have their known values, at infinities and kinks too, and l
       });
     }
   }
-  for (const Binary f : Binary::all()) {
+  for (const Binary f : Binary::all())
     for (const auto& known : facts_of(f).known)
       visit(f, [&]<class F>(F) { CHECK_MESSAGE(F::value(known.a, known.b) == known.y, F::facts.name); });
-  }
   CHECK(raw::unary(functions::LeakyRelu{}, Tensor::scalar(-INFINITY), {0, 0}).item() == 0);
 }
 
@@ -148,9 +147,8 @@ TEST_CASE("cuda kernels: functions of one number and two") {
         expect("unary_second",
             [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_second(f, p, at(x), at(g), y[0]); });
       }
-      for (const Binary f : Binary::all()) {
+      for (const Binary f : Binary::all())
         expect("binary", [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
-      }
       const Tensor mask = mask_of(shape, layout);
       expect("masked", [&](Kernels& k, const Mover& at, const Outputs& y) { k.masked(at(x), at(mask), -2, y[0]); });
     }
@@ -216,9 +214,8 @@ TEST_CASE("cuda: every checked op on the GPU agrees with the CPU, forward and ba
   if (!has_cuda()) return;
   REQUIRE_FALSE(checked_ops().empty());
   in_every_order([] {
-    for (const CheckedOp& op : checked_ops()) {
+    for (const CheckedOp& op : checked_ops())
       for (const DType dtype : {DType::f32, DType::f64}) check_on_gpu(op, dtype);
-    }
   });
 }
 

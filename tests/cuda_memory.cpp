@@ -303,9 +303,8 @@ TEST_CASE("cuda memory: ops that read and add by index have the CPU's numbers in
   for (const CheckedOp& op : checked_ops()) {
     if (std::find(names.begin(), names.end(), op.name) == names.end()) continue;
     ++found;
-    for (const CheckedSample& sample : op.samples()) {
+    for (const CheckedSample& sample : op.samples())
       for (const DType dtype : {DType::f16, DType::bf16}) check_sample(op.name, sample, dtype);
-    }
   }
   CHECK(found == static_cast<int>(names.size()));
 }

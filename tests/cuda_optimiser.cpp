@@ -91,9 +91,8 @@ void set_gradients(const Model& model, std::uint64_t seed, double size = 1) {
 }
 std::vector<double> all_numbers(const Model& model) {
   std::vector<double> numbers;
-  for (const Module::Parameter& p : model.parameters()) {
+  for (const Module::Parameter& p : model.parameters())
     for (const double value : p.tensor.to_vector()) numbers.push_back(value);
-  }
   return numbers;
 }
 
@@ -116,9 +115,8 @@ TEST_CASE("cuda optimiser: one launch for all parameters is the CPU's step, and 
     expect_same_entries(got, expected);
     for (std::size_t k = 0; k < got.size(); ++k) {
       CHECK(same_bits(raw::copy(on_cpu(got[k].weight)), raw::copy(on_cpu(one[k].weight))));
-      if (got[k].shadow.defined()) {
+      if (got[k].shadow.defined())
         CHECK(same_bits(raw::cast(on_cpu(got[k].weight), got[k].shadow.dtype()), raw::copy(on_cpu(got[k].shadow))));
-      }
     }
   }
 }

@@ -70,9 +70,8 @@ TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
       expect_same_on_device(info.name, {}, reference_executor(), DType::bf16);
     }
     expect_same_on_device(info.name, {.present = present}, reference_executor(), DType::f32);
-    if (!BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6}).claims().causal_only) {
+    if (!BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6}).claims().causal_only)
       expect_same_on_device(info.name, {.causal = false}, reference_executor(), DType::f32);
-    }
   }
 }
 

@@ -35,8 +35,7 @@ class SmallDevice final : public BlockSource {
 };
 
 // The error that `run` throws.
-template <class Run>
-OutOfMemory out_of_memory(const Run& run) {
+template <class Run> OutOfMemory out_of_memory(const Run& run) {
   try {
     run();
   } catch (const OutOfMemory& error) { return error; }

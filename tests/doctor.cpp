@@ -40,8 +40,7 @@ MachineFacts with_gpu() {
 }
 
 // The one finding of a machine that differs from a fitting one in one respect.
-template <class Change>
-Finding only_finding(MachineFacts facts, const Change& change) {
+template <class Change> Finding only_finding(MachineFacts facts, const Change& change) {
   change(facts);
   const auto findings = findings_of(facts);
   REQUIRE(findings.size() == 1);
@@ -125,9 +124,8 @@ TEST_CASE("doctor: the program prints both forms, and warnings do not make it fa
   const Outcome text = run_doctor({}), page = run_doctor({"--json"});
   CHECK(text.code == 0);
   CHECK(text.err.empty());
-  for (const char* name : {"build", "processor", "threads", "memory", "blas", "products", "cuda", "gpu"}) {
+  for (const char* name : {"build", "processor", "threads", "memory", "blas", "products", "cuda", "gpu"})
     CHECK_MESSAGE(text.out.find('\n' + std::string(name) + ' ') != std::string::npos, name);
-  }
   CHECK(page.code == 0);
   const auto json = nlohmann::json::parse(page.out);
   CHECK(json.at("version") == WHENCE_VERSION);

@@ -35,16 +35,14 @@ bool same(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
 }
 
-template <class T>
-T from_bits(std::uint32_t bits) {
+template <class T> T from_bits(std::uint32_t bits) {
   T value;
   value.bits = static_cast<std::uint16_t>(bits);
   return value;
 }
 
 // All patterns, and every number between two neighbours where rounding decides.
-template <class T>
-void check_format(int mantissa) {
+template <class T> void check_format(int mantissa) {
   int wrong_decode = 0, wrong_round_trip = 0, wrong_rounding = 0;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const double value = static_cast<double>(static_cast<float>(from_bits<T>(bits)));

@@ -48,8 +48,7 @@ std::vector<double> counting(index_t count) {
 }
 
 // What the emulator says of a launch, in this order.
-template <class Body>
-std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
+template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
   const InOrder chosen(order);
   return error_text([&] { launch_kernel(body, grid); });
 }
@@ -62,9 +61,8 @@ bool names(const std::string& text, const std::vector<std::string>& parts) {
 std::string line_of(const std::string& mark) {
   std::ifstream file(test::source_folder() + "/tests/emulator.cpp");
   std::string text;
-  for (int line = 1; std::getline(file, text); ++line) {
+  for (int line = 1; std::getline(file, text); ++line)
     if (text.ends_with("// line: " + mark)) return to_text("emulator.cpp:", line);
-  }
   fail("line_of", to_text("'", mark, "' given; no line has this mark"));
 }
 
@@ -121,11 +119,10 @@ struct Divergent {
   int kind;
   void operator()(Thread& t) const {
     if (kind == 0) {
-      if (t.index() < 32) {
+      if (t.index() < 32)
         t.sync();  // line: one sync
-      } else {
+      else
         t.sync();  // line: other sync
-      }
     }
     if (kind == 1 && t.index() != 40) t.sync();  // line: sync of most
   }

@@ -10,8 +10,7 @@
 namespace whence {
 namespace {
 
-template <class Call>
-std::string text_of(const Call& call) {
+template <class Call> std::string text_of(const Call& call) {
   try {
     call();
   } catch (const Error& error) { return error.what(); }

@@ -133,10 +133,9 @@ TEST_CASE("flip-flop: a sequence is a function of seed, set and index alone") {
 
 TEST_CASE("flip-flop: training and test sets share no string") {
   std::set<std::string> seen;
-  for (const FlipFlopSet& set : {training_set, in_distribution_set, sparse_set, dense_set}) {
+  for (const FlipFlopSet& set : {training_set, in_distribution_set, sparse_set, dense_set})
     for (std::uint64_t index = 0; index < 300; ++index)
       seen.insert(text(sample({512, set.p_ignore}, Stream(0, set.purpose, index))));
-  }
   CHECK(seen.size() == 1200);
 }
 

@@ -43,8 +43,7 @@ Tensor argument_of(Unary f, const Shape& shape, DType dtype, std::uint64_t seed,
   return raw::unary(functions::Affine{}, raw::unary(functions::Abs{}, x), {1, low});
 }
 
-template <class F>
-std::vector<double> map(const std::vector<double>& x, const F& f) {
+template <class F> std::vector<double> map(const std::vector<double>& x, const F& f) {
   std::vector<double> y;
   for (const double value : x) y.push_back(f(value));
   return y;
@@ -247,9 +246,8 @@ TEST_CASE("scatter_add_rows adds in order") {
         for (index_t i = 0; i < count; ++i) {
           const index_t row = i * i % rows;
           visit_index("test", index.dtype(), [&]<class I>(Type<I>) { index.data<I>()[i] = static_cast<I>(row); });
-          for (index_t k = 0; k < width; ++k) {
+          for (index_t k = 0; k < width; ++k)
             expected[static_cast<std::size_t>(row * width + k)] += values[static_cast<std::size_t>(i * width + k)];
-          }
         }
         kernels({}).scatter_add_rows(index, from, into);
         expect_close(read(into), expected, dtype, count);

@@ -165,9 +165,8 @@ TEST_CASE("the cache: the same tokens, used again, made anew when anything chang
   const Corpus changed(options, *file.tokeniser, cache);
   CHECK_FALSE(changed.from_cache());
   CHECK(changed.hash() != memory.hash());
-  for (const auto& entry : std::filesystem::directory_iterator(file.scratch.folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(file.scratch.folder))
     CHECK(entry.path().string().find(".tmp") == std::string::npos);
-  }
 }
 
 TEST_CASE("a vocabulary above 65536 takes 32 bits, in memory and in the cache") {

@@ -74,9 +74,8 @@ std::vector<double> brute_force(const std::vector<double>& logits, const Samplin
   std::vector<std::size_t> ranked;
   while (ranked.size() < count) {
     std::size_t best = count;
-    for (std::size_t v = 0; v < count; ++v) {
+    for (std::size_t v = 0; v < count; ++v)
       if (std::find(ranked.begin(), ranked.end(), v) == ranked.end() && (best == count || p[v] > p[best])) best = v;
-    }
     ranked.push_back(best);
   }
   if (options.top_k > 0) ranked.resize(std::min(count, static_cast<std::size_t>(options.top_k)));
@@ -338,13 +337,12 @@ TEST_CASE(
   const auto with = [&](const std::string& name, const std::string& value) {
     Facts facts = language_facts(small("rope"), *tokeniser);
     const auto found = std::ranges::find(facts, name, &Facts::value_type::first);
-    if (found == facts.end()) {
+    if (found == facts.end())
       facts.emplace_back(name, value);
-    } else if (value.empty()) {
+    else if (value.empty())
       facts.erase(found);
-    } else {
+    else
       found->second = value;
-    }
     return error_text([&] { (void)model_of(facts, "here"); });
   };
   CHECK(with("model.dim", "16").empty());

@@ -62,9 +62,8 @@ std::vector<std::string> naive_merges(const std::string& text, index_t vocabular
   std::vector<std::string> merges;
   while (static_cast<index_t>(tokens.size()) < vocabulary) {
     std::map<std::pair<long, long>, int> counts;
-    for (const Spellings& word : words) {
+    for (const Spellings& word : words)
       for (std::size_t i = 0; i + 1 < word.size(); ++i) ++counts[{number_of(word[i]), number_of(word[i + 1])}];
-    }
     const auto best =
         std::max_element(counts.begin(), counts.end(), [](auto& a, auto& b) { return a.second < b.second; });
     if (best == counts.end() || best->second < 2) break;
@@ -73,10 +72,9 @@ std::vector<std::string> naive_merges(const std::string& text, index_t vocabular
     merges.push_back(left + ' ' + right);
     if (std::find(tokens.begin(), tokens.end(), left + right) == tokens.end()) tokens.push_back(left + right);
     for (Spellings& word : words) {
-      for (std::size_t i = 0; i + 1 < word.size(); ++i) {
+      for (std::size_t i = 0; i + 1 < word.size(); ++i)
         if (word[i] == left && word[i + 1] == right)
           word[i] += right, word.erase(word.begin() + static_cast<long>(i) + 1);
-      }
     }
   }
   return merges;
@@ -94,10 +92,9 @@ Spellings naive_encoding(const std::string& piece, const std::vector<std::string
       best = std::min(best, static_cast<std::size_t>(found - merges.begin()));
     }
     if (best == merges.size()) return word;
-    for (std::size_t i = 0; i + 1 < word.size(); ++i) {
+    for (std::size_t i = 0; i + 1 < word.size(); ++i)
       if (word[i] + ' ' + word[i + 1] == merges[best])
         word[i] += word[i + 1], word.erase(word.begin() + static_cast<long>(i) + 1);
-    }
   }
 }
 
@@ -221,9 +218,8 @@ TEST_CASE("bpe: training is the naive count of pairs, and encoding GPT-2's loop"
     CHECK(merges == naive_merges(text, 330));
     std::string ours, naive;
     for (const TokenId id : tokeniser->encode(other)) ours += spelled(tokeniser->token(id)) + ' ';
-    for (const std::string& piece : pieces(other)) {
+    for (const std::string& piece : pieces(other))
       for (const std::string& token : naive_encoding(piece, merges)) naive += token + ' ';
-    }
     CHECK(ours == naive);
     CHECK(tokeniser->decode(tokeniser->encode(other)) == other);
   }

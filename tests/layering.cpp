@@ -36,9 +36,8 @@ std::vector<Include> includes_under(const std::string& folder) {
     if (!std::set<std::string>{".h", ".cpp", ".cu", ".cuh"}.contains(extension)) continue;
     std::istringstream lines(text_of(entry.path()));
     std::smatch match;
-    for (std::string text; std::getline(lines, text);) {
+    for (std::string text; std::getline(lines, text);)
       if (std::regex_search(text, match, line)) found.push_back({entry.path(), match[2], match[1] == "\""});
-    }
   }
   return found;
 }

@@ -18,8 +18,7 @@ double units(float got, double exact) {
   return std::fabs(static_cast<double>(got) - exact) / spacing;
 }
 
-template <class F, class Exact>
-double worst(double low, double high, const F& f, const Exact& exact) {
+template <class F, class Exact> double worst(double low, double high, const F& f, const Exact& exact) {
   double result = 0;
   constexpr int steps = 400000;
   for (int i = 0; i <= steps; ++i) {
@@ -30,8 +29,7 @@ double worst(double low, double high, const F& f, const Exact& exact) {
 }
 
 // Every binade of floats, subnormals included, of both signs.
-template <class F, class Exact>
-double worst_over_binades(const F& f, const Exact& exact) {
+template <class F, class Exact> double worst_over_binades(const F& f, const Exact& exact) {
   double result = 0;
   for (int exponent = -149; exponent < 128; ++exponent) {
     for (int i = 0; i < 200; ++i) {

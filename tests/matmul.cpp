@@ -54,9 +54,8 @@ TEST_CASE("products of every dtype and layout") {
       {{3, 20, 17}, {3, 17, 33}}, {{2, 20, 40}, {1, 40, 30}}, {{2, 2, 16, 30}, {30, 24}}};
   for (const DType dtype : floating_dtypes) {
     for (const Layout layout_a : layouts) {
-      for (const Layout layout_b : layouts) {
+      for (const Layout layout_b : layouts)
         for (const Problem& problem : problems) check(problem, dtype, layout_a, layout_b);
-      }
     }
   }
 }

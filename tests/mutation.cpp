@@ -33,9 +33,8 @@ class FaultyNode final : public Node {
   std::span<const Ref<Node>> inputs() const override { return op_->inputs(); }
   void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
     op_->backward(dy, needed, gradients);
-    for (std::size_t k = 0; k < gradients.size(); ++k) {
+    for (std::size_t k = 0; k < gradients.size(); ++k)
       if (gradients[k].defined()) gradients[k] = fault_(k, gradients[k]);
-    }
   }
   void release_saved() override { op_->release_saved(); }
 
@@ -68,9 +67,8 @@ Tensor right(std::size_t, const Tensor& dx) { return dx; }
 
 GradcheckReport check(const std::function<Tensor()>& f, const std::vector<Tensor>& inputs, const Fault& fault) {
   std::vector<Named> floating;
-  for (const Tensor& x : inputs) {
+  for (const Tensor& x : inputs)
     if (x.defined() && is_floating(x.dtype())) floating.push_back({to_text("input ", floating.size()), x});
-  }
   return gradcheck([&] { return with_fault(f(), fault); }, floating);
 }
 
@@ -91,9 +89,8 @@ Gradients gradients_of(const std::vector<CheckedSample>& samples) {
   };
   for (const CheckedSample& sample : samples) {
     std::vector<Tensor> inputs = sample.inputs;
-    for (Tensor& x : inputs) {
+    for (Tensor& x : inputs)
       if (x.defined() && is_floating(x.dtype())) x = requires_grad(x.detach());
-    }
     const Tensor y = with_fault(sample.run(inputs), look);
     if (tracked(y)) backward(y, Tensor::normal(y.shape(), 0, 1, Stream(4, "cotangent"), y.dtype()));
   }
@@ -146,9 +143,8 @@ TEST_CASE("a cotangent of ones would let faults of softmax and permute pass") {
   const auto gradient_of_sum = [&](const Tensor& y, const Fault& fault) {
     return grad(with_fault(y, fault), Tensor::ones(y.shape(), DType::f64), {x})[0].to_vector();
   };
-  for (const double factor : {-1.0, 2.0}) {
+  for (const double factor : {-1.0, 2.0})
     for (const double each : gradient_of_sum(softmax(x), scaled(factor))) CHECK(std::abs(each) < 1e-14);
-  }
   const Fault turned = [](std::size_t, const Tensor& dx) { return raw::permute(dx, {1, 2, 0}); };
   CHECK(gradient_of_sum(permute(x, {1, 2, 0}), turned) == std::vector<double>(27, 1));
   CHECK_FALSE(check([&] { return permute(x, {1, 2, 0}); }, {x}, turned).ok());

@@ -51,9 +51,8 @@ std::vector<std::string> paths_of(const Module& module) {
 }
 
 std::vector<double> numbers_at(const Module& module, const std::string& path) {
-  for (const auto& parameter : module.parameters()) {
+  for (const auto& parameter : module.parameters())
     if (parameter.path == path) return parameter.tensor.to_vector();
-  }
   FAIL("no parameter ", path);
   return {};
 }

@@ -26,8 +26,7 @@ inline Tensor on_gpu(const Tensor& x) { return on_device(x, Device::cuda(0)); }
 inline Tensor on_cpu(const Tensor& x) { return on_device(x, Device::cpu()); }
 
 // f once; on the emulated GPU in several orders of threads: ascending, descending, two random ones.
-template <class F>
-void in_every_order(const F& f) {
+template <class F> void in_every_order(const F& f) {
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return f();
   const struct Restored {

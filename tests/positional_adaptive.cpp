@@ -81,9 +81,8 @@ TEST_CASE("adaptive: without tril every base's bias above the diagonal is that o
     (void)Bare("cdape(" + base + ", tril=no)").output(inputs);
     const Tensor x = capture[capture.names().at(0)].value();  // S, then B: [1 4 i j]
     for (index_t h = 2; h < 4; ++h) {
-      for (index_t i = 0; i < 6; ++i) {
+      for (index_t i = 0; i < 6; ++i)
         for (index_t j = i + 1; j < 6; ++j) CHECK(x.at({0, h, i, j}) == x.at({0, h, i, i}));
-      }
       CHECK(x.at({0, h, 5, 0}) != x.at({0, h, 5, 5}));
     }
   }
@@ -163,9 +162,8 @@ TEST_CASE("adaptive: the last bias of each network moves whole rows, which atten
 TEST_CASE("adaptive: DAPE's parameters start as PyTorch's layers do") {
   const auto init_of = [](const std::string& text, const std::string& ending) {
     const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
-    for (const Module::Parameter& parameter : scheme->parameters()) {
+    for (const Module::Parameter& parameter : scheme->parameters())
       if (parameter.path == ending) return parameter.init.text();
-    }
     return std::string("no such parameter");
   };
   CHECK(init_of("dape(alibi)", "hidden.weight") == Init::fan_in(4).text());

@@ -185,9 +185,8 @@ TEST_CASE("contextual: one table for all layers has the gradients of all; the fi
 
   const auto first = random_decoder(small("cope_mlp(width=3, layers=first)"));
   std::vector<std::string> paths;
-  for (const Module::Parameter& parameter : first->parameters()) {
+  for (const Module::Parameter& parameter : first->parameters())
     if (parameter.path.find("position") != std::string::npos) paths.push_back(parameter.path);
-  }
   CHECK(paths == std::vector<std::string>{"blocks.0.attention.position.hidden.weight",
                      "blocks.0.attention.position.hidden.bias", "blocks.0.attention.position.output.weight",
                      "blocks.0.attention.position.output.bias"});

@@ -17,9 +17,8 @@ const Texts causal_only{"relative(rows=3)", "relative(rows=3, capped=yes, table=
 
 Texts bidirectional() {
   Texts both;
-  for (const std::string& text : texts) {
+  for (const std::string& text : texts)
     if (!std::count(causal_only.begin(), causal_only.end(), text)) both.push_back(text);
-  }
   return both;
 }
 
@@ -162,9 +161,8 @@ TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), conten
   const Capture capture("*");
   CHECK(distance(scheme.logits(inputs).detach(), plain) == 0);  // nothing changes because somebody looks
   const auto value_of = [&](const char* name) {
-    for (const std::string& full : capture.names()) {
+    for (const std::string& full : capture.names())
       if (("." + full).ends_with(std::string(".") + name)) return capture[full].value();
-    }
     return Tensor();
   };
   const Tensor u = reshape(scheme["content_bias"], {1, 2, 1, 4});
@@ -299,9 +297,8 @@ TEST_CASE("Shaw: causal keys are relative capped; a clip beyond the run clips no
   // o_i = sum_j P_ij (v_j + a[c_ij]) without sums over bins
   const Tensor pattern = softmax(exact.logits(both_sides)), a = exact["value_table"];
   const Tensor steps = Tensor::empty({9, 9}, DType::i64);
-  for (index_t i = 0; i < 9; ++i) {
+  for (index_t i = 0; i < 9; ++i)
     for (index_t j = 0; j < 9; ++j) steps.data<index_t>()[9 * i + j] = j - i + 8;
-  }
   const Tensor printed =
       matmul(pattern, both_sides.value) + sum(reshape(pattern, {1, 2, 9, 9, 1}) * take_rows(a, steps), {3});
   CHECK(distance(exact.output(both_sides).detach(), printed.detach()) < 1e-13);

@@ -209,9 +209,8 @@ TEST_CASE(
       const std::string at = std::string("/checkpoints/step-000012/") + file;
       CHECK_MESSAGE(text_of(cut + at) == text_of(whole + at), file);
     }
-    for (const auto& each : read_safetensors(whole + "/weights.safetensors").tensors) {
+    for (const auto& each : read_safetensors(whole + "/weights.safetensors").tensors)
       CHECK_MESSAGE(each.second.dtype() == DType::f32, each.first);
-    }
     const auto state = nlohmann::json::parse(text_of(whole + "/checkpoints/step-000012/state.json"));
     CHECK(state.at("facts").contains("loss scale") == (precision == "f16"));
     CHECK(run({"--steps", "12", "--decay", "constant", "--precision", "f32", "--out", cut, "--resume"})

@@ -211,9 +211,8 @@ TEST_CASE("programs: the quickstart's smoke run writes its page and its table") 
   const Outcome outcome = run("quickstart", {"--smoke", "--quiet", "--out", out.string()});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   const std::string page = text_of(out / "report.html");
-  for (const char* text : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"}) {
+  for (const char* text : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"})
     CHECK_MESSAGE(page.find(text) != std::string::npos, text);
-  }
   CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
   fs::remove_all(out);
 }

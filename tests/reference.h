@@ -27,8 +27,7 @@ inline std::string name_of(Layout layout) {
 }
 
 // f(position) for all positions of a shape in row-major order.
-template <class F>
-void for_each_position(const Shape& shape, const F& f) {
+template <class F> void for_each_position(const Shape& shape, const F& f) {
   if (numel(shape) == 0) return;
   std::vector<index_t> position(static_cast<std::size_t>(shape.rank()), 0);
   while (true) {
@@ -119,12 +118,11 @@ inline Tensor plain_copy(const Tensor& x) {
   const Tensor result = Tensor::empty(x.shape(), x.dtype());
   const std::vector<double> values = read(x), tangents = read(x, true);
   visit(x.dtype(), [&]<class T>(Type<T>) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t i = 0; i < values.size(); ++i)
       if constexpr (std::is_same_v<T, Dual>)
         result.data<T>()[i] = Dual(values[i], tangents[i]);
       else
         result.data<T>()[i] = static_cast<T>(static_cast<compute_t<T>>(values[i]));
-    }
   });
   return result;
 }

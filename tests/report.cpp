@@ -217,15 +217,13 @@ TEST_CASE("report: two layers, four heads, five quantities of 63 x 63 stay light
   page.maps.clear();
   page.row_tokens = page.column_tokens = std::vector<std::string>(63, "w");
   for (const char* name : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"}) {
-    for (int layer = 0; layer < 2; ++layer) {
+    for (int layer = 0; layer < 2; ++layer)
       for (int head = 0; head < 4; ++head) page.maps.push_back(causal_map(name, layer, head, 63));
-    }
   }
   CHECK(html(page).size() < 600'000);
-  for (HeatMap& map : page.maps) {
+  for (HeatMap& map : page.maps)
     for (float& value : map.values)
       value = std::isnan(value) ? 0.5f : value;  // nothing masked: the most there is to say
-  }
   CHECK(html(page).size() < 1'000'000);
 }
 

@@ -14,9 +14,8 @@ namespace {
 // Sums or maxima over `axes` (a bit per axis), in long double, in order.
 std::vector<double> reduce_reference(Reduction f, const Tensor& x, unsigned axes) {
   Shape shape = x.shape();
-  for (int axis = 0; axis < x.rank(); ++axis) {
+  for (int axis = 0; axis < x.rank(); ++axis)
     if (axes >> axis & 1) shape[axis] = 1;
-  }
   const bool sum = f == Reduction::sum;
   std::vector<long double> result(static_cast<std::size_t>(numel(shape)), sum ? 0 : -INFINITY);
   const auto values = read(x);
@@ -34,9 +33,8 @@ std::vector<double> reduce_reference(Reduction f, const Tensor& x, unsigned axes
 
 std::vector<int> axes_of(unsigned bits, int rank) {
   std::vector<int> axes;
-  for (int axis = 0; axis < rank; ++axis) {
+  for (int axis = 0; axis < rank; ++axis)
     if (bits >> axis & 1) axes.push_back(axis);
-  }
   return axes;
 }
 
@@ -170,10 +168,9 @@ TEST_CASE("softmax, with and without masks of any strides") {
         CHECK(y.storage().guards_intact());
         for (const int stretched : {0, 1, 2}) {  // a mask of its own; one per row; one row for all
           Shape mask_shape = shape;
-          for (int axis = 0; axis < shape.rank(); ++axis) {
+          for (int axis = 0; axis < shape.rank(); ++axis)
             if ((stretched == 1 && axis + 1 == shape.rank()) || (stretched == 2 && axis + 1 < shape.rank()))
               mask_shape[axis] = 1;
-          }
           const Tensor mask = Tensor::empty(mask_shape, DType::boolean);
           for (index_t i = 0; i < mask.numel(); ++i)
             mask.data<bool>()[i] = i % 5 != 2 && (stretched != 1 || i % 2 == 0);

@@ -64,9 +64,8 @@ std::string refusal(const std::string& path, const std::string& bytes) {
 TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any order the same bytes") {
   const Scratch scratch("round");
   SafetensorsFile content{{}, {{"b", "2"}, {"a", "one \"quoted\" \n"}}};
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean}) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean})
     content.tensors.emplace_back(to_text("x.", dtype), Tensor::of({0, 1, 1, 0, 1, 0}, {2, 3}, dtype));
-  }
   content.tensors.emplace_back("none", Tensor::zeros({2, 0, 3}));
   content.tensors.emplace_back("scalar", Tensor::scalar(-0.0));
   content.tensors.emplace_back(

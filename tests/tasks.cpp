@@ -180,9 +180,8 @@ TEST_CASE("tasks: selective copy: symbols are uniform, and so are the places of 
   std::map<std::string, int> patterns;
   for (index_t row = 0; row < count; ++row) {
     std::string context = text_of(*task, row_of(batch.inputs, batch, row)).substr(0, 7);
-    for (char& c : context) {
+    for (char& c : context)
       if (c != '_') ++symbols[c], c = 'x';
-    }
     ++patterns[context];
   }
   CHECK(symbols.size() == 15);

@@ -37,9 +37,8 @@ TransformerOptions small_model(const Task& task, double dropout = 0) {
 
 std::vector<double> numbers_of(const Module& module) {
   std::vector<double> numbers;
-  for (const Module::Parameter& parameter : module.parameters()) {
+  for (const Module::Parameter& parameter : module.parameters())
     for (const double x : parameter.tensor.to_vector()) numbers.push_back(x);
-  }
   return numbers;
 }
 
@@ -193,9 +192,8 @@ TEST_CASE("training: best weights, patience and event files survive an interrupt
     CHECK(bytes_of(cut + "/weights.safetensors") == expected);
   }
   int event_files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(cut)) {
+  for (const auto& entry : std::filesystem::directory_iterator(cut))
     event_files += entry.path().filename().string().starts_with("events.out.tfevents.");
-  }
   CHECK(event_files == 2);
 }
 

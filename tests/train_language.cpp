@@ -57,9 +57,8 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   write_text("text.txt", 60);
   const Outcome whole = run(command("whole"));
   REQUIRE_MESSAGE(whole.code == 0, whole.err);
-  for (const char* name : {"tokeniser.json", "lengths.csv", "lengths_delta.csv", "lengths.svg", "results.jsonl"}) {
+  for (const char* name : {"tokeniser.json", "lengths.csv", "lengths_delta.csv", "lengths.svg", "results.jsonl"})
     CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("whole") / name), name);
-  }
   CHECK(whole.out.find("Delta-P") != std::string::npos);
   const std::string weights = read_file("whole/weights.safetensors");
 

@@ -16,10 +16,9 @@ namespace {
 Tensor with_other_end(const Tensor& tokens, index_t from, index_t vocabulary) {
   std::vector<double> values = tokens.to_vector();
   const index_t length = tokens.size(1);
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i)
     if (static_cast<index_t>(i) % length >= from)
       values[i] = static_cast<double>((static_cast<index_t>(values[i]) + 1) % vocabulary);
-  }
   return Tensor::of(values, tokens.shape(), DType::i64);
 }
 
@@ -28,9 +27,8 @@ Tensor gradients_of_a_step(const Transformer& model, const Tensor& tokens, const
   std::vector<Tensor> leaves, parts;
   for (const Module::Parameter& each : model.parameters()) leaves.push_back(each.tensor);
   const Tensor loss = cross_entropy(model(tokens, pass), with_other_end(tokens, 0, model.options().vocabulary));
-  for (const Tensor& dx : grad(loss, {}, leaves, {.allow_unused = true})) {
+  for (const Tensor& dx : grad(loss, {}, leaves, {.allow_unused = true}))
     if (dx.defined()) parts.push_back(reshape(dx, {-1}));
-  }
   parts.push_back(reshape(loss.detach(), {1}));
   return concat_along(0, parts);
 }

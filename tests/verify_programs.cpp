@@ -115,9 +115,8 @@ TEST_CASE("probe: the strips executor, other dtypes and a missing cotangent") {
   CHECK(strips.out.find("not written: logits") != std::string::npos);
   const Tensors by_strips = read(scratch / "out");
   CHECK_FALSE(by_strips.contains("logits"));
-  for (const char* name : {"output", "gradient.q", "gradient.k", "gradient.v", "gradient.table"}) {
+  for (const char* name : {"output", "gradient.q", "gradient.k", "gradient.v", "gradient.table"})
     CHECK_MESSAGE(distance(by_strips.at(name), reference.at(name)) < 1e-13, name);
-  }
   REQUIRE(probe(scratch, tensors, {"--dtype", "bf16"}).code == 0);
   const Tensors rough = read(scratch / "out");
   CHECK(rough.at("output").dtype() == DType::bf16);
@@ -381,15 +380,13 @@ TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures; wh
   CHECK(op.out.find("relu, at its kinks") != std::string::npos);
   const Outcome scheme = run(scratch, "gradcheck", {"cope(p_max=8)", "alibi", "--length", "5"});
   CHECK_MESSAGE(scheme.code == 0, scheme.out);
-  for (const char* text : {"cope(p_max=8), causal", "table  [9,4]", "alibi, bidirectional"}) {
+  for (const char* text : {"cope(p_max=8), causal", "table  [9,4]", "alibi, bidirectional"})
     CHECK_MESSAGE(scheme.out.find(text) != std::string::npos, text, " in ", scheme.out);
-  }
   CHECK(scheme.out.find("cope(p_max=8), bidirectional") == std::string::npos);
   const Outcome list = run(scratch, "gradcheck", {"--list"});
   CHECK(list.code == 0);
-  for (const char* name : {"  softmax\n", "  sigmoid\n", "  cope\n", "  randomised(SCHEME)\n"}) {
+  for (const char* name : {"  softmax\n", "  sigmoid\n", "  cope\n", "  randomised(SCHEME)\n"})
     CHECK_MESSAGE(list.out.find(name) != std::string::npos, name);
-  }
   const std::pair<std::vector<std::string>, std::string> bad[] = {
       {{"lerp"}, "whence gradcheck: 'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?"},
       {{"copee"}, "whence gradcheck: 'copee' given; an op, a scheme or all required; did you mean 'cope'?"},

@@ -28,9 +28,8 @@ inline const json& worked_file() {
 }
 
 inline const json& worked_json(const std::string& name) {
-  for (const json& each : worked_file().at("examples")) {
+  for (const json& each : worked_file().at("examples"))
     if (each.at("name") == name) return each;
-  }
   FAIL("no worked example is called " << name);
   return worked_file();
 }
@@ -103,9 +102,8 @@ class Example {
   }  // which share one table; the example adds their logits
   Tensor mask() const { return worked_tensor(json_.at("mask"), DType::boolean); }
   Tensor input(const std::string& name) const {
-    for (const Named& each : leaves_) {
+    for (const Named& each : leaves_)
       if (each.name == name) return each.tensor;
-    }
     return {};
   }
 
@@ -117,9 +115,8 @@ class Example {
     if (!json_.contains("int_inputs")) return sequence;
     const json& drawn = json_.at("int_inputs");
     if (drawn.contains("pos")) sequence.positions.query = sequence.positions.key = worked_tensor(drawn.at("pos"));
-    if (drawn.contains("dist")) {
+    if (drawn.contains("dist"))
       sequence.positions.distances = concat_along(0, {Tensor::zeros({1}, DType::f64), worked_tensor(drawn.at("dist"))});
-    }
     sequence.positions.length = json_.at("config").at("L").get<index_t>();
     return sequence;
   }
@@ -177,9 +174,8 @@ class Example {
 
   AttendInputs inputs(const Tensor& q, const Tensor& k) const {
     Tensor x;
-    if (const Tensor gate_keys = input("kg"); gate_keys.defined()) {
+    if (const Tensor gate_keys = input("kg"); gate_keys.defined())
       x = reshape(permute(gate_keys, {0, 2, 1, 3}), {gate_keys.size(0), gate_keys.size(2), -1});  // [b t c]
-    }
     return {.x = x, .query = q, .key = k, .value = input("v"), .sequence = sequence()};
   }
 
@@ -297,9 +293,8 @@ inline void check_embedding(const Example& it) {
   const json &expected = it.expected(), &outputs = expected.at("outputs");
   const Tensor output = it.embedded(), x = it.input("x");
   CHECK(distance(output, worked_tensor(outputs.at("out"))) < worked_tolerance);
-  if (outputs.contains("table")) {
+  if (outputs.contains("table"))
     CHECK(distance((output - x).detach(), reshape(worked_tensor(outputs.at("table")), x.shape())) < worked_tolerance);
-  }
   const Tensor loss = sum(output * worked_tensor(expected.at("W")));
   check_loss(loss, expected.at("loss"));
   check_gradients(loss, expected.at("grads"), it.leaves());

@@ -62,9 +62,8 @@ TEST_CASE("worked examples: every one of the file is run by one of these tests")
   for (const json& each : worked_file().at("examples")) listed.push_back(each.at("name"));
   REQUIRE(listed.size() == 75);
   std::string wrong;
-  for (const std::string& name : listed) {
+  for (const std::string& name : listed)
     if (std::count(run.begin(), run.end(), name) != 1) wrong += " " + name;
-  }
   CHECK_MESSAGE(wrong.empty(), "not run exactly once:" << wrong);
   CHECK(run.size() == listed.size());
 }

@@ -8,8 +8,7 @@ namespace whence {
 namespace {
 
 // Every op here has samples with operands of equal shape, each operand broadcast, both broadcast, 0-d and empty.
-template <class Op>
-Samples<Op> broadcasting_samples(Tensor (*draw_b)(const Shape&)) {
+template <class Op> Samples<Op> broadcasting_samples(Tensor (*draw_b)(const Shape&)) {
   Samples<Op> all;
   const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}}, {{2, 3, 4}, {4}}, {{3, 1}, {1, 7}}, {{5}, {2, 1, 5}},
       {{}, {2, 3}}, {{2, 1, 3}, {}}, {{}, {}}, {{0, 4}, {1, 4}}, {{1}, {0}}, {{2, 3, 1, 5}, {3, 4, 1}}};
@@ -19,8 +18,7 @@ Samples<Op> broadcasting_samples(Tensor (*draw_b)(const Shape&)) {
 
 Tensor away_from_zero(const Shape& shape) { return draw::uniform(shape, 0.5, 2); }
 
-template <class Op>
-std::vector<BadInput> clashes() {
+template <class Op> std::vector<BadInput> clashes() {
   const std::string op = Op::name;
   return {{op + ": a is [2,3], b is [2,4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one "
                 "of them",
@@ -136,8 +134,7 @@ struct Extremum {
     if (needs[1]) grads[1] = sum_to(multiply(dy, raw::unary(functions::Affine{}, share, {-1, 1})), b.shape());
     return grads;
   }
-  template <class Op>
-  static Samples<Op> extremum_samples() {
+  template <class Op> static Samples<Op> extremum_samples() {
     Samples<Op> all = broadcasting_samples<Op>(draw::normal);
     all.push_back({"ties", {}, {draw::integers({4, 5}, -1, 1), draw::integers({4, 5}, -1, 1)}, true});
     return all;

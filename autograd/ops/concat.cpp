@@ -25,9 +25,8 @@ class ConcatNode final : public Node {
     if (released_) detail::refuse_released(*this);
     // y[begin_k ... begin_k + extent_k) = x_k: each gradient is a view of dy
     index_t begin = 0;
-    for (std::size_t k = 0; k < edges_.size(); begin += extents_[k++]) {
+    for (std::size_t k = 0; k < edges_.size(); begin += extents_[k++])
       if (needed[k]) gradients[k] = slice(dy, axis_, begin, begin + extents_[k]);
-    }
   }
 
  private:

@@ -169,9 +169,8 @@ Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one
         const index_t i = place / x.size(3), j = place % x.size(3);
         double sum = in[2].at({o});
         for (index_t c = 0; c < x.size(1); ++c) {
-          for (index_t t = 0; t < 3; ++t) {
+          for (index_t t = 0; t < 3; ++t)
             if (j + t - 1 >= 0 && j + t - 1 < x.size(3)) sum += w.at({o, c, 0, t}) * x.at({b, c, i, j + t - 1});
-          }
         }
         y.push_back(sum);
       }

@@ -18,8 +18,7 @@ struct Numbering {
   WHENCE_HD index_t groups() const { return offset == 0 && stride == 0 ? (count + 3) / 4 : count / 4 + 2; }
 };
 
-template <class T>
-struct Drop {
+template <class T> struct Drop {
   const T* x;
   T* y;
   Numbering at;
@@ -109,9 +108,8 @@ Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site a
 
 Tensor dropout(const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at) {
   const CallSite place(at);
-  if (!(probability >= 0 && probability < 1)) {
+  if (!(probability >= 0 && probability < 1))
     fail(Dropout::name, "probability ", probability, " given; a number in [0, 1) required");
-  }
   raw::require_floating(Dropout::name, "x", x);
   return apply(Dropout{probability, stream, rows}, at, x);
 }

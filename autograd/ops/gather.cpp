@@ -14,9 +14,8 @@ void check_index(const char* op, const Tensor& x, const Tensor& index, int axis,
   raw::require_floating(op, "x", x);
   raw::require_same_device(op, "x", x, "index", index);
   bool agree = x.rank() == index.rank();
-  for (int k = 0; agree && k < x.rank(); ++k) {
+  for (int k = 0; agree && k < x.rank(); ++k)
     agree = (k == axis && !same_extent) || x.size(k) == index.size(k) || (k < axis && index.size(k) == 1);
-  }
   if (!agree) {
     fail(op, "x is ", x.shape(), ", index is ", index.shape(), "; equal extents ",
         same_extent ? "" : to_text("outside axis ", axis, " "), "required, or 1 in index before ",
@@ -62,9 +61,8 @@ struct Gather {
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
-    for (index_t i = 0; i < in[1].size(0); ++i) {
+    for (index_t i = 0; i < in[1].size(0); ++i)
       for (index_t j = 0; j < in[1].size(1); ++j) y.push_back(in[0].at({i, static_cast<index_t>(in[1].at({i, j}))}));
-    }
     return Tensor::of(y, in[1].shape(), DType::f64);
   }
 };
@@ -104,11 +102,9 @@ struct SumByIndex {
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y(static_cast<std::size_t>(in[0].size(0) * 4));
-    for (index_t i = 0; i < in[0].size(0); ++i) {
-      for (index_t j = 0; j < in[0].size(1); ++j) {
+    for (index_t i = 0; i < in[0].size(0); ++i)
+      for (index_t j = 0; j < in[0].size(1); ++j)
         y[static_cast<std::size_t>(i * 4 + static_cast<index_t>(in[1].at({i, j})))] += in[0].at({i, j});
-      }
-    }
     return Tensor::of(y, {in[0].size(0), 4}, DType::f64);
   }
 };

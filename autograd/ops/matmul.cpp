@@ -12,9 +12,8 @@ namespace {
 
 // True when the axes before the last lie in memory like one axis, so that folding them copies nothing.
 bool folds(const Tensor& x) {
-  for (int axis = 0; axis + 2 < x.rank(); ++axis) {
+  for (int axis = 0; axis + 2 < x.rank(); ++axis)
     if (x.strides()[axis] != x.strides()[axis + 1] * x.shape()[axis + 1]) return false;
-  }
   return true;
 }
 

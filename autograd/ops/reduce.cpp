@@ -98,7 +98,7 @@ struct SumTo {
       fits = extent == x.size(axis) || extent == 1;
       if (axis < added || extent != x.size(axis)) axes.push_back(axis);
     }
-    if (!fits) { fail(name, "x is ", x.shape(), ", shape ", to, " given; a shape that expands to x's is required"); }
+    if (!fits) fail(name, "x is ", x.shape(), ", shape ", to, " given; a shape that expands to x's is required");
     return raw::reduce(Reduction::sum, x, axes, true).view(to, contiguous_strides(to));
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {expand(dy, saved.from)}; }

@@ -13,8 +13,7 @@ namespace whence {
 namespace {
 
 // Once per angle, not once per head: in double, then rounded to the type that the rotation is done in.
-template <class C>
-struct SineTable {
+template <class C> struct SineTable {
   const double* angle;
   C *cosine, *sine;
   WHENCE_HD void operator()(index_t i) const {
@@ -38,16 +37,14 @@ struct Pairing {
     return angles;
   }
   // to = from turned by an angle, for pair k of a row
-  template <class T, class C>
-  WHENCE_HD void turn(const T* from, T* to, index_t k, C cosine, C sine) const {
+  template <class T, class C> WHENCE_HD void turn(const T* from, T* to, index_t k, C cosine, C sine) const {
     const C first = from[k * first_step], second = from[k * first_step + second_offset];
     to[k * first_step] = static_cast<T>(first * cosine - second * sine);
     to[k * first_step + second_offset] = static_cast<T>(first * sine + second * cosine);
   }
 };
 
-template <class T>
-struct RotateRow {
+template <class T> struct RotateRow {
   const T* x;
   const compute_t<T>*cosine, *sine;
   T* y;
@@ -64,8 +61,7 @@ struct RotateRow {
 };
 
 // On a GPU: one pair, or one dim that stays, per thread.
-template <class T>
-struct RotatePair {
+template <class T> struct RotatePair {
   const T* x;
   const compute_t<T>*cosine, *sine;
   T* y;
@@ -128,9 +124,8 @@ void check(const Tensor& x, const Tensor& angles) {
   if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
   bool agree = x.rank() >= 2 && angles.rank() >= 2 && angles.rank() <= x.rank() && 2 * angles.size(-1) <= x.size(-1) &&
                angles.size(-2) == x.size(-2);
-  for (int axis = -3; agree && axis >= -angles.rank(); --axis) {
+  for (int axis = -3; agree && axis >= -angles.rank(); --axis)
     agree = angles.shape()[axis] == 1 || angles.shape()[axis] == x.shape()[axis];
-  }
   if (!agree) {
     fail(Rotary::name, "x is ", x.shape(), ", angles are ", angles.shape(),
         "; x [... t d] and angles [t m] or [... t m] with 2m <= d required, leading axes equal or 1");

@@ -9,8 +9,7 @@ namespace whence {
 namespace {
 
 // On the CPU a row is one run; on a GPU a thread for each number keeps the reads of neighbours together.
-template <class T>
-struct CopyRow {
+template <class T> struct CopyRow {
   const T* table;
   const index_t* index;
   T* y;
@@ -21,8 +20,7 @@ struct CopyRow {
   }
 };
 
-template <class T>
-struct CopyNumber {
+template <class T> struct CopyNumber {
   const T* table;
   const index_t* index;
   T* y;
@@ -104,9 +102,8 @@ struct TakeRows {
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
-    for (const double row : in[1].to_vector()) {
+    for (const double row : in[1].to_vector())
       for (index_t k = 0; k < in[0].size(1); ++k) y.push_back(in[0].at({static_cast<index_t>(row), k}));
-    }
     return Tensor::of(y, {in[1].size(0), in[1].size(1), in[0].size(1)}, DType::f64);
   }
 };

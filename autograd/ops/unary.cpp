@@ -85,12 +85,10 @@ std::vector<CheckedSample> samples_of(Unary f) {
     return CheckedSample{name, kinked, {Tensor::of(x, {static_cast<index_t>(x.size())}, DType::f64)}, run};
   };
   std::vector<double> known, around;
-  for (const auto& point : facts.known) {
+  for (const auto& point : facts.known)
     if (std::isfinite(point.x)) known.push_back(point.x);
-  }
-  for (const auto& kink : facts.samples.kinks) {
+  for (const auto& kink : facts.samples.kinks)
     if (!std::isnan(kink.x)) around.insert(around.end(), {kink.x - 1, kink.x, kink.x + 1});
-  }
   std::vector<CheckedSample> all{
       {"drawn", false, {draw::uniform({2, 3, 5}, facts.samples.low, facts.samples.high)}, run},
       sample("with known values", false, known)};

@@ -38,9 +38,8 @@ struct Permute {
   Tensor forward(Saved&, const Tensor& x) const { return raw::permute(x, axes); }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
     std::vector<int> inverse(axes.size());
-    for (std::size_t k = 0; k < axes.size(); ++k) {
+    for (std::size_t k = 0; k < axes.size(); ++k)
       inverse[static_cast<std::size_t>(normal_axis(name, axes[k], dy.rank()))] = static_cast<int>(k);
-    }
     return {permute(dy, inverse)};
   }
   static Samples<Permute> samples() {

@@ -21,14 +21,12 @@ namespace {
 
 constexpr int row_major = 101, as_is = 111;
 
-template <class C>
-void gemm(index_t m, index_t n, index_t k, const C* a, const C* b, C* out) {
+template <class C> void gemm(index_t m, index_t n, index_t k, const C* a, const C* b, C* out) {
   const int rows = static_cast<int>(m), columns = static_cast<int>(n), terms = static_cast<int>(k);
-  if constexpr (std::is_same_v<C, float>) {
+  if constexpr (std::is_same_v<C, float>)
     cblas_sgemm(row_major, as_is, as_is, rows, columns, terms, 1, a, terms, b, columns, 0, out, columns);
-  } else {
+  else
     cblas_dgemm(row_major, as_is, as_is, rows, columns, terms, 1, a, terms, b, columns, 0, out, columns);
-  }
 }
 
 // The matrix in the compute type, row-major without gaps.
@@ -46,13 +44,11 @@ std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_
   return matrix;
 }
 
-template <class T>
-T* device_numbers(const void* address) {
+template <class T> T* device_numbers(const void* address) {
   return reinterpret_cast<T*>(gpu::emulator::Arena::instance().bytes_at(address));
 }
 
-template <class T>
-void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
+template <class T> void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
   using C = compute_t<T>;
   const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
   std::vector<C> product(static_cast<std::size_t>(p.m * p.n));

@@ -12,8 +12,7 @@
 
 namespace whence::gpu {
 
-template <class C>
-class Counted {
+template <class C> class Counted {
  public:
   // Tells tensor/math.h that the functions of a number are in special() and simple().
   using plain_number = C;
@@ -36,33 +35,19 @@ class Counted {
   }
 
   // f of the plain number: one special function, or one operation of arithmetic.
-  template <class F>
-  auto special(const F& f) const {
+  template <class F> auto special(const F& f) const {
     ++emulator::running.now.special;
     return wrapped(f(value_));
   }
-  template <class F>
-  auto simple(const F& f) const {
+  template <class F> auto simple(const F& f) const {
     ++emulator::running.now.arithmetic;
     return wrapped(f(value_));
   }
 
-  template <class B>
-  Counted& operator+=(const B& b) {
-    return *this = Counted(*this + b);
-  }
-  template <class B>
-  Counted& operator-=(const B& b) {
-    return *this = Counted(*this - b);
-  }
-  template <class B>
-  Counted& operator*=(const B& b) {
-    return *this = Counted(*this * b);
-  }
-  template <class B>
-  Counted& operator/=(const B& b) {
-    return *this = Counted(*this / b);
-  }
+  template <class B> Counted& operator+=(const B& b) { return *this = Counted(*this + b); }
+  template <class B> Counted& operator-=(const B& b) { return *this = Counted(*this - b); }
+  template <class B> Counted& operator*=(const B& b) { return *this = Counted(*this * b); }
+  template <class B> Counted& operator/=(const B& b) { return *this = Counted(*this / b); }
   // Costs nothing: the sign is part of the next operation.
   friend Counted operator-(Counted a) { return Counted(-a.value_); }
   friend Counted operator+(Counted a) { return a; }
@@ -76,14 +61,12 @@ class Counted {
 
 // What may stand beside a counted number in an expression: another one, a plain one, or an
 // element of memory with either.
-template <class A>
-struct Operand {
+template <class A> struct Operand {
   static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
   using plain_type = A;
   static A plain(const A& a) { return a; }
 };
-template <class C>
-struct Operand<Counted<C>> {
+template <class C> struct Operand<Counted<C>> {
   static constexpr bool counted = true, is = true;
   using plain_type = C;
   static C plain(const Counted<C>& a) { return a.plain(); }
@@ -138,44 +121,32 @@ auto operator<=>(const A& a, const B& b) {
 }
 
 // The plain value of a number, for integers and decisions that counters need not see.
-template <class C>
-C plain(const C& value) {
-  return value;
-}
-template <class C>
-C plain(const Counted<C>& value) {
-  return value.plain();
-}
+template <class C> C plain(const C& value) { return value; }
+template <class C> C plain(const Counted<C>& value) { return value.plain(); }
 
-template <class C>
-struct NumberOf {
+template <class C> struct NumberOf {
   using type = C;
 };
-template <>
-struct NumberOf<float> {
+template <> struct NumberOf<float> {
   using type = Counted<float>;
 };
-template <>
-struct NumberOf<double> {
+template <> struct NumberOf<double> {
   using type = Counted<double>;
 };
-template <class C>
-using Number = typename NumberOf<C>::type;  // what a kernel computes with: float, double or Dual
+template <class C> using Number = typename NumberOf<C>::type;  // what a kernel computes with: float, double or Dual
 
 using whence::convert;  // of plain numbers
 
 // Between a counted number and any other type, with the rounding of tensor/convert.h. Found by argument
 // where a kernel says convert<T>(x).
-template <class To, class From>
-auto convert(const Counted<From>& value) {
+template <class To, class From> auto convert(const Counted<From>& value) {
   using Plain = typename Operand<To>::plain_type;
-  if constexpr (std::is_same_v<Plain, Dual>) {
+  if constexpr (std::is_same_v<Plain, Dual>)
     return Dual(static_cast<double>(value.plain()));
-  } else if constexpr (std::is_floating_point_v<Plain>) {
+  else if constexpr (std::is_floating_point_v<Plain>)
     return Counted<Plain>(whence::convert<Plain>(value.plain()));
-  } else {
+  else
     return whence::convert<Plain>(value.plain());
-  }
 }
 
 }  // namespace whence::gpu

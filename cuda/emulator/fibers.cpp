@@ -69,9 +69,8 @@ Fiber* left = nullptr;  // whom the running fiber was switched to from
 Fiber::Fiber(Entry entry) : entry_(entry), stagger_(next_stagger()) {
   void* const memory =
       mmap(nullptr, page() + stack_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED || mprotect(memory, page(), PROT_NONE) != 0) {
+  if (memory == MAP_FAILED || mprotect(memory, page(), PROT_NONE) != 0)
     fail("emulator", "no memory for a stack of ", stack_size(), " bytes; free some, or use blocks of fewer threads");
-  }
   memory_ = static_cast<std::byte*>(memory);
   bottom_ = memory_ + page(), size_ = stack_size();
 #ifndef __x86_64__

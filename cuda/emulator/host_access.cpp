@@ -71,11 +71,10 @@ void report_stack(const char* kernel) {
 
 // Says what it knows and hands on: the instruction runs again and meets the handler that was there before.
 void on_fault(int signal, siginfo_t* info, void* context) {
-  if (Arena::instance().contains(info->si_addr)) {
+  if (Arena::instance().contains(info->si_addr))
     report_host_access(info->si_addr, was_writing(context));
-  } else if (running.facts && running.block_run->on_guard_page(info->si_addr)) {
+  else if (running.facts && running.block_run->on_guard_page(info->si_addr))
     report_stack(running.facts->kernel);
-  }
   // A second time it is that handler which hands on to this one: the program ends here.
   static bool handed_on = false;
   if (handed_on) before = {}, before.sa_handler = SIG_DFL;

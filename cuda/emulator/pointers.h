@@ -26,15 +26,12 @@ namespace emulator {
 [[noreturn]] void misaligned(const void* number, std::size_t size, const Site& at);
 }  // namespace emulator
 
-template <class T, emulator::Space space>
-class Pointer;
+template <class T, emulator::Space space> class Pointer;
 
-template <class T, emulator::Space space>
-class Element;
+template <class T, emulator::Space space> class Element;
 
 // A pointer and the memory that it may touch. Null is allowed, and tested as for a plain pointer.
-template <class T, emulator::Space space>
-class Pointer {
+template <class T, emulator::Space space> class Pointer {
   using Value = std::remove_const_t<T>;
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
 
@@ -55,11 +52,10 @@ class Pointer {
   index_t operator-(const Pointer& other) const { return at_ - other.at_; }
 
   auto operator[](Index i) const {
-    if constexpr (std::is_const_v<T>) {
+    if constexpr (std::is_const_v<T>)
       return read(i);
-    } else {
+    else
       return Element<T, space>(*this, i);
-    }
   }
 
   Value read(Index i) const {
@@ -93,8 +89,7 @@ class Pointer {
   }
 
  private:
-  template <class, emulator::Space>
-  friend class Pointer;
+  template <class, emulator::Space> friend class Pointer;
 
   // Through integers: a pointer past its array is no error before it is followed.
   T* shifted(index_t count) const {
@@ -103,9 +98,8 @@ class Pointer {
   T* checked(const Index& i, bool writes) const {
     T* const number = shifted(i.value);
     const auto at = reinterpret_cast<std::uintptr_t>(number), begin = reinterpret_cast<std::uintptr_t>(begin_);
-    if (at < begin || at - begin + sizeof(T) > static_cast<std::size_t>(end_ - begin_)) {
+    if (at < begin || at - begin + sizeof(T) > static_cast<std::size_t>(end_ - begin_))
       emulator::outside(space, writes, number, begin_, end_, sizeof(T), i.at);
-    }
     return number;
   }
 
@@ -115,8 +109,7 @@ class Pointer {
 
 // What x[i] is when it may be written. It reads and writes when it is used, so do not hold it in an
 // `auto`; load() gives a number.
-template <class T, emulator::Space space>
-class Element {
+template <class T, emulator::Space space> class Element {
  public:
   Element(const Pointer<T, space>& pointer, Index i) : pointer_(pointer), i_(i) {}
   operator T() const { return pointer_.read(i_); }
@@ -125,40 +118,27 @@ class Element {
   operator Counted<C>() const {
     return Counted<C>(pointer_.read(i_));
   }
-  template <class V>
-  Element& operator=(const V& value) {
+  template <class V> Element& operator=(const V& value) {
     pointer_.write(i_, static_cast<T>(value));
     return *this;
   }
   Element& operator=(const Element& other) { return *this = static_cast<T>(other); }
   Element(const Element&) = default;
-  template <class V>
-  Element& operator+=(const V& value) {
-    return *this = static_cast<T>(pointer_.read(i_) + value);
-  }
-  template <class V>
-  Element& operator-=(const V& value) {
-    return *this = static_cast<T>(pointer_.read(i_) - value);
-  }
-  template <class V>
-  Element& operator*=(const V& value) {
-    return *this = static_cast<T>(pointer_.read(i_) * value);
-  }
+  template <class V> Element& operator+=(const V& value) { return *this = static_cast<T>(pointer_.read(i_) + value); }
+  template <class V> Element& operator-=(const V& value) { return *this = static_cast<T>(pointer_.read(i_) - value); }
+  template <class V> Element& operator*=(const V& value) { return *this = static_cast<T>(pointer_.read(i_) * value); }
 
  private:
   Pointer<T, space> pointer_;
   Index i_;
 };
 
-template <class T, emulator::Space space>
-struct Operand<Element<T, space>> : Operand<T> {
+template <class T, emulator::Space space> struct Operand<Element<T, space>> : Operand<T> {
   static auto plain(const Element<T, space>& a) { return Operand<T>::plain(static_cast<T>(a)); }
 };
 
-template <class T>
-using Global = Pointer<T, emulator::Space::global>;  // numbers in the device's memory
-template <class T>
-using Shared = Pointer<T, emulator::Space::shared>;  // numbers in the block's memory
+template <class T> using Global = Pointer<T, emulator::Space::global>;  // numbers in the device's memory
+template <class T> using Shared = Pointer<T, emulator::Space::shared>;  // numbers in the block's memory
 
 namespace emulator {
 // Where the bytes of a device's storage lie for kernels. Error when the tensor is not on the device.
@@ -167,8 +147,7 @@ std::byte* kernel_bytes(const Storage& storage);
 
 // A tensor's numbers as a kernel reads or writes them: its whole storage, since kernels walk by strides. REQUIRES: T is
 // the tensor's dtype, const or not.
-template <class T>
-Global<T> global(const Tensor& x) {
+template <class T> Global<T> global(const Tensor& x) {
   if (!x.defined()) return nullptr;
   std::byte* const begin = emulator::kernel_bytes(x.storage());
   const std::ptrdiff_t offset =
@@ -177,29 +156,24 @@ Global<T> global(const Tensor& x) {
 }
 
 // Element i as a number to compute with.
-template <class C, class T, emulator::Space space>
-Number<C> load(const Pointer<T, space>& from, Index i) {
+template <class C, class T, emulator::Space space> Number<C> load(const Pointer<T, space>& from, Index i) {
   using Value = std::remove_const_t<T>;
-  if constexpr (Operand<Value>::counted) {
+  if constexpr (Operand<Value>::counted)
     return convert<C>(from.read(i));
-  } else {
+  else
     return Number<C>(convert<C>(static_cast<compute_t<Value>>(from.read(i))));
-  }
 }
 
 // Element i becomes the number, rounded once.
-template <class T, emulator::Space space, class C>
-void store(const Pointer<T, space>& to, Index i, const C& value) {
-  if constexpr (Operand<T>::counted) {
+template <class T, emulator::Space space, class C> void store(const Pointer<T, space>& to, Index i, const C& value) {
+  if constexpr (Operand<T>::counted)
     to.write(i, T(value));
-  } else {
+  else
     to.write(i, static_cast<T>(convert<T>(value)));
-  }
 }
 
 // N neighbours in one access: [i] to [i + N - 1]. REQUIRES: i is a multiple of N, and the memory aligned to N numbers.
-template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+template <class T, int N> struct alignas(sizeof(T) * N) Pack {
   T of[N];
 };
 template <int N, class T, emulator::Space space>

@@ -16,8 +16,7 @@ void execute(const LaunchFacts& facts, const Code& code);
 // `work` now, or at every replay of the graph that is being recorded.
 void submit(std::function<void()> work);
 
-template <class Body>
-void run(const LaunchFacts& facts, const Body& body) {
+template <class Body> void run(const LaunchFacts& facts, const Body& body) {
   require_launchable(facts, nullptr);
   submit([facts, body] {
     execute(facts, {&body, [](const void* of, Thread& thread) { (*static_cast<const Body*>(of))(thread); }});

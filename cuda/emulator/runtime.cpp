@@ -25,9 +25,8 @@ std::unique_ptr<Graph>& under_way() {
 
 std::byte* device_bytes(const char* op, const void* address, std::size_t bytes) {
   const emulator::Arena& arena = emulator::Arena::instance();
-  if (!arena.contains(address) || arena.offset(address) + bytes > arena.reserved()) {
+  if (!arena.contains(address) || arena.offset(address) + bytes > arena.reserved())
     fail(op, bytes, " bytes at an address that is not the device's; memory of cuda:0 is required");
-  }
   return arena.bytes_at(address);
 }
 
@@ -96,12 +95,10 @@ CUstream_st* stream() { return nullptr; }
 void require_launchable(const LaunchFacts& facts, const void*) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;
   constexpr std::size_t most_shared = 163 * 1024;  // what a block of the smallest of them, 8.0, may ask for
-  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024) {
+  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
     fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
-  }
-  if (facts.shared_bytes > most_shared) {
+  if (facts.shared_bytes > most_shared)
     fail("launch", to_string(facts), " given; at most ", most_shared, " bytes required on ", device_facts().name);
-  }
 }
 
 void launched(const LaunchFacts&) {}
@@ -128,11 +125,10 @@ void destroy_graph(Graph* graph) noexcept { delete graph; }
 namespace emulator {
 
 void submit(std::function<void()> work) {
-  if (capturing()) {
+  if (capturing())
     under_way()->work.push_back(std::move(work));
-  } else {
+  else
     work();
-  }
 }
 
 }  // namespace emulator

@@ -35,9 +35,8 @@ std::size_t memory_given() {
   const std::size_t count = number("WHENCE_EMULATOR_MEMORY", text, &rest);
   const std::size_t known = std::strlen("KMG");
   const char* const letters = "KMG";
-  for (std::size_t k = 0; k < known; ++k) {
+  for (std::size_t k = 0; k < known; ++k)
     if (std::toupper(static_cast<unsigned char>(*rest)) == letters[k] && !rest[1]) return count << (10 * (k + 1));
-  }
   if (*rest) throw InputError("WHENCE_EMULATOR_MEMORY: '", text, "' given; bytes are required, as in 512M or 8G");
   return count;
 }

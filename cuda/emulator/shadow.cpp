@@ -68,12 +68,10 @@ void check_before_write(
   const std::uint32_t first = first_that_counts(space), stamp = entry.write & ~atomic_bit;
   const char* const own = atomic ? "adds atomically to" : "writes";
   const bool both_atomic = atomic && (entry.write & atomic_bit) != 0;
-  if (stamp >= first && stamp != running.stamp && !both_atomic && conflicts(stamp)) {
+  if (stamp >= first && stamp != running.stamp && !both_atomic && conflicts(stamp))
     race(own, "wrote", stamp, entry.write_site, space, number, size, at);
-  }
-  if (entry.read >= first && entry.read != running.stamp && conflicts(entry.read)) {
+  if (entry.read >= first && entry.read != running.stamp && conflicts(entry.read))
     race(own, "read", entry.read, entry.read_site, space, number, size, at);
-  }
 }
 
 bool keeps_reader(const ShadowEntry& entry) { return conflicts(entry.read); }
@@ -103,9 +101,8 @@ void misaligned(const void* number, std::size_t size, const Site& at) {
 std::byte* kernel_bytes(const Storage& storage) {
   const Arena& arena = Arena::instance();
   if (storage.size() == 0) return arena.memory();
-  if (storage.device().is_cpu() || !arena.contains(storage.bytes())) {
+  if (storage.device().is_cpu() || !arena.contains(storage.bytes()))
     fail("kernel", "a tensor on ", whence::to_string(storage.device()), " given; one on cuda:0 is required");
-  }
   return arena.bytes_at(storage.bytes());
 }
 

@@ -45,16 +45,14 @@ bool keeps_reader(const ShadowEntry& entry);
 
 ShadowEntry& shared_shadow(const void* number);  // of the running block (block_memory.h)
 
-template <int size>
-ShadowEntry& shadow_of(Space space, const void* number) {
+template <int size> ShadowEntry& shadow_of(Space space, const void* number) {
   constexpr int shift = std::countr_zero(static_cast<unsigned>(size));
   if (space == Space::shared) return shared_shadow(number);
   return shadows
       .of_size[shift][static_cast<std::size_t>(static_cast<const std::byte*>(number) - shadows.memory) >> shift];
 }
 
-template <int size>
-void note_read(Space space, const void* number, const Site& at) {
+template <int size> void note_read(Space space, const void* number, const Site& at) {
   ShadowEntry& entry = shadow_of<size>(space, number);
   const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
   if (space == Space::shared && (entry.write & ~atomic_bit) < first) unset_shared_read(size, at);
@@ -64,8 +62,7 @@ void note_read(Space space, const void* number, const Site& at) {
   entry.read = running.stamp, entry.read_site = short_site(at);
 }
 
-template <int size>
-void note_write(Space space, const void* number, const Site& at, bool atomic = false) {
+template <int size> void note_write(Space space, const void* number, const Site& at, bool atomic = false) {
   ShadowEntry& entry = shadow_of<size>(space, number);
   const std::uint32_t first = space == Space::shared ? running.block_first : running.launch_first;
   const bool others = ((entry.write & ~atomic_bit) >= first && entry.write != running.stamp) ||

@@ -29,20 +29,16 @@ class Thread {
   void sync_warp(Site at = Site::current()) const { run().meet_warp(emulator::Meeting::sync_warp, 0, false, at); }
   void sync_named(int barrier, int count, Site at = Site::current()) const { run().sync_named(barrier, count, at); }
 
-  template <class V>
-  V shuffle(V value, int lane, Site at = Site::current()) const {
+  template <class V> V shuffle(V value, int lane, Site at = Site::current()) const {
     return exchange(emulator::Meeting::shuffle, value, lane & (warp_size - 1), at);
   }
-  template <class V>
-  V shuffle_xor(V value, int mask, Site at = Site::current()) const {
+  template <class V> V shuffle_xor(V value, int mask, Site at = Site::current()) const {
     return exchange(emulator::Meeting::shuffle_xor, value, (lane() ^ mask) & (warp_size - 1), at);
   }
-  template <class V>
-  V shuffle_up(V value, int distance, Site at = Site::current()) const {
+  template <class V> V shuffle_up(V value, int distance, Site at = Site::current()) const {
     return exchange(emulator::Meeting::shuffle_up, value, lane() < distance ? lane() : lane() - distance, at);
   }
-  template <class V>
-  V shuffle_down(V value, int distance, Site at = Site::current()) const {
+  template <class V> V shuffle_down(V value, int distance, Site at = Site::current()) const {
     return exchange(
         emulator::Meeting::shuffle_down, value, lane() + distance < warp_size ? lane() + distance : lane(), at);
   }
@@ -62,8 +58,7 @@ class Thread {
     return memory.add_atomically(i, value);
   }
 
-  template <class T>
-  Shared<T> shared(int count, Site at = Site::current()) {
+  template <class T> Shared<T> shared(int count, Site at = Site::current()) {
     const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T), taken = (bytes + 15) / 16 * 16;
     std::byte* const first = emulator::BlockMemory::instance().part(shared_parts_++, shared_used_, taken, at);
     shared_used_ += taken;
@@ -73,8 +68,7 @@ class Thread {
  private:
   static emulator::BlockRun& run() { return *emulator::running.block_run; }
 
-  template <class V>
-  V exchange(emulator::Meeting meeting, V value, int from, const Site& at) const {
+  template <class V> V exchange(emulator::Meeting meeting, V value, int from, const Site& at) const {
     static_assert((std::is_arithmetic_v<V> || Operand<V>::counted) && sizeof(V) <= 8,
         "a shuffle moves one number of at most 64 bits");
     std::uint64_t bits = 0;

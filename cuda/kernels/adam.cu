@@ -15,8 +15,7 @@ namespace {
 
 constexpr index_t chunk_length = 8192;
 
-template <class G, class T>
-struct AdamPart {
+template <class G, class T> struct AdamPart {
   Global<const G> gradient;
   Global<T> weight, first, second;
   Global<Float16> half;  // where the rounded weight goes: one of the two, or neither
@@ -25,8 +24,7 @@ struct AdamPart {
   bool decays, in_packs, has_half, has_brain;
 };
 
-template <class G, class T>
-struct AdamChunks {
+template <class G, class T> struct AdamChunks {
   static constexpr const char* name = "adam";
   static constexpr int threads = 256, pack = sizeof(T) == 8 ? 2 : 4;
   Parts<AdamPart<G, T>, 40> parts;
@@ -82,8 +80,7 @@ struct AdamChunks {
 };
 
 // All entries of these types, as many at a time as the kernel's table holds.
-template <class G, class T>
-class AdamLaunches {
+template <class G, class T> class AdamLaunches {
  public:
   AdamLaunches(const AdamStep& step, const Tensor& controls) {
     const std::array<double, control_count> given = step_controls(step, std::numeric_limits<double>::infinity(), 1);
@@ -131,9 +128,8 @@ void CudaKernels::adam_all(const AdamStep& step, const Tensor& controls, std::sp
     visit_adam_entry(entry, [](auto, auto) {});  // refuses before anything is changed
   const auto run = [&]<class G, class T>(Type<G>, Type<T>) {
     gpu::AdamLaunches<G, T> launches(step, controls);
-    for (const AdamEntry& entry : entries) {
+    for (const AdamEntry& entry : entries)
       if (entry.gradient.dtype() == dtype_of<G> && entry.weight.dtype() == dtype_of<T>) launches.add(entry);
-    }
     launches.run();
   };
   run(Type<float>{}, Type<float>{});

@@ -11,19 +11,16 @@ namespace {
 
 using gpu::Global, gpu::Pack, gpu::Thread;
 
-template <class W>
-WHENCE_HD W load_as(DType dtype, const void* from, index_t i) {
+template <class W> WHENCE_HD W load_as(DType dtype, const void* from, index_t i) {
   return visit(dtype, [&]<class T>(Type<T>) { return convert<W>(compute_t<T>(static_cast<const T*>(from)[i])); });
 }
 
-template <class W>
-WHENCE_HD void store_as(DType dtype, void* to, index_t i, W value) {
+template <class W> WHENCE_HD void store_as(DType dtype, void* to, index_t i, W value) {
   visit(dtype, [&]<class T>(Type<T>) { static_cast<T*>(to)[i] = convert<T>(value); });
 }
 
 // Different dtypes, switched inside the kernel: one kernel per W instead of 56. W holds every value of both dtypes.
-template <class W>
-struct Convert {
+template <class W> struct Convert {
   StridedIndex<2> index;
   const void* from;
   void* to;
@@ -34,16 +31,14 @@ struct Convert {
   }
 };
 
-template <class W>
-void convert_all(const Tensor& from, const Tensor& to) {
+template <class W> void convert_all(const Tensor& from, const Tensor& to) {
   const Convert<W> body{
       {to.shape(), {from.strides(), to.strides()}}, from.bytes(), to.bytes(), from.dtype(), to.dtype()};
   launch("copy", to.device(), to.numel(), body);
 }
 
 // Both contiguous: as many neighbours at once as the wider dtype has in 16 bytes.
-template <class From, class To>
-struct CastPacks {
+template <class From, class To> struct CastPacks {
   static constexpr const char* name = "cast";
   static constexpr int threads = 256, pack = std::min(gpu::pack_size<From>, gpu::pack_size<To>);
   Global<const From> from;
@@ -63,8 +58,7 @@ struct CastPacks {
 };
 
 // f(Type<T>{}) for the four floating dtypes; false for all others.
-template <class F>
-bool visit_number(DType dtype, const F& f) {
+template <class F> bool visit_number(DType dtype, const F& f) {
   return visit(dtype, [&]<class T>(Type<T> type) {
     if constexpr (std::is_integral_v<T> || std::is_same_v<T, Dual>)
       return false;
@@ -73,8 +67,7 @@ bool visit_number(DType dtype, const F& f) {
   });
 }
 
-template <class From, class To>
-bool cast_packs(const Tensor& from, const Tensor& to) {
+template <class From, class To> bool cast_packs(const Tensor& from, const Tensor& to) {
   using Kernel = CastPacks<From, To>;
   if (!gpu::begins_with_pack(from, Kernel::pack) || !gpu::begins_with_pack(to, Kernel::pack)) return false;
   gpu::launch_kernel(Kernel{gpu::global<const From>(from), gpu::global<To>(to), to.numel()},
@@ -86,11 +79,10 @@ bool cast_in_packs(const Tensor& from, const Tensor& to) {
   if (!from.is_contiguous() || !to.is_contiguous()) return false;
   return visit_number(from.dtype(), [&]<class From>(Type<From>) {
     return visit_number(to.dtype(), [&]<class To>(Type<To>) {
-      if constexpr (std::is_same_v<From, To>) {
+      if constexpr (std::is_same_v<From, To>)
         return false;
-      } else {
+      else
         return cast_packs<From, To>(from, to);
-      }
     });
   });
 }

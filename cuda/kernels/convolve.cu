@@ -27,8 +27,7 @@ WHENCE_HD void load_tile(Thread& t, int threads, const Global<const T>& x, index
 
 // One unit is a tile of keys of one row (b, i). A warp takes every eighth block of four outputs, a lane every
 // 32nd key: 16 sums in registers.
-template <class T>
-struct ConvolveTiles {
+template <class T> struct ConvolveTiles {
   using C = compute_t<T>;
   static constexpr const char* name = "convolve_keys";
   static constexpr int warps = 8, threads = warps * Thread::warp_size, keys_per_lane = 4, pack = sizeof(C) == 4 ? 4 : 2;
@@ -96,8 +95,7 @@ struct ConvolveTiles {
 };
 
 // dw(o,c,t) over one chunk of units. A thread has four outputs by four terms; blocks of one chunk share them out.
-template <class T>
-struct WeightGradientTiles {
+template <class T> struct WeightGradientTiles {
   using C = compute_t<T>;
   static constexpr const char* name = "convolve_keys, gradient of the kernel";
   static constexpr int threads = 256, side = 4;
@@ -121,9 +119,8 @@ struct WeightGradientTiles {
     const index_t chunk = t.block() / groups, pair = t.block() % groups * threads + t.index();
     const index_t o = pair / term_blocks() * side, term = pair % term_blocks() * side;
     Number<C> sums[side][side];
-    for (int u = 0; u < side; ++u) {
+    for (int u = 0; u < side; ++u)
       for (int s = 0; s < side; ++s) sums[u][s] = Number<C>(C(0));
-    }
     const index_t end = (chunk + 1) * units_per_chunk < units ? (chunk + 1) * units_per_chunk : units;
     for (index_t unit = chunk * units_per_chunk; unit < end; ++unit) {
       const index_t row = unit / tiles, b = row / at.rows, i = row - b * at.rows, first = unit % tiles * tile;
@@ -135,11 +132,9 @@ struct WeightGradientTiles {
       t.sync();
       if (o < at.outputs) add_tile(rows, given, o, term, sums);
     }
-    for (int u = 0; u < side && o + u < at.outputs; ++u) {
-      for (int s = 0; s < side && term + s < at.terms(); ++s) {
+    for (int u = 0; u < side && o + u < at.outputs; ++u)
+      for (int s = 0; s < side && term + s < at.terms(); ++s)
         store(partial, (chunk * at.outputs + o + u) * at.terms() + term + s, sums[u][s]);
-      }
-    }
   }
 
   // sums[u][s] += sum over the tile of dy[o + u] x[term + s].

@@ -13,16 +13,14 @@ using gpu::Global, gpu::Pack, gpu::Thread;
 
 constexpr int copy_threads = 256;
 
-template <class T>
-struct Fill {
+template <class T> struct Fill {
   StridedIndex<1> index;
   T* out;
   T value;
   WHENCE_HD void operator()(index_t i) const { out[index(i)[0]] = value; }
 };
 
-template <class T>
-struct FillPacks {
+template <class T> struct FillPacks {
   static constexpr const char* name = "fill";
   static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
   Global<T> out;
@@ -40,8 +38,7 @@ struct FillPacks {
 };
 
 // Equal dtypes.
-template <class T>
-struct Move {
+template <class T> struct Move {
   StridedIndex<2> index;
   const T* from;
   T* to;
@@ -52,8 +49,7 @@ struct Move {
 };
 
 // Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d].
-template <class T, int pack>
-struct MoveRows {
+template <class T, int pack> struct MoveRows {
   static constexpr const char* name = "copy, rows in packs";
   static constexpr int threads = copy_threads;
   StridedIndex<2> index;  // of packs
@@ -68,8 +64,7 @@ struct MoveRows {
 };
 
 // y = mask ? x : value
-template <class T>
-struct Masked {
+template <class T> struct Masked {
   StridedIndex<2> index;
   const T* x;
   const bool* mask;
@@ -81,8 +76,7 @@ struct Masked {
   }
 };
 
-template <class T>
-struct MaskedRows {
+template <class T> struct MaskedRows {
   static constexpr const char* name = "masked";
   static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
   StridedIndex<2> index;  // of packs
@@ -109,8 +103,7 @@ struct MaskedRows {
   }
 };
 
-template <class T, int pack>
-bool move_rows(const StridedIndex<2>& index, const Tensor& from, const Tensor& to) {
+template <class T, int pack> bool move_rows(const StridedIndex<2>& index, const Tensor& from, const Tensor& to) {
   const bool fit = index.has_packs(pack) && index.inner_step(0) == 1 && index.inner_step(1) == 1 &&
                    gpu::begins_with_pack(from, pack) && gpu::begins_with_pack(to, pack);
   if (!fit) return false;
@@ -120,8 +113,7 @@ bool move_rows(const StridedIndex<2>& index, const Tensor& from, const Tensor& t
 }
 
 // By the widest packs that fit; through a tile where the axes are turned; else one by one.
-template <class T>
-void move(const Tensor& from, const Tensor& to) {
+template <class T> void move(const Tensor& from, const Tensor& to) {
   const StridedIndex<2> index(to.shape(), {from.strides(), to.strides()});
   if constexpr (gpu::pack_size<T> > 1) {
     if (move_rows<T, gpu::pack_size<T>>(index, from, to)) return;

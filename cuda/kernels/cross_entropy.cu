@@ -8,8 +8,7 @@
 namespace whence::gpu {
 namespace {
 
-template <class T, class P>
-struct CrossEntropy {
+template <class T, class P> struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
@@ -39,8 +38,7 @@ struct CrossEntropy {
   }
 };
 
-template <class T, class P>
-struct CrossEntropyBackward {
+template <class T, class P> struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;

@@ -11,16 +11,14 @@ namespace {
 
 constexpr index_t chunk_length = 16384;
 
-template <class T>
-struct SquaresPart {
+template <class T> struct SquaresPart {
   Global<const T> x;
   index_t count, first_chunk;
   bool in_packs;
 };
 
 // One number for each chunk: a block's threads take turns with its packs, then the block's tree.
-template <class T>
-struct SquareChunks {
+template <class T> struct SquareChunks {
   static constexpr const char* name = "sum_of_squares";
   static constexpr int threads = 256, pack = pack_size<T>;
   Parts<SquaresPart<T>, 100> parts;
@@ -73,15 +71,13 @@ struct ClipScale {
     double numbers[control_count];
     for (index_t k = 0; k < control_count; ++k) numbers[k] = plain(load<double>(controls, k));
     clip_to_norm(std::sqrt(plain(load<double>(total, 0))), numbers);
-    for (const Control changed : {Control::gradient_scale, Control::norm}) {
+    for (const Control changed : {Control::gradient_scale, Control::norm})
       store(controls, static_cast<index_t>(changed), Number<double>(numbers[static_cast<int>(changed)]));
-    }
   }
 };
 
 // All tensors of one dtype, as many at a time as the kernel's table holds. Their chunks follow each other in `partial`.
-template <class T>
-class SquareLaunches {
+template <class T> class SquareLaunches {
  public:
   SquareLaunches(double unit, const Tensor& partial, index_t& done) : done_(done) {
     kernel_.partial = global<double>(partial);
@@ -118,9 +114,8 @@ void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const T
   const Tensor partial = Tensor::empty({chunks}, DType::f64, total.device());
   const auto run = [&]<class T>(Type<T>) {
     gpu::SquareLaunches<T> launches(unit, partial, done);
-    for (const Tensor& each : x) {
+    for (const Tensor& each : x)
       if (each.dtype() == dtype_of<T>) launches.add(each);
-    }
     launches.run();
   };
   run(Type<Float16>{});

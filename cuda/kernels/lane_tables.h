@@ -14,8 +14,7 @@ struct TablePlan {
   int tables;  // of each warp: a power of two, at most 32
   std::size_t shared_bytes;
 
-  template <class C>
-  static TablePlan of(index_t rows) {
+  template <class C> static TablePlan of(index_t rows) {
     constexpr std::size_t comfortable = 48 * 1024, most = 96 * 1024;
     const std::size_t one = static_cast<std::size_t>(std::max<index_t>(rows, 1)) * warps;
     if (one > most) return {0, 0};
@@ -27,8 +26,7 @@ struct TablePlan {
   }
 };
 
-template <class C>
-class LaneTables {
+template <class C> class LaneTables {
  public:
   // The block's memory for all its warps, zeroed by this warp for itself.
   WHENCE_HD LaneTables(Thread& t, index_t rows, int tables)
@@ -42,8 +40,7 @@ class LaneTables {
   }
 
   // f() for every lane of the warp, never at the same time for two that share a table. All lanes take part.
-  template <class F>
-  WHENCE_HD void in_turns(const F& f) const {
+  template <class F> WHENCE_HD void in_turns(const F& f) const {
     for (int turn = 0; turn < Thread::warp_size / tables_; ++turn) {
       if (t_.lane() / tables_ == turn) f();
       if (tables_ < Thread::warp_size) t_.sync_warp();
@@ -55,8 +52,7 @@ class LaneTables {
     store(memory_, at, load<C>(memory_, at) + value);
   }
   // f(row, sum) for every row; lanes take turns with the rows. All lanes take part.
-  template <class F>
-  WHENCE_HD void each_sum(const F& f) const {
+  template <class F> WHENCE_HD void each_sum(const F& f) const {
     t_.sync_warp();
     for (index_t row = t_.lane(); row < rows_; row += Thread::warp_size) {
       Number<C> total(C(0));

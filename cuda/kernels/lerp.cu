@@ -11,8 +11,7 @@ namespace whence {
 namespace gpu {
 namespace {
 
-template <class T>
-struct LerpValues {
+template <class T> struct LerpValues {
   const T *table, *position;
   T* y;
   index_t rows, width;
@@ -25,8 +24,7 @@ struct LerpValues {
   }
 };
 
-template <class T>
-struct PositionGradient {  // dp = (t[c] - t[a]) dy
+template <class T> struct PositionGradient {  // dp = (t[c] - t[a]) dy
   const T *table, *position, *dy;
   T* dposition;
   index_t rows, width;
@@ -40,8 +38,7 @@ struct PositionGradient {  // dp = (t[c] - t[a]) dy
 };
 
 // dt[a] += (1-w) dy,  dt[c] += w dy: one table per warp, whose lanes walk over its positions side by side.
-template <class T>
-struct TableGradient {
+template <class T> struct TableGradient {
   using C = compute_t<T>;
   static constexpr const char* name = "lerp_at, gradient of the table";
   static constexpr int threads = TablePlan::warps * Thread::warp_size;
@@ -69,8 +66,7 @@ struct TableGradient {
 };
 
 // The same for tables that do not fit the block's memory: one after another, by one thread per table.
-template <class T>
-struct LongTableGradient {
+template <class T> struct LongTableGradient {
   using C = compute_t<T>;
   const T *position, *dy;
   C* dtable;  // zeroed

@@ -31,8 +31,7 @@ Layout layout_of(const Shape& with_index, const Shape& index, int axis, index_t 
   return {StridedIndex<1>(leading, {steps}), numel(leading), rows, index[axis], inner, fits_narrow(numel(with_index))};
 }
 
-template <class T>
-struct Pick {
+template <class T> struct Pick {
   const T* x;
   const index_t* index;
   T* y;
@@ -48,8 +47,7 @@ struct Pick {
 
 // One column (outer, inner) per thread, its terms one after another: where neighbouring columns lie side by side, or
 // where no table fits the block's memory.
-template <class T>
-struct SumColumns {
+template <class T> struct SumColumns {
   const T* x;
   const index_t* index;
   compute_t<T>* y;  // zeroed
@@ -64,8 +62,7 @@ struct SumColumns {
 };
 
 // Along the last axis: one line per warp, whose lanes read it side by side.
-template <class T>
-struct SumLines {
+template <class T> struct SumLines {
   using C = compute_t<T>;
   static constexpr const char* name = "sum_by_index";
   static constexpr int threads = TablePlan::warps * Thread::warp_size;

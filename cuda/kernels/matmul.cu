@@ -14,12 +14,10 @@ namespace {
 // The last two axes of x for cuBLAS; nothing when neither of them is contiguous.
 std::optional<BlasMatrix> blas_matrix(const Tensor& x) {
   const index_t rows = x.size(-2), columns = x.size(-1), row_stride = x.strides()[-2], column_stride = x.strides()[-1];
-  if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1)) {
+  if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1))
     return BlasMatrix{x.bytes(), false, rows == 1 ? columns : row_stride, 0};
-  }
-  if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1)) {
+  if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1))
     return BlasMatrix{x.bytes(), true, columns == 1 ? rows : column_stride, 0};
-  }
   return std::nullopt;
 }
 
@@ -30,8 +28,7 @@ Tensor readable(Kernels& kernels, const Tensor& x) {
   return copied;
 }
 
-template <class Axes>
-Axes without_last(const Axes& axes, int count) {
+template <class Axes> Axes without_last(const Axes& axes, int count) {
   Axes result;
   for (int axis = 0; axis + count < axes.rank(); ++axis) result.push_back(axes[axis]);
   return result;
@@ -120,11 +117,10 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
       multiply_fused(*this, a, b, alpha, {.bias = bias->bytes()}, out)) {
     return;
   }
-  if (bias) {
+  if (bias)
     fill_rows(*this, *bias, out);
-  } else if (empty_sum) {
+  else if (empty_sum)
     fill(out, 0);
-  }
   if (empty_sum) return;
   if (out.dtype() == DType::dual) return multiply_duals(a, b, alpha, bias != nullptr, out);
   const Tensor left = readable(*this, a), right = readable(*this, b);

@@ -7,8 +7,7 @@
 namespace whence::gpu {
 namespace {
 
-template <class T>
-struct NormTensors {
+template <class T> struct NormTensors {
   using C = compute_t<T>;
   Global<const T> x, weight, bias;
   Global<T> y;
@@ -19,8 +18,7 @@ struct NormTensors {
 };
 
 // Two passes over the row: the mean first, then squares of differences from it, which do not cancel.
-template <class T, class P>
-struct NormRows {
+template <class T, class P> struct NormRows {
   static constexpr const char* name = "norm";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
@@ -43,8 +41,7 @@ struct NormRows {
     store(of.rstd, row, scale);
   }
 
-  template <class F>
-  WHENCE_HD Number<C> sum(const Team<P>& team, const RowPart<T, P>& values, const F& term) const {
+  template <class F> WHENCE_HD Number<C> sum(const Team<P>& team, const RowPart<T, P>& values, const F& term) const {
     Number<C> total = Number<C>(C(0));
     team.each_pack(of.width, [&](int p, index_t j) {
       const auto pack = values(p, j);
@@ -68,8 +65,7 @@ struct NormRows {
   }
 };
 
-template <class T>
-struct NormGradients {
+template <class T> struct NormGradients {
   using C = compute_t<T>;
   Global<const T> x, weight, dy;
   Global<const C> mean, rstd;
@@ -81,8 +77,7 @@ struct NormGradients {
 
 // With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)). Root mean square norm: without
 // mean(g), since nothing was centered.
-template <class T, class P>
-struct NormBackward {
+template <class T, class P> struct NormBackward {
   static constexpr const char* name = "norm_backward";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
@@ -127,8 +122,7 @@ struct NormBackward {
 // dw = sum dy n and db = sum dy over one chunk of rows and 32 columns: every warp reads 32 neighbours of a row, so that
 // memory comes in whole lines; then the warps' sums are added in order.
 constexpr index_t chunk_rows = 256;
-template <class T>
-struct NormColumns {
+template <class T> struct NormColumns {
   static constexpr const char* name = "norm_backward_columns";
   static constexpr int threads = 256, warps = threads / Thread::warp_size;
   using C = compute_t<T>;
@@ -165,10 +159,7 @@ struct NormColumns {
   }
 };
 
-template <class C>
-C share_of(index_t width) {
-  return static_cast<C>(1 / static_cast<double>(width));
-}
+template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
 void join_chunks(CudaKernels& kernels, const Tensor& partial, const Tensor& out) {
   if (!out.defined()) return;

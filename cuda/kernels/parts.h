@@ -7,8 +7,7 @@
 namespace whence::gpu {
 
 // `Part` has `count`, the elements of its tensor, and `first_chunk`, the chunks of those before it.
-template <class Part, int most>
-struct Parts {
+template <class Part, int most> struct Parts {
   static constexpr int capacity = most;
   Part part[most];
   int used = 0;

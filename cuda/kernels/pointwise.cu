@@ -13,8 +13,7 @@ namespace {
 
 using gpu::Global, gpu::Number, gpu::Pack, gpu::Thread;
 
-template <class T>
-struct UnaryValue {  // y = f(x)
+template <class T> struct UnaryValue {  // y = f(x)
   StridedIndex<1> index;
   const T* x;
   T* y;
@@ -26,8 +25,7 @@ struct UnaryValue {  // y = f(x)
   }
 };
 
-template <class T>
-struct UnaryDerivative {  // dx = dy f'
+template <class T> struct UnaryDerivative {  // dx = dy f'
   StridedIndex<2> index;
   const T *saved, *dy;
   T* dx;
@@ -41,8 +39,7 @@ struct UnaryDerivative {  // dx = dy f'
   }
 };
 
-template <class T>
-struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being what f' is written in: x or y
+template <class T> struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being what f' is written in: x or y
   StridedIndex<2> index;
   const T *saved, *dy;
   T* dx;
@@ -57,8 +54,7 @@ struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being what f' is
   }
 };
 
-template <class T>
-struct BinaryValue {  // y = f(a, b)
+template <class T> struct BinaryValue {  // y = f(a, b)
   StridedIndex<2> index;
   const T *a, *b;
   T* y;
@@ -72,8 +68,7 @@ struct BinaryValue {  // y = f(a, b)
 };
 
 // y = f(a, b) where rows can be walked in packs: y = x + bias, x times one number per row. One pack per thread.
-template <class T>
-struct BinaryRows {
+template <class T> struct BinaryRows {
   using C = compute_t<T>;
   static constexpr const char* name = "binary, rows in packs";
   static constexpr int threads = 256, pack = gpu::pack_size<T>;
@@ -112,8 +107,7 @@ bool in_packs(std::initializer_list<const Tensor*> tensors) {
   return fit;
 }
 
-template <class T>
-void run_binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
+template <class T> void run_binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
   const StridedIndex<2> index(y.shape(), {a.strides(), b.strides()});
   if constexpr (!std::is_same_v<T, Dual>) {
     constexpr int pack = gpu::pack_size<T>;

@@ -9,8 +9,7 @@ namespace whence::gpu {
 
 // All tensors contiguous, of dtype T and of equal extents, every first element at a multiple of 16 bytes. An operand of
 // binary whose step is 0 is instead one number for all elements, wherever it lies.
-template <class T>
-struct Contiguous {
+template <class T> struct Contiguous {
   static void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y);
   static void unary_backward(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx);
   static void binary(Binary f, const Tensor& a, index_t a_step, const Tensor& b, index_t b_step, const Tensor& y);

@@ -9,15 +9,13 @@ namespace whence::gpu {
 
 // How a block walks over its share: every thread takes `turns` packs that lie a block's length apart. What does not
 // fill a pack is the last block's, element by element.
-template <class T>
-struct Walk {
+template <class T> struct Walk {
   static constexpr int threads = 256, pack = pack_size<T>, turns = 4;
   static constexpr index_t share = static_cast<index_t>(threads) * pack * turns;
   index_t count;
 
   index_t blocks() const { return blocks_for(count, share); }
-  template <class Packs, class One>
-  WHENCE_HD void operator()(Thread& t, const Packs& packs, const One& one) const {
+  template <class Packs, class One> WHENCE_HD void operator()(Thread& t, const Packs& packs, const One& one) const {
     const index_t whole = count / pack * pack, begin = t.block() * share;
     const index_t end = begin + share < whole ? begin + share : whole;
     for (index_t i = begin + t.index() * pack; i < end; i += threads * pack) packs(i);
@@ -25,8 +23,7 @@ struct Walk {
   }
 };
 
-template <class T, class F>
-struct UnaryPacks {  // y = f(x)
+template <class T, class F> struct UnaryPacks {  // y = f(x)
   using C = compute_t<T>;
   static constexpr const char* name = "unary";
   static constexpr int threads = Walk<T>::threads, pack = Walk<T>::pack;
@@ -47,8 +44,7 @@ struct UnaryPacks {  // y = f(x)
   }
 };
 
-template <class T, class F>
-struct DerivativePacks {  // dx = dy f'
+template <class T, class F> struct DerivativePacks {  // dx = dy f'
   using C = compute_t<T>;
   static constexpr const char* name = "unary_backward";
   static constexpr int threads = Walk<T>::threads, pack = Walk<T>::pack;
@@ -70,8 +66,7 @@ struct DerivativePacks {  // dx = dy f'
   }
 };
 
-template <class T, class F>
-struct BinaryPacks {  // y = f(a, b)
+template <class T, class F> struct BinaryPacks {  // y = f(a, b)
   using C = compute_t<T>;
   static constexpr const char* name = "binary";
   static constexpr int threads = Walk<T>::threads, pack = Walk<T>::pack;
@@ -99,8 +94,7 @@ struct BinaryPacks {  // y = f(a, b)
   }
 };
 
-template <class T>
-void Contiguous<T>::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
+template <class T> void Contiguous<T>::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
   const Walk<T> walk{y.numel()};
   visit(f, [&]<class F>(F) {
     launch_kernel(UnaryPacks<T, F>{walk, global<const T>(x), global<T>(y), p}, {.blocks = walk.blocks()});

@@ -8,25 +8,22 @@
 namespace whence {
 namespace {
 
-template <class T>
-struct Uniform {
+template <class T> struct Uniform {
   T* out;
   Stream stream;
   double low, high;
   WHENCE_HD void operator()(index_t i) const {
     const auto number = static_cast<std::uint64_t>(i);
     double draw;
-    if constexpr (std::is_same_v<T, double>) {
+    if constexpr (std::is_same_v<T, double>)
       draw = stream.uniform53(number);
-    } else {
+    else
       draw = static_cast<double>(stream.uniform(number));
-    }
     out[i] = convert<T>(low + (high - low) * draw);
   }
 };
 
-template <class T>
-struct Normal {
+template <class T> struct Normal {
   T* out;
   Stream stream;
   double mean, deviation;

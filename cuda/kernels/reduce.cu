@@ -14,12 +14,10 @@ namespace {
 
 struct Join {
   Reduction function;
-  template <class V>
-  WHENCE_HD V operator()(V a, V b) const {
+  template <class V> WHENCE_HD V operator()(V a, V b) const {
     return function == Reduction::sum ? V(a + b) : Larger{}(a, b);
   }
-  template <class C>
-  WHENCE_HD Number<C> nothing() const {
+  template <class C> WHENCE_HD Number<C> nothing() const {
     return function == Reduction::sum ? Number<C>(C(0)) : lowest<C>();
   }
 };
@@ -33,8 +31,7 @@ struct Pass {
 
 // A team per output and chunk; the team's threads lie along what is reduced. Results as [outputs, chunks].
 constexpr index_t row_chunk = 32768;
-template <class In, class Out, class P>
-struct ReduceRows {
+template <class In, class Out, class P> struct ReduceRows {
   static constexpr const char* name = "reduce_rows";
   static constexpr int threads = P::threads;
   using C = compute_t<In>;
@@ -65,8 +62,7 @@ struct ReduceRows {
 // so that a warp reads neighbours where the last kept axis is contiguous;
 // row_lanes warps share the rows out. Results as [chunks, outputs].
 constexpr index_t column_chunk = 512;
-template <class In, class Out, int row_lanes>
-struct ReduceColumns {
+template <class In, class Out, int row_lanes> struct ReduceColumns {
   static constexpr const char* name = "reduce_columns";
   static constexpr int threads = 256, columns = threads / row_lanes;
   using C = compute_t<In>;
@@ -132,14 +128,12 @@ void run_level(const Pass& pass, Way way, bool packs, const Tensor& x, const Ten
 }
 
 // x's numbers along one axis, wherever it lies, into out (contiguous, x's other axes).
-template <class In, class Out>
-void reduce_axis(Join join, const Tensor& x, int axis, const Tensor& out) {
+template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int axis, const Tensor& out) {
   using C = compute_t<In>;
   Shape kept;
   Strides strides;
-  for (int other = 0; other < x.rank(); ++other) {
+  for (int other = 0; other < x.rank(); ++other)
     if (other != axis) kept.push_back(x.shape()[other]), strides.push_back(x.strides()[other]);
-  }
   Pass pass{{kept, {strides}}, numel(kept), x.size(axis), x.strides()[axis], 1, join};
   const Way way = way_of(pass);
   if (way != Way::thread) {
@@ -163,9 +157,8 @@ void reduce_groups(
   const int axis = groups.last();
   if (axis < 0) return kernels.copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
   Shape rest;
-  for (int other = 0; other < groups.x.rank(); ++other) {
+  for (int other = 0; other < groups.x.rank(); ++other)
     if (other != axis) rest.push_back(groups.x.shape()[other]);
-  }
   std::vector<bool> left = groups.reduced;
   left.erase(left.begin() + axis);
   if (std::find(left.begin(), left.end(), true) == left.end()) return reduce_axis<In, T>(join, groups.x, axis, out);
@@ -175,11 +168,9 @@ void reduce_groups(
 }
 
 // The largest so far and where it is. NaN counts as the largest; the first of equals stays.
-template <class C>
-using Best = Pair<Number<C>, index_t>;
+template <class C> using Best = Pair<Number<C>, index_t>;
 struct Better {
-  template <class V>
-  WHENCE_HD V operator()(V a, V b) const {
+  template <class V> WHENCE_HD V operator()(V a, V b) const {
     const bool a_is_nan = !(a.first == a.first), b_is_nan = !(b.first == b.first);
     const bool alike = a_is_nan ? b_is_nan : a.first == b.first;
     const bool above = b_is_nan ? !a_is_nan : b.first > a.first;
@@ -187,8 +178,7 @@ struct Better {
   }
 };
 
-template <class T, class P>
-struct ArgmaxRows {
+template <class T, class P> struct ArgmaxRows {
   static constexpr const char* name = "argmax";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;

@@ -5,8 +5,7 @@
 namespace whence::gpu {
 namespace {
 
-template <class T, class P>
-struct CumulativeSum {
+template <class T, class P> struct CumulativeSum {
   static constexpr const char* name = "cumulative_sum";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
@@ -29,8 +28,7 @@ struct CumulativeSum {
     }
   }
 
-  template <class F>
-  WHENCE_HD void run(const Team<P>& team, index_t row, const F& sum_before) const {
+  template <class F> WHENCE_HD void run(const Team<P>& team, index_t row, const F& sum_before) const {
     Number<C> carry = Number<C>(C(0));
     for (index_t begin = 0; begin < width; begin += P::team * P::pack) {        // all threads take part in every chunk
       const index_t j = begin + static_cast<index_t>(team.member()) * P::pack;  // counted from where the sum starts

@@ -18,8 +18,7 @@ constexpr index_t most_entries = index_t{1} << entry_bits, most_rows = index_t{1
 WHENCE_HD inline index_t row_of(index_t key) { return key >> entry_bits; }
 WHENCE_HD inline index_t entry_of(index_t key) { return key & (most_entries - 1); }
 
-template <class I>
-struct MakeKeys {
+template <class I> struct MakeKeys {
   const I* index;
   index_t* keys;
   index_t count;
@@ -30,8 +29,7 @@ struct MakeKeys {
 
 // One (chunk, column) per thread. A row that lies inside the chunk is done; the part of one that began before goes to
 // `head`, of one that goes on behind to `tail`. A chunk that is in the middle of a row is all head.
-template <class T>
-struct SumChunks {
+template <class T> struct SumChunks {
   using C = compute_t<T>;
   static constexpr const char* name = "scatter_add_rows";
   static constexpr int threads = 256;
@@ -71,8 +69,7 @@ struct SumChunks {
 
 // A row that begins in chunk c and goes on behind it: into += tail[c] + head[c + 1] + head[c + 2] + ... One block per
 // (c, 32 columns); its warps take turns with the heads, and their sums are added in the order of the warps.
-template <class T>
-struct JoinChunks {
+template <class T> struct JoinChunks {
   using C = compute_t<T>;
   static constexpr const char* name = "scatter_add_rows, rows over several chunks";
   static constexpr int warps = 8, threads = warps * Thread::warp_size;
@@ -92,9 +89,8 @@ struct JoinChunks {
     const index_t end = blocks_for(end_of(row, next), chunk_length);
     const Slots<Number<C>> sums(t, threads);
     Number<C> total(C(0));
-    for (index_t c = chunk + 1 + t.warp(); c < end; c += warps) {
+    for (index_t c = chunk + 1 + t.warp(); c < end; c += warps)
       if (column < width) total += load<C>(head, c * width + column);
-    }
     sums.set(t.index(), total);
     t.sync();
     if (t.warp() != 0 || column >= width) return;
@@ -109,11 +105,10 @@ struct JoinChunks {
     index_t low = from, high = count;
     while (low < high) {
       const index_t middle = (low + high) / 2;
-      if (row_of(keys[middle]) == row) {
+      if (row_of(keys[middle]) == row)
         low = middle + 1;
-      } else {
+      else
         high = middle;
-      }
     }
     return low;
   }
@@ -129,8 +124,7 @@ Tensor sorted_keys(const Tensor& index) {
   return keys;
 }
 
-template <class T>
-void add_rows(const Tensor& keys, index_t count, const Tensor& from, const Tensor& into) {
+template <class T> void add_rows(const Tensor& keys, index_t count, const Tensor& from, const Tensor& into) {
   using C = compute_t<T>;
   const index_t width = into.size(1), chunks = blocks_for(count, chunk_length),
                 panels = blocks_for(width, Thread::warp_size);

@@ -26,8 +26,7 @@ MaskRows mask_rows(const Tensor& x, const Tensor& mask) {
 
 // The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a
 // row without any other entry is all 0. Duals go this way, since gradient checks need no speed; all else by Softmax.
-template <class T>
-struct PlainSoftmax {
+template <class T> struct PlainSoftmax {
   static constexpr const char* name = "softmax, plain";
   static constexpr int threads = 256;
   using C = compute_t<T>;
@@ -52,8 +51,7 @@ struct PlainSoftmax {
 };
 
 // One thread's part of a row's mask, one bit per entry; read again in each pass where the row is.
-template <class P>
-class MaskPart {
+template <class P> class MaskPart {
  public:
   WHENCE_HD MaskPart(const MaskRows& mask, index_t row)
       : mask_(mask), begin_(mask.given ? mask.row_start(row)[0] : 0) {}
@@ -82,8 +80,7 @@ class MaskPart {
 };
 
 // The fast way: a row stays in the registers of a warp or of a block, and memory is read and written in packs.
-template <class T, class P>
-struct Softmax {
+template <class T, class P> struct Softmax {
   static constexpr const char* name = "softmax";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
@@ -139,8 +136,7 @@ struct Softmax {
 };
 
 // dx = y (dy - sum_l y_l dy_l)
-template <class T, class P>
-struct SoftmaxBackward {
+template <class T, class P> struct SoftmaxBackward {
   static constexpr const char* name = "softmax_backward";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;

@@ -71,9 +71,8 @@ void sort_keys(const Tensor& keys) {
       .shared_bytes = shared_bytes_for<index_t>(static_cast<std::size_t>(tile))};
   launch_kernel(SortTile{numbers, tile, 2, tile}, tiles);
   for (index_t k = 2 * tile; k <= count; k *= 2) {
-    for (index_t j = k / 2; j >= tile; j /= 2) {
+    for (index_t j = k / 2; j >= tile; j /= 2)
       launch_kernel(SortStep{numbers, count / 2, j, k}, {.blocks = (count / 2 + sort_threads - 1) / sort_threads});
-    }
     launch_kernel(SortTile{numbers, tile, k, k}, tiles);
   }
 }

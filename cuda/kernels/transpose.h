@@ -12,8 +12,7 @@ inline constexpr int tile_edge = 32;
 
 // The other axes count planes of tiles. A block copies one tile: [down, along] of `to`, where `along` is contiguous in
 // `to` and `down` in `from`. The tile has a spare column, so that its columns too lie in different banks.
-template <class T>
-struct TransposeTiles {
+template <class T> struct TransposeTiles {
   static constexpr const char* name = "copy, turned";
   static constexpr int threads = 256, step = threads / tile_edge;
   StridedIndex<2> planes;  // of from and to
@@ -41,15 +40,13 @@ struct TransposeTiles {
 
 // The axis along which x is contiguous and longer than one; -1 when there is none.
 inline int contiguous_axis(const Tensor& x) {
-  for (int axis = x.rank() - 1; axis >= 0; --axis) {
+  for (int axis = x.rank() - 1; axis >= 0; --axis)
     if (x.strides()[axis] == 1 && x.size(axis) > 1) return axis;
-  }
   return -1;
 }
 
 // Whether this was such a copy; if not, nothing is done.
-template <class T>
-bool transpose(const Tensor& from, const Tensor& to) {
+template <class T> bool transpose(const Tensor& from, const Tensor& to) {
   const int along = contiguous_axis(to), down = contiguous_axis(from);
   if (along < 0 || down < 0 || along == down) return false;
   Shape shape;

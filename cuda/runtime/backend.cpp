@@ -12,9 +12,8 @@ namespace whence {
 // No object here is ever destroyed: tensors in static storage are freed after any destructor.
 Backend cuda_backend() {
   const DeviceFacts& facts = gpu::device_facts();
-  if (!facts.refusal.empty()) {
+  if (!facts.refusal.empty())
     fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
-  }
   static CudaMemory& memory = *new CudaMemory;
   static CudaRuntime& runtime = *new CudaRuntime(memory.allocator());
   static CudaKernels& kernels = *new CudaKernels;

@@ -88,8 +88,7 @@ class Plan {
   }
 
  private:
-  template <class Value>
-  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  template <class Value> void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
     require_blas(
         cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   }

@@ -91,9 +91,8 @@ void remember(const char* what) { account().add({what, 0, 0, 0}); }
 
 void require_launchable(const LaunchFacts& facts, const void* kernel) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;
-  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024) {
+  if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
     fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
-  }
   if (facts.shared_bytes <= default_shared_bytes) return;
   if (facts.shared_bytes > static_cast<std::size_t>(shared_bytes_limit())) {
     fail("launch", to_string(facts), " given; at most ", shared_bytes_limit(), " bytes required on ",

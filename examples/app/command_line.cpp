@@ -11,18 +11,15 @@
 namespace whence {
 namespace {
 
-template <class Number>
-std::string value_text(Number value) {
-  if constexpr (std::is_floating_point_v<Number>) {
+template <class Number> std::string value_text(Number value) {
+  if constexpr (std::is_floating_point_v<Number>)
     return number_text(value);
-  } else {
+  else
     return std::to_string(value);
-  }
 }
 
 // "1 to 64", "at least 1", "above 0 and at most 1"; empty where every number will do.
-template <class Number>
-std::string range_text(const Range<Number>& range) {
+template <class Number> std::string range_text(const Range<Number>& range) {
   const bool has_low = range.low > std::numeric_limits<Number>::lowest(),
              has_high = range.high < std::numeric_limits<Number>::max();
   const std::string low = value_text(range.low), high = value_text(range.high);
@@ -33,8 +30,7 @@ std::string range_text(const Range<Number>& range) {
   return text;
 }
 
-template <class Number>
-bool inside(const Range<Number>& range, Number value) {
+template <class Number> bool inside(const Range<Number>& range, Number value) {
   return (range.above_low ? value > range.low : value >= range.low) &&
          (range.below_high ? value < range.high : value <= range.high);
 }
@@ -92,9 +88,8 @@ CommandLine& CommandLine::heading(std::string title) {
 
 CommandLine::Option& CommandLine::add(Option option) {
   const auto same = [&option](const Option& other) { return other.name == option.name; };
-  if (option.name == "help" || option.name == "version" || std::any_of(options_.begin(), options_.end(), same)) {
+  if (option.name == "help" || option.name == "version" || std::any_of(options_.begin(), options_.end(), same))
     throw Error("command line: --", option.name, " declared twice; one declaration required; rename one of them");
-  }
   option.heading = heading_;
   option.initial = option.text.initial.empty() ? option.show() : option.text.initial;
   return options_.emplace_back(std::move(option));
@@ -135,9 +130,8 @@ CommandLine& CommandLine::choice(
   std::string allowed;
   for (const std::string& each : choices) allowed += (allowed.empty() ? "" : ", ") + each;
   const auto assign = [value, allowed, choices](const std::string& typed) {
-    if (std::find(choices.begin(), choices.end(), typed) == choices.end()) {
+    if (std::find(choices.begin(), choices.end(), typed) == choices.end())
       return to_text(in_quotes(typed), " given; one of ", allowed, " required");
-    }
     *value = typed;
     return std::string();
   };
@@ -174,21 +168,20 @@ std::optional<std::string> CommandLine::parse(int argc, const char* const* argv)
     const auto option =
         std::ranges::find(options_, word.substr(0, equals), [](const Option& o) { return "--" + o.name; });
     options_end = options_end || word == "--";
-    if (!options_end && (word == "-h" || word == "--help")) {
+    if (!options_end && (word == "-h" || word == "--help"))
       wants_help = true;
-    } else if (!options_end && word == "--version") {
+    else if (!options_end && word == "--version")
       wants_version = true;
-    } else if (options_end || option == options_.end()) {
+    else if (options_end || option == options_.end())
       leftovers.push_back(word);
-    } else if (equals != std::string::npos) {
+    else if (equals != std::string::npos)
       given_values.emplace_back(&*option, word.substr(equals + 1));
-    } else if (option->argument_word.empty()) {
+    else if (option->argument_word.empty())
       given_values.emplace_back(&*option, "true");
-    } else if (k + 1 == words.size()) {
+    else if (k + 1 == words.size())
       lacks_value = word;
-    } else {
+    else
       given_values.emplace_back(&*option, words[++k]);
-    }
   }
   if (wants_help) return help();
   if (wants_version) return program_ + ' ' + version_ + '\n';
@@ -227,9 +220,8 @@ CommandLine& CommandLine::elsewhere(std::string name, std::string advice) {
 
 void CommandLine::take_names(const std::vector<std::string>& leftovers) const {
   std::vector<std::string> dashed, plain;
-  for (const std::string& text : leftovers) {
+  for (const std::string& text : leftovers)
     if (text != "--") (text.size() > 1 && text[0] == '-' ? dashed : plain).push_back(text);
-  }
   if (!names_ || !dashed.empty()) return refuse_unknown(leftovers);
   *names_ = plain;
 }
@@ -246,9 +238,8 @@ void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) cons
         in_quotes(*positional), ": given without an option; options only required; see ", program_, " --help");
   }
   const std::string name = found->substr(0, found->find('='));
-  for (const auto& [known, advice] : elsewhere_) {
+  for (const auto& [known, advice] : elsewhere_)
     if (name == known) throw InputError(name, ": given; no option of ", program_, "; ", advice);
-  }
   std::vector<std::string> names = {"help", "version"};
   for (const Option& option : options_) names.push_back(option.name);
   const auto meant =

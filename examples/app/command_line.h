@@ -15,8 +15,7 @@
 namespace whence {
 
 // What an option may be. The ends belong to the range unless the flags say otherwise.
-template <class Number>
-struct Range {
+template <class Number> struct Range {
   Number low = std::numeric_limits<Number>::lowest();
   Number high = std::numeric_limits<Number>::max();
   bool above_low = false;   // low itself is refused

@@ -17,8 +17,7 @@
 namespace whence {
 namespace {
 
-template <class... Arguments>
-std::string printed(const char* format, Arguments... arguments) {
+template <class... Arguments> std::string printed(const char* format, Arguments... arguments) {
   std::array<char, 64> text{};
   const int length = std::snprintf(text.data(), text.size(), format, arguments...);
   return {text.data(), std::min(static_cast<std::size_t>(length), text.size() - 1)};

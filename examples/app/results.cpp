@@ -47,9 +47,8 @@ std::string csv_line(const std::vector<std::string>& cells) {
 
 nlohmann::ordered_json to_json(const LogRecord& record) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : record) {
+  for (const auto& [name, value] : record)
     std::visit([&object, &key = name](const auto& content) { object[key] = content; }, value);
-  }
   return object;
 }
 
@@ -63,9 +62,8 @@ nlohmann::ordered_json to_json(const LogRecord& record) {
 Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}
 
 Table& Table::row(std::vector<std::string> cells) {
-  if (cells.size() != header_.size()) {
+  if (cells.size() != header_.size())
     throw Error("table: a row of ", cells.size(), " cells given; ", header_.size(), " required, as in the header");
-  }
   rows_.push_back(std::move(cells));
   return *this;
 }

@@ -71,9 +71,8 @@ std::string jsonl_as_csv(const fs::path& path) {
   std::istringstream text(read_file(path));
   for (std::string line; std::getline(text, line);) {
     lines.push_back(ordered_json::parse(line));
-    for (const auto& [name, value] : lines.back().items()) {
+    for (const auto& [name, value] : lines.back().items())
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
-    }
   }
   Table table(columns);
   for (const ordered_json& line : lines) {

@@ -83,9 +83,8 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
     }
     differences += to_text(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
   }
-  if (!differences.empty()) {
+  if (!differences.empty())
     throw InputError("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required");
-  }
 }
 
 }  // namespace whence

@@ -41,9 +41,8 @@ Json object_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const Json& object) {
   std::vector<std::pair<std::string, std::string>> pairs;
-  for (const auto& [name, value] : object.items()) {
+  for (const auto& [name, value] : object.items())
     for (const Json& each : value.is_array() ? value : Json::array({value})) pairs.emplace_back(name, text_of(each));
-  }
   return pairs;
 }
 

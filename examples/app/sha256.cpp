@@ -64,9 +64,8 @@ std::string Sha256::hexadecimal() const {
   for (int k = 7; k >= 0; --k) end += static_cast<char>(size_ * 8 >> 8 * k & 0xFF);
   copy.add(end);
   std::string text;
-  for (const std::uint32_t word : copy.state_) {
+  for (const std::uint32_t word : copy.state_)
     for (int k = 28; k >= 0; k -= 4) text += "0123456789abcdef"[word >> k & 15];
-  }
   return text;
 }
 

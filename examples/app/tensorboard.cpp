@@ -24,8 +24,7 @@ constexpr std::array<std::uint32_t, 256> crc_table = [] {
   return table;
 }();
 
-template <class Integer>
-std::string little_endian(Integer value) {
+template <class Integer> std::string little_endian(Integer value) {
   std::string bytes;
   for (std::size_t k = 0; k < sizeof(value); ++k) bytes += static_cast<char>(value >> (8 * k) & 0xFF);
   return bytes;
@@ -109,15 +108,13 @@ void TensorBoardLog::scalar(std::string_view tag, std::int64_t step, double valu
 
 void TensorBoardLog::write(const std::string& event) {
   const std::string record = tensorboard_record(event);
-  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size()) {
+  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size())
     throw Error(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required");
-  }
 }
 
 void TensorBoardLog::flush() {
-  if (std::fflush(file_.get()) != 0) {
+  if (std::fflush(file_.get()) != 0)
     throw Error(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required");
-  }
 }
 
 }  // namespace whence

@@ -9,8 +9,7 @@
 
 namespace whence {
 
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
+template <class Number> std::optional<Number> parse_number(std::string_view text) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
@@ -61,15 +60,14 @@ std::string one_line(std::string_view text) {
   std::string line;
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
-    if (c == '\n') {
+    if (c == '\n')
       line += "\\n";
-    } else if (c == '\t') {
+    else if (c == '\t')
       line += "\\t";
-    } else if (code < 0x20 || code == 0x7F) {
+    else if (code < 0x20 || code == 0x7F)
       line += {'\\', 'x', hexadecimal[code >> 4], hexadecimal[code & 15]};
-    } else {
+    else
       line += c;
-    }
   }
   return line;
 }

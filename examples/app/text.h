@@ -11,8 +11,7 @@ namespace whence {
 
 // The whole of `text` as a number, or nothing: no blanks, signs such as "+3", hexadecimal, "3abc", "nan", "inf" or
 // overflow. Instantiated for int, std::int64_t, std::uint64_t and double.
-template <class Number>
-[[nodiscard]] std::optional<Number> parse_number(std::string_view text);
+template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::string_view text);
 
 // The shortest text that reads back as the same number.
 [[nodiscard]] std::string number_text(double value);

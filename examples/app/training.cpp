@@ -334,9 +334,8 @@ void check(const TrainingOptions& training) {
     refuse("--keep-best: given; it has no effect without --validate-every; add it");
   if (training.validate_every == 0 && training.patience > 0)
     refuse("--patience: given; it has no effect without --validate-every; add it");
-  if (training.final_rate > 0 && training.decay == "constant") {
+  if (training.final_rate > 0 && training.decay == "constant")
     refuse("--final-lr: given; it has no effect with --decay constant; choose linear or cosine, or leave it out");
-  }
   if (training.final_rate > training.learning_rate) {
     refuse(to_text(
         "--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));

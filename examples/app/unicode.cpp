@@ -67,13 +67,12 @@ bool is_utf8(std::string_view text) {
 void append_utf8(std::string& text, std::uint32_t code) {
   const auto add = [&text](std::uint32_t byte) { text += static_cast<char>(byte); };
   if (code < 0x80) return add(code);
-  if (code < 0x800) {
+  if (code < 0x800)
     add(0xC0 | code >> 6);
-  } else if (code < 0x10000) {
+  else if (code < 0x10000)
     add(0xE0 | code >> 12), add(0x80 | (code >> 6 & 0x3F));
-  } else {
+  else
     add(0xF0 | code >> 18), add(0x80 | (code >> 12 & 0x3F)), add(0x80 | (code >> 6 & 0x3F));
-  }
   add(0x80 | (code & 0x3F));
 }
 

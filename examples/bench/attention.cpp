@@ -38,9 +38,8 @@ struct Measured {
 };
 
 const Executor& executor_named(const std::string& name) {
-  for (const Executor* executor : executors()) {
+  for (const Executor* executor : executors())
     if (executor->name() == name) return *executor;
-  }
   throw InputError("--executor: '", name, "' given; reference or strips required");
 }
 
@@ -52,9 +51,8 @@ Measured measure(const Options& options, Device device) {
   scheme.root().to(device);
   BareOperands operands = random_operands(scheme, options.batch, options.length, 0, DType::f32);
   std::vector<Tensor> leaves;
-  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) {
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
     if (operand->defined()) leaves.push_back(*operand = requires_grad(raw::to_device(*operand, device)));
-  }
   for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
   const Executor& executor = executor_named(options.executor);
   const Sequence sequence =

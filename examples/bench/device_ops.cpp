@@ -63,9 +63,8 @@ std::vector<Case> cases(const Options& options, DType dtype, Device device) {
   const auto picks = [&](index_t below) {
     const Tensor index = Tensor::empty({tokens}, DType::i64);
     const Stream stream(0, "device_ops picks");
-    for (index_t k = 0; k < tokens; ++k) {
+    for (index_t k = 0; k < tokens; ++k)
       index.data<index_t>()[k] = stream.below(static_cast<std::uint64_t>(k), static_cast<std::uint32_t>(below));
-    }
     return raw::to_device(index, device);
   };
   using Inputs = std::vector<Tensor>;

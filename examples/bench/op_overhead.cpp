@@ -16,8 +16,7 @@ namespace whence {
 namespace {
 
 // Nanoseconds per call: the best of 20 rounds of 20 000 calls.
-template <class F>
-double nanoseconds(const F& f) {
+template <class F> double nanoseconds(const F& f) {
   double best = 1e9;
   for (int round = 0; round < 20; ++round) {
     const double start = steady_seconds();

@@ -30,9 +30,8 @@ namespace fs = std::filesystem;
 
 std::string first_line_with(const char* path, const std::string& start) {
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with(start)) return line;
-  }
   return {};
 }
 

@@ -84,9 +84,8 @@ class Judge {
   }
 
   void judge_blas() {
-    if (!facts_.product_right) {
+    if (!facts_.product_right)
       say(Weight::broken, "a product of ones is wrong", "install another OpenBLAS, or try OPENBLAS_CORETYPE=Haswell");
-    }
     if (facts_.blas_parallel == 1 && facts_.cores > 1) {
       say(Weight::warning,
           to_text("OpenBLAS has threads of its own beside OpenMP's (", facts_.blas_threads_alive,

@@ -122,9 +122,8 @@ void read_results(GridCell& cell) {
   for (const json& line : lines_of(cell.folder / "results.jsonl")) {
     GridCell::Score score{
         line.value("token_error_percent", std::nan("")), line.value("sequence_error_percent", std::nan("")), {}};
-    for (const auto& [name, value] : line.items()) {
+    for (const auto& [name, value] : line.items())
       if (name.starts_with("guess: ") && value.is_number()) score.guesses[name.substr(7)] = value.get<double>();
-    }
     cell.scores.emplace_back(line.value("test_set", std::string()), std::move(score));
   }
 }
@@ -133,9 +132,8 @@ void read_results(GridCell& cell) {
 std::string end_of(const std::string& log) {
   std::ifstream file(log);
   std::string last;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (!line.empty()) last = line;
-  }
   return last;
 }
 

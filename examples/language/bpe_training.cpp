@@ -128,10 +128,9 @@ class Trainer {
         pairs_.at({word.tokens[i], word.tokens[i + 1]}).count -= word.count;
       word.tokens = std::move(shorter);
       count(w);
-      for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i) {
+      for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i)
         if (word.tokens[i] == result || word.tokens[i + 1] == result)
           risen.push_back({word.tokens[i], word.tokens[i + 1]});
-      }
     }
     std::sort(risen.begin(), risen.end());
     risen.erase(std::unique(risen.begin(), risen.end()), risen.end());

@@ -44,9 +44,8 @@ struct Documents {
 };
 
 void cut(const Files& files, std::int64_t blank_lines, std::vector<std::string_view>& documents) {
-  for (const auto& file : files) {
+  for (const auto& file : files)
     for (const std::string_view each : documents_of(file->bytes(), blank_lines)) documents.push_back(each);
-  }
 }
 
 // Where to cut a text that is one document: in front of the last `share` of it, at the beginning of a line if one
@@ -135,9 +134,8 @@ std::vector<std::pair<std::string, std::string>> description_of(
 
 void check(const CorpusOptions& options, const Tokeniser& tokeniser) {
   if (options.files.empty()) throw InputError("--data: no file given; one or more required");
-  if (!(options.validation_share >= 0 && options.validation_share < 1)) {
+  if (!(options.validation_share >= 0 && options.validation_share < 1))
     throw InputError("--validation: ", options.validation_share, " given; at least 0 and below 1 required");
-  }
   if (options.separate && tokeniser.end_of_text() < 0) {
     throw InputError(
         "--separate: the tokeniser has no <|endoftext|>; a vocabulary with it required; leave the option out");
@@ -210,13 +208,12 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   encode_all(documents, tokeniser, files, validation_files, options.separate, writer, sizes_);
   writer.finish(key, sizes_);
   contents_->memory = writer.take_memory();
-  if (cache.empty()) {
+  if (cache.empty())
     use(runs_in(contents_->memory.data(), writer.bytes_per_token(), sizes_));
-  } else if (map_cache()) {
+  else if (map_cache())
     use(found);
-  } else {
+  else
     throw Error(cache.string(), ": token cache: changed right after it was written; a file of its own required");
-  }
 }
 
 Corpus::~Corpus() = default;

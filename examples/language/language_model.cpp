@@ -80,9 +80,8 @@ LanguageScore score(
   double total = 0;
   for (index_t first = 0; first < count; first += options.sequences) {
     std::vector<index_t> starts;
-    for (index_t w = first; w < std::min(count, first + options.sequences); ++w) {
+    for (index_t w = first; w < std::min(count, first + options.sequences); ++w)
       starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
-    }
     for (const auto& row : token_losses(model, windows_at(corpus, part, starts, options.length), options.length)) {
       total = std::accumulate(row.begin(), row.end(), total);
       result.tokens += static_cast<std::int64_t>(row.size());

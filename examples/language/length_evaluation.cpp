@@ -42,9 +42,8 @@ void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& l
   const index_t has = corpus.tokens(part).size(), longest = lengths.back();
   if (has > longest) return;
   std::string fitting;
-  for (const index_t length : lengths) {
+  for (const index_t length : lengths)
     if (has > length) fitting += to_text(fitting.empty() ? "" : ", ", length);
-  }
   throw InputError("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
       fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", fitting));
 }
@@ -78,11 +77,9 @@ LengthScore score_of(
   score.standard_error = standard_error(losses, score.last);
   if (length == options.train_length) return score;
   const index_t fewer = std::min(options.last, options.train_length);
-  for (const index_t last : {fewer, options.train_length}) {
-    if (score.deltas.empty() || score.deltas.back().last != last) {
+  for (const index_t last : {fewer, options.train_length})
+    if (score.deltas.empty() || score.deltas.back().last != last)
       score.deltas.push_back({last, perplexity(losses, last), perplexity(at_train_length, last)});
-    }
-  }
   return score;
 }
 

@@ -42,10 +42,9 @@ double place_of(index_t length) { return std::log2(static_cast<double>(length));
 
 std::vector<report::Tick> ticks_at_lengths(const std::vector<NamedScores>& models) {
   std::map<index_t, report::Tick> ticks;
-  for (const NamedScores& model : models) {
+  for (const NamedScores& model : models)
     for (const LengthScore& score : model.scores)
       ticks[score.length] = {place_of(score.length), std::to_string(score.length)};
-  }
   std::vector<report::Tick> all;
   for (const auto& [length, tick] : ticks) all.push_back(tick);
   return all;

@@ -33,9 +33,8 @@ Run run_of(std::string_view text, Kind kind) {
 }  // namespace
 
 std::size_t first_piece(std::string_view text) {
-  for (const std::string_view ending : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
+  for (const std::string_view ending : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"})
     if (text.starts_with(ending)) return ending.size();
-  }
   const std::size_t blank = text[0] == ' ' && text.size() > 1 ? 1 : 0;
   const Kind kind = kind_of(first_code_point(text.substr(blank)));
   if (kind != Kind::space) return blank + run_of(text.substr(blank), kind).bytes;

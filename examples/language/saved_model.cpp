@@ -18,8 +18,7 @@ const std::vector<std::string> initialisations{"gpt2", "neox", "llama", "ram", "
 
 // Walks over all fields once, in either direction:
 // `Visitor` takes (name, field) and (name, field, names of an enumeration).
-template <class Visitor, class Options>
-void visit_fields(Options& options, Visitor&& visitor) {
+template <class Visitor, class Options> void visit_fields(Options& options, Visitor&& visitor) {
   visitor("vocabulary", options.vocabulary), visitor("outputs", options.outputs), visitor("length", options.length);
   visitor("dim", options.dim), visitor("layers", options.layers), visitor("heads", options.heads),
       visitor("hidden", options.hidden);
@@ -63,10 +62,9 @@ class FromFacts {
 
   // What another version of the program knew more of would be lost.
   void refuse_unread() const {
-    for (const auto& [name, value] : facts_) {
+    for (const auto& [name, value] : facts_)
       if (name.starts_with("model.") && !read_.contains(name))
         refuse(name, value, "an option of this version's models");
-    }
   }
 
  private:
@@ -83,8 +81,7 @@ class FromFacts {
     return found->second;
   }
 
-  template <class Number>
-  void take(const std::optional<Number>& read, const char* name, Number& value) {
+  template <class Number> void take(const std::optional<Number>& read, const char* name, Number& value) {
     if (!read) refuse(to_text("model.", name), text_of(name), "a number");
     value = *read;
   }
@@ -129,9 +126,8 @@ SavedModel load_language_model(const std::string& folder, const std::string& exe
   if (!executor.empty()) options.executor = executor;
   SavedModel saved{nullptr, load_tokeniser(file)};
   const auto hash = std::ranges::find(facts, "tokeniser.sha256", &Facts::value_type::first);
-  if (hash == facts.end() || hash->second != saved.tokeniser->hash()) {
+  if (hash == facts.end() || hash->second != saved.tokeniser->hash())
     throw InputError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
-  }
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   saved.model = std::make_unique<Transformer>(options);
   load_weights(folder + "/weights.safetensors", *saved.model);

@@ -69,9 +69,8 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
       throw InputError(place,
           ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
     }
-    if (file.at("version").get<int>() != 1) {
+    if (file.at("version").get<int>() != 1)
       throw InputError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
-    }
     return from_object(file, place);
   } catch (const json::exception& error) {
     throw InputError(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required");

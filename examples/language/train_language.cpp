@@ -37,9 +37,8 @@ struct Settings {
 void declare_options(CommandLine& line, Settings& settings) {
   using Count = Range<std::int64_t>;
   std::vector<std::string> names;
-  for (const NamedModel& model : named_models()) {
+  for (const NamedModel& model : named_models())
     if (model.options.causal) names.push_back(model.name);
-  }
   line.heading("Text");
   declare(line, settings.corpus, settings.words);
   line.text("tokeniser", &settings.tokeniser, {"bytes, or a file that `tokenize` wrote"});
@@ -105,9 +104,8 @@ std::vector<std::pair<std::string, std::string>> description(
 
 RunRecord record_of(const Settings& settings, const CommandLine& line, const Corpus& corpus, const Facts& facts) {
   RunRecord record{"train", WHENCE_VERSION, "lm", line.values(), {}, corpus.hash(), facts};
-  for (const auto& [name, value] : record.options) {
+  for (const auto& [name, value] : record.options)
     if (line.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
-  }
   std::erase_if(record.options, [](const auto& option) { return not_repeated.contains(option.first); });
   for (const std::string& file : settings.words.more) record.facts.emplace_back("file", file);
   return record;
@@ -226,15 +224,13 @@ int train_language_with(const std::vector<std::string>& arguments, bool repeated
   if (record.subject != "lm") throw InputError(*from, ": a run of ", record.subject, " given; one of lm required");
   if (settings.training.resume) record.given.emplace_back("warm-up");  // which more steps would lengthen again
   std::vector<std::string> typed, repeated_arguments = arguments_of(record, record.given, arguments);
-  for (std::size_t k = 0; k < arguments.size(); ++k) {  // without --from itself
+  for (std::size_t k = 0; k < arguments.size(); ++k)  // without --from itself
     if (arguments[k] == "--from")
       ++k;
     else if (!arguments[k].starts_with("--from="))
       typed.push_back(arguments[k]);
-  }
-  for (const auto& [name, value] : record.facts) {
+  for (const auto& [name, value] : record.facts)
     if (name == "file" && !line.given("data")) repeated_arguments.push_back(value);
-  }
   repeated_arguments.insert(repeated_arguments.end(), typed.begin(), typed.end());
   return train_language_with(repeated_arguments, true);
 }

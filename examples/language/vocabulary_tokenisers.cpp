@@ -95,9 +95,8 @@ void check_list(const std::vector<std::string>& tokens, bool single, const std::
     if (tokens[i].empty()) throw InputError(where, " is empty; some text required");
     if (single && first_code_point(tokens[i]).bytes != tokens[i].size())
       throw InputError(where, " is no single character; one required");
-    if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh) {
+    if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh)
       throw InputError(where, " is entry ", old->second, " again; each once required");
-    }
   }
 }
 

@@ -74,9 +74,8 @@ void add_maps(Page& page, const Transformer& model, const std::string& text) {
 
   const Capture capture("*.gates", "*.positions", "*.pattern");
   backward(token_loss(model(batch.input_tensor()), batch.target_tensor()));
-  for (const Module::Parameter& parameter : model.parameters()) {
+  for (const Module::Parameter& parameter : model.parameters())
     if (!parameter.frozen) clear_gradient(parameter.tensor);
-  }
   for (const Quantity& quantity : quantities) {
     for (int layer = 0; layer < static_cast<int>(model.options().layers); ++layer) {
       const std::string name = to_text("blocks.", layer, ".attention.", quantity.probe);

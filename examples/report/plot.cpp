@@ -31,9 +31,8 @@ struct Axis {
 // Steps of 1, 2 or 5 times a power of ten, about `count` of them over [low, high].
 double round_step(double span, int count) {
   const double raw = span / count, power = std::pow(10, std::floor(std::log10(raw)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
+  for (const double factor : {1.0, 2.0, 5.0})
     if (raw <= factor * power * 1.0001) return factor * power;
-  }
   return 10 * power;
 }
 

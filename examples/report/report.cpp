@@ -43,13 +43,11 @@ void check(const HeatMap& map, const Page& page) {
     throw Error(
         place, map.values.size(), " values for ", rows, " x ", columns, " cells; give one per cell, NaN where masked");
   }
-  if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high) {
+  if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high)
     throw Error(place, "colour range ", map.low, " to ", map.high, "; it must be finite and not descend");
-  }
   // Off-centre, the neutral colour would no longer mean zero.
-  if (map.scale == HeatMap::Scale::diverging && map.low != -map.high) {
+  if (map.scale == HeatMap::Scale::diverging && map.low != -map.high)
     throw Error(place, "diverging colour range ", map.low, " to ", map.high, "; it must be symmetric about 0");
-  }
 }
 
 void check(const Page& page) {
@@ -87,9 +85,8 @@ std::string table_html(const PageTable& table) {
   std::string out = table.folded ? "<details><summary>" + escape(table.title) + "</summary>\n"
                                  : "<section><h3>" + escape(table.title) + "</h3>\n";
   out += "<div class=\"scroll\"><table><thead><tr>";
-  for (std::size_t column = 0; column < table.header.size(); ++column) {
+  for (std::size_t column = 0; column < table.header.size(); ++column)
     out += "<th scope=\"col\"" + style[column] + ">" + escape(table.header[column]) + "</th>";
-  }
   out += "</tr></thead><tbody>\n";
   for (const std::vector<std::string>& row : table.rows) {
     out += "<tr>";
@@ -150,12 +147,11 @@ std::string embedded(const Page& page) {
   json data = {{"rows", page.row_tokens}, {"columns", page.column_tokens}, {"maps", json::array()}};
   for (const HeatMap& map : page.maps) data["maps"].push_back(embedded(map));
   std::string safe;
-  for (const char c : data.dump(-1, ' ', true, json::error_handler_t::replace)) {
+  for (const char c : data.dump(-1, ' ', true, json::error_handler_t::replace))
     if (c == '<')
       safe += "\\u003c";
     else
       safe += c;
-  }
   return safe;
 }
 

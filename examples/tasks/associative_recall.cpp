@@ -27,10 +27,9 @@ class AssociativeRecall final : public Task {
  public:
   explicit AssociativeRecall(const Options& options) : options_(options) {
     sets_ = {{{"in distribution", "as in training"}, options.length}};
-    for (const std::int64_t longer : {2 * options.length, 4 * options.length}) {
+    for (const std::int64_t longer : {2 * options.length, 4 * options.length})
       if (longer <= options.vocabulary + 1)
         sets_.push_back({{to_text("length ", longer), "longer than any trained on"}, longer});
-    }
   }
 
   TransformerOptions model() const override {
@@ -80,9 +79,8 @@ class AssociativeRecall final : public Task {
     Tokens tokens(static_cast<std::size_t>(options_.vocabulary));
     std::iota(tokens.begin(), tokens.end(), 0);
     const auto n = static_cast<std::size_t>(length);
-    for (std::size_t k = 0; k + 1 < n; ++k) {  // the first N - 1 of a random permutation
+    for (std::size_t k = 0; k + 1 < n; ++k)  // the first N - 1 of a random permutation
       std::swap(tokens[k], tokens[k + stream.below(k, static_cast<std::uint32_t>(tokens.size() - k))]);
-    }
     tokens.resize(n);
     const std::size_t seen = options_.trigger == "first" ? 0 : stream.below(n, static_cast<std::uint32_t>(n - 2));
     tokens[n - 1] = tokens[seen];

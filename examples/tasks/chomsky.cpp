@@ -14,19 +14,16 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 
 Reading reading_of(const ChomskyProblem& problem, const std::string& given) {
   if (given.empty()) return problem.default_reading.value_or(Reading::source);
-  if (!problem.default_reading) {
+  if (!problem.default_reading)
     throw InputError(problem.name, ": reading '", given, "' given; paper and source agree here; leave it out");
-  }
-  if (given != "paper" && given != "source") {
+  if (given != "paper" && given != "source")
     throw InputError(problem.name, ": reading '", given, "' given; paper or source required");
-  }
   return given == "paper" ? Reading::paper : Reading::source;
 }
 
 void check(const ChomskyProblem& problem, const ChomskyOptions& options) {
-  if (options.train_to < 1) {
+  if (options.train_to < 1)
     throw InputError(problem.name, ": training lengths 1 to ", options.train_to, " given; 1 to 1 or more required");
-  }
   if (options.test_from < 1 || options.test_to < options.test_from || options.test_every < 1) {
     throw InputError(problem.name, ": test lengths ", options.test_from, " to ", options.test_to, " in steps of ",
         options.test_every,
@@ -57,9 +54,8 @@ std::int64_t most_frequent_answer(const ChomskyTask& task) {
   std::vector<std::int64_t> counts(to_size(task.problem().outputs), 0);
   for (std::int64_t step = 1; step <= 200; ++step) {
     const Batch batch = task.training_batch(0, step, 32);
-    for (const std::int64_t token : batch.graded) {
+    for (const std::int64_t token : batch.graded)
       if (token != no_target) ++counts[to_size(token)];
-    }
   }
   return std::max_element(counts.begin(), counts.end()) - counts.begin();
 }
@@ -74,9 +70,8 @@ Tokens random_answers(const Batch& batch, index_t outputs) {
     for (index_t t = 0; t < batch.positions; ++t)
       hash = (hash ^ static_cast<std::uint64_t>(inputs[t])) * 0x100000001B3ull;
     const Stream stream(hash, "chomsky.guess");
-    for (index_t t = 0; t < batch.positions; ++t) {
+    for (index_t t = 0; t < batch.positions; ++t)
       answers.push_back(stream.below(static_cast<std::uint64_t>(t), static_cast<std::uint32_t>(outputs)));
-    }
   }
   return answers;
 }
@@ -108,9 +103,8 @@ const std::vector<ChomskyProblem>& chomsky_problems() {
 }
 
 const ChomskyProblem& chomsky_problem(std::string_view name) {
-  for (const ChomskyProblem& problem : chomsky_problems()) {
+  for (const ChomskyProblem& problem : chomsky_problems())
     if (problem.name == name) return problem;
-  }
   throw InputError("Chomsky-hierarchy task: '", name, "' given; one of the fifteen required");
 }
 
@@ -119,8 +113,7 @@ ChomskyTask::ChomskyTask(const ChomskyProblem& problem, ChomskyOptions options)
   check(problem, options_);
 }
 
-template <class RowStream>
-Batch ChomskyTask::batch(index_t length, index_t sequences, const RowStream& stream) const {
+template <class RowStream> Batch ChomskyTask::batch(index_t length, index_t sequences, const RowStream& stream) const {
   if (sequences < 1)
     throw InputError(problem_->name, ": a batch of ", sequences, " strings given; at least 1 required");
   std::vector<Row> rows;
@@ -152,9 +145,8 @@ std::int64_t ChomskyTask::test_length(std::size_t set) const {
 
 std::vector<TestSet> ChomskyTask::test_sets() const {
   std::vector<TestSet> sets;
-  for (std::int64_t length = options_.test_from; length <= options_.test_to; length += options_.test_every) {
+  for (std::int64_t length = options_.test_from; length <= options_.test_to; length += options_.test_every)
     sets.push_back({.name = to_text("length ", length), .description = to_text("strings of ", length, " symbols")});
-  }
   return sets;
 }
 
@@ -226,9 +218,8 @@ std::vector<Guess> ChomskyTask::guesses() const {
 // As a symbol of strings. Answers use the same numbers, those of terminated ones with 2 for their end.
 std::string ChomskyTask::text(std::int64_t token) const {
   const auto placeholder = static_cast<std::int64_t>(problem_->symbols.size());
-  if (token < 0 || token > placeholder) {
+  if (token < 0 || token > placeholder)
     throw Error(problem_->name, ": token ", token, " given; 0 to ", placeholder, " required");
-  }
   return token == placeholder ? "." : problem_->symbols[to_size(token)];
 }
 

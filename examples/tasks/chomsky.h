@@ -31,8 +31,7 @@ struct ChomskyProblem {
   std::optional<Reading> default_reading = {};  // nothing: there is one definition
 };
 
-template <std::int64_t kinds>
-Tokens draw_symbols(Draw& draw, index_t length, Reading) {
+template <std::int64_t kinds> Tokens draw_symbols(Draw& draw, index_t length, Reading) {
   return draw.symbols(length, kinds);
 }
 
@@ -81,8 +80,7 @@ class ChomskyTask final : public Task {
 
  private:
   // Strings of one length with answers. `stream(row)` has the random numbers of a row.
-  template <class RowStream>
-  Batch batch(index_t length, index_t sequences, const RowStream& stream) const;
+  template <class RowStream> Batch batch(index_t length, index_t sequences, const RowStream& stream) const;
   [[nodiscard]] index_t longest_sequence(std::int64_t length) const;  // string and placeholders
   [[nodiscard]] bool as_in_the_papers() const;                        // but for the steps between the lengths tested
 

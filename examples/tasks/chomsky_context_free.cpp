@@ -23,13 +23,11 @@ Tokens draw_actions(Draw& draw, index_t length, Reading) {
 // The stack in the end, top first. A pop from an empty stack does nothing.
 Tokens final_stack(const Tokens& string, Reading) {
   Tokens stack;
-  for (const std::int64_t symbol : string) {
-    if (symbol != pop) {
+  for (const std::int64_t symbol : string)
+    if (symbol != pop)
       stack.push_back(symbol < pop ? symbol : symbol - push_zero);
-    } else if (!stack.empty()) {
+    else if (!stack.empty())
       stack.pop_back();
-    }
-  }
   std::reverse(stack.begin(), stack.end());
   return terminated(std::move(stack), string.size() + 1);
 }
@@ -120,9 +118,8 @@ Tokens solution(const Tokens& string, Reading) {
   Tokens left_side(string.size() - 2);
   std::transform(string.begin(), string.end() - 2, left_side.begin(), with_times);
   std::int64_t& x = left_side[static_cast<std::size_t>(hidden - string.begin())];
-  for (x = 0; x < modulus; ++x) {
+  for (x = 0; x < modulus; ++x)
     if (value(left_side) == string.back()) return {x};
-  }
   throw Error("solve_equation: an equation without a solution given; + and - only required");
 }
 

@@ -89,11 +89,10 @@ Tokens sum(const Tokens& string, Reading reading) {
   Tokens forward = string;
   if (reading == Reading::paper) std::reverse(forward.begin(), forward.end());
   const auto between = std::find(forward.begin(), forward.end(), separator);
-  if (between == forward.end()) {
+  if (between == forward.end())
     answer = without_end_zeros(forward);
-  } else {
+  else
     answer = binary_sum({forward.begin(), between}, {between + 1, forward.end()});
-  }
   if (reading == Reading::paper) std::reverse(answer.begin(), answer.end());
   return terminated(std::move(answer), string.size() + 1);
 }

@@ -43,9 +43,8 @@ Tokens place_on_cycle(const Tokens& string, Reading reading) {
 Tokens draw_sum(Draw& draw, index_t length, Reading reading) {
   const index_t odd_length = length % 2 == 0 ? length - 1 : length;
   Tokens string;
-  for (index_t i = 0; i < odd_length; ++i) {
+  for (index_t i = 0; i < odd_length; ++i)
     string.push_back(i % 2 == 0 ? draw.below(modulus) : plus + draw.below(reading == Reading::source ? 3 : 2));
-  }
   return string;
 }
 

@@ -63,9 +63,8 @@ class Program {
 
   std::vector<std::int64_t> set_variables() const {
     std::vector<std::int64_t> known;
-    for (std::size_t variable = 0; variable < values_.size(); ++variable) {
+    for (std::size_t variable = 0; variable < values_.size(); ++variable)
       if (values_[variable] != unset) known.push_back(static_cast<std::int64_t>(variable));
-    }
     return known;
   }
 
@@ -146,9 +145,8 @@ class Counting final : public Task {
   Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override {
     const Set& chosen = sets_.at(set);
     std::vector<Row> rows;
-    for (std::int64_t k = first; k < first + sequences; ++k) {
+    for (std::int64_t k = first; k < first + sequences; ++k)
       rows.push_back(row(chosen.pass_weight, Stream(seed, chosen.purpose, static_cast<std::uint64_t>(k))));
-    }
     return batch_of(rows, pad);
   }
 
@@ -178,9 +176,8 @@ class Counting final : public Task {
     Tokens order(static_cast<std::size_t>(options_.training_set));
     std::iota(order.begin(), order.end(), 0);
     const Stream stream(seed, "counting.order", static_cast<std::uint64_t>(epoch));
-    for (std::size_t left = order.size(); left > 1; --left) {
+    for (std::size_t left = order.size(); left > 1; --left)
       std::swap(order[left - 1], order[stream.below(left, static_cast<std::uint32_t>(left))]);
-    }
     return order;
   }
 

@@ -174,9 +174,8 @@ Tokens sample(const FlipFlop& strings, Stream stream) {
 std::string text(std::span<const std::int64_t> tokens) {
   std::string result;
   for (const std::int64_t token : tokens) {
-    if (token < 0 || token >= flip_flop_vocabulary) {
+    if (token < 0 || token >= flip_flop_vocabulary)
       throw Error("flip-flop text: token ", token, " given; 0 to ", flip_flop_vocabulary - 1, " required");
-    }
     result += symbols[to_size(token)];
   }
   return result;
@@ -188,14 +187,12 @@ Tokens parse(std::string_view given) {
     const std::size_t symbol = given[i] == '\0' ? std::string_view::npos : symbols.find(given[i]);
     const std::string shown = symbol == std::string_view::npos ? "an unknown one" : std::string(1, given[i]);
     const bool wants_instruction = i % 2 == 0;
-    if (symbol == std::string_view::npos || is_instruction(static_cast<std::int64_t>(symbol)) != wants_instruction) {
+    if (symbol == std::string_view::npos || is_instruction(static_cast<std::int64_t>(symbol)) != wants_instruction)
       refuse_text(i, shown, wants_instruction ? "an instruction w, r or i" : "a bit 0 or 1");
-    }
     if (i == 0 && given[i] != 'w') refuse_text(i, shown, "w at the beginning");
     const auto token = static_cast<std::int64_t>(symbol);
-    if (!wants_instruction && tokens.back() == read_token && token != stored_bit(tokens)) {
+    if (!wants_instruction && tokens.back() == read_token && token != stored_bit(tokens))
       refuse_text(i, shown, "the bit of the most recent w");
-    }
     tokens.push_back(token);
   }
   if (tokens.empty())
@@ -205,9 +202,8 @@ Tokens parse(std::string_view given) {
 
 std::int64_t stored_bit(std::span<const std::int64_t> tokens) {
   // A w at the very end has no bit yet.
-  for (std::size_t i = tokens.size(); i-- > 0;) {
+  for (std::size_t i = tokens.size(); i-- > 0;)
     if (tokens[i] == write_token && i + 1 < tokens.size()) return tokens[i + 1];
-  }
   throw Error("flip-flop: ", tokens.size(), " tokens without a w and its bit given; one w required");
 }
 

@@ -62,18 +62,16 @@ void set(const Module& module, const std::string& path, const Tensor& value) {
 // [rows columns] with `value` at (k + down, k + right).
 Tensor diagonal(index_t rows, index_t columns, double value, index_t down = 0, index_t right = 0) {
   const Tensor matrix = Tensor::zeros({rows, columns});
-  for (index_t k = 0; k + down < rows && k + right < columns; ++k) {
+  for (index_t k = 0; k + down < rows && k + right < columns; ++k)
     matrix.data<float>()[(k + down) * columns + k + right] = static_cast<float>(value);
-  }
   return matrix;
 }
 
 // [b 1 t v]
 Tensor one_hot(const Batch& batch, index_t vocabulary, double value) {
   const Tensor x = Tensor::zeros({batch.sequences, 1, batch.positions, vocabulary});
-  for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < batch.inputs.size(); ++i)
     x.data<float>()[static_cast<index_t>(i) * vocabulary + batch.inputs[i]] = static_cast<float>(value);
-  }
   return x;
 }
 

@@ -117,9 +117,8 @@ class SelectiveCopy final : public Task {
     Row row;
     row.inputs = context(stream, blanks);
     Tokens answer;
-    for (const std::int64_t token : row.inputs) {
+    for (const std::int64_t token : row.inputs)
       if (token != blank) answer.push_back(token);
-    }
     const std::int64_t mark = options_.symbols + 1;
     if (options_.format == "markers") {
       row.inputs.insert(row.inputs.end(), answer.size(), mark);

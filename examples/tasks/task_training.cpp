@@ -21,9 +21,8 @@ namespace {
 // Its numbers' bytes, from the least on.
 void append(std::string& bytes, const Batch& batch) {
   for (const Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
-    for (const std::int64_t token : *tokens) {
+    for (const std::int64_t token : *tokens)
       for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(token >> shift);
-    }
   }
 }
 
@@ -76,9 +75,8 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
   options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
   if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
   options.dropout = choice.dropout;
-  for (double* also : {&options.pattern_dropout, &options.hidden_dropout}) {
+  for (double* also : {&options.pattern_dropout, &options.hidden_dropout})
     if (*also > 0) *also = choice.dropout;
-  }
   return options;
 }
 
@@ -201,9 +199,8 @@ double best_guess(const Task& task, const SetScore& score) {
 const PaperFigure* figure_of(
     const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own) {
   const std::string wanted = family(scheme, false), sized = family(scheme, true);
-  for (const PaperFigure& figure : figures) {
+  for (const PaperFigure& figure : figures)
     if (figure.scheme == wanted && (sized == wanted || sized == family(own, true))) return &figure;
-  }
   return nullptr;
 }
 

@@ -116,9 +116,8 @@ std::vector<std::string> BareAttention::probe_names() const {
 std::vector<std::string> BareAttention::draw_names() const {
   std::vector<std::string> names;
   if (!claims().drawn_each_step) return names;
-  for (const std::string& name : probe_names()) {
+  for (const std::string& name : probe_names())
     if (("." + name).ends_with(".drawn")) names.push_back(name);
-  }
   return names;
 }
 

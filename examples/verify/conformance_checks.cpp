@@ -54,9 +54,8 @@ double largest_size(const Tensor& x) {
 // Every token of a batch is another one, so that the gradient of a row of the embedding is that of one token.
 Tensor tokens_of(index_t sequences, index_t count, index_t first = 0) {
   std::vector<double> tokens;
-  for (index_t b = 0; b < sequences; ++b) {
+  for (index_t b = 0; b < sequences; ++b)
     for (index_t t = 0; t < count; ++t) tokens.push_back(static_cast<double>(first + b * capacity + t));
-  }
   return Tensor::of(tokens, {sequences, count}, DType::i64);
 }
 
@@ -84,10 +83,9 @@ Cell gradients(const Subject& subject) {
   const GradientChecks checks = check_scheme(subject.text(), {.length = 4, .one_by_one = 8, .seed = subject.seed()});
   if (!checks.ok()) {
     std::string problems = checks.problem;
-    for (const GradientCase& one : checks.cases) {
+    for (const GradientCase& one : checks.cases)
       for (const std::string& problem : one.report.problems)
         problems += (problems.empty() ? "" : "; ") + one.label + ": " + problem;
-    }
     return failed(checks.worst_by_duals(), problems);
   }
   return passed(checks.worst_by_duals(), checks.note.empty() ? "by duals and by differences" : checks.note);
@@ -131,11 +129,10 @@ Cell batch_sum(const Subject& subject) {
   const std::vector<Tensor> single = gradients_of(one),
                             twice = gradients_of(raw::cast(concat_along(0, {index, index}), DType::i64));
   double largest = 0;
-  for (std::size_t k = 0; k < single.size(); ++k) {
+  for (std::size_t k = 0; k < single.size(); ++k)
     if (single[k].defined())
       largest =
           std::max(largest, largest_difference(single[k] * 2.0, twice[k]) / std::max(1.0, largest_size(twice[k])));
-  }
   return within(largest, rounding);
 }
 
@@ -266,9 +263,8 @@ Cell strips(const Subject& subject) {
   scheme.draw_parameters(subject.seed());
   BareOperands operands = random_operands(scheme, batch, 7, subject.seed());
   std::vector<Tensor> leaves;
-  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x}) {
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
     if (operand->defined()) leaves.push_back(requires_grad(*operand));
-  }
   for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
   const auto blocks = strips_executor_of(2);
   const std::string refusal = blocks->refusal(scheme.stages());
@@ -300,9 +296,7 @@ Cell head_masks(const Subject& subject) {
   std::vector<double> allowed[3];  // of head 0, of head 1, of both
   for (index_t n = 0; n < 2 * length * length; ++n) {
     const index_t head = n / (length * length), i = n / length % length, j = n % length;
-    for (const index_t list : {head, index_t(2)}) {
-      allowed[list].push_back(i == j || (3 * i + 2 * j + head) % 4 != 0);
-    }
+    for (const index_t list : {head, index_t(2)}) allowed[list].push_back(i == j || (3 * i + 2 * j + head) % 4 != 0);
   }
   const auto output = [&](index_t list) {
     const Tensor mask = Tensor::of(allowed[list], {1, list == 2 ? 2 : 1, length, length}, DType::boolean);

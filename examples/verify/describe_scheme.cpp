@@ -21,9 +21,8 @@ Json json_of(const Module::Parameter& parameter) {
   Json entry{{"name", parameter.path}, {"shape", json_of(parameter.tensor.shape())}, {"initial", parameter.init.text()},
       {"decays", parameter.decays}, {"trained", !parameter.frozen}};
   const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
-  if (std::isfinite(parameter.bounds.low) || std::isfinite(parameter.bounds.high)) {
+  if (std::isfinite(parameter.bounds.low) || std::isfinite(parameter.bounds.high))
     entry["bounds"] = {bound(parameter.bounds.low), bound(parameter.bounds.high)};
-  }
   return entry;
 }
 
@@ -36,8 +35,7 @@ Json json_of(const Claims& claims) {
 }
 
 // "name": [one line per entry]
-template <class Entries>
-std::string block(const char* name, const Entries& entries) {
+template <class Entries> std::string block(const char* name, const Entries& entries) {
   std::string text = to_text("  \"", name, "\": [");
   bool first = true;
   for (const auto& entry : entries) {

@@ -41,17 +41,15 @@ NamedNumbers results_on(Device device, const std::string& text, const BareSettin
   for (const auto& [name, tensor] : leaves) handles.push_back(tensor);
   if (!tracked(y)) return results;
   const std::vector<Tensor> found = grad(y, raw::to_device(cotangent, device), handles, {.allow_unused = true});
-  for (std::size_t k = 0; k < leaves.size(); ++k) {
+  for (std::size_t k = 0; k < leaves.size(); ++k)
     if (found[k].defined()) results.emplace_back("gradient of " + leaves[k].first, found[k].to_vector());
-  }
   return results;
 }
 
 double largest_of(const NamedNumbers& results) {
   double largest = 1e-3;
-  for (const auto& [name, numbers] : results) {
+  for (const auto& [name, numbers] : results)
     for (const double value : numbers) largest = std::max(largest, std::fabs(value));
-  }
   return largest;
 }
 

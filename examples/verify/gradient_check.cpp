@@ -23,12 +23,10 @@ std::vector<Named> leaves_of(const BareOperands& operands, const BareAttention& 
   std::vector<Named> leaves;
   const std::pair<const char*, const Tensor*> inputs[] = {
       {"q", &operands.q}, {"k", &operands.k}, {"v", &operands.v}, {"x", &operands.x}};
-  for (const auto& [name, tensor] : inputs) {
+  for (const auto& [name, tensor] : inputs)
     if (tensor->defined()) leaves.push_back({name, *tensor});
-  }
-  for (const Module::Parameter& parameter : scheme.root().parameters()) {
+  for (const Module::Parameter& parameter : scheme.root().parameters())
     if (!parameter.frozen) leaves.push_back({parameter.path, parameter.tensor});
-  }
   return leaves;
 }
 
@@ -36,11 +34,9 @@ std::vector<Named> leaves_of(const BareOperands& operands, const BareAttention& 
 // softmax cannot see it.
 Tensor everything(const BareAttention::Result& result) {
   std::vector<Tensor> parts;
-  for (const Tensor* part : {&result.output, &result.logits, &result.embedded}) {
-    if (part->defined() && !(part == &result.embedded && result.embedded.identity() == result.output.identity())) {
+  for (const Tensor* part : {&result.output, &result.logits, &result.embedded})
+    if (part->defined() && !(part == &result.embedded && result.embedded.identity() == result.output.identity()))
       parts.push_back(reshape(*part, {-1}));
-    }
-  }
   return parts.size() == 1 ? parts[0] : concat_along(0, parts);
 }
 
@@ -59,19 +55,16 @@ GradientCase check_setting(const BareAttention& scheme, bool causal, const Gradi
   return {label, gradcheck(f, leaves_of(operands, scheme), how)};
 }
 
-template <class Get>
-double worst(const std::vector<GradientCase>& cases, const Get& get) {
+template <class Get> double worst(const std::vector<GradientCase>& cases, const Get& get) {
   double result = 0;
-  for (const GradientCase& each : cases) {
+  for (const GradientCase& each : cases)
     for (const GradcheckInput& input : each.report.inputs) result = std::max(result, get(input));
-  }
   return result;
 }
 
 const CheckedOp* find_op(const std::string& name) {
-  for (const CheckedOp& op : checked_ops()) {
+  for (const CheckedOp& op : checked_ops())
     if (op.samples && op.name == name) return &op;
-  }
   return nullptr;
 }
 
@@ -103,9 +96,8 @@ std::size_t GradientChecks::inputs() const {
 
 std::size_t GradientChecks::kinks() const {
   std::size_t count = 0;
-  for (const GradientCase& each : cases) {
+  for (const GradientCase& each : cases)
     for (const GradcheckInput& input : each.report.inputs) count += input.kinks.size();
-  }
   return count;
 }
 
@@ -122,10 +114,9 @@ GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options
   for (CheckedSample& sample : op.samples()) {
     for (Tensor& input : sample.inputs) input = placed(input, options.device);
     std::vector<Named> leaves;
-    for (std::size_t k = 0; k < sample.inputs.size(); ++k) {
+    for (std::size_t k = 0; k < sample.inputs.size(); ++k)
       if (sample.inputs[k].defined() && is_floating(sample.inputs[k].dtype()))
         leaves.push_back({to_text("input ", k), sample.inputs[k]});
-    }
     checks.cases.push_back(
         {sample.name, gradcheck([&] { return sample.run(sample.inputs); }, leaves, checker_options(options))});
   }
@@ -151,9 +142,8 @@ GradientChecks check_scheme(const std::string& text, const GradientCheckOptions&
 
 std::vector<std::string> op_names() {
   std::vector<std::string> names;
-  for (const CheckedOp& op : checked_ops()) {
+  for (const CheckedOp& op : checked_ops())
     if (op.samples) names.push_back(op.name);
-  }
   std::sort(names.begin(), names.end());
   return names;
 }

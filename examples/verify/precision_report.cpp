@@ -30,9 +30,8 @@ double first_equal_neighbours(const OfPositions& f, DType dtype, std::int64_t fu
     const std::size_t width = numbers.size() / (together + 1);
     for (std::size_t n = 0; n < together; ++n) {
       const auto row = numbers.begin() + static_cast<std::ptrdiff_t>(n * width);
-      if (std::equal(row, row + static_cast<std::ptrdiff_t>(width), row + static_cast<std::ptrdiff_t>(width))) {
+      if (std::equal(row, row + static_cast<std::ptrdiff_t>(width), row + static_cast<std::ptrdiff_t>(width)))
         return static_cast<double>(first) + static_cast<double>(n);
-      }
     }
   }
   return not_found;

@@ -36,8 +36,7 @@ class Reader {
   bool has(const std::string& name) const { return tensors_.contains(name); }
   Tensor get(const std::string& name) const { return has(name) ? tensors_.at(name) : Tensor(); }
 
-  template <class... Parts>
-  [[noreturn]] void refuse(const Parts&... parts) const {
+  template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
     throw InputError(path_, ": ", parts...);
   }
 
@@ -81,10 +80,9 @@ class Reader {
   // All that is missing in one message: nobody likes to be told one name per run.
   void refuse_missing(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme, bool draws) const {
     std::string missing, parameters;
-    for (const ExpectedTensor& each : expected) {
+    for (const ExpectedTensor& each : expected)
       if (each.required && !has(each.name))
         missing += (missing.empty() ? "" : ", ") + each.name + " " + shapes_text(each.shapes);
-    }
     for (const Module::Parameter& parameter : scheme.root().parameters()) {
       if (has(parameter.path) || draws) continue;
       parameters += (parameters.empty() ? "" : ", ") + parameter.path + " " + to_string(parameter.tensor.shape());
@@ -147,11 +145,10 @@ void read_parameters(
   root.to(dtype);
   for (const Module::Parameter& parameter : root.parameters()) {
     file.check({parameter.path, "", {parameter.tensor.shape()}, Kind::numbers, !init, ""}, numbers);
-    if (file.has(parameter.path)) {
+    if (file.has(parameter.path))
       raw::copy_into(file.numbers(parameter.path, dtype), parameter.tensor);
-    } else {
+    else
       input.drawn.push_back(parameter.path);
-    }
   }
   if (init && input.drawn.empty())
     file.refuse("--init given; the file has every parameter, so that it has no effect; leave it out");
@@ -161,9 +158,8 @@ void read_parameters(
 
 void ProbeInput::to(Device device) {
   scheme->root().to(device);
-  for (Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.x, &cotangent, &cotangent_logits}) {
+  for (Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.x, &cotangent, &cotangent_logits})
     if (tensor->defined()) *tensor = raw::to_device(*tensor, device);
-  }
 }
 
 std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length) {
@@ -222,9 +218,8 @@ ProbeInput read_probe_input(
       file.numbers("q", wanted), file.numbers("k", wanted), file.numbers("v", wanted), file.numbers("x", wanted)};
   input.setting = {
       .positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
-  for (const std::string& name : input.scheme->draw_names()) {
+  for (const std::string& name : input.scheme->draw_names())
     if (file.has(name)) input.draws.emplace_back(name, file.draw(name));
-  }
   input.cotangent = file.numbers("cotangent", wanted);
   input.cotangent_logits = file.numbers("cotangent_logits", wanted);
   return input;

@@ -17,12 +17,10 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 NamedTensors leaves_of(const ProbeInput& input) {
   NamedTensors leaves;
   const BareOperands& given = input.operands;
-  for (const auto& [name, tensor] : NamedTensors{{"q", given.q}, {"k", given.k}, {"v", given.v}, {"x", given.x}}) {
+  for (const auto& [name, tensor] : NamedTensors{{"q", given.q}, {"k", given.k}, {"v", given.v}, {"x", given.x}})
     if (tensor.defined()) leaves.emplace_back(name, requires_grad(tensor));
-  }
-  for (const Module::Parameter& parameter : input.scheme->root().parameters()) {
+  for (const Module::Parameter& parameter : input.scheme->root().parameters())
     if (!parameter.frozen) leaves.emplace_back(parameter.path, parameter.tensor);
-  }
   return leaves;
 }
 
@@ -70,9 +68,7 @@ SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
   const bool shows_all = input.scheme->attends() && &executor == &reference_executor();
   const std::vector<std::string> draws = input.scheme->draw_names();
   Capture capture(shows_all ? std::vector<std::string>{"*"} : draws);
-  for (const auto& [name, tensor] : input.draws) {
-    capture.edit(name, [given = tensor](const Tensor&) { return given; });
-  }
+  for (const auto& [name, tensor] : input.draws) capture.edit(name, [given = tensor](const Tensor&) { return given; });
   const BareAttention::Result result = input.scheme->run(input.operands, input.setting, executor);
   NamedTensors out{{"output", result.output}};
   if (result.embedded.defined() && input.scheme->attends()) out.emplace_back("embedded", result.embedded);

@@ -20,9 +20,8 @@ void add(std::vector<std::string>& texts, const std::string& text) {
 // Values of an option other than its default.
 std::vector<std::string> other_values(const SchemeOption& option, index_t length) {
   std::vector<std::string> values;
-  for (const std::string& choice : option.choices) {
+  for (const std::string& choice : option.choices)
     if (choice != option.default_text) values.push_back(choice);
-  }
   const double preset = option.kind == SchemeOption::Kind::word ? 0 : std::stod(option.default_text);
   if (option.kind == SchemeOption::Kind::integer) {
     const double whole = std::clamp(static_cast<double>(length), option.low, option.high);
@@ -39,9 +38,8 @@ std::vector<std::string> other_values(const SchemeOption& option, index_t length
 std::vector<std::string> insides(const SchemeInfo& info) {
   if (!info.takes_base) return {""};
   std::vector<std::string> bases;
-  for (const SchemeInfo& base : registered_schemes()) {
+  for (const SchemeInfo& base : registered_schemes())
     if (!base.takes_base) bases.push_back(base.name);
-  }
   return bases;
 }
 
@@ -57,10 +55,9 @@ std::vector<std::string> scheme_texts(index_t length) {
   for (const SchemeInfo& info : registered_schemes()) {
     for (const std::string& base : insides(info)) {
       add(texts, with_inside(info.name, base, ""));
-      for (const SchemeOption& option : info.options) {
+      for (const SchemeOption& option : info.options)
         for (const std::string& value : other_values(option, length))
           add(texts, with_inside(info.name, base, option.name + "=" + value));
-      }
     }
     for (const std::string& variant : info.variants) add(texts, variant);
   }
@@ -69,12 +66,10 @@ std::vector<std::string> scheme_texts(index_t length) {
 
 std::vector<std::string> scheme_sums() {
   std::vector<std::string> names, texts;
-  for (const SchemeInfo& info : registered_schemes()) {
+  for (const SchemeInfo& info : registered_schemes())
     if (!info.takes_base) names.push_back(info.name);
-  }
-  for (std::size_t a = 0; a < names.size(); ++a) {
+  for (std::size_t a = 0; a < names.size(); ++a)
     for (std::size_t b = a + 1; b < names.size(); ++b) add(texts, names[a] + " + " + names[b]);
-  }
   return texts;
 }
 

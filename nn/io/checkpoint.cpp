@@ -49,9 +49,8 @@ std::optional<index_t> step_of(const fs::directory_entry& entry) {
 std::vector<std::pair<index_t, fs::path>> checkpoints_in(const std::string& root) {
   std::vector<std::pair<index_t, fs::path>> found;
   std::error_code problem;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root, problem)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(root, problem))
     if (const auto step = step_of(entry)) found.emplace_back(*step, entry.path());
-  }
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -143,9 +142,8 @@ struct Comparison {
         matched.push_back({entry->second, tensor});
       }
     }
-    for (const auto& [name, tensor] : given) {
+    for (const auto& [name, tensor] : given)
       if (!names.count(name)) note(to_text(file, " has ", name, " ", tensor.shape(), ", which this run has not"));
-    }
   }
 
   void require_none(const std::string& place) const {
@@ -162,9 +160,8 @@ struct Comparison {
 NamedTensors read_part(const fs::path& folder, const char* name, const TrainingState& state, Comparison& comparison) {
   SafetensorsFile file = read_safetensors((folder / name).string());
   const std::pair<std::string, std::string> expected{"whence.step", std::to_string(state.step)};
-  if (std::find(file.metadata.begin(), file.metadata.end(), expected) == file.metadata.end()) {
+  if (std::find(file.metadata.begin(), file.metadata.end(), expected) == file.metadata.end())
     comparison.note(to_text(name, " is not of step ", state.step, ", as state.json is"));
-  }
   return std::move(file.tensors);
 }
 
@@ -225,9 +222,8 @@ std::string CheckpointFolder::save(
     write_folder(temporary, named(weights), optimizer, state);
     // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
     const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
-    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0) {
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0)
       throw Error(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno));
-    }
     fs::remove_all(temporary);  // after an exchange: the old one
     sync_folder(root_);
     remove_old(folder.string());
@@ -255,15 +251,13 @@ TrainingState read_training_state(const std::string& folder) {
   if (json.is_discarded() || !json.is_object())
     throw InputError(path, ": checkpoint: is no JSON object; is the file damaged?");
   const auto format = json.find("format");
-  if (format != json.end() && format->is_number_integer() && *format != format_version) {
+  if (format != json.end() && format->is_number_integer() && *format != format_version)
     throw InputError(path, ": checkpoint: has format ", format->dump(), "; this build reads format ", format_version);
-  }
   const auto is_count = [&](const char* key) { return json.contains(key) && json[key].is_number_unsigned(); };
   const bool counts =
       is_count("format") && is_count("step") && is_count("seed") && json["step"].get<std::uint64_t>() <= INT64_MAX;
-  if (!counts || !json.contains("facts") || !json["facts"].is_object()) {
+  if (!counts || !json.contains("facts") || !json["facts"].is_object())
     throw InputError(path, ": checkpoint: lacks format, step, seed or facts; whole numbers and an object required");
-  }
   TrainingState state{.step = json["step"].get<index_t>(), .seed = json["seed"].get<std::uint64_t>()};
   if (is_count("skipped")) state.skipped = std::min(json["skipped"].get<index_t>(), state.step);
   for (const auto& [key, value] : json["facts"].items()) {

@@ -16,8 +16,7 @@
 namespace whence {
 namespace {
 
-template <class Kind>
-[[noreturn]] void refuse(const std::string& path, const char* what) {
+template <class Kind> [[noreturn]] void refuse(const std::string& path, const char* what) {
   throw Kind(to_text(path, ": ", what, ": ", std::strerror(errno)));
 }
 
@@ -96,9 +95,8 @@ std::string InputFile::text(std::uint64_t limit) const {
 
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts) {
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
     throw InputError(path, ": cannot write: exists and is not a regular file; another path required");
-  }
   TemporaryFile file(path);
   for (const auto part : parts) file.write(part);
   file.commit();

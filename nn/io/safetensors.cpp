@@ -27,8 +27,7 @@ struct Named {
 constexpr Named dtypes[] = {{"F16", DType::f16}, {"BF16", DType::bf16}, {"F32", DType::f32}, {"F64", DType::f64},
     {"I32", DType::i32}, {"I64", DType::i64}, {"BOOL", DType::boolean}};
 
-template <class... Parts>
-[[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
+template <class... Parts> [[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
   throw InputError(path, ": safetensors: ", parts...);
 }
 
@@ -38,9 +37,8 @@ template <class... Parts>
 const char* foreign_format(const std::string& first) {
   if (first.starts_with("PK\x03\x04"))
     return "a zip archive, as torch.save writes; convert it with safetensors.torch.save_file";
-  if (first.size() > 1 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5) {
+  if (first.size() > 1 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
     return "a Python pickle, which can run code; convert it with safetensors.torch.save_file";
-  }
   if (first.starts_with("GGUF")) return "a GGUF file; convert it to safetensors";
   if (first.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file; convert it to safetensors";
   return nullptr;
@@ -66,9 +64,8 @@ std::uint64_t checked_header_length(const std::string& path, const InputFile& fi
 }
 
 DType dtype_named(const std::string& path, const SafetensorsEntry& entry) {
-  for (const Named& known : dtypes) {
+  for (const Named& known : dtypes)
     if (entry.dtype == known.name) return known.dtype;
-  }
   refuse(path, "tensor ", printable(entry.name), " has dtype ", printable(entry.dtype),
       "; F16, BF16, F32, F64, I32, I64 or BOOL required");
 }
@@ -120,9 +117,8 @@ void require_booleans(const std::string& path, const SafetensorsEntry& entry, st
 // ---- Writing
 
 const char* name_of(DType dtype, const std::string& tensor) {
-  for (const Named& known : dtypes) {
+  for (const Named& known : dtypes)
     if (dtype == known.dtype) return known.name;
-  }
   throw Error(
       "safetensors: tensor ", printable(tensor), " is ", dtype, ", which the format has no name for; cast it first");
 }

@@ -34,9 +34,8 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
   bool key(std::string& name) override {
     auto& seen = place_ == Place::top ? top_keys_ : inner_keys_;
     if (!seen.insert(name).second) refuse(to_text("holds key ", printable(name), " twice"), "keys must differ");
-    if (place_ == Place::tensor && name != "dtype" && name != "shape" && name != "data_offsets") {
+    if (place_ == Place::tensor && name != "dtype" && name != "shape" && name != "data_offsets")
       refuse(to_text("holds key ", printable(name)), "dtype, shape and data_offsets required, and no other");
-    }
     (place_ == Place::top ? key_ : inner_key_) = name;
     return true;
   }
@@ -124,9 +123,8 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
 std::string printable(const std::string& name) {
   constexpr std::size_t limit = 80;
   std::string shown = name.substr(0, limit);
-  for (char& c : shown) {
+  for (char& c : shown)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
-  }
   return "'" + shown + (name.size() > limit ? "...'" : "'");
 }
 
@@ -139,9 +137,8 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
 std::string safetensors_header_text(const SafetensorsHeader& header) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const auto& [key, text] : header.metadata) json["__metadata__"][key] = text;
-  for (const SafetensorsEntry& entry : header.entries) {
+  for (const SafetensorsEntry& entry : header.entries)
     json[entry.name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", entry.offsets}};
-  }
   try {
     return json.dump();
   } catch (const Json::exception& problem) {

@@ -32,16 +32,13 @@ struct CdapeOptions {
         tril(arguments.word("tril") == "no"       ? Tril::never
              : arguments.word("tril") == "always" ? Tril::always
                                                   : Tril::causal) {
-    for (const char* option : {"pad", "remask", "tril"}) {
+    for (const char* option : {"pad", "remask", "tril"})
       if (kernel == 1) arguments.refuse_if_given(option, "with kernel=1, where a key sees itself alone");
-    }
-    for (const char* option : {"remask", "tril"}) {
+    for (const char* option : {"remask", "tril"})
       if (!symmetric) arguments.refuse_if_given(option, "with pad=left, which never looks at later keys");
-    }
     if (tril == Tril::never) arguments.refuse_if_given("remask", "with tril=no, which leaves nothing to blank");
-    if (symmetric && kernel % 2 == 0) {
+    if (symmetric && kernel % 2 == 0)
       throw InputError("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left");
-    }
   }
   index_t reach() const { return symmetric ? kernel / 2 : 0; }  // keys behind its own that a column reads
   bool sees_border() const { return reach() > 0 && !remask; }   // the end of a run shows in its last rows
@@ -130,9 +127,8 @@ class Cdape final : public Adaptive {
   static Tensor lower_triangle(const AttendContext& at) {
     const index_t rows = at.query.size(2), keys = at.key.size(2);
     const Tensor mask = Tensor::empty({1, 1, rows, keys}, DType::boolean);
-    for (index_t i = 0; i < rows; ++i) {
+    for (index_t i = 0; i < rows; ++i)
       for (index_t j = 0; j < keys; ++j) mask.data<bool>()[i * keys + j] = j <= at.first_row + i;
-    }
     return at.here(mask);
   }
 

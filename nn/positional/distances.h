@@ -13,8 +13,7 @@ namespace whence {
 
 // f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance
 // is not a whole number of steps.
-template <class F>
-[[nodiscard]] Tensor index_of_steps(const char* scheme, const AttendContext& at, const F& f) {
+template <class F> [[nodiscard]] Tensor index_of_steps(const char* scheme, const AttendContext& at, const F& f) {
   const Tensor distance = contiguous(at.distance_on_cpu()), index = Tensor::empty(distance.shape(), DType::i64);
   const double* d = distance.data<double>();
   for (index_t n = 0; n < distance.numel(); ++n) {

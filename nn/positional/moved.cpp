@@ -24,9 +24,8 @@ class Moved : public PositionalScheme, public MovesPositions {
  public:
   Moved(const char* name, std::unique_ptr<PositionalScheme> base) : base_(std::move(base)) {
     child("base", *base_);
-    if (!base_->claims().uses_positions) {
+    if (!base_->claims().uses_positions)
       throw InputError(name, ": the scheme inside reads no positions, so that ", name, " has no effect; leave it out");
-    }
   }
 
   void join(Stages& stages) const override {

@@ -33,9 +33,8 @@ class Sandwich final : public PositionalScheme, public BiasesScores {
   // sum_m (cos(n w_m) - 1)
   double of_distance(double n) const {
     double total = 0;
-    for (index_t m = 1; m <= dim_ / 2; ++m) {
+    for (index_t m = 1; m <= dim_ / 2; ++m)
       total += std::cos(n * std::pow(10000, -2 * static_cast<double>(m) / static_cast<double>(dim_))) - 1;
-    }
     return total;
   }
 

@@ -74,9 +74,8 @@ const RegisterScheme registered{{.name = "transformer_xl",
     .paper = "Dai et al. 2019, arXiv:1901.02860",
     .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      if (arguments.sizes().dim % 2) {
+      if (arguments.sizes().dim % 2)
         throw InputError("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required");
-      }
       return std::make_unique<TransformerXL>(arguments.sizes());
     }}};
 

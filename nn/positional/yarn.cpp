@@ -29,9 +29,8 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
     const double low = std::max(std::floor(pair_of(options.beta_fast)), 0.0);
     double high = std::min(std::ceil(pair_of(options.beta_slow)), width - 1);
     if (high <= low) high = low + 0.001;
-    for (std::size_t m = 0; m < theta_.size(); ++m) {
+    for (std::size_t m = 0; m < theta_.size(); ++m)
       keep_.push_back(1 - std::clamp((static_cast<double>(m) - low) / (high - low), 0.0, 1.0));
-    }
   }
 
   Claims claims() const override { return {.shift_invariant = true, .prefix_consistent = !options_.dynamic}; }

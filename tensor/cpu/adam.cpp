@@ -20,8 +20,7 @@ void adam_range(AdamRule<T> rule, AdamFactors<T> by, const G* __restrict gradien
   }
 }
 
-template <class G, class T>
-void adam_entry(const AdamStep& step, const double* controls, const AdamEntry& entry) {
+template <class G, class T> void adam_entry(const AdamStep& step, const double* controls, const AdamEntry& entry) {
   const AdamRule<T> rule = AdamRule<T>::of(step);
   const AdamFactors<T> by = AdamFactors<T>::of(
       [controls](Control which) { return controls[static_cast<int>(which)]; }, step.coupled_decay, entry.decays);

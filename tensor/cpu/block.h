@@ -46,8 +46,7 @@ using bits_t = std::conditional_t<bytes == 1, std::uint8_t,
 
 // keep ? value : otherwise for keep 0 or 1, without a branch. Compilers turn the plain form, or one with a bool, into
 // conditional loads, and then do not vectorise the loop.
-template <class T>
-inline T choose(unsigned char keep, T value, T otherwise) {
+template <class T> inline T choose(unsigned char keep, T value, T otherwise) {
   if constexpr (sizeof(T) > 8) {
     return keep ? value : otherwise;
   } else {
@@ -59,35 +58,30 @@ inline T choose(unsigned char keep, T value, T otherwise) {
 }
 
 // `count` numbers that lie `stride` apart into a contiguous block, and back.
-template <class T, class C>
-inline void load_block(const T* from, index_t stride, index_t count, C* to) {
-  if (stride != 1) {
+template <class T, class C> inline void load_block(const T* from, index_t stride, index_t count, C* to) {
+  if (stride != 1)
     for (index_t i = 0; i < count; ++i) to[i] = convert<C>(static_cast<compute_t<T>>(from[i * stride]));
-  } else if constexpr (std::is_same_v<T, C>) {
+  else if constexpr (std::is_same_v<T, C>)
     std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(count) * sizeof(T));
-  } else if constexpr (std::is_same_v<T, Float16> && std::is_same_v<C, float>) {
+  else if constexpr (std::is_same_v<T, Float16> && std::is_same_v<C, float>)
     widen(from, count, to);
-  } else {
+  else
     for (index_t i = 0; i < count; ++i) to[i] = convert<C>(static_cast<compute_t<T>>(from[i]));
-  }
 }
 
-template <class C, class T>
-inline void store_block(const C* from, index_t count, T* to, index_t stride) {
-  if (stride != 1) {
+template <class C, class T> inline void store_block(const C* from, index_t count, T* to, index_t stride) {
+  if (stride != 1)
     for (index_t i = 0; i < count; ++i) to[i * stride] = convert<T>(from[i]);
-  } else if constexpr (std::is_same_v<T, C>) {
+  else if constexpr (std::is_same_v<T, C>)
     std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(count) * sizeof(T));
-  } else if constexpr (std::is_same_v<T, Float16> && std::is_same_v<C, float>) {
+  else if constexpr (std::is_same_v<T, Float16> && std::is_same_v<C, float>)
     narrow(from, count, to);
-  } else {
+  else
     for (index_t i = 0; i < count; ++i) to[i] = convert<T>(from[i]);
-  }
 }
 
 // A row of T seen as its compute type: the row itself where the types are equal, else a widened copy in `buffer`.
-template <class T, class C>
-inline const C* row_as(const T* row, index_t count, C* buffer) {
+template <class T, class C> inline const C* row_as(const T* row, index_t count, C* buffer) {
   if constexpr (std::is_same_v<T, C>) {
     return row;
   } else {

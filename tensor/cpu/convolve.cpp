@@ -18,8 +18,7 @@ index_t tiles_of(const Convolution& at) { return (at.keys_out + tile - 1) / tile
 index_t units_of(const Convolution& at) { return at.batch * at.rows * tiles_of(at); }
 
 // out[u][j] += sum over s of weights[s][u] rows[s][j], for four outputs u.
-template <index_t taps, class C>
-void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
+template <index_t taps, class C> void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
   C w[taps * outputs_at_once];
   const C* from[taps];
   std::copy_n(weights, taps * outputs_at_once, w);
@@ -38,8 +37,7 @@ void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
 }
 
 // into[u][s] += sum over j of g[u][j] x[s][j], for four outputs u and four terms s.
-template <class C>
-void add_products(const C* const* g, const C* const* x, index_t count, C* into) {
+template <class C> void add_products(const C* const* g, const C* const* x, index_t count, C* into) {
   const C *g0 = g[0], *g1 = g[1], *g2 = g[2], *g3 = g[3], *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
   C a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0, c0 = 0, c1 = 0, c2 = 0, c3 = 0, d0 = 0, d1 = 0,
     d2 = 0, d3 = 0;
@@ -67,22 +65,18 @@ void load_tile(
 }
 
 // Where a tile holds each term (c, t) of the sum.
-template <class C>
-std::vector<const C*> rows_of_terms(const Convolution& at, const C* buffer, index_t width) {
+template <class C> std::vector<const C*> rows_of_terms(const Convolution& at, const C* buffer, index_t width) {
   std::vector<const C*> rows;
-  for (index_t c = 0; c < at.channels; ++c) {
+  for (index_t c = 0; c < at.channels; ++c)
     for (index_t t = 0; t < at.taps; ++t) rows.push_back(buffer + c * width + t);
-  }
   return rows;
 }
 
-template <class C>
-void sum_terms(const std::vector<const C*>& rows, const C* weights, C* out, index_t count) {
+template <class C> void sum_terms(const std::vector<const C*>& rows, const C* weights, C* out, index_t count) {
   const index_t terms = static_cast<index_t>(rows.size());
   index_t term = 0;
-  for (; term + taps_at_once <= terms; term += taps_at_once) {
+  for (; term + taps_at_once <= terms; term += taps_at_once)
     add_taps<taps_at_once>(&rows[static_cast<std::size_t>(term)], weights + term * outputs_at_once, out, count);
-  }
   for (; term < terms; ++term)
     add_taps<1>(&rows[static_cast<std::size_t>(term)], weights + term * outputs_at_once, out, count);
 }
@@ -119,8 +113,7 @@ void convolve_tiles(const Convolution& at, const T* x, const compute_t<T>* packe
 }
 
 // The kernel's gradient from the rows of each chunk: [chunks, output blocks * blocks of 4 terms * 4 outputs * 4 terms].
-template <class T>
-Tensor kernel_gradient_tiles(const Convolution& at, const T* x, const T* dy) {
+template <class T> Tensor kernel_gradient_tiles(const Convolution& at, const T* x, const T* dy) {
   using C = compute_t<T>;
   const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys,
                 plane_out = at.rows * at.keys_out;
@@ -162,8 +155,7 @@ Tensor in_order(const Convolution& at, const Tensor& partial) {
 }
 
 // [o, c t], before it is rounded
-template <class T>
-Tensor weight_gradient(const Convolution& at, const Tensor& x, const Tensor& dy) {
+template <class T> Tensor weight_gradient(const Convolution& at, const Tensor& x, const Tensor& dy) {
   if constexpr (std::is_same_v<T, Dual>) {
     const index_t rows = at.batch * at.rows, each = std::max<index_t>((rows + 63) / 64, 1),
                   size = at.outputs * at.terms();

@@ -16,8 +16,7 @@ struct Bits128 {
 };
 
 // f(Type<U>{}) for the plain type U as wide as one element.
-template <class F>
-void visit_bits(DType dtype, const F& f) {
+template <class F> void visit_bits(DType dtype, const F& f) {
   switch (size_of(dtype)) {
     case 1: return f(Type<std::uint8_t>{});
     case 2: return f(Type<std::uint16_t>{});
@@ -28,8 +27,7 @@ void visit_bits(DType dtype, const F& f) {
 }
 
 // The element that `value` becomes, as bits.
-template <class U>
-U bits_of(DType dtype, double value) {
+template <class U> U bits_of(DType dtype, double value) {
   U bits{};
   visit(dtype, [&]<class T>(Type<T>) {
     const T element = convert<T>(value);
@@ -39,36 +37,31 @@ U bits_of(DType dtype, double value) {
 }
 
 // Filling, copying and masking by the width of an element: five instances serve eight dtypes.
-template <class U>
-void fill_bits(const Tensor& out, U value) {
+template <class U> void fill_bits(const Tensor& out, U value) {
   U* to = reinterpret_cast<U*>(out.bytes());
   const StridedLoop<1> runs(out.shape(), {out.strides()});
   const index_t stride = runs.inner_stride(0);
   runs.parallel_run(cpu_grain, [&](const std::array<index_t, 1>& at, index_t count) {
-    if (stride == 1) {
+    if (stride == 1)
       std::fill_n(to + at[0], count, value);
-    } else {
+    else
       for (index_t i = 0; i < count; ++i) to[at[0] + i * stride] = value;
-    }
   });
 }
 
 // One run. The common strides have loops of their own, which compilers turn into moves of whole registers.
-template <class U>
-void copy_run(const U* from, index_t from_stride, U* to, index_t to_stride, index_t count) {
-  if (from_stride == 1 && to_stride == 1) {
+template <class U> void copy_run(const U* from, index_t from_stride, U* to, index_t to_stride, index_t count) {
+  if (from_stride == 1 && to_stride == 1)
     std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(count) * sizeof(U));
-  } else if (to_stride == 1 && from_stride == 0) {
+  else if (to_stride == 1 && from_stride == 0)
     std::fill_n(to, count, *from);
-  } else if (to_stride == 1) {
+  else if (to_stride == 1)
     for (index_t i = 0; i < count; ++i) to[i] = from[i * from_stride];
-  } else {
+  else
     for (index_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
-  }
 }
 
-template <class U>
-void copy_bits(const Tensor& from, const Tensor& to) {
+template <class U> void copy_bits(const Tensor& from, const Tensor& to) {
   const U* in = reinterpret_cast<const U*>(from.bytes());
   U* out = reinterpret_cast<U*>(to.bytes());
   const StridedLoop<2> runs(to.shape(), {from.strides(), to.strides()});
@@ -79,8 +72,7 @@ void copy_bits(const Tensor& from, const Tensor& to) {
 }
 
 // W holds every value of both dtypes: int64 when `from` counts, float between 32 and 16 bits, else double.
-template <class W>
-void convert_blocks(const Tensor& from, const Tensor& to) {
+template <class W> void convert_blocks(const Tensor& from, const Tensor& to) {
   using Load = void (*)(const void*, index_t, index_t, index_t, W*);
   using Store = void (*)(const W*, index_t, void*, index_t, index_t);
   // A loader per source and a storer per target instead of a loop per pair: 8 + 8 small functions for each W.
@@ -113,13 +105,12 @@ void convert_blocks(const Tensor& from, const Tensor& to) {
 template <class U>
 void keep_run(const U* __restrict x, index_t x_stride, const unsigned char* __restrict mask, index_t mask_stride,
     U value, U* __restrict y, index_t count) {
-  if (mask_stride == 0) {
+  if (mask_stride == 0)
     *mask ? copy_run(x, x_stride, y, 1, count) : void(std::fill_n(y, count, value));
-  } else if (x_stride == 1 && mask_stride == 1) {
+  else if (x_stride == 1 && mask_stride == 1)
     for (index_t i = 0; i < count; ++i) y[i] = choose(mask[i], x[i], value);
-  } else {
+  else
     for (index_t i = 0; i < count; ++i) y[i] = mask[i * mask_stride] ? x[i * x_stride] : value;
-  }
 }
 
 }  // namespace
@@ -129,15 +120,14 @@ void CpuKernels::fill(const Tensor& out, double value) {
 }
 
 void CpuKernels::copy(const Tensor& from, const Tensor& to) {
-  if (from.dtype() == to.dtype()) {
+  if (from.dtype() == to.dtype())
     visit_bits(to.dtype(), [&]<class U>(Type<U>) { copy_bits<U>(from, to); });
-  } else if (!is_floating(from.dtype())) {
+  else if (!is_floating(from.dtype()))
     convert_blocks<std::int64_t>(from, to);
-  } else if (fits_float(from.dtype()) && fits_float(to.dtype())) {
+  else if (fits_float(from.dtype()) && fits_float(to.dtype()))
     convert_blocks<float>(from, to);
-  } else {
+  else
     convert_blocks<double>(from, to);
-  }
 }
 
 void CpuKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {

@@ -8,24 +8,21 @@ namespace {
 
 constexpr int lanes = 8;  // partial sums, so that the compiler may add side by side and the order is still ours
 
-template <class C, class T>
-C log_sum_exp(const T* x, index_t width) {
+template <class C, class T> C log_sum_exp(const T* x, index_t width) {
   // log sum e^x = top + log sum e^{x - top}: no power overflows
   C largest = x[0];
   for (index_t v = 1; v < width; ++v) largest = C(x[v]) > largest ? C(x[v]) : largest;
   C sums[lanes] = {};
   index_t v = 0;
-  for (; v + lanes <= width; v += lanes) {
+  for (; v + lanes <= width; v += lanes)
     for (int lane = 0; lane < lanes; ++lane) sums[lane] += math::exp(C(x[v + lane]) - largest);
-  }
   for (; v < width; ++v) sums[0] += math::exp(C(x[v]) - largest);
   C total(0);
   for (int lane = 0; lane < lanes; ++lane) total += sums[lane];
   return largest + math::log(total);
 }
 
-template <class T>
-struct LossRow {
+template <class T> struct LossRow {
   const T* logits;
   const index_t* target;
   compute_t<T>*norm, *loss;
@@ -39,8 +36,7 @@ struct LossRow {
   }
 };
 
-template <class T>
-struct GradientRow {
+template <class T> struct GradientRow {
   const T *logits, *dy;
   const index_t* target;
   const compute_t<T>* norm;

@@ -10,8 +10,7 @@ namespace whence {
 namespace {
 
 // sum (x / unit)^2, in partial sums over fixed chunks.
-template <class T>
-double squares_of(const Tensor& x, double unit) {
+template <class T> double squares_of(const Tensor& x, double unit) {
   constexpr index_t grain = 1 << 14;
   const T* in = x.data<T>();
   std::vector<double> partial(static_cast<std::size_t>((x.numel() + grain - 1) / grain));
@@ -34,11 +33,10 @@ void CpuKernels::sum_of_squares(std::span<const Tensor> x, double unit, const Te
   double sum = 0;
   for (const Tensor& each : x) {
     sum += visit_floating("sum_of_squares", each.dtype(), [&]<class T>(Type<T>) -> double {
-      if constexpr (std::is_same_v<T, Dual>) {
+      if constexpr (std::is_same_v<T, Dual>)
         wrong_dtype("sum_of_squares", DType::dual, "f16, bf16, f32 or f64");
-      } else {
+      else
         return squares_of<T>(each, unit);
-      }
     });
   }
   *total.data<double>() = sum;

@@ -18,9 +18,8 @@ void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t ele
 
 Tensor CpuKernels::checked_index(const IndexCheck& check, const Tensor& index) {
   const index_t* values = index.data<index_t>();
-  for (index_t i = 0, total = index.numel(); i < total; ++i) {
+  for (index_t i = 0, total = index.numel(); i < total; ++i)
     if (!check.allows(values[i])) index_out_of_range(check, index.shape(), i, values[i]);
-  }
   return index;
 }
 

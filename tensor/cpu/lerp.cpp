@@ -11,8 +11,7 @@ namespace {
 constexpr index_t block = 128;
 
 // Where the positions of a block lie, and what the table holds in the rows below and above.
-template <class T>
-struct Places {
+template <class T> struct Places {
   using C = compute_t<T>;
   std::int32_t below[block], above[block];
   C share[block], low[block], high[block];
@@ -33,8 +32,7 @@ struct Places {
 
 inline index_t at_most_block(index_t left) { return left < block ? left : block; }
 
-template <class T>
-struct LerpForward {
+template <class T> struct LerpForward {
   const T *table, *position;
   T* y;
   index_t rows, width;
@@ -50,8 +48,7 @@ struct LerpForward {
   }
 };
 
-template <class T>
-struct LerpBackward {
+template <class T> struct LerpBackward {
   using C = compute_t<T>;
   const T *table, *position, *dy;
   T *dtable, *dposition;
@@ -75,9 +72,8 @@ struct LerpBackward {
       }
       add_runs(at, count, sum);
     }
-    if constexpr (!std::is_same_v<T, C>) {
+    if constexpr (!std::is_same_v<T, C>)
       for (index_t n = 0; n < rows; ++n) dtable[row * rows + n] = static_cast<T>(sum[n]);
-    }
   }
 
   // Neighbouring positions often lie between the same rows (CoPE's gates are below 1): shares wait in registers.

@@ -35,8 +35,7 @@ Layout layout_of(const Shape& x, const Shape& index, int axis, index_t rows) {
 
 constexpr index_t block = 16;  // of j: where a line of the index lies is worked out once per block
 
-template <class T>
-struct Pick {
+template <class T> struct Pick {
   const T* x;
   const index_t* index;
   T* y;
@@ -47,15 +46,13 @@ struct Pick {
     const T* from = x + outer * at.rows * at.inner;
     const index_t* places = index + at.line(outer) * at.count * at.inner;
     T* to = y + outer * at.count * at.inner;
-    for (index_t j = begin; j < end; ++j) {
+    for (index_t j = begin; j < end; ++j)
       for (index_t k = 0; k < at.inner; ++k) to[j * at.inner + k] = from[places[j * at.inner + k] * at.inner + k];
-    }
   }
 };
 
 // Columns are independent, and each is walked in order. So no two threads meet, and no sum depends on their number.
-template <class T>
-struct Collect {
+template <class T> struct Collect {
   const T* x;
   const index_t* index;
   compute_t<T>* y;  // zeroed

@@ -115,11 +115,10 @@ void small_product(const Matrix& a, const Matrix& b, T alpha, const T* pa, const
     for (index_t l = 0; l < k; ++l) {
       const T factor = alpha * pa[i * a.row_stride + l * a.column_stride];
       const T* __restrict other = pb + l * b.row_stride;
-      if (b.column_stride == 1) {
+      if (b.column_stride == 1)
         for (index_t j = 0; j < n; ++j) row[j] += factor * other[j];
-      } else {
+      else
         for (index_t j = 0; j < n; ++j) row[j] += factor * other[j * b.column_stride];
-      }
     }
   }
 }
@@ -144,8 +143,7 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
 }
 
 // Everything that one tile of work needs to know.
-template <class T>
-struct Job {
+template <class T> struct Job {
   Matrix a, b;
   const T *pa, *pb, *bias;
   T* pc;
@@ -162,8 +160,7 @@ struct Job {
 
 // Tile number `task` of job.slabs() x job.matrices() x job.down() x job.across(). The bias is laid down first and the
 // product added to it while the tile is in cache.
-template <class T>
-void run_tile(const Job<T>& job, index_t task) {
+template <class T> void run_tile(const Job<T>& job, index_t task) {
   const index_t m = job.a.rows, n = job.b.columns, k = job.a.columns;
   const index_t column = task % job.across() * job.tile.columns, row = task / job.across() % job.down() * job.tile.rows;
   const index_t place = task / job.across() / job.down(), matrix = place % job.matrices(),
@@ -185,8 +182,7 @@ void run_tile(const Job<T>& job, index_t task) {
 }
 
 // A chunk of tasks is worth at least a MFLOP, so that small products of a large batch are not shared out one by one.
-template <class T>
-void run_job(const Job<T>& job) {
+template <class T> void run_job(const Job<T>& job) {
   const double work = 2.0 * static_cast<double>(job.tile.rows * job.tile.columns) * static_cast<double>(job.tile.depth);
   const index_t grain = std::max<index_t>(static_cast<index_t>(1e6 / work), 1);
   parallel_for(job.slabs() * job.matrices() * job.down() * job.across(), grain, [&](index_t begin, index_t end) {
@@ -209,8 +205,7 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
 }
 
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
-template <class T>
-void run_product(const Product& p) {
+template <class T> void run_product(const Product& p) {
   const Matrix a(p.a), b(p.b);
   const index_t m = a.rows, n = b.columns, k = a.columns;
   Job<T> job{a, b, p.a.data<T>(), p.b.data<T>(), p.bias ? p.bias->data<T>() : nullptr, p.out.data<T>(),

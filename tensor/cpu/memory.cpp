@@ -23,11 +23,10 @@ class CpuBlocks final : public BlockSource {
     return mapped;
   }
   void give_back(void* block, std::size_t bytes) noexcept override {
-    if (bytes < huge_page) {
+    if (bytes < huge_page)
       std::free(block);
-    } else {
+    else
       munmap(block, bytes);
-    }
   }
   // What a program may have is for limits to say that the system does not tell: free stays unknown.
   Room room() const override { return {}; }

@@ -12,8 +12,7 @@ namespace whence {
 namespace {
 
 // A parameter in compute type.
-template <class T>
-std::vector<compute_t<T>> parameter(const Tensor& x) {
+template <class T> std::vector<compute_t<T>> parameter(const Tensor& x) {
   std::vector<compute_t<T>> values(static_cast<std::size_t>(x.numel()));
   load_block(x.data<T>(), 1, x.numel(), values.data());
   return values;
@@ -107,21 +106,18 @@ void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tenso
 
 // The sum of f(k) over [0, width), in an order that is a function of width alone. Fewer sums side by side than in
 // sum_of, because f reads 16-bit numbers as they are stored.
-template <class C, class F>
-C sum_of_row(index_t width, const F& f) {
+template <class C, class F> C sum_of_row(index_t width, const F& f) {
   constexpr index_t lanes = 16;
   C sums[lanes] = {}, total = C(0);
   index_t k = 0;
-  for (; k + lanes <= width; k += lanes) {
+  for (; k + lanes <= width; k += lanes)
     for (index_t lane = 0; lane < lanes; ++lane) sums[lane] += f(k + lane);
-  }
   for (; k < width; ++k) total += f(k);
   for (index_t lane = 0; lane < lanes; ++lane) total += sums[lane];
   return total;
 }
 
-template <class T>
-struct RmsNormRow {
+template <class T> struct RmsNormRow {
   using C = compute_t<T>;
   const T *x, *weight;
   T* y;
@@ -138,8 +134,7 @@ struct RmsNormRow {
   }
 };
 
-template <class T>
-struct RmsNormBackwardRow {
+template <class T> struct RmsNormBackwardRow {
   using C = compute_t<T>;
   const T *x, *weight, *dy;
   const C* rstd;
@@ -159,8 +154,7 @@ struct RmsNormBackwardRow {
 // dw over one run of rows and one block of channels.
 // How many runs there are depends on the shape alone, and they are added in order.
 constexpr index_t channel_block = 64, rows_per_run = 64;
-template <class T>
-struct WeightGradient {
+template <class T> struct WeightGradient {
   using C = compute_t<T>;
   const T *x, *dy;
   const C* rstd;

@@ -11,8 +11,7 @@ namespace whence {
 namespace {
 
 // Calls f(begin, n) for blocks of a run.
-template <class F>
-void for_blocks(index_t count, const F& f) {
+template <class F> void for_blocks(index_t count, const F& f) {
   for (index_t begin = 0; begin < count; begin += block_length) f(begin, std::min(block_length, count - begin));
 }
 

@@ -8,8 +8,7 @@
 namespace whence {
 
 // C is float, double or Dual. A table of plain loops: looked up once per call, run once per block.
-template <class C>
-struct PointwiseLoops {
+template <class C> struct PointwiseLoops {
   using Value = void (*)(UnaryAttributes p, const C* x, C* y, index_t count);                         // y = f(x)
   using Derivative = void (*)(UnaryAttributes p, const C* saved, const C* dy, C* dx, index_t count);  // dx = dy f'
   using Pair = void (*)(const C* a, index_t a_step, const C* b, index_t b_step, C* y,

@@ -5,8 +5,7 @@
 
 namespace whence {
 
-template <class C>
-typename PointwiseLoops<C>::Value PointwiseLoops<C>::value(Unary function) {
+template <class C> typename PointwiseLoops<C>::Value PointwiseLoops<C>::value(Unary function) {
   return visit(function, []<class F>(F) -> Value {
     return [](UnaryAttributes p, const C* __restrict x, C* __restrict y, index_t count) {
       for (index_t i = 0; i < count; ++i) y[i] = F::value(x[i], p);
@@ -14,8 +13,7 @@ typename PointwiseLoops<C>::Value PointwiseLoops<C>::value(Unary function) {
   });
 }
 
-template <class C>
-typename PointwiseLoops<C>::Derivative PointwiseLoops<C>::derivative(Unary function) {
+template <class C> typename PointwiseLoops<C>::Derivative PointwiseLoops<C>::derivative(Unary function) {
   return visit(function, []<class F>(F) -> Derivative {
     return [](UnaryAttributes p, const C* __restrict saved, const C* __restrict dy, C* __restrict dx, index_t count) {
       for (index_t i = 0; i < count; ++i) dx[i] = dy[i] * F::derivative(saved[i], p);
@@ -24,19 +22,16 @@ typename PointwiseLoops<C>::Derivative PointwiseLoops<C>::derivative(Unary funct
 }
 
 // d f'(v)/dv by a dual number, v being what f' is written in: x or y.
-template <class C>
-typename PointwiseLoops<C>::Derivative PointwiseLoops<C>::second(Unary function) {
+template <class C> typename PointwiseLoops<C>::Derivative PointwiseLoops<C>::second(Unary function) {
   return visit(function, []<class F>(F) -> Derivative {
     return [](UnaryAttributes p, const C* saved, const C* dy, C* dx, index_t count) {
-      for (index_t i = 0; i < count; ++i) {
+      for (index_t i = 0; i < count; ++i)
         dx[i] = dy[i] * static_cast<C>(F::derivative(Dual{static_cast<double>(saved[i]), 1}, p).tangent);
-      }
     };
   });
 }
 
-template <class C>
-typename PointwiseLoops<C>::Pair PointwiseLoops<C>::pair(Binary function) {
+template <class C> typename PointwiseLoops<C>::Pair PointwiseLoops<C>::pair(Binary function) {
   return visit(function, []<class F>(F) -> Pair {
     return [](const C* a, index_t a_step, const C* b, index_t b_step, C* y, index_t count) {
       C* __restrict out = y;

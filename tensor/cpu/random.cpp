@@ -11,8 +11,7 @@ namespace whence {
 namespace {
 
 // f(i, draws) for every multiple i of `per_call`; chunks begin at such multiples.
-template <class F>
-void for_calls(index_t count, index_t per_call, const F& f) {
+template <class F> void for_calls(index_t count, index_t per_call, const F& f) {
   static_assert(cpu_grain % 4 == 0);
   parallel_for(count, cpu_grain / 4, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; i += per_call) f(i, std::min(per_call, end - i));
@@ -43,11 +42,10 @@ void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double 
     constexpr bool is_double = std::is_same_v<T, double>;
     for_calls(out.numel(), is_double ? 1 : 4, [&](index_t i, index_t count) {
       double draw[4] = {};
-      if constexpr (is_double) {
+      if constexpr (is_double)
         draw[0] = stream.uniform53(static_cast<std::uint64_t>(i));
-      } else {
+      else
         uniform_draws(stream, i, draw);
-      }
       for (index_t k = 0; k < count; ++k) to[i + k] = convert<T>(low + (high - low) * draw[k]);
     });
   });

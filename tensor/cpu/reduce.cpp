@@ -17,37 +17,20 @@ namespace {
 
 // What a reduction starts from, how two partial results join, and how a contiguous row is done.
 struct Sum {
-  template <class W>
-  static W start() {
-    return W(0);
-  }
-  template <class W>
-  static W join(W a, W b) {
-    return a + b;
-  }
-  template <class W, class T>
-  static W row(const T* x, index_t count) {
+  template <class W> static W start() { return W(0); }
+  template <class W> static W join(W a, W b) { return a + b; }
+  template <class W, class T> static W row(const T* x, index_t count) {
     return sum_of<W>(count, [x](index_t i) { return static_cast<W>(x[i]); });
   }
 };
 struct Maximum {
-  template <class W>
-  static W start() {
-    return W(-std::numeric_limits<double>::infinity());
-  }
-  template <class W>
-  static W join(W a, W b) {
-    return larger(a, b);
-  }
-  template <class W, class T>
-  static W row(const T* x, index_t count) {
-    return static_cast<W>(maximum_of(x, count));
-  }
+  template <class W> static W start() { return W(-std::numeric_limits<double>::infinity()); }
+  template <class W> static W join(W a, W b) { return larger(a, b); }
+  template <class W, class T> static W row(const T* x, index_t count) { return static_cast<W>(maximum_of(x, count)); }
 };
 
 // One run of elements `stride` apart, any length.
-template <class F, class T>
-wide_t<T> reduce_run(const T* x, index_t stride, index_t count) {
+template <class F, class T> wide_t<T> reduce_run(const T* x, index_t stride, index_t count) {
   using C = compute_t<T>;
   using W = wide_t<T>;
   if constexpr (std::is_same_v<T, C>) {
@@ -66,8 +49,7 @@ wide_t<T> reduce_run(const T* x, index_t stride, index_t count) {
 constexpr index_t chunk_length = 16384;  // of a row, or rows x columns of a column sum
 
 // x seen as [outer..., length] -> out [outer]; a long row in fixed chunks whose results are joined in order.
-template <class F, class T, class Out>
-void reduce_rows(const Tensor& x, Out* out) {
+template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* out) {
   using W = wide_t<T>;
   const index_t length = x.size(-1), stride = x.strides()[-1], chunks = (length + chunk_length - 1) / chunk_length;
   Shape outer;
@@ -137,11 +119,10 @@ void reduce_columns(
                     n = std::min(chunk_rows, rows - first);
       W total[block_length];
       reduce_panel<F>(x + slab * outer_stride + first * row_stride + column, row_stride, n, count, total);
-      if (chunks == 1) {
+      if (chunks == 1)
         store_block(total, count, out + slab * width + column, 1);
-      } else {
+      else
         std::copy_n(total, count, partial.data() + (slab * chunks + chunk) * width + column);
-      }
     }
   });
   if (chunks == 1) return;
@@ -163,8 +144,7 @@ Tensor contiguous_copy(const Tensor& x) {
 }
 
 // Reduces the last group of reduced axes into `out` (contiguous, of the shape that is left).
-template <class F, class T, class Out>
-void reduce_group(const Tensor& x, int axis, Out* out) {
+template <class F, class T, class Out> void reduce_group(const Tensor& x, int axis, Out* out) {
   if (axis + 1 == x.rank()) return reduce_rows<F, T>(x, out);
   // Behind the axis lies what is kept: [outer..., rows, width...]. Contiguous unless it merges into one slab anyway.
   const bool simple = axis <= 1 && axis + 2 == x.rank() && x.strides()[-1] == 1;
@@ -179,22 +159,19 @@ void reduce_group(const Tensor& x, int axis, Out* out) {
 // The axes of `x` without `axis`.
 Shape without(const Shape& shape, int axis) {
   Shape rest;
-  for (int i = 0; i < shape.rank(); ++i) {
+  for (int i = 0; i < shape.rank(); ++i)
     if (i != axis) rest.push_back(shape[i]);
-  }
   return rest;
 }
 
 // One group per call, the last first. What is left is a smaller tensor in the wide type,
 // until nothing is left to reduce.
-template <class F, class T>
-void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
+template <class F, class T> void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
   using W = wide_t<T>;
   const MergedAxes groups = merge_axes(x, reduced);
   int axis = -1, left = 0;
-  for (int i = 0; i < groups.x.rank(); ++i) {
+  for (int i = 0; i < groups.x.rank(); ++i)
     if (groups.reduced[static_cast<std::size_t>(i)]) axis = i, ++left;
-  }
   if (left == 0) return cpu_kernels().copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
   if (left == 1) {
     if (out.dtype() == x.dtype()) return reduce_group<F, T>(groups.x, axis, out.data<T>());
@@ -209,8 +186,7 @@ void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tens
 }
 
 // The maximum first, fast, then the search for it, which stops at the first.
-template <class T>
-void argmax_rows(const Tensor& x, index_t* out) {
+template <class T> void argmax_rows(const Tensor& x, index_t* out) {
   using C = compute_t<T>;
   const index_t width = x.size(-1);
   const T* in = x.data<T>();

@@ -11,36 +11,28 @@
 namespace whence {
 
 // The type for long sums of T.
-template <class T>
-using wide_t = std::conditional_t<std::is_same_v<T, Dual>, Dual, double>;
+template <class T> using wide_t = std::conditional_t<std::is_same_v<T, Dual>, Dual, double>;
 
 template <class T>
 inline constexpr int lane_count = 64 / static_cast<int>(sizeof(T));  // one register of the widest kind
 
 // sum over i of term(i), in lane_count running sums of T; combined pairwise.
-template <class T, class Term>
-inline T sum_of(index_t count, const Term& term) {
+template <class T, class Term> inline T sum_of(index_t count, const Term& term) {
   constexpr int lanes = 4 * lane_count<T>;
   T partial[lanes] = {};
   index_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
+  for (; i + lanes <= count; i += lanes)
     for (int lane = 0; lane < lanes; ++lane) partial[lane] += term(i + lane);
-  }
   for (int lane = 0; i < count; ++i, ++lane) partial[lane] += term(i);
-  for (int width = lanes / 2; width > 0; width /= 2) {
+  for (int width = lanes / 2; width > 0; width /= 2)
     for (int lane = 0; lane < width; ++lane) partial[lane] += partial[lane + width];
-  }
   return partial[0];
 }
 
 // The larger of two; NaN if either is.
-template <class T>
-inline T larger(T a, T b) {
-  return b > a || !(b == b) ? b : a;
-}
+template <class T> inline T larger(T a, T b) { return b > a || !(b == b) ? b : a; }
 
-template <class T>
-inline T maximum_of(const T* x, index_t count) {
+template <class T> inline T maximum_of(const T* x, index_t count) {
   constexpr int lanes = 2 * lane_count<T>;
   if (std::is_same_v<T, Dual> || count < lanes) {
     T best = x[0];
@@ -50,13 +42,11 @@ inline T maximum_of(const T* x, index_t count) {
   T partial[lanes];
   std::memcpy(static_cast<void*>(partial), x, sizeof partial);
   index_t i = lanes;
-  for (; i + lanes <= count; i += lanes) {
+  for (; i + lanes <= count; i += lanes)
     for (int lane = 0; lane < lanes; ++lane) partial[lane] = larger(partial[lane], x[i + lane]);
-  }
   for (; i < count; ++i) partial[0] = larger(partial[0], x[i]);
-  for (int width = lanes / 2; width > 0; width /= 2) {
+  for (int width = lanes / 2; width > 0; width /= 2)
     for (int lane = 0; lane < width; ++lane) partial[lane] = larger(partial[lane], partial[lane + width]);
-  }
   return partial[0];
 }
 

@@ -22,8 +22,7 @@ constexpr int register_bytes = 32;
 constexpr int register_bytes = 16;
 #endif
 
-template <class C>
-struct Register {
+template <class C> struct Register {
   static constexpr int lanes = register_bytes / static_cast<int>(sizeof(C));
   typedef C Vector __attribute__((vector_size(register_bytes)));
 };
@@ -45,8 +44,7 @@ inline typename Register<C>::Vector last(typename Register<C>::Vector v, std::in
 }
 
 // After steps of 1, 2, 4, ... lane i holds the sum of all lanes up to it.
-template <class C, bool reverse>
-inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v) {
+template <class C, bool reverse> inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v) {
   constexpr std::make_index_sequence<static_cast<std::size_t>(Register<C>::lanes)> lanes;
   v += moved<C, reverse, 1>(v, lanes);
   if constexpr (Register<C>::lanes > 2) v += moved<C, reverse, 2>(v, lanes);
@@ -56,8 +54,7 @@ inline typename Register<C>::Vector scan_register(typename Register<C>::Vector v
 }
 
 // One row, register by register from its beginning, or in reverse from its end.
-template <class C, bool reverse>
-void scan_row(const C* x, C* y, index_t width) {
+template <class C, bool reverse> void scan_row(const C* x, C* y, index_t width) {
   constexpr index_t n = Register<C>::lanes;
   constexpr std::make_index_sequence<static_cast<std::size_t>(n)> lanes;
   typename Register<C>::Vector carry = {};
@@ -84,8 +81,7 @@ void scan_row(const C* x, C* y, index_t width) {
 }
 
 // Dual numbers are for tests: one addition after another.
-template <bool reverse>
-void scan_row(const Dual* x, Dual* y, index_t width) {
+template <bool reverse> void scan_row(const Dual* x, Dual* y, index_t width) {
   Dual total;
   for (index_t step = 0; step < width; ++step) {
     const index_t at = reverse ? width - 1 - step : step;
@@ -93,18 +89,15 @@ void scan_row(const Dual* x, Dual* y, index_t width) {
   }
 }
 
-template <class C>
-void scan_row(const C* x, C* y, index_t width, bool reverse) {
-  if constexpr (std::is_same_v<C, Dual>) {
+template <class C> void scan_row(const C* x, C* y, index_t width, bool reverse) {
+  if constexpr (std::is_same_v<C, Dual>)
     reverse ? scan_row<true>(x, y, width) : scan_row<false>(x, y, width);
-  } else {
+  else
     reverse ? scan_row<C, true>(x, y, width) : scan_row<C, false>(x, y, width);
-  }
 }
 
 // 16-bit rows are summed in float and rounded once.
-template <class T>
-void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
+template <class T> void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
   using C = compute_t<T>;
   const index_t width = x.size(-1);
   const T* in = x.data<T>();

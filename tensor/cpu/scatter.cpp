@@ -24,9 +24,8 @@ Grouped group_by_row(const Tensor& index, index_t rows) {
     for (index_t i = 0; i < index.numel(); ++i) ++result.first[static_cast<std::size_t>(row_of[i]) + 1];
     for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) result.first[row + 1] += result.first[row];
     std::vector<index_t> next(result.first.begin(), result.first.end() - 1);
-    for (index_t i = 0; i < index.numel(); ++i) {
+    for (index_t i = 0; i < index.numel(); ++i)
       result.order[static_cast<std::size_t>(next[static_cast<std::size_t>(row_of[i])]++)] = i;
-    }
   });
   return result;
 }
@@ -46,8 +45,7 @@ void add_panel(const T* from, const index_t* entry, index_t entries, index_t wid
   store_block(total, count, into, 1);
 }
 
-template <class T>
-void scatter_rows(const Tensor& index, const Tensor& from, const Tensor& into) {
+template <class T> void scatter_rows(const Tensor& index, const Tensor& from, const Tensor& into) {
   const index_t rows = into.size(0), width = into.size(1), panels = (width + panel_width - 1) / panel_width;
   const Grouped grouped = group_by_row(index, rows);
   const T* in = from.data<T>();

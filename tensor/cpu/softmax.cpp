@@ -11,8 +11,7 @@ namespace whence {
 namespace {
 
 // x and y may be the same row.
-template <class C>
-void softmax_row(const C* x, C* y, index_t width) {
+template <class C> void softmax_row(const C* x, C* y, index_t width) {
   const C top = maximum_of(x, width);
   for (index_t i = 0; i < width; ++i) y[i] = math::exp(x[i] - top);
   // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe.
@@ -43,8 +42,7 @@ void masked_softmax_row(
 }
 
 // 16-bit rows are widened into a buffer, worked on in place, and rounded once on the way out.
-template <class T>
-void softmax_rows(const Tensor& x, const Tensor& y) {
+template <class T> void softmax_rows(const Tensor& x, const Tensor& y) {
   using C = compute_t<T>;
   const index_t width = x.size(-1);
   const T* in = x.data<T>();
@@ -64,8 +62,7 @@ void softmax_rows(const Tensor& x, const Tensor& y) {
 }
 
 // The mask's rows lie anywhere: a second strided walk, one step per row.
-template <class T>
-void masked_softmax_rows(const Tensor& x, const Tensor& mask, const Tensor& y) {
+template <class T> void masked_softmax_rows(const Tensor& x, const Tensor& mask, const Tensor& y) {
   using C = compute_t<T>;
   const index_t width = x.size(-1), mask_stride = mask.strides()[-1];
   Shape rows;
@@ -97,8 +94,7 @@ void masked_softmax_rows(const Tensor& x, const Tensor& mask, const Tensor& y) {
 }
 
 // dx = y (dy - sum_l y_l dy_l)
-template <class T>
-void softmax_backward_rows(const Tensor& y, const Tensor& dy, const Tensor& dx) {
+template <class T> void softmax_backward_rows(const Tensor& y, const Tensor& dy, const Tensor& dx) {
   using C = compute_t<T>;
   const index_t width = y.size(-1);
   const T *pattern = y.data<T>(), *in = dy.data<T>();
