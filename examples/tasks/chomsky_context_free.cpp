@@ -34,7 +34,6 @@ Tokens final_stack(const Tokens& string, Reading) {
 
 // ---- Reverse string: 0 0 1 1 0 -> 0 1 1 0 0.
 
-Tokens draw_bits(Draw& draw, index_t length, Reading) { return draw.symbols(length, 2); }
 Tokens reversed(const Tokens& string, Reading) { return {string.rbegin(), string.rend()}; }
 
 // ---- Arithmetic mod 5 with brackets.
@@ -87,8 +86,7 @@ Tokens draw_bracketed(Draw& draw, index_t length, Reading) {
 Tokens value_of_brackets(const Tokens& string, Reading) { return {value(string)}; }
 
 // ---- Solve equation, (x-2)=1 -> 3: EXPRESSION=value with one digit replaced by x. No * (the papers' example has it):
-// each expression is then x or -x plus something, so that exactly one digit solves it.
-// Its symbols are those above without *, then x and =.
+// each is then x or -x plus something, and exactly one digit solves it. Symbols: those above without *, then x and =.
 
 enum Equation : std::int64_t { equation_open = 7, equation_close, unknown, equals };
 
@@ -100,8 +98,7 @@ Tokens draw_equation(Draw& draw, index_t length, Reading) {
   Tokens string;
   draw_expression(draw, length - 2, false, string);
   const std::int64_t right_side = value(string);
-  // The first digit from a uniformly drawn place on, around the end: digits behind many brackets are hidden more often,
-  // as in the source.
+  // The first digit from a uniformly drawn place on, around the end, as in the source: behind many brackets more often.
   auto hidden = static_cast<std::size_t>(draw.below(length - 2));
   while (string[hidden] >= modulus) hidden = (hidden + 1) % string.size();
   std::transform(string.begin(), string.end(), string.begin(), without_times);
@@ -123,36 +120,17 @@ Tokens solution(const Tokens& string, Reading) {
   throw Error("solve_equation: an equation without a solution given; + and - only required");
 }
 
-std::vector<std::string> stack_symbols() { return {"0", "1", "(pop)", "(push 0)", "(push 1)"}; }
-
 }  // namespace
 
 std::vector<ChomskyProblem> context_free_problems() {
-  return {{.name = "stack_manipulation",
-              .title = "what a stack holds after pushes and pops",
-              .symbols = stack_symbols(),
-              .outputs = 3,
-              .draw = draw_actions,
-              .answer = final_stack,
-              .terminated = true},
-      {.name = "reverse_string",
-          .title = "a string of bits, last first",
-          .symbols = symbols_of("01"),
-          .draw = draw_bits,
-          .answer = reversed},
-      {.name = "modular_arithmetic_brackets",
-          .title = "value mod 5 of an expression with brackets; a constant guess is right in 31 %",
-          .symbols =
-              symbols_of("01234+-*()_"),  // the last is never drawn: the source counts it, so that a model has its row
-          .outputs = modulus,
-          .draw = draw_bracketed,
-          .answer = value_of_brackets},
-      {.name = "solve_equation",
-          .title = "x in an expression with brackets whose value mod 5 is given",
-          .symbols = symbols_of("01234+-()x="),
-          .outputs = modulus,
-          .draw = draw_equation,
-          .answer = solution}};
+  // The last symbol of the brackets is never drawn: the source counts it, so that a model has its row.
+  return {{"stack_manipulation", "what a stack holds after pushes and pops",
+              {"0", "1", "(pop)", "(push 0)", "(push 1)"}, 3, draw_actions, final_stack, true},
+      {"reverse_string", "a string of bits, last first", symbols_of("01"), 2, draw_symbols<2>, reversed},
+      {"modular_arithmetic_brackets", "value mod 5 of an expression with brackets; a constant guess is right in 31 %",
+          symbols_of("01234+-*()_"), modulus, draw_bracketed, value_of_brackets},
+      {"solve_equation", "x in an expression with brackets whose value mod 5 is given", symbols_of("01234+-()x="),
+          modulus, draw_equation, solution}};
 }
 
 }  // namespace whence::tasks

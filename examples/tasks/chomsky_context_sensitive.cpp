@@ -7,9 +7,6 @@
 namespace whence::tasks {
 namespace {
 
-Tokens draw_bits(Draw& draw, index_t length, Reading) { return draw.symbols(length, 2); }
-Tokens draw_digits(Draw& draw, index_t length, Reading) { return draw.symbols(length, 5); }
-
 Tokens twice(const Tokens& string, Reading) {
   Tokens answer = string;
   answer.insert(answer.end(), string.begin(), string.end());
@@ -52,8 +49,7 @@ Tokens missing_symbol(const Tokens& string, Reading) {
   return {string[(place + half) % (2 * half)]};
 }
 
-// ---- Binary arithmetic. Inputs are n 2 m, each number in its own count of
-// digits, the least significant first (source).
+// ---- Binary arithmetic. Inputs are n 2 m, each number in digits of its own, the least significant first (source).
 
 constexpr std::int64_t separator = 2;
 
@@ -84,15 +80,12 @@ Tokens draw_pair(Draw& draw, index_t length, Reading reading) {
 //   0 0 1 + 0 1 1 0 1 -> 0 1 0 1 1 end 0 0 0 0     (4 + 22 = 26)
 // The sum. paper: the most significant digit first, in numbers and answer.
 Tokens sum(const Tokens& string, Reading reading) {
-  Tokens answer;
   // Reversed, "n 2 m" with high digits first is "m 2 n" with low digits first, and n + m = m + n.
   Tokens forward = string;
   if (reading == Reading::paper) std::reverse(forward.begin(), forward.end());
   const auto between = std::find(forward.begin(), forward.end(), separator);
-  if (between == forward.end())
-    answer = without_end_zeros(forward);
-  else
-    answer = binary_sum({forward.begin(), between}, {between + 1, forward.end()});
+  Tokens answer = between == forward.end() ? without_end_zeros(forward)
+                                           : binary_sum({forward.begin(), between}, {between + 1, forward.end()});
   if (reading == Reading::paper) std::reverse(answer.begin(), answer.end());
   return terminated(std::move(answer), string.size() + 1);
 }
@@ -106,64 +99,21 @@ Tokens product(const Tokens& string, Reading) {
 }
 
 //   1 0 0 1 0 1 -> 1 1 0                           (37 -> 6)
-// The most significant digit first. The papers print 110 for 100010:
-// 34's root rounded to nearest, which 1111 has no digits for.
+// The most significant digit first. The papers print 110 for 100010, 34's root to nearest: 1111 lacks digits for that.
 Tokens root(const Tokens& string, Reading) { return binary_square_root(string); }
-
-std::vector<ChomskyProblem> string_problems() {
-  return {{.name = "duplicate_string",
-              .title = "a string of bits, twice",
-              .symbols = symbols_of("01"),
-              .draw = draw_bits,
-              .answer = twice},
-      {.name = "missing_duplicate",
-          .title = "the bit missing in a string that stands there twice",
-          .symbols = symbols_of("01?_"),
-          .draw = draw_with_hole,
-          .answer = missing_symbol},
-      {.name = "odds_first",
-          .title = "symbols 1, 3, 5, ... of a string, then 2, 4, ...",
-          .symbols = symbols_of("01"),
-          .draw = draw_bits,
-          .answer = odds_first,
-          .default_reading = Reading::paper},
-      {.name = "bucket_sort",
-          .title = "digits 0 ... 4 in order",
-          .symbols = symbols_of("01234"),
-          .outputs = 5,
-          .draw = draw_digits,
-          .answer = sorted}};
-}
-
-std::vector<ChomskyProblem> arithmetic_problems() {
-  return {{.name = "binary_addition",
-              .title = "sum of two binary numbers",
-              .symbols = symbols_of("01+"),
-              .outputs = 3,
-              .draw = draw_pair,
-              .answer = sum,
-              .terminated = true,
-              .default_reading = Reading::source},
-      {.name = "binary_multiplication",
-          .title = "product of two binary numbers",
-          .symbols = symbols_of("01*"),
-          .outputs = 3,
-          .draw = draw_pair,
-          .answer = product,
-          .terminated = true},
-      {.name = "compute_sqrt",
-          .title = "square root of a binary number, rounded down",
-          .symbols = symbols_of("01"),
-          .draw = draw_root,
-          .answer = root}};
-}
 
 }  // namespace
 
 std::vector<ChomskyProblem> context_sensitive_problems() {
-  std::vector<ChomskyProblem> problems = string_problems();
-  for (ChomskyProblem& problem : arithmetic_problems()) problems.push_back(std::move(problem));
-  return problems;
+  return {{"duplicate_string", "a string of bits, twice", symbols_of("01"), 2, draw_symbols<2>, twice},
+      {"missing_duplicate", "the bit missing in a string that stands there twice", symbols_of("01?_"), 2,
+          draw_with_hole, missing_symbol},
+      {"odds_first", "symbols 1, 3, 5, ... of a string, then 2, 4, ...", symbols_of("01"), 2, draw_symbols<2>,
+          odds_first, false, Reading::paper},
+      {"bucket_sort", "digits 0 ... 4 in order", symbols_of("01234"), 5, draw_symbols<5>, sorted},
+      {"binary_addition", "sum of two binary numbers", symbols_of("01+"), 3, draw_pair, sum, true, Reading::source},
+      {"binary_multiplication", "product of two binary numbers", symbols_of("01*"), 3, draw_pair, product, true},
+      {"compute_sqrt", "square root of a binary number, rounded down", symbols_of("01"), 2, draw_root, root}};
 }
 
 }  // namespace whence::tasks

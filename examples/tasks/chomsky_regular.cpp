@@ -7,12 +7,8 @@ namespace {
 // After the digits 0 ... 4; blank is never drawn.
 enum Arithmetic : std::int64_t { plus = modulus, minus, times, blank };
 
-Tokens draw_bits(Draw& draw, index_t length, Reading) { return draw.symbols(length, 2); }
-Tokens draw_moves(Draw& draw, index_t length, Reading) { return draw.symbols(length, 3); }
-
 //   a a b b a -> 0
-// Unequal neighbours, mod 2: 0 exactly where the first symbol is the last.
-// Class 0 is what the papers print as True, for parity too.
+// Unequal neighbours, mod 2: 0 exactly where the first symbol is the last. The papers print class 0 as True.
 Tokens unequal_pairs(const Tokens& string, Reading) {
   std::int64_t unequal = 0;
   for (std::size_t i = 1; i < string.size(); ++i) unequal += string[i] != string[i - 1] ? 1 : 0;
@@ -27,8 +23,7 @@ Tokens parity(const Tokens& string, Reading) {
 }
 
 //   0 1 1 2 1 0 -> 2 (paper), 4 (source)
-// Where a walk on a circle of five places ends. paper: 0 stays, 1 goes on, 2 goes back;
-// source: the move is the symbol minus one.
+// Where a walk on a circle of five places ends. paper: 0 stays, 1 goes on, 2 back; source: symbol minus 1.
 Tokens place_on_cycle(const Tokens& string, Reading reading) {
   std::int64_t place = 0;
   for (const std::int64_t symbol : string) {
@@ -38,8 +33,7 @@ Tokens place_on_cycle(const Tokens& string, Reading reading) {
   return {place};
 }
 
-// Digits with operators between them: an even length becomes the odd one below. The papers' example has + and - only,
-// the source * too.
+// Digits with operators between them: an even length becomes the odd one below. * is the source's, not the papers'.
 Tokens draw_sum(Draw& draw, index_t length, Reading reading) {
   const index_t odd_length = length % 2 == 0 ? length - 1 : length;
   Tokens string;
@@ -67,30 +61,13 @@ Tokens value_of_sum(const Tokens& string, Reading) {
 }  // namespace
 
 std::vector<ChomskyProblem> regular_problems() {
-  return {{.name = "even_pairs",
-              .title = "is the number of unequal neighbours even?",
-              .symbols = symbols_of("01"),
-              .draw = draw_bits,
-              .answer = unequal_pairs},
-      {.name = "modular_arithmetic",
-          .title = "value mod 5 of digits with + - * between them",
-          .symbols = symbols_of("01234+-*_"),
-          .outputs = modulus,
-          .draw = draw_sum,
-          .answer = value_of_sum,
-          .default_reading = Reading::source},
-      {.name = "parity_check",
-          .title = "is the number of ones even?",
-          .symbols = symbols_of("01"),
-          .draw = draw_bits,
-          .answer = parity},
-      {.name = "cycle_navigation",
-          .title = "where a walk on a circle of five places ends",
-          .symbols = symbols_of("012"),
-          .outputs = modulus,
-          .draw = draw_moves,
-          .answer = place_on_cycle,
-          .default_reading = Reading::paper}};
+  return {
+      {"even_pairs", "is the number of unequal neighbours even?", symbols_of("01"), 2, draw_symbols<2>, unequal_pairs},
+      {"modular_arithmetic", "value mod 5 of digits with + - * between them", symbols_of("01234+-*_"), modulus,
+          draw_sum, value_of_sum, false, Reading::source},
+      {"parity_check", "is the number of ones even?", symbols_of("01"), 2, draw_symbols<2>, parity},
+      {"cycle_navigation", "where a walk on a circle of five places ends", symbols_of("012"), modulus, draw_symbols<3>,
+          place_on_cycle, false, Reading::paper}};
 }
 
 }  // namespace whence::tasks
