@@ -270,17 +270,8 @@ class Trainer {
 using Count = Range<std::int64_t>;
 constexpr std::int64_t many = 1000000000;
 
-void declare_validation(CommandLine& options, TrainingOptions& training) {
-  options.heading("Validation")
-      .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
-      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
-      .integer("patience", &training.patience, Count{0, many},
-          {"validations without a better one after which to stop; 0: go on"});
-}
-
-}  // namespace
-
-void declare(CommandLine& options, TrainingOptions& training, bool with_validation) {
+// What changes the weights.
+void declare_steps(CommandLine& options, TrainingOptions& training) {
   options.heading("Training")
       .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
       .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
@@ -298,6 +289,20 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
       .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
           {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
       .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
+}
+
+void declare_validation(CommandLine& options, TrainingOptions& training) {
+  options.heading("Validation")
+      .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
+      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
+      .integer("patience", &training.patience, Count{0, many},
+          {"validations without a better one after which to stop; 0: go on"});
+}
+
+}  // namespace
+
+void declare(CommandLine& options, TrainingOptions& training, bool with_validation) {
+  declare_steps(options, training);
   if (with_validation) declare_validation(options, training);
   options.heading("Output")
       .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
@@ -315,16 +320,14 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
 }
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
-  std::vector<std::pair<std::string, std::string>> facts{{"steps", std::to_string(training.steps)},
-      {"accumulate", std::to_string(training.accumulate)}, {"lr", number_text(training.learning_rate)},
-      {"warm-up", std::to_string(training.warm_up)}, {"decay", training.decay},
-      {"final-lr", number_text(training.final_rate)}, {"beta2", number_text(training.beta2)},
-      {"weight-decay", number_text(training.weight_decay)}, {"clip", number_text(training.clip)},
-      {"seed", std::to_string(training.seed)}, {"validate-every", std::to_string(training.validate_every)},
-      {"keep-best", training.keep_best ? "true" : "false"}, {"patience", std::to_string(training.patience)}};
+  TrainingOptions shown = training;
+  CommandLine options("", "", "");
+  declare_steps(options, shown);
+  declare_validation(options, shown);
+  auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
-  if (training.precision == DType::f16)
-    facts.emplace_back("loss-scale-growth", std::to_string(training.scaling.growth_steps));
+  if (training.precision != DType::f16)
+    std::erase_if(facts, [](const auto& fact) { return fact.first == "loss-scale-growth"; });
   return facts;
 }
 
