@@ -25,7 +25,7 @@ using whence::test::Scratch;
 
 namespace {
 
-constexpr float masked = std::numeric_limits<float>::quiet_NaN();
+constexpr float hatched = std::numeric_limits<float>::quiet_NaN();
 
 HeatMap causal_map(const std::string& name, int layer, int head, int length) {
   HeatMap map{name, "x_ij", HeatMap::Scale::diverging, -2, 2, layer, head, length, length, {}};
@@ -33,7 +33,7 @@ HeatMap causal_map(const std::string& name, int layer, int head, int length) {
   for (int i = 0; i < length; ++i) {
     for (int j = 0; j < length; ++j) {
       map.values.push_back(
-          j <= i ? static_cast<float>(noise.normal(static_cast<std::uint64_t>(i * length + j))) : masked);
+          j <= i ? static_cast<float>(noise.normal(static_cast<std::uint64_t>(i * length + j))) : hatched);
     }
   }
   return map;
@@ -84,7 +84,7 @@ nlohmann::json embedded_data(const std::string& page) {
 std::vector<float> decoded(const nlohmann::json& map) {
   const std::vector<std::uint8_t> shown = from_base64(map.at("shown")), bytes = from_base64(map.at("values"));
   const auto count = map.at("rows").get<std::size_t>() * map.at("columns").get<std::size_t>();
-  std::vector<float> values(count, masked);
+  std::vector<float> values(count, hatched);
   std::size_t next = 0;
   for (std::size_t cell = 0; cell < count; ++cell) {
     if (!shown.empty() && (shown[cell / 8] >> cell % 8 & 1) == 0) continue;
@@ -118,7 +118,7 @@ std::ptrdiff_t entries(const Scratch& scratch) {
 
 TEST_CASE("report: values come back bit for bit, masked cells as NaN") {
   Page page = small_page();
-  page.maps[0].values = {0.1f, masked, masked, -0.0f, 1e-45f, masked, 3.4e38f, -1.23456789e-7f, 0.99999994f};
+  page.maps[0].values = {0.1f, hatched, hatched, -0.0f, 1e-45f, hatched, 3.4e38f, -1.23456789e-7f, 0.99999994f};
   page.maps[1].values = {1, 2, 3, 4, 5, 6, 7, 8, 9};  // nothing masked
   const nlohmann::json data = embedded_data(html(page));
   REQUIRE(data.at("maps").size() == 2);
@@ -302,7 +302,7 @@ TEST_CASE("report: contradictions are refused by name") {
   page.row_tokens.pop_back();
   CHECK(message_of(page).find("the page has 2 row tokens and 3 column tokens") != std::string::npos);
   page = small_page();
-  page.maps[0].high = masked;
+  page.maps[0].high = hatched;
   CHECK(message_of(page).find("it must be finite") != std::string::npos);
   page = small_page();
   page.maps[0].high = 3;

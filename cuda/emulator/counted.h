@@ -64,7 +64,7 @@ template <class C> class Counted {
 template <class A> struct Operand {
   static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
   using plain_type = A;
-  static A plain(const A& a) { return a; }
+  static const A& plain(const A& a) { return a; }
 };
 template <class C> struct Operand<Counted<C>> {
   static constexpr bool counted = true, is = true;
