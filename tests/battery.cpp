@@ -369,7 +369,7 @@ TEST_CASE("every function of ops.h is checked") {
     defined.insert(found[1]);
   }
   for (const Unary f : Unary::all())
-    CHECK_MESSAGE(defined.count(facts_of(f).name), facts_of(f).name, " is not in ops.h");
+    CHECK_MESSAGE(defined.count(facts_of(f).name), std::string(facts_of(f).name), " is not in ops.h");
 }
 
 }  // namespace whence
