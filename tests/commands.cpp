@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include <sys/wait.h>
+
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -201,4 +203,32 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
     }
   }
   CHECK(checked > 40);
+}
+
+// The first hour: the README's command lines as printed, in its order, in one folder. What trains for long is interrupted,
+// and must have begun: it says so by its exit code.
+TEST_CASE("commands: the README's commands run as printed") {
+  const Scratch scratch("readme");
+  const std::string document = text_of(source_folder() + "/README.md");
+  const auto begin = document.find("## Programs"), end = document.find("## On a GPU");
+  REQUIRE((begin != std::string::npos && end != std::string::npos));
+  bool shell = false;
+  int ran = 0;
+  for (const std::string& line : lines_of(document.substr(begin, end - begin))) {
+    if (line.starts_with("```")) shell = line == "```sh";
+    // SCHEME and ... stand for what the reader has; the path is set here; austen.txt is a text of one's own.
+    const bool whole = line.find("whence ") != std::string::npos && line.find("...") == std::string::npos &&
+                       line.find("SCHEME") == std::string::npos && !line.starts_with("export");
+    if (!shell || !whole) continue;
+    const std::string script = scratch / "line.sh", log = scratch / "line.log";
+    std::ofstream(script) << line << '\n';
+    const int status =
+        std::system(("cd '" + (scratch / "") + "' && PATH='" + program_folder() +
+                     ":'\"$PATH\" timeout --preserve-status -s INT -k 60 1 bash '" + script + "' >'" + log + "' 2>&1")
+                        .c_str());
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    CHECK_MESSAGE((code == 0 || code == 130), line, ": ", code, "\n", text_of(log));
+    ++ran;
+  }
+  CHECK(ran >= 10);
 }
