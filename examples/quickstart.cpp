@@ -64,7 +64,7 @@ Table comparison(const tasks::Task& task, const std::vector<SchemeRun>& runs) {
   for (const SchemeRun& run : runs) {
     std::vector<std::string> cells{run.scheme};
     for (const tasks::SetScore& score : run.scores) cells.push_back(fixed(score.model.token_percent(), 2));
-    for (const std::size_t set : {0, 1})
+    for (const std::size_t set : {std::size_t{0}, std::size_t{1}})
       cells.push_back(tasks::figure_text(tasks::figure_of(as_in_the_paper->paper_figures(set), run.scheme, "cope")));
     cells.push_back(fixed(run.trained.seconds, 1));
     table.row(cells);
