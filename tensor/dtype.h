@@ -34,12 +34,21 @@ template <class F> WHENCE_HD constexpr decltype(auto) visit(DType dtype, F&& f) 
   __builtin_unreachable();
 }
 
-template <class T>
-inline constexpr DType dtype_of = [] {
+namespace detail {
+
+template <class T> struct Names {
+  template <class Named> WHENCE_HD constexpr bool operator()(Type<Named>) const { return std::is_same_v<T, Named>; }
+};
+template <class T> constexpr DType find_dtype() {
   int dtype = 0;
-  while (!visit(static_cast<DType>(dtype), []<class Named>(Type<Named>) { return std::is_same_v<T, Named>; })) ++dtype;
+  while (!visit(static_cast<DType>(dtype), Names<T>{})) ++dtype;
   return static_cast<DType>(dtype);
-}();
+}
+
+}  // namespace detail
+
+// No lambda in here: nvcc 13 breaks off when it meets one while it reads another template's body.
+template <class T> inline constexpr DType dtype_of = detail::find_dtype<T>();
 
 // What arithmetic on T is done in. One rounding, at the store.
 template <class T>
