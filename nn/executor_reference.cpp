@@ -20,7 +20,7 @@ class ReferenceExecutor final : public Executor {
 };
 
 Tensor pattern_of(const Tensor& logits, const AttendContext& at, const Stages& stages) {
-  if (stages.patterns.empty()) return softmax(logits, at.mask);  // masked keys get exactly 0
+  if (stages.patterns.empty()) return softmax(logits, at.mask());  // masked keys get exactly 0
   const auto& stage = stages.patterns[0];
   const Scope scope(*stage.path);
   return stage.scheme->pattern(logits, stage.at(at));

@@ -24,9 +24,9 @@ index_t rows_that_fit(const AttendContext& at) {
   return std::clamp<index_t>(block_bytes / std::max<index_t>(row, 1), 16, 512);
 }
 
-// [begin, end) of an axis, where the tensor is there and does not repeat along it.
+// [begin, end) of an axis, counted from the last one, where the tensor is there and does not repeat along it.
 Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
-  return x.defined() && x.size(axis) > 1 ? slice(x, axis, begin, end) : x;
+  return x.defined() && x.rank() + axis >= 0 && x.size(axis) > 1 ? slice(x, axis, begin, end) : x;
 }
 
 // The keys that come first: under a causal mask a block needs none behind its last row, as in decoding.
@@ -36,7 +36,8 @@ void leave_keys(AttendContext& at, index_t count) {
   at.key = slice(at.key, 2, 0, count);  // [b h count d]
   at.value = slice(at.value, 2, 0, count);
   if (at.x.defined()) at.x = slice(at.x, 1, 0, count);
-  at.mask = part(at.mask, -1, 0, count);
+  at.keys = count;
+  at.given_mask = part(at.given_mask, -1, 0, count);
   at.present = part(at.present, -1, 0, count);
   at.positions.key = slice(at.positions.key, -1, 0, count);
 }
@@ -46,7 +47,8 @@ AttendContext rows_of(const AttendContext& at, index_t begin, index_t end) {
   AttendContext block = at;
   block.query = slice(at.query, 2, begin, end);  // [b h rows d]
   block.unrotated_query = slice(at.unrotated_query, 2, begin, end);
-  block.mask = part(at.mask, -2, begin, end);
+  block.rows = end - begin;
+  block.given_mask = part(at.given_mask, -2, begin, end);
   block.positions.query = slice(at.positions.query, -1, begin, end);
   block.first_row = at.first_row + begin;
   return block;
@@ -101,6 +103,7 @@ class StripsExecutor final : public Executor {
       const auto run = [at, stages, dropping = inputs.dropout, total = all.first_row + rows](
                            const std::vector<Tensor>& given) {
         AttendContext now = at;
+        now.keep_apart();  // masks of all blocks together would be those of all pairs
         Operands::put(given, now);
         return attend_rows(std::move(now), stages, dropping, total);
       };

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,23 +40,41 @@ struct Positions {
   static Positions range(index_t length);  // 0, 1, ..., length - 1 for both
 };
 
-// What attention has to know about a sequence besides its numbers.
+struct KeptOfSequence;  // what was made of a sequence at first use (nn/sequence.h)
+
+// What attention has to know about a sequence besides its numbers: facts. Tensors of pairs are made of them when
+// somebody asks. The tensors here stay on the CPU, as positions do.
 struct Sequence {
-  Tensor mask = {};     // bool, broadcasts to [b h i j]: true where query i may see key j; undefined: everywhere
-  Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which the mask hides too; undefined: nowhere
-  Positions positions = {};
-  bool causal = true;
-  index_t first_row = 0;    // query i is token first_row + i of the keys
+  Sequence();
+
+  index_t rows = 0, keys = 0;  // how many queries and keys there are
+  bool causal = true;          // query i sees keys up to first_row + i
+  index_t first_row = 0;       // query i is token first_row + i of the keys
+  Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which no query sees; undefined: nowhere
+  // bool, broadcasts to [b h i j]: false where query i must not see key j, causality and padding apart; undefined:
+  // nowhere
+  Tensor given_mask = {};
   index_t keys_behind = 0;  // how many more keys the run has behind the last one here, all masked (decoding, strips)
+  Positions positions = {};
+  Device device = {};  // where the scores are
 
   static Sequence run(index_t length, bool causal = true);
   // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first real token.
   static Sequence padded(const Tensor& present, bool causal = true);
-  // The same with mask and present on `device`, where the scores are.
-  Sequence on(Device device) const;
   // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool [b
   // first_row+rows], or undefined; `capacity` is the length that the run may reach.
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
+  // The same where the scores are on `device`.
+  Sequence on(Device where) const;
+
+  // bool on the scores' device, broadcasts to [b h i j]: true where query i may see key j, by all facts together;
+  // undefined where none of them hides anything. Made at the first call and kept for all copies of this sequence: what
+  // copes without does not pay for it.
+  [[nodiscard]] Tensor mask() const;
+  // What is made from now on is kept for this one and its copies alone: a part of a run must not outlive its turn.
+  void keep_apart();
+
+  std::shared_ptr<KeptOfSequence> kept;
 };
 
 // What attention shows to a scheme.
@@ -77,12 +96,26 @@ struct AttendContext : Sequence {
   [[nodiscard]] Tensor here(const Tensor& constant) const;
 };
 
+// Distances without pairs. Query i and key j are query[i] - key[j] whole steps apart, and m steps count as
+// values[m - lowest]. In causal runs steps below 0 count as 0.
+struct DistanceSteps {
+  Tensor query, key;   // i64 [1|b i], [1|b j], on the CPU
+  index_t lowest = 0;  // 0 in causal runs, else the least step of any pair
+  Tensor values;       // [n] f64, on the CPU: steps lowest ... lowest + n - 1, whether a pair has them or not
+  // query[i] - key[j] == first_row + i - j wherever both tokens are present: the values lie along diagonals
+  bool plain = false;
+};
+// In O(i + j + n). Nothing where a position is not a whole number, or where n would exceed 2^24.
+std::optional<DistanceSteps> distance_steps(const AttendContext& at);
+
 // The distances of a context, each once: a table or a network is read at these.
 struct DistinctDistances {
-  Tensor values;  // [n] f64, ascending
-  Tensor index;   // [1|b 1 i j] i64, both on the CPU: which of them belongs to query i and key j
+  Tensor values;  // [n] f64, ascending, on the CPU
+  Tensor index;   // [1|b 1 i j] i64: which of them belongs to query i and key j
 };
+// With the index beside the scores, or on the CPU. Schemes and layers of one pass share it where positions are whole.
 DistinctDistances distinct_distances(const AttendContext& at);
+DistinctDistances distinct_distances_on_cpu(const AttendContext& at);
 
 // What a scheme promises; the conformance tests check it.
 struct Claims {

@@ -47,7 +47,8 @@ class Bare {
     Capture capture;
     capture.edit("logits", [&found](const Tensor& value) { return found = value; });
     (void)reference_executor().attend(inputs, stages_);
-    return inputs.sequence.mask.defined() ? masked(found, inputs.sequence.mask) : found;
+    const Tensor seen = inputs.sequence.mask();
+    return seen.defined() ? masked(found, seen) : found;
   }
   Tensor output(const AttendInputs& inputs, const Executor& executor = reference_executor()) const {
     return executor.attend(inputs, stages_);

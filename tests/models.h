@@ -7,7 +7,7 @@
 namespace whence::test {
 
 // bool [1 1 t t]: true where key j <= query i.
-inline Tensor causal_mask(index_t length) { return Sequence::run(length).mask; }
+inline Tensor causal_mask(index_t length) { return Sequence::run(length).mask(); }
 
 inline TransformerOptions small(const std::string& scheme) {
   return {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .hidden = 12, .scheme = scheme};

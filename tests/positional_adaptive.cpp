@@ -56,9 +56,9 @@ TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle 
   open.sequence = Sequence::run(9, false);
   const Bare one("cdape(none, width=3)"), always("cdape(none, width=3, tril=always)");
   const Tensor triangle = one.logits(causal);
-  CHECK(distance(masked(always.logits(open), causal.sequence.mask).detach(), triangle.detach()) < 1e-13);
+  CHECK(distance(masked(always.logits(open), causal.sequence.mask()).detach(), triangle.detach()) < 1e-13);
   CHECK(distance(always.logits(causal).detach(), triangle.detach()) == 0);  // as it is in causal models anyway
-  CHECK(distance(masked(one.logits(open), causal.sequence.mask).detach(), triangle.detach()) > 0.01);
+  CHECK(distance(masked(one.logits(open), causal.sequence.mask()).detach(), triangle.detach()) > 0.01);
   CHECK(tokens_seen(one, open, 4) == up_to(8));
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("adaptive: without tril every base's bias above the diagonal is that o
 
 TEST_CASE("adaptive: CDAPE refuses a mask per head, DAPE takes one") {
   AttendInputs inputs = random_inputs(5);
-  inputs.sequence.mask = raw::copy(raw::expand(inputs.sequence.mask, {1, 2, 5, 5}));
+  inputs.sequence.given_mask = raw::copy(raw::expand(inputs.sequence.mask(), {1, 2, 5, 5}));
   CHECK_THROWS_AS((void)Bare("cdape(alibi)").output(inputs), InputError);
   CHECK(error_text([&] {
     (void)Bare("cdape(alibi)").output(inputs);

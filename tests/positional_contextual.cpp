@@ -37,7 +37,7 @@ TEST_CASE("contextual: saturated CoPE is relative and capped; closed gates leave
   const AttendInputs closed = scaled(-1);
   const Tensor first =
       matmul(closed.query, reshape(slice(cope["table"], 0, 0, 1), {-1, 1}), 0.5);  // q.e[0] / sqrt(d), [b h i 1]
-  CHECK(distance(cope.logits(closed), masked(none.logits(closed) + first, closed.sequence.mask)) < 1e-11);
+  CHECK(distance(cope.logits(closed), masked(none.logits(closed) + first, closed.sequence.mask())) < 1e-11);
 }
 
 TEST_CASE("contextual: CoPE without a table is no position; z_scale is a factor of the table") {

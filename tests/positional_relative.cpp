@@ -169,7 +169,7 @@ TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), conten
   const Tensor content = value_of("content_logit");
   CHECK(distance(content, matmul(inputs.query + u, transpose(inputs.key), 0.5).detach()) < 1e-13);
   CHECK(distance(content - value_of("scores"), expand(value_of("content_bias_logit"), content.shape())) < 1e-13);
-  const Tensor sum = masked(content + value_of("position_logit"), inputs.sequence.mask);
+  const Tensor sum = masked(content + value_of("position_logit"), inputs.sequence.mask());
   CHECK(distance(sum, plain) < 1e-13);
 }
 

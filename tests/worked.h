@@ -111,7 +111,7 @@ class Example {
   Sequence sequence() const {
     const index_t length = embeds() ? input("x").size(1) : input("q").size(2);
     Sequence sequence = Sequence::run(length, setting_.causal);
-    if (!embeds()) sequence.mask = mask();
+    if (!embeds()) sequence.given_mask = mask();
     if (!json_.contains("int_inputs")) return sequence;
     const json& drawn = json_.at("int_inputs");
     if (drawn.contains("pos")) sequence.positions.query = sequence.positions.key = worked_tensor(drawn.at("pos"));

@@ -55,8 +55,7 @@ Measured measure(const Options& options, Device device) {
     if (operand->defined()) leaves.push_back(*operand = requires_grad(raw::to_device(*operand, device)));
   for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
   const Executor& executor = executor_named(options.executor);
-  const Sequence sequence =
-      BareSetting{.causal = !options.bidirectional}.sequence(options.batch, options.length).on(device);
+  const Sequence sequence = BareSetting{.causal = !options.bidirectional}.sequence(options.length).on(device);
   Allocator& allocator = memory_of(device).allocator();
   const auto live = [&] { return static_cast<double>(allocator.statistics().live); };
   std::vector<double> forward, backward;

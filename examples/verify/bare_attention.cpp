@@ -13,13 +13,6 @@
 namespace whence {
 namespace {
 
-// a AND b, of shape [b h t t]
-Tensor both(const Tensor& a, const Tensor& b, const Shape& shape) {
-  const Tensor left = raw::copy(raw::expand(a, shape)), right = raw::contiguous(raw::expand(b, shape));
-  for (index_t n = 0; n < left.numel(); ++n) left.data<bool>()[n] = left.data<bool>()[n] && right.data<bool>()[n];
-  return left;
-}
-
 Tensor drawn(const Shape& shape, std::uint64_t seed, const char* purpose, DType dtype) {
   return raw::cast(Tensor::normal(shape, 0, 1, Stream(seed, purpose), DType::f64), dtype);
 }
@@ -36,13 +29,10 @@ class BareAttention::Holder final : public Module {
   void hold(const std::string& name, Module& module) { child(name, module); }
 };
 
-Sequence BareSetting::sequence(index_t batch, index_t length) const {
+Sequence BareSetting::sequence(index_t length) const {
   Sequence sequence = present.defined() ? Sequence::padded(present, causal) : Sequence::run(length, causal);
   if (positions.defined()) sequence.positions.query = sequence.positions.key = positions;
-  if (mask.defined()) {
-    const Shape all{batch, mask.size(1), length, length};
-    sequence.mask = sequence.mask.defined() ? both(mask, sequence.mask, all) : mask;
-  }
+  sequence.given_mask = mask;
   return sequence;
 }
 
@@ -134,7 +124,7 @@ void BareAttention::draw_parameters(std::uint64_t seed) const {
 BareAttention::Result BareAttention::run(
     const BareOperands& operands, const BareSetting& setting, const Executor& executor) const {
   const Tensor& one = attends() ? operands.q : operands.x;
-  const Sequence sequence = setting.sequence(one.size(0), one.size(attends() ? 2 : 1)).on(one.device());
+  const Sequence sequence = setting.sequence(one.size(attends() ? 2 : 1)).on(one.device());
   Result result;
   Tensor x = operands.x;
   for (const auto& stage : stages_.embeds) {
@@ -160,7 +150,7 @@ BareAttention::Result BareAttention::run(
   capture.edit("logits", keep_in(result.logits));
   capture.edit("pattern", keep_in(result.pattern));
   result.output = executor.attend(inputs, stages_);
-  if (sequence.mask.defined()) result.logits = masked(result.logits, sequence.mask);
+  if (const Tensor seen = sequence.mask(); seen.defined()) result.logits = masked(result.logits, seen);
   return result;
 }
 

@@ -26,7 +26,7 @@ struct BareSetting {
   Tensor present = {};               // bool [b t], false for padding; undefined: no padding
   Tensor mask = {};                  // bool, broadcasts to [b h t t]; applies besides the causal mask
 
-  [[nodiscard]] Sequence sequence(index_t batch, index_t length) const;
+  [[nodiscard]] Sequence sequence(index_t length) const;
 };
 
 // All schemes of one text with their parameters, those that a model has once and those that each layer has.

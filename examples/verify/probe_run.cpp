@@ -45,14 +45,14 @@ Tensor contracted(const BareAttention::Result& result, const ProbeInput& input) 
 void write_intermediates(
     const Capture& capture, const BareAttention::Result& result, const ProbeInput& input, NamedTensors& out) {
   const Tensor& q = input.operands.q;
-  const Sequence sequence = input.setting.sequence(q.size(0), q.size(2)).on(q.device());
+  const Sequence sequence = input.setting.sequence(q.size(2)).on(q.device());
   for (const std::string& name : capture.names()) {
     if (has(out, "gradient." + name) || has(out, name) || name == "q" || name == "k" || name == "v") continue;
     if (name != "logits" && name != "pattern") out.emplace_back(name, capture[name].value());
     Tensor gradient = capture[name].gradient();
     if (name == "logits" && input.cotangent_logits.defined()) {
-      const Tensor own =
-          sequence.mask.defined() ? masked(input.cotangent_logits, sequence.mask, 0) : input.cotangent_logits;
+      const Tensor seen = sequence.mask();
+      const Tensor own = seen.defined() ? masked(input.cotangent_logits, seen, 0) : input.cotangent_logits;
       gradient = gradient.defined() ? raw::add(gradient, own) : own;
     }
     if (gradient.defined()) out.emplace_back("gradient." + name, gradient);

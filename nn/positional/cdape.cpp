@@ -90,8 +90,8 @@ class Cdape final : public Adaptive {
           "tril=no in decoding given; a row would need keys that are not there yet; full passes or tril=causal "
           "required");
     }
-    if (at.mask.defined() && at.mask.rank() > 2 && at.mask.size(-3) > 1) {
-      throw InputError("cdape: a mask of ", at.mask.shape(), " given; one for all heads, [1|b 1 i j], required: ",
+    if (at.given_mask.defined() && at.given_mask.rank() > 2 && at.given_mask.size(-3) > 1) {
+      throw InputError("cdape: a mask of ", at.given_mask.shape(), " given; one for all heads, [1|b 1 i j], required: ",
           "a convolution mixes the heads, and nobody says what a blank in one of them means for the others");
     }
     const Tensor& s = at.content_scores;
@@ -110,7 +110,7 @@ class Cdape final : public Adaptive {
   // 0 where the mask hides: the lower triangle without padding. Without tril, and in models that are not
   // causal, only padding is hidden.
   Tensor blanked(const Tensor& x, const AttendContext& at) const {
-    if (options_.tril == Tril::never) return at.present.defined() ? masked(x, at.present) : x;
+    if (options_.tril == Tril::never) return at.present.defined() ? masked(x, at.here(at.present)) : x;
     return at.masked(options_.tril == Tril::always && !at.causal ? masked(x, lower_triangle(at)) : x);
   }
 
@@ -119,7 +119,7 @@ class Cdape final : public Adaptive {
     if (options_.remask) return blanked(h, at);
     if (!at.present.defined()) return h;
     const index_t keys = at.present.size(-1), behind = h.size(3) - keys;
-    const Tensor now = masked(slice(h, 3, 0, keys), at.present);  // [b d i j]
+    const Tensor now = masked(slice(h, 3, 0, keys), at.here(at.present));  // [b d i j]
     return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
   }
 

@@ -30,7 +30,8 @@ class Forgetting final : public PositionalScheme, public BiasesScores {
     if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
     const DType dtype = at.content_scores.dtype();
     Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, compute_dtype(dtype)));  // log f, [b h j]
-    if (at.present.defined()) log_gate = masked(log_gate, select(at.present, 1, 0));        // padding forgets nothing
+    if (at.present.defined())
+      log_gate = masked(log_gate, at.here(select(at.present, 1, 0)));                       // padding forgets nothing
     const Tensor kept = probe("log_kept", cumulative_sum(log_gate));                        // c, [b h j]
     const Tensor of_query = slice(kept, 2, at.first_row, at.first_row + at.query.size(2));  // c_i, [b h i]
     const Tensor faded = unsqueeze(of_query, 3) - unsqueeze(kept, 2);                       // c_i - c_j, [b h i j]

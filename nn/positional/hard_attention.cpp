@@ -21,7 +21,7 @@ class HardAttention final : public PositionalScheme, public MakesPattern {
 
   // a:[b h i j]   ->   one hot:[b h i j]
   Tensor pattern(const Tensor& a, const AttendContext& at) const override {
-    return straight_through(choice(a, at), probe("soft_pattern", softmax(a, at.mask)));
+    return straight_through(choice(a, at), probe("soft_pattern", softmax(a, at.mask())));
   }
 
  private:

@@ -35,10 +35,8 @@ class Relative final : public PositionalScheme, public BiasesScores {
  private:
   // bool [1|b 1 i j]
   Tensor has_row(const AttendContext& at) const {
-    const Tensor distance = contiguous(at.distance_on_cpu()), seen = Tensor::empty(distance.shape(), DType::boolean);
     const double rows = static_cast<double>(table_.size(0));
-    for (index_t n = 0; n < distance.numel(); ++n) seen.data<bool>()[n] = distance.data<double>()[n] < rows;
-    return at.here(seen);
+    return of_each_distance<bool>(at, [rows](double distance) { return distance < rows; });
   }
 
   bool capped_;

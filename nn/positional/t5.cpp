@@ -42,13 +42,13 @@ class T5 final : public PositionalScheme, public BiasesScores {
   // [1|b h i j]
   Tensor bias(const AttendContext& at) const override {
     const DistinctDistances distances = distinct_distances(at);
-    std::vector<index_t> bucket;
-    for (const double n : distances.values.to_vector())
-      bucket.push_back(at.causal ? buckets_.of_causal(n) : buckets_.of_both_sides(n));
-    const Tensor index = Tensor::empty(distances.index.shape(), DType::i64);  // [1|b 1 i j]
-    const index_t* which = distances.index.data<index_t>();
-    for (index_t n = 0; n < index.numel(); ++n) index.data<index_t>()[n] = bucket[static_cast<std::size_t>(which[n])];
-    return probe("bias", bias_from_rows(table_ * factor_, index));  // [1|b h i j]
+    const Tensor bucket = Tensor::empty(distances.values.shape(), DType::i64);  // [n]
+    for (index_t n = 0; n < bucket.numel(); ++n) {
+      const double distance = distances.values.data<double>()[n];
+      bucket.data<index_t>()[n] = at.causal ? buckets_.of_causal(distance) : buckets_.of_both_sides(distance);
+    }
+    const Tensor rows = take_rows(table_ * factor_, at.here(bucket));  // [n h]
+    return probe("bias", bias_from_rows(rows, distances.index));       // [1|b h i j]
   }
 
  private:

@@ -45,7 +45,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
         probe("content_bias_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));  // [b h 1 j]
     // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
     if (Capture::wants_under(path())) (void)probe("content_logit", at.content_scores + content);  // [b h i j]
-    return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));  // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, distances.index));           // [b h i j]
   }
 
  private:

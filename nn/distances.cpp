@@ -1,0 +1,251 @@
+// How far keys lie behind queries. Where positions are whole numbers everything is worked out from one row of queries,
+// one of keys and one number per step; pairs are only read.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <unordered_set>
+
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "nn/kept.h"
+#include "nn/positional/distances.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+constexpr index_t pairs_per_chunk = index_t(1) << 14;
+constexpr index_t most_steps = index_t(1) << 24;
+constexpr double largest_position = 4503599627370496;  // 2^52: differences are exact
+
+const Tensor& query_of(const Positions& positions) {
+  return positions.undivided_query.defined() ? positions.undivided_query : positions.query;
+}
+const Tensor& key_of(const Positions& positions) {
+  return positions.undivided_key.defined() ? positions.undivided_key : positions.key;
+}
+
+// [t] or [b t] f64 as i64 [1|b t]; undefined where one is not whole
+Tensor whole(const Tensor& positions) {
+  const Tensor from = raw::contiguous(positions);
+  const Tensor to = Tensor::empty({from.rank() == 2 ? from.size(0) : 1, from.size(-1)}, DType::i64);
+  for (index_t n = 0; n < from.numel(); ++n) {
+    const double position = from.data<double>()[n];
+    if (position != std::floor(position) || std::fabs(position) > largest_position) return {};
+    to.data<index_t>()[n] = static_cast<index_t>(position);
+  }
+  return to;
+}
+
+// Row b of [1|b t]
+const index_t* row_of(const Tensor& x, index_t b) { return x.data<index_t>() + (x.size(0) == 1 ? 0 : b * x.size(1)); }
+
+index_t batch_of(const Tensor& query, const Tensor& key) { return std::max(query.size(0), key.size(0)); }
+
+struct Steps {
+  Tensor query, key;
+  index_t lowest = 0, count = 0;
+};
+
+std::optional<Steps> steps_of(const AttendContext& at) {
+  const Tensor query = whole(query_of(at.positions)), key = whole(key_of(at.positions));
+  if (!query.defined() || !key.defined() || query.numel() == 0 || key.numel() == 0) return std::nullopt;
+  index_t lowest = std::numeric_limits<index_t>::max(), highest = std::numeric_limits<index_t>::min();
+  for (index_t b = 0; b < batch_of(query, key); ++b) {
+    const auto [first_query, last_query] = std::minmax_element(row_of(query, b), row_of(query, b) + query.size(1));
+    const auto [first_key, last_key] = std::minmax_element(row_of(key, b), row_of(key, b) + key.size(1));
+    lowest = std::min(lowest, *first_query - *last_key), highest = std::max(highest, *last_query - *first_key);
+  }
+  if (at.causal) lowest = 0, highest = std::max<index_t>(highest, 0);
+  const index_t count = highest - lowest + 1;
+  if (count > most_steps) return std::nullopt;
+  return Steps{query, key, lowest, count};
+}
+
+// What `steps` steps count as.
+class Counting {
+ public:
+  explicit Counting(const Positions& positions) : divisor_(positions.divisor) {
+    if (positions.distances.defined()) drawn_ = positions.distances.to_vector();
+    draws_ = positions.distances.defined();
+  }
+  double operator()(index_t steps) const {
+    double counted = static_cast<double>(steps);
+    if (draws_) {
+      const std::size_t apart = static_cast<std::size_t>(std::llabs(steps));
+      if (apart >= drawn_.size()) {
+        fail("distance", steps, " steps between a query and a key; drawn distances require whole steps below ",
+            drawn_.size());
+      }
+      counted = std::copysign(drawn_[apart], counted);
+    }
+    return divisor_ == 1 ? counted : counted / divisor_;
+  }
+
+ private:
+  double divisor_;
+  bool draws_;
+  std::vector<double> drawn_;
+};
+
+// Wherever a token is present, it stands where it lies, but for what its sequence is moved by.
+bool lie_plain(const AttendContext& at, const Tensor& query, const Tensor& key) {
+  const index_t padded = at.present.defined() ? at.present.size(0) : 1;
+  const Tensor present = at.present.defined() ? raw::contiguous(at.present) : at.present;
+  for (index_t b = 0; b < std::max(batch_of(query, key), padded); ++b) {
+    const bool* real = present.defined() ? present.data<bool>() + (padded == 1 ? 0 : b * present.size(-1)) : nullptr;
+    const auto is_real = [&](index_t token) { return !real || token >= present.size(-1) || real[token]; };
+    std::optional<index_t> moved;  // by how much, as the first token of the sequence says
+    const auto stands = [&](index_t position, index_t token) {
+      if (!is_real(token)) return true;
+      if (!moved) moved = position - token;
+      return *moved == position - token;
+    };
+    for (index_t j = 0; j < key.size(1); ++j)
+      if (!stands(row_of(key, b)[j], j)) return false;
+    for (index_t i = 0; i < query.size(1); ++i)
+      if (!stands(row_of(query, b)[i], at.first_row + i)) return false;
+  }
+  return true;
+}
+
+// read(step) for every pair, steps below `lowest` as that: T [1|b 1 i j]
+template <class T, class Read>
+Tensor for_each_pair(const Tensor& query, const Tensor& key, index_t lowest, const Read& read) {
+  const index_t rows = query.size(1), keys = key.size(1);
+  const Tensor result = Tensor::empty({batch_of(query, key), 1, rows, keys}, dtype_of<T>);
+  T* out = result.data<T>();
+  parallel_for(result.numel() / keys, pairs_per_chunk / keys + 1, [&](index_t begin, index_t end) {
+    for (index_t row = begin; row < end; ++row) {
+      const index_t here = row_of(query, row / rows)[row % rows];
+      const index_t* there = row_of(key, row / rows);
+      for (index_t j = 0; j < keys; ++j) out[row * keys + j] = read(std::max(here - there[j], lowest));
+    }
+  });
+  return result;
+}
+
+DistinctSteps distinct_steps(const Steps& all) {
+  std::vector<std::atomic<bool>> occurs(static_cast<std::size_t>(all.count));
+  const Tensor index = for_each_pair<index_t>(all.query, all.key, all.lowest, [&](index_t steps) {
+    std::atomic<bool>& mark = occurs[static_cast<std::size_t>(steps - all.lowest)];
+    if (!mark.load(std::memory_order_relaxed)) mark.store(true, std::memory_order_relaxed);
+    return steps - all.lowest;
+  });
+  DistinctSteps result{{}, index};
+  std::vector<index_t> place;
+  for (const std::atomic<bool>& mark : occurs) {
+    place.push_back(static_cast<index_t>(result.steps.size()));
+    if (mark.load()) result.steps.push_back(all.lowest + static_cast<index_t>(place.size()) - 1);
+  }
+  if (result.steps.size() < place.size()) {
+    result.index = for_each_pair<index_t>(all.query, all.key, all.lowest,
+        [&](index_t steps) { return place[static_cast<std::size_t>(steps - all.lowest)]; });
+  }
+  return result;
+}
+
+// Positions between whole numbers, or far apart: a sort of all pairs. Neighbouring pairs often share their distance, so
+// that a sort of each would be mostly waste.
+DistinctDistances sorted(const Tensor& pairs) {
+  const Tensor distance = raw::contiguous(pairs), index = Tensor::empty(distance.shape(), DType::i64);
+  const double* d = distance.data<double>();
+  std::unordered_set<double> seen;
+  double last = std::nan("");
+  for (index_t n = 0; n < distance.numel(); ++n)
+    if (d[n] != last) seen.insert(last = d[n]);
+  std::vector<double> values(seen.begin(), seen.end());
+  std::sort(values.begin(), values.end());
+  index_t* out = index.data<index_t>();
+  parallel_for(distance.numel(), pairs_per_chunk, [&](index_t begin, index_t end) {
+    for (index_t n = begin; n < end; ++n)
+      out[n] = std::lower_bound(values.begin(), values.end(), d[n]) - values.begin();
+  });
+  return {Tensor::of(values, {static_cast<index_t>(values.size())}, DType::f64), index};
+}
+
+DistinctDistances distinct_on(Device device, const AttendContext& at) {
+  const std::optional<Steps> all = steps_of(at);
+  const auto there = [device](const Tensor& index) { return raw::to_device(index, device); };
+  // A table of all steps pays where pairs outnumber them.
+  if (!all || all->count > 4 * batch_of(all->query, all->key) * all->query.size(1) * all->key.size(1)) {
+    const DistinctDistances found = sorted(at.distance_on_cpu());
+    return {found.values, there(found.index)};
+  }
+  const auto on = [&](Device where) { return StepsOfPairs{all->query, all->key, all->lowest, where}; };
+  const auto on_cpu = [&] { return at.kept->steps.get(on(Device::cpu()), [&] { return distinct_steps(*all); }); };
+  const DistinctSteps found = device.is_cpu() ? on_cpu() : at.kept->steps.get(on(device), [&] {
+    const DistinctSteps made = on_cpu();
+    return DistinctSteps{made.steps, there(made.index)};
+  });
+  const Counting counting(at.positions);
+  std::vector<double> values;
+  for (const index_t steps : found.steps) values.push_back(counting(steps));
+  return {Tensor::of(values, {static_cast<index_t>(values.size())}, DType::f64), found.index};
+}
+
+// positions [t] or [b t] as [1|b 1 t 1] or, for keys, [1|b 1 1 t]
+Tensor by_pair(const Tensor& positions, bool keys) {
+  const index_t batch = positions.rank() == 2 ? positions.size(0) : 1, length = positions.size(-1);
+  return reshape(positions, keys ? Shape{batch, 1, 1, length} : Shape{batch, 1, length, 1});
+}
+
+// [1|b 1 i j]. Two rows of positions travel to the device, not their differences, but where distances are drawn.
+Tensor distance_of(const AttendContext& at, Device device) {
+  const NoGrad data_only;
+  const Positions& positions = at.positions;
+  const auto there = [device](const Tensor& x) { return raw::to_device(x, device); };
+  if (positions.distances.defined()) {
+    const std::optional<DistanceSteps> steps = distance_steps(at);
+    if (!steps) fail("distance", "drawn distances between positions that are not whole given; whole ones required");
+    const double* values = steps->values.data<double>();
+    return there(for_each_pair<double>(
+        steps->query, steps->key, steps->lowest, [&](index_t apart) { return values[apart - steps->lowest]; }));
+  }
+  Tensor distance = there(by_pair(query_of(positions), false)) - there(by_pair(key_of(positions), true));
+  if (positions.divisor != 1) distance = distance / Tensor::scalar(positions.divisor, DType::f64, device);
+  return at.causal ? clamp(distance, 0, std::numeric_limits<double>::infinity()) : distance;
+}
+
+Device device_of_scores(const AttendContext& at) { return at.query.defined() ? at.query.device() : Device::cpu(); }
+
+}  // namespace
+
+bool operator==(const StepsOfPairs& a, const StepsOfPairs& b) {
+  const auto same = [](const Tensor& x, const Tensor& y) {
+    return x.shape() == y.shape() && std::equal(x.data<index_t>(), x.data<index_t>() + x.numel(), y.data<index_t>());
+  };
+  return a.lowest == b.lowest && a.device == b.device && same(a.query, b.query) && same(a.key, b.key);
+}
+
+std::optional<DistanceSteps> distance_steps(const AttendContext& at) {
+  const std::optional<Steps> all = steps_of(at);
+  if (!all) return std::nullopt;
+  const Counting counting(at.positions);
+  const Tensor values = Tensor::empty({all->count}, DType::f64);
+  for (index_t n = 0; n < all->count; ++n) values.data<double>()[n] = counting(all->lowest + n);
+  return DistanceSteps{all->query, all->key, all->lowest, values, lie_plain(at, all->query, all->key)};
+}
+
+DistinctDistances distinct_distances(const AttendContext& at) { return distinct_on(device_of_scores(at), at); }
+
+DistinctDistances distinct_distances_on_cpu(const AttendContext& at) { return distinct_on(Device::cpu(), at); }
+
+Tensor AttendContext::masked(const Tensor& t, double otherwise, Site at) const {
+  const Tensor seen = mask();
+  return seen.defined() ? whence::masked(t, seen, otherwise, at) : t;
+}
+
+Tensor AttendContext::here(const Tensor& constant) const {
+  return query.defined() ? raw::to_device(constant, query.device()) : constant;
+}
+
+Tensor AttendContext::distance_on_cpu() const { return distance_of(*this, Device::cpu()); }
+
+Tensor AttendContext::distance() const { return distance_of(*this, device_of_scores(*this)); }
+
+}  // namespace whence
