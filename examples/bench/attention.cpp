@@ -1,112 +1,308 @@
-// attention: time and memory (bytes of tensors) of one attention with any scheme, forward and backward, by executor.
+// bench attention: time and memory of one attention with any scheme, forward and backward, by executor and length,
+// beside the machine's ceilings and beside PyTorch.
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <iostream>
+#include <thread>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
-#include "autograd/recording.h"
 #include "examples/app/command.h"
-#include "examples/app/command_line.h"
-#include "examples/app/placement.h"
-#include "examples/app/progress.h"
-#include "examples/app/results.h"
-#include "examples/app/scheme_names.h"
-#include "examples/verify/bare_attention.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "examples/bench/attention_core.h"
+#include "examples/report/encode.h"
 #include "tensor/device_choice.h"
-#include "tensor/device_runtime.h"
 #include "tensor/error.h"
-#include "tensor/kernels.h"
 #include "tensor/parallel.h"
-#include "tensor/raw.h"
 
-namespace whence {
+namespace whence::bench {
 namespace {
 
 struct Options {
-  std::string scheme = "cdape(kerple)", executor = "strips", device = "auto";
-  std::int64_t length = 2048, heads = 12, head_dim = 64, batch = 1;
-  int runs = 3, threads = whence::threads();
+  std::string schemes = "none,alibi,kerple,cope,dape(kerple),cdape(kerple)", executors = "all", lengths = "512,2048";
+  std::string gates = "both", ways = "all", svg;
+  std::int64_t heads = 12, head_dim = 64, batch = 1;
   bool bidirectional = false, forward_only = false;
+  Settings settings;
 };
 
-struct Measured {
-  double forward = 0, backward = 0;  // seconds, the median run
-  double kept_mib = 0;               // what forward leaves for backward
-  double peak_mib = 0;
+// One line of the table.
+struct Row {
+  CoreCase what;
+  std::string engine;        // an executor, or one of the peer's ways
+  std::string refused = {};  // why there are no figures
+  Figure forward = {}, backward = {}, both = {};
+  bool only_forward = false;
+  double kept = 0, peak = 0;
+  double fraction = 0;              // of the ceiling
+  double ratio = 0, relative = -1;  // of the peer: its time over ours of the same rounds; how far results are apart
 };
 
-const Executor& executor_named(const std::string& name) {
-  for (const Executor* executor : executors())
-    if (executor->name() == name) return *executor;
-  throw InputError("--executor: '", name, "' given; reference or strips required");
-}
+struct Times {
+  std::vector<double> forward, backward, both;
+  double kept = 0, peak = 0;
 
-// Peak bytes above what the operands take. The device is waited for before each reading of the clock.
-Measured measure(const Options& options, Device device) {
-  const BareAttention scheme(options.scheme, {options.heads * options.head_dim, options.heads, options.length});
-  scheme.draw_parameters(0);
-  scheme.root().to(DType::f32);
-  scheme.root().to(device);
-  BareOperands operands = random_operands(scheme, options.batch, options.length, 0, DType::f32);
-  std::vector<Tensor> leaves;
-  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
-    if (operand->defined()) leaves.push_back(*operand = requires_grad(raw::to_device(*operand, device)));
-  for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
-  const Executor& executor = executor_named(options.executor);
-  const Sequence sequence = BareSetting{.causal = !options.bidirectional}.sequence(options.length).on(device);
-  Allocator& allocator = memory_of(device).allocator();
-  const auto live = [&] { return static_cast<double>(allocator.statistics().live); };
-  std::vector<double> forward, backward;
-  Measured result;
-  for (int run = 0; run < options.runs; ++run) {
-    allocator.reset_peak();
-    synchronise(device);
-    const double held = live(), start = steady_seconds();
-    const Tensor output = executor.attend({operands.x, operands.q, operands.k, operands.v, sequence}, scheme.stages());
-    synchronise(device);
-    const double middle = steady_seconds();
-    result.kept_mib = (live() - held) / 1048576;
-    if (!options.forward_only) (void)grad(sum(output), {}, leaves, {.allow_unused = true});
-    synchronise(device);
-    forward.push_back(middle - start), backward.push_back(steady_seconds() - middle);
-    result.peak_mib = std::max(result.peak_mib, (static_cast<double>(allocator.statistics().peak) - held) / 1048576);
+  void add(double one, double other) { forward.push_back(one), backward.push_back(other), both.push_back(one + other); }
+};
+
+std::vector<const Executor*> chosen_executors(const std::string& list) {
+  std::vector<const Executor*> chosen;
+  std::string known;
+  for (const Executor* executor : executors()) known += std::string(known.empty() ? "" : ", ") + executor->name();
+  if (list == "all") return executors();
+  for (const std::string& word : words_of(list)) {
+    const auto all = executors();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Executor* each) { return each->name() == word; });
+    if (found == all.end()) throw InputError("--executors: '", word, "' given; ", known, " or all required");
+    chosen.push_back(*found);
   }
-  std::sort(forward.begin(), forward.end()), std::sort(backward.begin(), backward.end());
-  result.forward = forward[forward.size() / 2], result.backward = backward[backward.size() / 2];
-  return result;
+  return chosen;
 }
+
+std::vector<CoreCase> cases_of(const Options& options) {
+  std::vector<CoreCase> cases;
+  for (const std::int64_t length : numbers_of("lengths", options.lengths)) {
+    for (const std::string& scheme : words_of(options.schemes)) {
+      CoreCase what{canonical_text(parse_schemes(scheme)), length, options.heads, options.head_dim, options.batch,
+          Gates::initial, !options.bidirectional};
+      if (options.gates != "sparse" || !has_gates(scheme)) cases.push_back(what);
+      what.gates = Gates::sparse;
+      if (options.gates != "initial" && has_gates(scheme)) cases.push_back(what);
+    }
+  }
+  return cases;
+}
+
+std::vector<PeerWay> ways_of(const CoreCase& what, const Options& options, bool on_cpu) {
+  if (!options.settings.with_peer()) return {};
+  std::vector<std::string> ways = peer_ways_of(what.scheme);
+  const std::vector<std::string> wanted = words_of(options.ways);
+  if (options.ways != "all")
+    std::erase_if(ways, [&](const std::string& way) { return std::ranges::find(wanted, way) == wanted.end(); });
+  return peer_ways(ways, on_cpu);
+}
+
+// Threads that wait for more work spin for a while; that is not to cost whoever is measured next.
+void let_threads_rest() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+class AttentionBench {
+ public:
+  AttentionBench(const Options& options, Device device)
+      : options_(options),
+        device_(device),
+        executors_(chosen_executors(options.executors)),
+        cases_(cases_of(options)),
+        bench_("attention", options.settings, device.is_cpu(), steps(), peer_version(options.settings)) {}
+
+  void run() {
+    bench_.run(
+        [&] {
+          for (const CoreCase& what : cases_) measure(what);
+        },
+        [&] { show(); });
+    if (!options_.svg.empty()) plot();
+  }
+
+ private:
+  std::int64_t steps() const {
+    std::size_t count = 0;
+    for (const CoreCase& what : cases_) count += 1 + ways_of(what, options_, device_.is_cpu()).size();
+    return static_cast<std::int64_t>(count);
+  }
+
+  void measure(const CoreCase& what) {
+    bench_.begin(to_text(what.text(), ", length ", what.length));
+    AttentionCore core(what, device_);
+    std::vector<const Executor*> running;
+    for (const Executor* executor : executors_)
+      if (const std::string refused = core.refusal(*executor); !refused.empty())
+        keep({.what = what, .engine = executor->name(), .refused = refused});
+      else
+        running.push_back(executor);
+    std::vector<Times> times(running.size());
+    for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first to warm up
+      for (std::size_t k = 0; k < running.size(); ++k) {
+        stop_if_asked();
+        const CoreRun found = core.run(*running[k], !options_.forward_only);
+        times[k].kept = found.kept, times[k].peak = std::max(times[k].peak, found.peak);
+        if (round >= 0) times[k].add(found.forward, found.backward);
+      }
+    }
+    const Executor* best = nullptr;
+    double least = 0;
+    for (std::size_t k = 0; k < running.size(); ++k) {
+      const Row row = row_of(core, what, running[k]->name(), times[k]);
+      if (!best || row.both.median < least) best = running[k], least = row.both.median;
+      keep(row);
+    }
+    if (best)
+      for (const PeerWay& way : ways_of(what, options_, device_.is_cpu())) compare(core, what, *best, way);
+  }
+
+  // Ours, theirs, ours, theirs.
+  void compare(AttentionCore& core, const CoreCase& what, const Executor& executor, const PeerWay& way) {
+    bench_.begin(to_text(what.text(), ", length ", what.length, ", ", way.text()));
+    Peer peer(options_.settings, way.tuned);
+    const double peak = peer.ask(peer_request(what, way.way, device_), core.given()).figures.at("peak_mib");
+    const bool only_forward = options_.forward_only || (way.way == "flex" && device_.is_cpu());
+    (void)core.run(executor, !only_forward);
+    const Difference difference =
+        largest_difference(core.results(), peer.ask({{"do", std::string("results")}}).tensors);
+    require_equal(
+        to_text(what.text(), ", length ", what.length, ", ", way.text()), difference, allowed_difference(what.scheme));
+    Times ours, theirs;
+    for (int round = 0; round < options_.settings.repetitions; ++round) {
+      stop_if_asked();
+      let_threads_rest();
+      const CoreRun mine = core.run(executor, !only_forward);
+      ours.add(mine.forward, mine.backward);
+      let_threads_rest();
+      const auto other = peer.ask({{"do", std::string("run")}}).figures;
+      theirs.add(other.at("forward_ms"), only_forward ? 0 : other.at("backward_ms"));
+    }
+    theirs.peak = peak;
+    Row row = row_of(core, what, way.text(), theirs);
+    row.only_forward = only_forward;
+    if (only_forward) row.fraction = bench_.ceilings().milliseconds_of(core.forward_operations()) / row.both.median;
+    row.kept = -1;
+    row.ratio = row.both.median / figure_of(ours.both).median;
+    row.relative = difference.relative;
+    keep(row);
+  }
+
+  Row row_of(const AttentionCore& core, const CoreCase& what, const std::string& engine, const Times& times) const {
+    Row row{.what = what,
+        .engine = engine,
+        .refused = {},
+        .forward = figure_of(times.forward),
+        .backward = figure_of(times.backward),
+        .both = figure_of(times.both),
+        .only_forward = options_.forward_only,
+        .kept = times.kept,
+        .peak = times.peak};
+    const double operations = core.forward_operations() + (options_.forward_only ? 0 : core.backward_operations());
+    if (device_.is_cpu()) row.fraction = bench_.ceilings().milliseconds_of(operations) / row.both.median;
+    return row;
+  }
+
+  void keep(const Row& row) {
+    rows_.push_back(row);
+    LogRecord record{{"scheme", row.what.scheme},
+        {"gates", std::string(row.what.gates == Gates::sparse ? "sparse" : "initial")}, {"executor", row.engine},
+        {"length", row.what.length}, {"heads", row.what.heads}, {"head_dim", row.what.head_dim},
+        {"batch", row.what.batch}, {"device", to_string(device_)}, {"dtype", std::string("f32")},
+        {"threads", std::int64_t{threads()}}};
+    if (!row.refused.empty()) {
+      record.push_back({"refused", row.refused});
+    } else {
+      const double none = std::nan("");
+      record.insert(record.end(),
+          {{"forward_ms", row.forward.median}, {"backward_ms", row.only_forward ? none : row.backward.median},
+              {"both_ms", row.both.median}, {"spread_ms", row.both.spread},
+              {"kept_mib", row.kept < 0 ? none : row.kept}, {"peak_mib", row.peak},
+              {"fraction", row.fraction > 0 ? row.fraction : none}});
+      if (row.ratio > 0) record.insert(record.end(), {{"ratio", row.ratio}, {"difference", row.relative}});
+    }
+    bench_.record(record);
+  }
+
+  void show() const {
+    std::vector<std::string> header{
+        "scheme", "length", "by", "forward ms", "backward ms", "both ms", "kept MiB", "peak MiB", "of FMA peak"};
+    if (options_.settings.with_peer()) header.insert(header.end(), {"theirs / ours", "apart"});
+    Table table(header);
+    for (const Row& row : rows_) {
+      std::vector<std::string> cells{row.what.text(), std::to_string(row.what.length), row.engine};
+      if (row.refused.empty()) {
+        cells.insert(cells.end(), {text_of(row.forward), row.only_forward ? "-" : text_of(row.backward),
+                                      text_of(row.both), row.kept < 0 ? "-" : fixed(row.kept, 1), fixed(row.peak, 1),
+                                      row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"});
+        if (options_.settings.with_peer())
+          cells.insert(cells.end(),
+              {row.ratio > 0 ? fixed(row.ratio, 2) : "-", row.relative < 0 ? "-" : report::number(row.relative, 2)});
+      } else {
+        cells.resize(header.size(), "-");
+        cells[3] = "cannot run it";
+      }
+      table.row(cells);
+    }
+    std::cout << table.text();
+    show_best();
+    std::vector<std::string> told;
+    for (const Row& row : rows_) {
+      const std::string why = row.engine + ": " + row.what.scheme + ": " + row.refused + "\n";
+      if (row.refused.empty() || std::ranges::find(told, why) != told.end()) continue;
+      std::cout << told.emplace_back(why);
+    }
+  }
+
+  // Against the fastest of the peer's ways that has a backward.
+  void show_best() const {
+    for (const CoreCase& what : cases_) {
+      const Row* best = nullptr;
+      for (const Row& row : rows_) {
+        const bool of_case = row.what.text() == what.text() && row.what.length == what.length && row.ratio > 0;
+        if (of_case && row.only_forward == options_.forward_only && (!best || row.ratio < best->ratio)) best = &row;
+      }
+      if (!best) continue;
+      std::cout << what.text() << ", length " << what.length << ": " << best->engine << " is its fastest way and takes "
+                << fixed(best->ratio, 2) << " of our time\n";
+    }
+  }
+
+  void plot() const {
+    Panel time{"milliseconds, forward and backward", "ms", {}}, memory{"peak bytes above the operands", "MiB", {}};
+    for (const Row& row : rows_) {
+      if (!row.refused.empty() || row.only_forward != options_.forward_only) continue;
+      const std::string name = row.what.text() + ", " + row.engine;
+      for (auto [panel, value] : {std::pair(&time, row.both.median), std::pair(&memory, row.peak)}) {
+        auto curve = std::ranges::find(panel->curves, name, &report::Curve::name);
+        if (curve == panel->curves.end())
+          curve = panel->curves.insert(curve, report::Curve{name, std::vector<double>{}, std::vector<double>{}});
+        curve->x.push_back(static_cast<double>(row.what.length)), curve->y.push_back(value);
+      }
+    }
+    write_panels(options_.svg, {time, memory});
+  }
+
+  const Options& options_;
+  Device device_;
+  std::vector<const Executor*> executors_;
+  std::vector<CoreCase> cases_;
+  Bench bench_;
+  std::vector<Row> rows_;
+};
 
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence bench attention",
-      "Times one attention with any positional scheme, by executor, and measures its memory.");
-  line.heading("Options")
-      .text("scheme", &options.scheme, {.help = "positional scheme", .known = scheme_names()})
-      .choice("executor", &options.executor, {"reference", "strips"}, {"how attention is computed"})
-      .integer("length", &options.length, Range<std::int64_t>{1, 1048576}, {"of the sequence", "tokens"})
+      "Times one attention with any positional scheme, by executor, and measures its memory above the operands.");
+  line.heading("What is measured")
+      .text("schemes", &options.schemes, {"positional schemes, commas between them"})
+      .text("executors", &options.executors, {"how attention is computed: names, or all"})
+      .text("lengths", &options.lengths, {"of the sequence", "tokens"})
+      .choice("gates", &options.gates, {"initial", "sparse", "both"},
+          {"CoPE's: around 1/2, as before training, or around 0.02, as in trained models"})
       .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"})
-      .integer("runs", &options.runs, Range<int>{1, 1000}, {"timed runs; the median counts"})
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the engine"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
       .flag("forward-only", &options.forward_only, {"no backward pass"});
-  declare_device(line, &options.device);
+  declare(line, options.settings);
+  declare_peer(line, options.settings);
+  line.text("ways", &options.ways, {"of the peer: eager, compile, sdpa, flex, or all"})
+      .text("svg", &options.svg, {"write time and peak over length to this file"})
+      .example("whence bench attention --schemes none,cope --lengths 512", "each executor, on this machine")
+      .example("whence bench attention --peer pytorch --python .venv/bin/python", "the same beside PyTorch");
   if (line.shows_page(argc, argv)) return 0;
-  set_threads(options.threads);
-  const Device device = choose_device(options.device).device;
-  const Measured found = measure(options, device);
-  std::cout << json_line({{"scheme", options.scheme}, {"executor", options.executor}, {"device", to_string(device)},
-      {"length", options.length}, {"heads", options.heads}, {"batch", options.batch},
-      {"forward_ms", found.forward * 1e3}, {"backward_ms", found.backward * 1e3}, {"kept_mib", found.kept_mib},
-      {"peak_mib", found.peak_mib}});
+  line.refuse_unless("python", options.settings.with_peer(), "--peer");
+  line.refuse_unless("ways", options.settings.with_peer(), "--peer");
+  line.refuse_unless("peer", !options.bidirectional, "a causal run");
+  set_threads(options.settings.threads);
+  AttentionBench(options, choose_device(options.settings.device).device).run();
   return 0;
 }
 
 const RegisterCommand registered{
-    {"bench attention", Purpose::machine, "time and memory of one attention with any scheme, by executor", run}};
+    {"bench attention", Purpose::machine, "time and memory of one attention, by scheme, executor and length", run}};
 
 }  // namespace
-}  // namespace whence
+}  // namespace whence::bench

@@ -1,0 +1,218 @@
+// The benches: what they compute, print and refuse. Times are nobody's promise here; that a peer's results are compared is.
+#include "examples/bench/attention_core.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tensor/error.h"
+#include "tests/program_run.h"
+#include "tests/scratch.h"
+
+using namespace whence;
+using namespace whence::bench;
+using namespace whence::test;
+
+namespace {
+
+Outcome run(const Scratch& scratch, const std::string& command, const std::vector<std::string>& arguments) {
+  return RunningProgram("bench " + command, arguments, scratch / "log").finish();
+}
+
+std::vector<nlohmann::json> lines_of(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+const std::vector<std::string> tiny{
+    "--heads", "2", "--head-dim", "4", "--repetitions", "2", "--json", "--threads", "1"};
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// A Python with torch: WHENCE_PYTHON, or python3. Empty, and said so, where there is none.
+std::string python_with_torch() {
+  const char* named = std::getenv("WHENCE_PYTHON");
+  const std::string python = named ? named : "python3";
+  if (std::system(("'" + python + "' -c 'import torch' >/dev/null 2>&1").c_str()) == 0) return python;
+  MESSAGE("SKIPPED: ", python, " has no torch, so nothing is compared with it; WHENCE_PYTHON names one that has");
+  return {};
+}
+
+double apart(const NamedTensors& ours, const NamedTensors& theirs) { return largest_difference(ours, theirs).relative; }
+
+}  // namespace
+
+TEST_CASE("bench: medians, spreads, exponents and lists") {
+  const Figure figure = figure_of({5, 1, 3, 2, 4});
+  CHECK(figure.median == 3);
+  CHECK(figure.spread == 1);  // quartiles 2 and 4
+  CHECK(figure_of({7}).median == 7);
+  CHECK(figure_of({1, 2}).median == 1.5);
+  CHECK(text_of(Figure{38.21, 1.06}) == "38.2 ±1.06");
+  CHECK(fitted_exponent({512, 1024, 2048}, {3 * 512.0, 3 * 1024.0, 3 * 2048.0}) == doctest::Approx(1));
+  CHECK(fitted_exponent({2, 4, 8, 16}, {4, 16, 64, 256}) == doctest::Approx(2));
+  CHECK(
+      words_of("none,dape(kerple, width=3),cope") == std::vector<std::string>{"none", "dape(kerple, width=3)", "cope"});
+  CHECK(numbers_of("lengths", "512,2048") == std::vector<std::int64_t>{512, 2048});
+  for (const char* bad : {"", "512,", "0", "x", "1.5", "99999999"})
+    CHECK_THROWS_WITH_AS((void)numbers_of("lengths", bad), doctest::Contains("--lengths: "), InputError);
+}
+
+TEST_CASE("bench: the ceilings are those of a computer") {
+  const Ceilings ceilings = measure_ceilings();
+  CHECK(ceilings.fma_gflops_alone > 1);
+  CHECK(ceilings.fma_gflops > 1);
+  CHECK(ceilings.copy_gb_per_s > 0.1);
+  CHECK(ceilings.milliseconds_of(ceilings.fma_gflops * 1e9) == doctest::Approx(1000));
+}
+
+TEST_CASE("bench: what the formulas need of multiply-adds, by hand") {
+  const auto operations = [](const std::string& scheme, bool causal = true) {
+    const AttentionCore core({.scheme = scheme, .length = 5, .causal = causal}, Device());
+    return std::pair(core.forward_operations(), core.backward_operations());
+  };
+  const double positions = 15, pairs = 15 * 12;  // of 5 tokens, in 12 heads of 64
+  CHECK(operations("none") == std::pair(256 * pairs, 640 * pairs));
+  CHECK(operations("none", false) == std::pair(256 * 25 * 12.0, 640 * 25 * 12.0));
+  // 24 numbers to 32 and 32 to 12; half of the 24 come from a table over distances
+  CHECK(operations("dape(kerple)") == std::pair(256 * pairs + 1536 * positions, 640 * pairs + 3 * 1536 * positions));
+  CHECK(operations("cdape(kerple)") == std::pair(256 * pairs + 4608 * positions, 640 * pairs + 3 * 4608 * positions));
+}
+
+TEST_CASE("bench: sparse gates have the mean that they promise, and every executor the same results") {
+  CoreCase what{.scheme = "cope(p_max=3)", .length = 33, .heads = 3, .head_dim = 16, .gates = Gates::sparse};
+  AttentionCore core(what, Device());
+  const NamedTensors given = core.given();
+  const Tensor q = given[0].second, k = given[1].second;
+  double sum = 0;
+  for (index_t row = 0; row < q.numel() / 16; ++row)
+    sum += q.data<float>()[row * 16] * k.data<float>()[row * 16] / std::sqrt(16.0);
+  CHECK(sum / static_cast<double>(q.numel() / 16) == doctest::Approx(-4));
+  for (const char* scheme : {"cope(p_max=3)", "cdape(kerple, width=3)"}) {
+    what.scheme = scheme;
+    AttentionCore each(what, Device());
+    const CoreRun found = each.run(reference_executor());
+    CHECK(found.kept > 0);
+    CHECK(found.peak >= found.kept);
+    const NamedTensors first = each.results();
+    CHECK(first.size() >= 5);  // output, q, k, v, a table
+    for (const Executor* executor : executors()) {
+      if (!each.refusal(*executor).empty()) continue;
+      (void)each.run(*executor);
+      const Difference difference = largest_difference(each.results(), first);
+      CHECK_MESSAGE(difference.relative < 1e-4, std::string(executor->name()), ": ", difference.where);
+    }
+  }
+}
+
+TEST_CASE("bench: results that differ, or are no numbers, are found") {
+  const auto named = [](const char* name, double value) { return NamedTensors{{name, Tensor::full({2, 3}, value)}}; };
+  CHECK(apart(named("output", 2), named("output", 2)) == 0);
+  CHECK(apart(named("output", 2), named("output", 2.5)) == doctest::Approx(0.2));
+  CHECK_THROWS_AS((void)largest_difference(named("output", 2), named("gradient of q", 2)), Error);
+  CHECK_THROWS_AS((void)largest_difference(named("output", 2), {{"output", Tensor::full({3, 2}, 2.0)}}), Error);
+  for (const double wrong : {2.5, std::nan("")})
+    CHECK_THROWS_WITH_AS(require_equal("none", largest_difference(named("output", 2), named("output", wrong))),
+        doctest::Contains("one of the two is wrong"), Error);
+  // A gradient that is rounding alone is measured by the others.
+  const NamedTensors ours{{"gradient of q", Tensor::full({2}, 1.0)}, {"gradient of b", Tensor::full({2}, 1e-7)}};
+  const NamedTensors theirs{{"gradient of q", Tensor::full({2}, 1.0)}, {"gradient of b", Tensor::full({2}, -2e-7)}};
+  CHECK(apart(ours, theirs) < 1e-5);
+}
+
+TEST_CASE("bench attention: a line of JSON per measurement, with what the papers' tables have") {
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "attention",
+      with(tiny, {"--schemes", "none,cope(p_max=3)", "--lengths", "8,16", "--svg", scratch / "plot.svg"}));
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 1 + 2 * 3 * executors().size());  // ceilings; cope with two kinds of gates
+  CHECK(lines[0].at("fma_gflops") > 0);
+  for (std::size_t k = 1; k < lines.size(); ++k) {
+    const nlohmann::json& line = lines[k];
+    CAPTURE(line.dump());
+    CHECK(line.at("bench") == "attention");
+    for (const char* field :
+        {"scheme", "gates", "executor", "length", "heads", "head_dim", "batch", "device", "dtype", "threads"})
+      CHECK_MESSAGE(line.contains(field), field);
+    if (line.contains("refused")) continue;
+    for (const char* field : {"forward_ms", "backward_ms", "both_ms", "fraction"}) CHECK(line.at(field) > 0);
+    for (const char* field : {"spread_ms", "kept_mib", "peak_mib"}) CHECK(line.at(field) >= 0);
+  }
+  const std::string plot = text_of(scratch / "plot.svg");
+  for (const char* text : {"peak bytes above the operands", "cope(p_max=3), sparse gates, reference"})
+    CHECK_MESSAGE(plot.find(text) != std::string::npos, text);
+}
+
+TEST_CASE("bench: what cannot be measured is refused in one line") {
+  const Scratch scratch("bench");
+  std::ofstream(scratch / "no_torch") << "#!/bin/sh\nexit 3\n";
+  std::filesystem::permissions(scratch / "no_torch", std::filesystem::perms::owner_all);
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  for (const Case& bad :
+      {Case{{"--executors", "fast"}, "--executors: 'fast' given; reference, "},
+          Case{{"--lengths", "12x"}, "--lengths: \"12x\" given; whole numbers from 1 to 1048576 required"},
+          Case{{"--schemes", "coep"}, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?"},
+          Case{{"--schemes", "absolute"}, "scheme: absolute given; one that takes part in attention required"},
+          Case{{"--python", "python3"}, "--python: python3 given; it has no effect without --peer; leave it out"},
+          Case{{"--peer", "pytorch", "--python", "/nowhere"}, "no such program; a Python that has torch required"},
+          Case{{"--peer", "pytorch", "--python", scratch / "no_torch"}, "it has no torch; one that has it required"}}) {
+    const Outcome outcome = run(scratch, "attention", with(tiny, bad.arguments));
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.find("whence bench attention: ") != std::string::npos, outcome.err);
+    CHECK_MESSAGE(outcome.err.find(bad.message) != std::string::npos, outcome.err);
+  }
+}
+
+TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same results; given others, that is found") {
+  const std::string python = python_with_torch();
+  if (python.empty()) return;
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "attention",
+      with(tiny, {"--schemes", "none,alibi,kerple,cope,dape(kerple),cdape(kerple),dape(alibi),rope", "--lengths", "33",
+                     "--peer", "pytorch", "--python", python, "--ways", "eager,sdpa"}));
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  int compared = 0;
+  for (const nlohmann::json& line : lines_of(outcome.out)) {
+    if (!line.contains("ratio")) continue;
+    CHECK(line.at("difference") < 3e-3);
+    CHECK(line.at("ratio") > 0);
+    CHECK(line.at("executor").get<std::string>().starts_with("PyTorch "));
+    ++compared;
+  }
+  CHECK(compared == 2 * (3 * 2 + 2 + 3));  // tuned and not; none, alibi, kerple in two ways; two kinds of gates
+
+  Settings settings;
+  settings.threads = 1, settings.python = python;
+  const CoreCase what{.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4};
+  CoreCase other = what;
+  other.scheme = "alibi";
+  AttentionCore core(what, Device());
+  (void)core.run(reference_executor());
+  Peer peer(settings, false);
+  for (const CoreCase& each : {what, other}) {
+    NamedTensors given = core.given();
+    if (each.scheme == "alibi")
+      std::erase_if(given, [](const auto& tensor) { return tensor.first.size() > 1 && tensor.first != "cotangent"; });
+    (void)peer.ask(peer_request(each, "eager", Device()), given);
+    NamedTensors ours = core.results();
+    std::erase_if(ours, [](const auto& tensor) { return tensor.first.size() > 13; });  // of q, k, v
+    const double relative = apart(ours, peer.ask({{"do", std::string("results")}}).tensors);
+    if (each.scheme == "kerple")
+      CHECK(relative < 1e-4);
+    else
+      CHECK(relative > 1e-2);
+  }
+}
