@@ -3,7 +3,6 @@
 #include "tensor/backend.h"
 #include "tensor/cpu/memory.h"
 #include "tensor/device_runtime.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -19,8 +18,6 @@ Backend backend_of(Device device) {
   if (!backend.kernels) no_device(device);
   return backend;
 }
-
-int thread_count = 0;
 
 }  // namespace
 
@@ -52,16 +49,6 @@ IndexLauncher& launcher_of(const char* op, Device device) {
 
 void synchronise(Device device) {
   if (!device.is_cpu()) runtime_of(device).synchronise();
-}
-
-int threads() {
-  if (thread_count == 0) thread_count = omp_get_max_threads();
-  return thread_count;
-}
-
-void set_threads(int count) {
-  if (count < 1 || count > 1024) fail("set_threads", count, " given; 1 to 1024 required");
-  thread_count = count;
 }
 
 }  // namespace whence

@@ -2,8 +2,6 @@
 // result has the same bits for any thread count.
 #pragma once
 
-#include <omp.h>
-
 #include "tensor/shape.h"
 
 namespace whence {
@@ -11,16 +9,26 @@ namespace whence {
 int threads();                // how many this process uses; the number of cores at first, or OMP_NUM_THREADS
 void set_threads(int count);  // Error unless 1 to 1024
 
+namespace detail {
+inline thread_local constinit bool inside_parallel_for = false;
+
+// run_chunk(body, k) for every k in [0, chunks), on this thread and on helpers.
+void share_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body);
+}  // namespace detail
+
 // f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). f must not throw.
+// A loop inside a loop runs on the thread that comes to it. Note [Threads that wait] is in parallel.cpp.
 template <class F> void parallel_for(index_t count, index_t grain, const F& f) {
   const index_t chunks = (count + grain - 1) / grain;
-  if (chunks <= 1 || threads() == 1 || omp_in_parallel()) {
-    for (index_t chunk = 0; chunk < chunks; ++chunk)
-      f(chunk * grain, chunk + 1 == chunks ? count : (chunk + 1) * grain);
+  const auto run_chunk = [count, grain, chunks, &f](
+                             index_t chunk) { f(chunk * grain, chunk + 1 == chunks ? count : (chunk + 1) * grain); };
+  if (chunks <= 1 || detail::inside_parallel_for || threads() == 1) {
+    for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(chunk);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads())
-  for (index_t chunk = 0; chunk < chunks; ++chunk) f(chunk * grain, chunk + 1 == chunks ? count : (chunk + 1) * grain);
+  using Body = decltype(run_chunk);
+  detail::share_chunks(
+      chunks, [](const void* body, index_t chunk) { (*static_cast<const Body*>(body))(chunk); }, &run_chunk);
 }
 
 }  // namespace whence

@@ -1,17 +1,20 @@
 #include "examples/doctor/facts.h"
 
-#include <omp.h>
 #include <sched.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
@@ -116,12 +119,19 @@ int threads_alive() {
   return static_cast<int>(std::distance(fs::directory_iterator("/proc/self/task", ignored), fs::directory_iterator()));
 }
 
+// As many chunks as threads are wanted, each of which waits until all are being worked on, or a second has passed.
 int threads_in_a_loop() {
-  int used = 0;
-#pragma omp parallel num_threads(threads())
-#pragma omp single
-  used = omp_get_num_threads();
-  return used;
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  std::atomic<int> arrived{0};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  parallel_for(threads(), 1, [&](index_t, index_t) {
+    ++arrived;
+    while (arrived < threads() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    const std::scoped_lock lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  return static_cast<int>(seen.size());
 }
 
 // Rows of ones times columns of ones: every number of the product is the inner extent. The

@@ -74,12 +74,11 @@ class Judge {
           to_text("set OMP_NUM_THREADS=", facts_.cores));
     } else if (facts_.threads_used < facts_.threads_wanted) {
       say(Weight::warning,
-          to_text(facts_.threads_wanted, " threads asked for, ", facts_.threads_used, " given by OpenMP"),
-          "look at OMP_THREAD_LIMIT and OMP_DYNAMIC");
+          to_text(facts_.threads_wanted, " threads asked for, ", facts_.threads_used, " given by the system"),
+          "look at ulimit -u, and at pids.max where this runs in a container");
     } else if (facts_.threads_used < facts_.cores) {
       say(Weight::note, to_text(facts_.threads_used, " of ", facts_.cores, " cores used"),
-          facts_.omp_num_threads.empty() ? "look at OMP_PLACES and OMP_THREAD_LIMIT"
-                                         : "unset OMP_NUM_THREADS to use all");
+          facts_.omp_num_threads.empty() ? "look at --threads" : "unset OMP_NUM_THREADS to use all");
     }
   }
 

@@ -1,4 +1,6 @@
 // Matrix products. OpenBLAS multiplies one tile on one thread; the shapes alone decide the tiles, and so the bits.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -22,20 +24,36 @@ namespace {
 
 constexpr int row_major = 101, as_is = 111, transposed = 112;
 
-// While alive, OpenBLAS runs on this thread alone: OpenMP builds ask OpenMP for the count, pthread builds once.
+// While alive, OpenBLAS runs on this thread alone. What is built with OpenMP asks that for the count, on each thread
+// anew; what has threads of its own is told once. OpenMP is looked up, because only the former brings it.
 class SingleThreadedBlas {
  public:
-  SingleThreadedBlas() : previous_(omp_get_max_threads()) {
+  SingleThreadedBlas() {
     static const bool told = (openblas_set_num_threads(1), true);
     static_cast<void>(told);
-    omp_set_num_threads(1);
+    if (!omp_set()) return;
+    previous_ = omp_get()();
+    omp_set()(1);
   }
-  ~SingleThreadedBlas() { omp_set_num_threads(previous_); }
+  ~SingleThreadedBlas() {
+    if (omp_set()) omp_set()(previous_);
+  }
   SingleThreadedBlas(const SingleThreadedBlas&) = delete;
   SingleThreadedBlas& operator=(const SingleThreadedBlas&) = delete;
 
  private:
-  int previous_;
+  using Set = void (*)(int);
+  using Get = int (*)();
+  static Set omp_set() {
+    static const Set set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+    return set;
+  }
+  static Get omp_get() {
+    static const Get get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+    return get;
+  }
+
+  int previous_ = 1;
 };
 
 // The last two axes of a tensor.
