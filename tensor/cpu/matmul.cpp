@@ -1,12 +1,16 @@
-// Matrix products. OpenBLAS multiplies one tile on one thread; the shapes alone decide the tiles, and so the bits.
+// Matrix products. One tile is multiplied on one thread, by product.cpp where the processor has AVX-512, else by
+// OpenBLAS; the shapes alone decide the tiles, and so the bits.
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/cpu/product.h"
 #include "tensor/parallel.h"
 #include "tensor/strided_loop.h"
 
@@ -160,6 +164,8 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   return offsets;
 }
 
+enum class By { plain_loops, tiles, blas };
+
 // Everything that one tile of work needs to know.
 template <class T> struct Job {
   Matrix a, b;
@@ -168,7 +174,7 @@ template <class T> struct Job {
   T alpha;
   std::vector<std::array<index_t, 2>> offsets;  // of the matrices of the batch
   Tiling tile;
-  bool plain_loops;
+  By by;
 
   index_t matrices() const { return static_cast<index_t>(offsets.size()); }
   index_t down() const { return (a.rows + tile.rows - 1) / tile.rows; }
@@ -176,8 +182,32 @@ template <class T> struct Job {
   index_t slabs() const { return (a.columns + tile.depth - 1) / tile.depth; }
 };
 
-// Tile number `task` of job.slabs() x job.matrices() x job.down() x job.across(). The bias is laid down first and the
-// product added to it while the tile is in cache.
+// Memory of this thread for packed operands.
+template <class T> T* product_scratch(index_t count) {
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  static thread_local std::unique_ptr<T, Free> memory;
+  static thread_local index_t held = 0;
+  if (held < count) {
+    memory.reset();
+    const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    memory.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+    held = memory ? count : 0;
+  }
+  return memory.get();
+}
+
+// to = bias + alpha a b. The bias is laid down first and the product added to it while the tile is in cache.
+template <class T>
+void multiply_by_blas(const Job<T>& job, const T* a, const T* b, const T* bias, index_t rows, index_t columns,
+    index_t depth, T* to, index_t leading) {
+  const SingleThreadedBlas single_threaded;
+  for (index_t i = 0; bias && i < rows; ++i) std::copy_n(bias, columns, to + i * leading);
+  gemm(job.a, job.b, rows, columns, depth, job.alpha, a, b, bias ? T(1) : T(0), to, leading);
+}
+
+// Tile number `task` of job.slabs() x job.matrices() x job.down() x job.across().
 template <class T> void run_tile(const Job<T>& job, index_t task) {
   const index_t m = job.a.rows, n = job.b.columns, k = job.a.columns;
   const index_t column = task % job.across() * job.tile.columns, row = task / job.across() % job.down() * job.tile.rows;
@@ -191,10 +221,14 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
   const index_t depth = std::min(job.tile.depth, k - first);
   const T* bias = job.bias ? job.bias + column : nullptr;
   if constexpr (!std::is_same_v<T, Dual>) {
-    if (!job.plain_loops) {
-      for (index_t i = 0; bias && i < rows; ++i) std::copy_n(bias, columns, to + i * n);
-      return gemm(job.a, job.b, rows, columns, depth, job.alpha, left, right, bias ? T(1) : T(0), to, n);
+    T* const scratch = job.by == By::tiles ? product_scratch<T>(products::scratch_size<T>(columns)) : nullptr;
+    if (scratch) {
+      return products::multiply<T>(
+          {{left, job.a.row_stride, job.a.column_stride}, {right, job.b.column_stride, job.b.row_stride}, rows, columns,
+              depth, job.alpha, bias, to, n},
+          scratch);
     }
+    if (job.by != By::plain_loops) return multiply_by_blas(job, left, right, bias, rows, columns, depth, to, n);
   }
   small_product(job.a, job.b, job.alpha, left, right, bias, rows, columns, depth, to, n);
 }
@@ -204,7 +238,6 @@ template <class T> void run_job(const Job<T>& job) {
   const double work = 2.0 * static_cast<double>(job.tile.rows * job.tile.columns) * static_cast<double>(job.tile.depth);
   const index_t grain = std::max<index_t>(static_cast<index_t>(1e6 / work), 1);
   parallel_for(job.slabs() * job.matrices() * job.down() * job.across(), grain, [&](index_t begin, index_t end) {
-    const SingleThreadedBlas single_threaded;
     for (index_t task = begin; task < end; ++task) run_tile(job, task);
   });
 }
@@ -222,13 +255,19 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
+// What multiplies best. A few rows or columns are not worth packing the other operand for.
+template <class T> By best_way(index_t m, index_t n, index_t k) {
+  if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
+  return products::available() && m >= 8 && n >= 8 ? By::tiles : By::blas;
+}
+
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
 template <class T> void run_product(const Product& p) {
   const Matrix a(p.a), b(p.b);
   const index_t m = a.rows, n = b.columns, k = a.columns;
   Job<T> job{a, b, p.a.data<T>(), p.b.data<T>(), p.bias ? p.bias->data<T>() : nullptr, p.out.data<T>(),
-      T(static_cast<T>(p.alpha)), batch_offsets(p), {}, std::is_same_v<T, Dual> || m * n * k < 4096};
-  job.tile = job.plain_loops ? Tiling{std::min<index_t>(m, 64), n, k} : choose_tiles(job.matrices(), m, n, k);
+      T(static_cast<T>(p.alpha)), batch_offsets(p), {}, best_way<T>(m, n, k)};
+  job.tile = job.by == By::plain_loops ? Tiling{std::min<index_t>(m, 64), n, k} : choose_tiles(job.matrices(), m, n, k);
   if (job.slabs() == 1) return run_job(job);
   const T* bias = std::exchange(job.bias, nullptr);
   const Tensor slabs = Tensor::empty({job.slabs(), p.out.numel()}, p.out.dtype());

@@ -1,0 +1,31 @@
+// One tile of a matrix product on one thread, for processors with AVX-512. BLAS is for all others, and for what is too
+// thin for tiles. It is here because BLAS has to be told which processor it is on, and packs what need not be packed.
+#pragma once
+
+#include <cstdint>
+
+namespace whence::products {
+
+// `along` numbers lie between neighbours along the inner axis, `across` between rows of a or columns of b. One is 1.
+template <class T> struct Operand {
+  const T* at;
+  std::int64_t across, along;
+};
+
+// to[rows, columns] = bias + alpha a b. bias: one number per column, or null.
+template <class T> struct Tile {
+  Operand<T> a, b;
+  std::int64_t rows, columns, depth;
+  T alpha;
+  const T* bias;
+  T* to;
+  std::int64_t leading;  // between rows of `to`
+};
+
+bool available();  // whether this processor, and the compiler of this build, know AVX-512
+
+// `scratch`: scratch_size<T>(columns) numbers, aligned to 64 bytes.
+template <class T> std::int64_t scratch_size(std::int64_t columns);
+template <class T> void multiply(const Tile<T>& tile, T* scratch);
+
+}  // namespace whence::products
