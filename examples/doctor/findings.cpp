@@ -85,12 +85,6 @@ class Judge {
   void judge_blas() {
     if (!facts_.product_right)
       say(Weight::broken, "a product of ones is wrong", "install another OpenBLAS, or try OPENBLAS_CORETYPE=Haswell");
-    if (facts_.blas_parallel == 1 && facts_.cores > 1) {
-      say(Weight::warning,
-          to_text("OpenBLAS has threads of its own beside OpenMP's (", facts_.blas_threads_alive,
-              " started): they spin and take cores"),
-          "install libopenblas-openmp-dev in place of libopenblas-pthread-dev, or set OPENBLAS_NUM_THREADS=1");
-    }
     const double per_thread = facts_.gigaflops / std::max(1, std::min(facts_.threads_used, facts_.cores));
     if (facts_.product_right && !facts_.sanitised && has(facts_.can_do, "avx2") && per_thread < slow_product) {
       say(Weight::warning,

@@ -4,6 +4,7 @@
 
 #include "tensor/adam.h"
 #include "tensor/cpu/kernels.h"
+#include "tensor/cpu/rows.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -15,12 +16,11 @@ template <class T> double squares_of(const Tensor& x, double unit) {
   const T* in = x.data<T>();
   std::vector<double> partial(static_cast<std::size_t>((x.numel() + grain - 1) / grain));
   parallel_for(x.numel(), grain, [&](index_t begin, index_t end) {
-    double sum = 0;
-    for (index_t i = begin; i < end; ++i) {
-      const double value = static_cast<double>(static_cast<compute_t<T>>(in[i]));
-      sum += (value / unit) * (value / unit);
-    }
-    partial[static_cast<std::size_t>(begin / grain)] = sum;
+    const T* const part = in + begin;
+    partial[static_cast<std::size_t>(begin / grain)] = sum_of<double>(end - begin, [part, unit](index_t i) {
+      const double value = static_cast<double>(static_cast<compute_t<T>>(part[i])) / unit;
+      return value * value;
+    });
   });
   double total = 0;
   for (const double sum : partial) total += sum;

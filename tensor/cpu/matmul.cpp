@@ -94,10 +94,10 @@ index_t even_part(index_t extent, index_t longest) {
   return parts <= 1 ? extent : ((extent + parts - 1) / parts + 15) / 16 * 16;
 }
 
-// Tiles of at most 512 x 1024, which OpenBLAS multiplies at full speed. Where they are fewer than 8, a long inner axis
+// Tiles of at most `tallest` x 1024, which are multiplied at full speed. Where they are fewer than 8, a long inner axis
 // is cut, and then the sides are halved, but no tile gets below 64 x 64 or 2 MFLOP.
-Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k) {
-  Tiling tile{even_part(m, 512), even_part(n, 1024), k};
+Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k, index_t tallest) {
+  Tiling tile{even_part(m, tallest), even_part(n, 1024), k};
   const auto tiles = [&] {
     return batch * ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
   };
@@ -267,7 +267,8 @@ template <class T> void run_product(const Product& p) {
   const index_t m = a.rows, n = b.columns, k = a.columns;
   Job<T> job{a, b, p.a.data<T>(), p.b.data<T>(), p.bias ? p.bias->data<T>() : nullptr, p.out.data<T>(),
       T(static_cast<T>(p.alpha)), batch_offsets(p), {}, best_way<T>(m, n, k)};
-  job.tile = job.by == By::plain_loops ? Tiling{std::min<index_t>(m, 64), n, k} : choose_tiles(job.matrices(), m, n, k);
+  job.tile = job.by == By::plain_loops ? Tiling{std::min<index_t>(m, 64), n, k}
+                                       : choose_tiles(job.matrices(), m, n, k, job.by == By::blas ? 512 : 1024);
   if (job.slabs() == 1) return run_job(job);
   const T* bias = std::exchange(job.bias, nullptr);
   const Tensor slabs = Tensor::empty({job.slabs(), p.out.numel()}, p.out.dtype());

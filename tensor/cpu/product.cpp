@@ -83,33 +83,54 @@ template <class T, int half> WHENCE_INLINE void transpose(Vector<T>* rows) {
   }
 }
 
-// One panel of `lines` lines, the others 0.
-template <class T> void pack_panel(const Operand<T>& from, extent lines, extent depth, T* to) {
-  constexpr int width = lanes<T>;
-  extent k = 0;
-  if (lines == width && from.across == 1) {
-    for (; k < depth; ++k) store(to + k * width, load(from.at + k * from.along));
-  } else if (lines == width && from.along == 1) {
-    for (; k + width <= depth; k += width) {
-      Vector<T> square[width];
-#pragma GCC unroll 16
-      for (int line = 0; line < width; ++line) square[line] = load(from.at + line * from.across + k);
-      transpose<T, width / 2>(square);
-#pragma GCC unroll 16
-      for (int line = 0; line < width; ++line) store(to + (k + line) * width, square[line]);
-    }
-  }
+// One panel of `lines` lines, the others 0, from `k` on.
+template <class T> void pack_rest(const Operand<T>& from, extent lines, extent k, extent depth, T* to) {
   for (; k < depth; ++k) {
-    T* row = to + k * width;
-    for (extent line = 0; line < width; ++line)
+    T* row = to + k * lanes<T>;
+    for (extent line = 0; line < lanes<T>; ++line)
       row[line] = line < lines ? from.at[line * from.across + k * from.along] : T(0);
   }
 }
 
+// A whole panel whose lines are contiguous along the inner axis: square by square.
+template <class T> void pack_transposed(const Operand<T>& from, extent depth, T* to) {
+  constexpr int width = lanes<T>;
+  extent k = 0;
+  for (; k + width <= depth; k += width) {
+    Vector<T> square[width];
+#pragma GCC unroll 16
+    for (int line = 0; line < width; ++line) {
+      const T* at = from.at + line * from.across + k;
+      __builtin_prefetch(at + 4 * width);
+      square[line] = load(at);
+    }
+    transpose<T, width / 2>(square);
+#pragma GCC unroll 16
+    for (int line = 0; line < width; ++line) store(to + (k + line) * width, square[line]);
+  }
+  pack_rest(from, width, k, depth, to);
+}
+
+// All whole panels, whose lines lie side by side: read in the order of memory.
+template <class T> void pack_rows(const Operand<T>& from, extent panels, extent depth, T* to) {
+  constexpr int width = lanes<T>;
+  for (extent k = 0; k < depth; ++k) {
+    const T* row = from.at + k * from.along;
+    for (extent panel = 0; panel < panels; ++panel) store(to + (panel * depth + k) * width, load(row + panel * width));
+  }
+}
+
 template <class T> void pack(const Operand<T>& from, extent lines, extent depth, T* to) {
-  for (extent line = 0; line < lines; line += lanes<T>) {
-    pack_panel<T>({from.at + line * from.across, from.across, from.along}, least(lines - line, lanes<T>), depth, to);
-    to += depth * lanes<T>;
+  const extent panels = lines / lanes<T>;
+  if (from.across == 1) pack_rows(from, panels, depth, to);
+  for (extent panel = 0; panel * lanes<T> < lines; ++panel) {
+    const extent first = panel * lanes<T>;
+    const Operand<T> rest{from.at + first * from.across, from.across, from.along};
+    T* there = to + first * depth;
+    if (panel == panels || (from.across != 1 && from.along != 1))
+      pack_rest<T>(rest, least(lines - first, lanes<T>), 0, depth, there);
+    else if (from.across != 1)
+      pack_transposed(rest, depth, there);
   }
 }
 
