@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "autograd/op.h"
+#include "tensor/allocator.h"
 
 namespace whence {
 namespace {
@@ -131,6 +132,19 @@ MemoryReport memory_report(const Tensor& y) {
   std::stable_sort(
       report.rows.begin(), report.rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
   return report;
+}
+
+std::map<std::string, std::size_t> kept_by_module(const Tensor& y, const std::vector<Tensor>& elsewhere) {
+  std::map<std::string, std::size_t> bytes;
+  std::unordered_set<const Storage*> counted;
+  for (const Tensor& tensor : elsewhere) counted.insert(&tensor.storage());
+  for (const Node* node : nodes_behind("kept_by_module", y)) {
+    if (node->is_leaf()) continue;
+    for (const SavedTensor* saved = node->first_saved(); saved; saved = saved->next())
+      if (saved->defined() && counted.insert(&saved->peek().storage()).second)
+        bytes[node->path] += Allocator::block_size(saved->peek().storage().size());
+  }
+  return bytes;
 }
 
 std::string MemoryReport::text() const {

@@ -11,6 +11,7 @@
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -196,11 +197,25 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
   }
 }
 
+PlannedTraining planned(const Task& task, const Settings& settings, const Placement& placement) {
+  const auto job_of = [&task, sizes = settings.sizes, training = settings.training](
+                          Transformer& model) { return tasks::training_job(model, task, sizes, training); };
+  PlannedTraining plan{.model = tasks::with(task.model(), settings.model),
+      .device = placement.device,
+      .precision = placement.precision,
+      .accumulate = settings.training.accumulate};
+  const Batch batch = task.training_batch(settings.training.seed, 1, settings.sizes.batch);
+  plan.batch = {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
+  plan.loss_of = [job_of](Transformer& model) { return job_of(model).loss_of; };
+  return plan;
+}
+
 // The loss of one training step, looked at instead of trained on.
 void look_inside(const Task& task, const Settings& settings) {
   Transformer model(tasks::with(task.model(), settings.model));
   model.initialise(settings.training.seed);
-  model.to(placement_of(settings.machine).device);
+  const Placement placement = placement_of(settings.machine);
+  model.to(placement.device);
   const TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   const Tensor loss = job.loss_of(job.batch(1), 1);
   if (settings.describe) {
@@ -209,7 +224,8 @@ void look_inside(const Task& task, const Settings& settings) {
       table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(),
           parameter.decays ? "yes" : "no"});
     }
-    std::cout << table.text() << '\n' << memory_report(loss).text();
+    const PlannedTraining plan = planned(task, settings, placement);
+    std::cout << table.text() << '\n' << memory_report(loss).text() << '\n' << memory_table(planned_memory(plan), plan);
   }
   if (!settings.graph.empty()) {
     write_file(settings.graph, to_dot(loss));
@@ -288,6 +304,7 @@ int train_and_test(const Run& run) {
   install_interrupt_handler();
   const TransformerOptions options = tasks::with(task.model(), settings.model);
   require_memory(options, placement.device);
+  const auto memory = plan_memory(planned(task, settings, placement), false);
   Transformer model(options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;
@@ -296,7 +313,7 @@ int train_and_test(const Run& run) {
   say_what_tests_take(model, task, settings);
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   RunRecord record = run.record();
-  record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}};
+  record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}, memory};
   job.record = text_of(record);
   const TrainingResult trained = train(job, settings.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "

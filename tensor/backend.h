@@ -45,6 +45,7 @@ struct Backend {
   DeviceRuntime* runtime = nullptr;  // tensor/device_runtime.h
   IndexLauncher* launcher = nullptr;
 };
+Backend planned_backend(Device planned);  // counts bytes and computes nothing
 Backend cuda_backend();           // defined in cuda/; empty in a build without CUDA; Error where no GPU can be used
 const DeviceFacts& cuda_facts();  // defined in cuda/; never an Error
 

@@ -13,17 +13,24 @@
 namespace whence {
 
 struct Device {
-  enum class Kind : unsigned char { cpu, cuda };
+  // planned: a device that has no numbers, where work leaves nothing but counted bytes (tensor/planned.cpp)
+  enum class Kind : unsigned char { cpu, cuda, planned };
   Kind kind = Kind::cpu;
   int index = 0;
 
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = 0) { return {Kind::cuda, index}; }
+  static constexpr Device planned(Device in_place_of) { return {Kind::planned, in_place_of.is_cpu() ? 0 : 1}; }
   constexpr bool is_cpu() const { return kind == Kind::cpu; }
+  constexpr bool is_planned() const { return kind == Kind::planned; }
   friend constexpr bool operator==(Device a, Device b) { return a.kind == b.kind && a.index == b.index; }
 };
 
-inline std::string to_string(Device device) { return device.is_cpu() ? "cpu" : "cuda:" + std::to_string(device.index); }
+inline std::string to_string(Device device) {
+  return device.is_cpu()       ? "cpu"
+         : device.is_planned() ? device.index == 0 ? "planned cpu" : "planned gpu"
+                               : "cuda:" + std::to_string(device.index);
+}
 
 // The GPU that cuda:0 means, or why there is none.
 struct DeviceFacts {

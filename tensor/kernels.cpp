@@ -13,6 +13,7 @@ namespace {
 
 // The backend of a device that is not the CPU.
 Backend backend_of(Device device) {
+  if (device.is_planned()) return planned_backend(device);
   if (device.index != 0) fail("device", to_string(device), " given; one GPU, cuda:0, is what this version runs on");
   const Backend backend = cuda_backend();
   if (!backend.kernels) no_device(device);
@@ -41,7 +42,7 @@ DeviceRuntime& runtime_of(Device device) {
 }
 
 IndexLauncher& launcher_of(const char* op, Device device) {
-  const Backend backend = cuda_backend();
+  const Backend backend = device.is_planned() ? planned_backend(device) : cuda_backend();
   if (!backend.launcher)
     fail(op, "device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON");
   return *backend.launcher;

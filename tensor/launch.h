@@ -33,7 +33,7 @@ static void launch(const char* op, Device device, index_t count, const Body& bod
     });
     return;
   }
-  if (count == 0) return;
+  if (count == 0 || device.is_planned()) return;
   IndexLauncher& launcher = launcher_of(op, device);
 #ifdef __CUDACC__
   constexpr int block = 256;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "examples/app/interrupt.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -175,18 +176,27 @@ int run(CommandLine& line, Settings& settings) {
   std::cout << corpus.summary() << std::endl;
   const TransformerOptions model_options = model_of(settings, line, tokeniser->vocabulary());
   require_memory(model_options, placement.device);
+  const WindowOptions windows{settings.length, settings.batch};
+  const auto loss_with = [seed = settings.training.seed](Transformer& model) -> LossOf {
+    return
+        [&model, seed](const TrainingBatch& batch, std::int64_t part) { return lm_loss_of(model, batch, seed, part); };
+  };
+  const auto memory = plan_memory({.model = model_options,
+                                      .device = placement.device,
+                                      .precision = placement.precision,
+                                      .accumulate = settings.training.accumulate,
+                                      .batch = lm_batch(corpus, windows, settings.training.seed, 1),
+                                      .loss_of = loss_with},
+      true);
   Transformer model(model_options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
 
   const Facts facts = language_facts(model.options(), *tokeniser);
-  const WindowOptions windows{settings.length, settings.batch};
   TrainingJob job{.label = model.scheme(), .model = &model};
   job.batch = [&](std::int64_t part) { return lm_batch(corpus, windows, settings.training.seed, part); };
-  job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
-    return lm_loss_of(model, batch, settings.training.seed, part);
-  };
+  job.loss_of = loss_with(model);
   job.not_recordable = not_recordable(model.options());
   job.sequences = settings.batch;
   job.validate = [&] {
@@ -194,7 +204,9 @@ int run(CommandLine& line, Settings& settings) {
     return Validation{found.loss, {{"perplexity", found.perplexity}, {"bits_per_byte", found.bits_per_byte}}};
   };
   job.description = description(settings, corpus, facts);
-  job.record = text_of(record_of(settings, line, corpus, facts));
+  RunRecord record = record_of(settings, line, corpus, facts);
+  record.facts.push_back(memory);
+  job.record = text_of(record);
   const TrainingResult trained = train(job, settings.training);
   tokeniser->save((settings.training.folder / tokeniser_file).string());
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "

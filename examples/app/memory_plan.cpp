@@ -1,0 +1,205 @@
+#include "examples/app/memory_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <sstream>
+
+#include "examples/app/results.h"
+#include "examples/app/text.h"
+#include "nn/executor.h"
+#include "tensor/allocator.h"
+#include "tensor/backend.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number behind `key` in a file of such lines, or the file's only number for an empty key.
+std::optional<std::size_t> number_in(const fs::path& file, const std::string& key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    std::istringstream text(line.substr(key.size()));
+    if (std::size_t number = 0; text >> number) return number;
+  }
+  return std::nullopt;
+}
+
+// What a control group leaves: its limit less what cannot be given back. Version 2's names, then version 1's.
+std::optional<std::size_t> left_in(const fs::path& group) {
+  for (const auto& [limit, used, cache] : {std::tuple{"memory.max", "memory.current", "inactive_file "},
+           std::tuple{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}}) {
+    const auto most = number_in(group / limit, ""), now = number_in(group / used, "");
+    if (!most || !now) continue;
+    const std::size_t cached = number_in(group / "memory.stat", cache).value_or(0);
+    const std::size_t held = *now - std::min(*now, cached);
+    return *most - std::min(*most, held);
+  }
+  return std::nullopt;
+}
+
+// The groups of this process, innermost first: "0::/a/b", or "4:memory:/a/b".
+std::vector<fs::path> control_groups() {
+  std::vector<fs::path> groups;
+  std::ifstream lines("/proc/self/cgroup");
+  for (std::string line; std::getline(lines, line);) {
+    const bool second = line.starts_with("0::");
+    const std::size_t colon = line.rfind(':');
+    if (colon == std::string::npos || (!second && line.find(":memory:") == std::string::npos)) continue;
+    const fs::path root = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (fs::path inner = fs::path(line.substr(colon + 1)).relative_path(); !inner.empty(); inner = inner.parent_path())
+      groups.push_back(root / inner);
+    groups.push_back(root);
+  }
+  return groups;
+}
+
+std::size_t free_of_machine() {
+  std::size_t free = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
+  for (const fs::path& group : control_groups())
+    if (const auto left = left_in(group)) free = free == 0 ? *left : std::min(free, *left);
+  return free;
+}
+
+// Runs smaller than this are no news.
+constexpr std::size_t small_peak = std::size_t{1} << 30;
+
+// Scores of one layer alone that exceed the limit need no plan; making one would make their masks.
+std::size_t least_of(const PlannedTraining& training) {
+  if (training.model.executor != "reference" || training.batch.tensors.empty()) return 0;
+  const Tensor& tokens = training.batch.tensors[0];
+  return static_cast<std::size_t>(tokens.size(0) * training.model.heads * tokens.size(1) * tokens.size(1)) *
+         size_of(training.precision);
+}
+
+std::size_t peak_of(const PlannedTraining& training, std::size_t free) {
+  const std::size_t least = least_of(training);
+  return least > free ? least : planned_memory(training).peak;
+}
+
+PlannedTraining with_batch(PlannedTraining training, index_t sequences, index_t length) {
+  const index_t given = training.batch.tensors[0].size(0);
+  training.accumulate *= given / sequences;
+  training.model.length = std::min(training.model.length, length);
+  for (Tensor& tensor : training.batch.tensors)
+    tensor = raw::slice(raw::slice(tensor, 0, 0, sequences), 1, 0, std::min(length, tensor.size(1)));
+  return training;
+}
+
+struct Change {
+  PlannedTraining training;
+  std::string options;
+};
+
+std::string batch_options(const PlannedTraining& training) {
+  return to_text("--batch ", training.batch.tensors[0].size(0), " --accumulate ", training.accumulate);
+}
+
+// The same with each other executor that can run the schemes.
+std::vector<Change> by_executor(const Change& change) {
+  std::vector<Change> all{change};
+  for (const Executor* executor : executors()) {
+    if (executor->name() == change.training.model.executor) continue;
+    Change other = change;
+    other.training.model.executor = executor->name();
+    other.options += to_text(other.options.empty() ? "" : " ", "--executor ", executor->name());
+    try {
+      const Transformer trial({.vocabulary = 1,
+          .length = 1,
+          .dim = change.training.model.dim,
+          .layers = 1,
+          .heads = change.training.model.heads,
+          .hidden = 1,
+          .scheme = change.training.model.scheme,
+          .executor = executor->name()});
+      all.push_back(std::move(other));
+    } catch (const InputError&) {  // it cannot
+    }
+  }
+  return all;
+}
+
+// From the smallest change to the largest, the run as it is first.
+template <class Try> bool each_change(const PlannedTraining& training, bool has_length, const Try& fits) {
+  const index_t sequences = training.batch.tensors[0].size(0), length = training.batch.tensors[0].size(1);
+  const auto any = [&](const Change& change) {
+    const auto all = by_executor(change);
+    return std::any_of(all.begin(), all.end(), fits);
+  };
+  for (index_t count = sequences; count >= 1; --count) {
+    if (sequences % count) continue;
+    const PlannedTraining fewer = with_batch(training, count, length);
+    if (any({fewer, count == sequences ? "" : batch_options(fewer)})) return true;
+  }
+  const PlannedTraining one = with_batch(training, 1, length);
+  for (index_t shorter = length / 2; has_length && shorter >= 8; shorter /= 2) {
+    const PlannedTraining part = with_batch(training, 1, shorter);
+    if (any({part, to_text("--length ", shorter, sequences == 1 ? "" : " " + batch_options(part))})) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::size_t free_memory(Device device) {
+  Allocator& allocator = memory_of(device).allocator();
+  const std::size_t free = device.is_cpu() ? free_of_machine() : allocator.room().free;
+  const MemoryStatistics held = allocator.statistics();
+  return free == 0 ? 0 : free + held.reserved - held.live;
+}
+
+std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training) {
+  Table table({"part", "bytes"});
+  const auto row = [&](const std::string& part, std::size_t bytes) { table.row({part, bytes_text(bytes)}); };
+  row("weights", memory.weights);
+  row("optimiser", memory.optimiser);
+  row(to_text("kept for backward: attention, executor ", training.model.executor), memory.attention);
+  row("kept for backward: the rest of the layers", memory.layers);
+  row("kept for backward: embeddings, logits, loss", memory.around);
+  const std::size_t lasting = memory.weights + memory.optimiser + memory.attention + memory.layers + memory.around;
+  row(to_text("gradients (", bytes_text(memory.gradients), " in all) and work, at the peak"),
+      memory.peak - std::min(memory.peak, lasting));
+  row("peak", memory.peak);
+  return table.text();
+}
+
+std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free) {
+  const std::string of = free == 0 ? "" : to_text("; ", bytes_text(free), " are free");
+  const std::string line = to_text("memory: ", bytes_text(memory.peak), " at the peak of a step", of, '\n');
+  const bool small = memory.peak < small_peak && (free == 0 || memory.peak < free / 8);
+  return small ? line : line + memory_table(memory, training);
+}
+
+TrainingMemory require_step_memory(const PlannedTraining& training, const MemoryLimits& limits) {
+  if (limits.free == 0 || least_of(training) <= limits.free) {
+    TrainingMemory memory = planned_memory(training);
+    if (limits.free == 0 || memory.peak <= limits.free) return memory;
+  }
+  const std::size_t peak = peak_of(training, limits.free);
+  std::string way = "choose a smaller model";
+  (void)each_change(training, limits.has_length, [&](const Change& change) {
+    if (change.options.empty()) return false;  // the run as it is
+    const std::size_t changed = peak_of(change.training, limits.free);
+    if (changed > limits.free) return false;
+    way = to_text(change.options, " takes ", bytes_text(changed));
+    return true;
+  });
+  throw InputError("memory: a step of ", training.batch.tensors[0].size(0), " sequences of ",
+      training.batch.tensors[0].size(1), " tokens asked for, which takes ", bytes_text(peak), "; at most ",
+      bytes_text(limits.free), " required, which are free; ", way);
+}
+
+std::pair<std::string, std::string> plan_memory(const PlannedTraining& training, bool has_length) {
+  const std::size_t free = free_memory(training.device);
+  const TrainingMemory memory = require_step_memory(training, {free, has_length});
+  std::cout << memory_text(memory, training, free) << std::flush;
+  return {"planned_peak_bytes", std::to_string(memory.peak)};
+}
+
+}  // namespace whence

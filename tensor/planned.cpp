@@ -1,0 +1,127 @@
+// A device without numbers. Its tensors have shapes and addresses, and their bytes are counted by the allocator that all
+// devices have; its kernels return at once. What runs here allocates and frees what it would on a GPU, and so says what
+// it will take: a whole training step in the time that its calls take. Whoever reads a number gets 0.
+#include <cstring>
+
+#include "tensor/allocator.h"
+#include "tensor/backend.h"
+#include "tensor/convolution.h"
+#include "tensor/device_runtime.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace whence {
+namespace {
+
+class PlannedKernels final : public Kernels {
+ public:
+  explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
+
+  void fill(const Tensor&, double) override {}
+  void copy(const Tensor&, const Tensor&) override {}
+  void unary(Unary, UnaryAttributes, const Tensor&, const Tensor&) override {}
+  void unary_backward(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor&) override {}
+  void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor&) override {}
+  void binary(Binary, const Tensor&, const Tensor&, const Tensor&) override {}
+  void masked(const Tensor&, const Tensor&, double, const Tensor&) override {}
+  void reduce(Reduction, const Tensor&, const Tensor&) override {}
+  void argmax(const Tensor&, const Tensor&) override {}
+  // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). The rest of its scratch is small or short.
+  void matmul(const Tensor& a, const Tensor& b, const Tensor*, double, const Tensor& out) override {
+    if (!of_cpu_ || size_of(out.dtype()) != 2) return;
+    const auto wide = [&out](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, out.device()); };
+    const Tensor product = wide(out), left = wide(a), right = wide(b);
+  }
+  void softmax(const Tensor&, const Tensor&, const Tensor&) override {}
+  void softmax_backward(const Tensor&, const Tensor&, const Tensor&) override {}
+  void layer_norm(
+      const Tensor&, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Tensor&) override {}
+  void layer_norm_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+      const Tensor&, const Tensor&) override {}
+  void rms_norm(const Tensor&, const Tensor&, double, const Tensor&, const Tensor&) override {}
+  void rms_norm_backward(
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void cross_entropy(const Tensor&, const Tensor&, index_t, const Tensor&, const Tensor&) override {}
+  void cross_entropy_backward(
+      const Tensor&, const Tensor&, index_t, const Tensor&, const Tensor&, double, const Tensor&) override {}
+  void cumulative_sum(const Tensor&, bool, const Tensor&) override {}
+  void scatter_add_rows(const Tensor&, const Tensor&, const Tensor&) override {}
+  Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
+  void gather(const Tensor&, const Tensor&, int, const Tensor&) override {}
+  void sum_by_index(const Tensor&, const Tensor&, int, const Tensor&) override {}
+  void lerp_at(const Tensor&, const Tensor&, const Tensor&) override {}
+  void lerp_at_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void convolve_keys(const Convolution&, const Tensor&, const Tensor&, bool, const Tensor&, const Tensor&) override {}
+  void convolve_keys_weight(const Convolution&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void random_uniform(const Tensor&, const Stream&, double, double) override {}
+  void random_normal(const Tensor&, const Stream&, double, double) override {}
+  void adam_all(const AdamStep&, const Tensor&, std::span<const AdamEntry>) override {}
+  void sum_of_squares(std::span<const Tensor>, double, const Tensor&) override {}
+  void clip_scale(const Tensor&, const Tensor&) override {}
+
+ private:
+  bool of_cpu_;
+};
+
+// Addresses that nobody follows.
+class Addresses final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override {
+    next_ += bytes;
+    return reinterpret_cast<void*>(next_ - bytes);
+  }
+  void give_back(void*, std::size_t) noexcept override {}
+  Room room() const override { return {}; }
+  const char* name() const override { return "planned memory"; }
+  bool host_may_read() const override { return false; }
+
+ private:
+  std::uintptr_t next_ = std::uintptr_t{1} << 44;
+};
+
+class PlannedMemory final : public DeviceMemory {
+ public:
+  void* allocate(std::size_t bytes) override { return allocator_.allocate(bytes); }
+  void deallocate(void* block, std::size_t bytes) noexcept override { allocator_.deallocate(block, bytes); }
+  void copy_to_cpu(const void*, void* to, std::size_t bytes) override { std::memset(to, 0, bytes); }
+  void copy_from_cpu(const void*, void*, std::size_t) override {}
+  Allocator& allocator() override { return allocator_; }
+
+ private:
+  Addresses addresses_;
+  Allocator allocator_{addresses_};
+};
+
+class PlannedRuntime final : public DeviceRuntime {
+ public:
+  void synchronise() override {}
+  std::unique_ptr<RecordedWork> record(const std::function<void()>&) override {
+    fail("record", "the planned device given; one that computes required");
+  }
+};
+
+class PlannedLauncher final : public IndexLauncher {
+ public:
+  CUstream_st* stream() override { return nullptr; }
+  void launched(const char*, index_t, int) override {}
+  void run(const char*, index_t, const IndexBody&) override {}
+};
+
+}  // namespace
+
+// Never destroyed: tensors may outlive it.
+Backend planned_backend(Device planned) {
+  struct Parts {
+    explicit Parts(bool of_cpu) : kernels(of_cpu) {}
+    PlannedKernels kernels;
+    PlannedMemory memory;
+    PlannedRuntime runtime;
+    PlannedLauncher launcher;
+  };
+  static auto& cpu = *new Parts(true);
+  static auto& gpu = *new Parts(false);
+  Parts& parts = planned.index == 0 ? cpu : gpu;
+  return {&parts.kernels, &parts.memory, &parts.runtime, &parts.launcher};
+}
+
+}  // namespace whence
