@@ -14,8 +14,8 @@ struct PlannedTraining {
   Device device = {};  // where it will run
   DType precision = DType::f32;
   std::int64_t accumulate = 1;
-  TrainingBatch batch = {};                     // one part, of tensors [b t]
-  std::function<LossOf(Transformer&)> loss_of;  // of the model that is planned
+  TrainingBatch batch = {};                          // one part, of tensors [b t]
+  std::function<LossOf(Transformer&)> loss_of = {};  // of the model that is planned
 };
 
 // Bytes of tensors. `peak` is the largest sum at any time of a step. Not all parts are there at once: what is kept for

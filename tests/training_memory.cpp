@@ -166,8 +166,8 @@ TEST_CASE("training memory: what cannot fit is refused with the smallest change 
   CHECK(refusal_of(one, {0, true}).empty());  // a limit that is not known refuses nothing
 
   // Scores of one layer beyond the limit: refused before masks of that size are made.
-  const PlannedTraining long_one = training_of(with([](auto& o) { o.length = 40000, o.executor = "reference"; }), 1);
-  CHECK(refusal_of(long_one, {1 << 20, false}).find("which takes") != std::string::npos);
+  const PlannedTraining long_one = training_of(with([](auto& o) { o.length = 600, o.executor = "reference"; }), 1);
+  CHECK(refusal_of(long_one, {1 << 20, false}).find("which takes at least ") != std::string::npos);
 }
 
 TEST_CASE("training memory: one line where it is small, a table where it is not") {

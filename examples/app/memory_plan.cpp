@@ -182,6 +182,7 @@ TrainingMemory require_step_memory(const PlannedTraining& training, const Memory
     if (limits.free == 0 || memory.peak <= limits.free) return memory;
   }
   const std::size_t peak = peak_of(training, limits.free);
+  const char* sure = least_of(training) > limits.free ? "at least " : "";
   std::string way = "choose a smaller model";
   (void)each_change(training, limits.has_length, [&](const Change& change) {
     if (change.options.empty()) return false;  // the run as it is
@@ -191,7 +192,7 @@ TrainingMemory require_step_memory(const PlannedTraining& training, const Memory
     return true;
   });
   throw InputError("memory: a step of ", training.batch.tensors[0].size(0), " sequences of ",
-      training.batch.tensors[0].size(1), " tokens asked for, which takes ", bytes_text(peak), "; at most ",
+      training.batch.tensors[0].size(1), " tokens asked for, which takes ", sure, bytes_text(peak), "; at most ",
       bytes_text(limits.free), " required, which are free; ", way);
 }
 
