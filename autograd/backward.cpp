@@ -9,6 +9,7 @@
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/releasing.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -107,6 +108,7 @@ class Pass {
     const CallSite place(node->site, node->name());
     {
       const detail::Exchange running(detail::backward_node, node);
+      const detail::ReleasingScope releasing(release_);
       node->backward(dy, {needed.get(), inputs.size()}, gradients);
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {

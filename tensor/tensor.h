@@ -55,6 +55,8 @@ class Tensor {
   DType dtype() const { return body().dtype; }
   Device device() const { return body().storage->device(); }
   Storage& storage() const { return *body().storage; }
+  // No other tensor names these numbers, views included: whoever is done with them may write others in their place.
+  bool owns_storage_alone() const { return body().storage.unique(); }
   bool is_contiguous() const { return whence::is_contiguous(shape(), strides()); }
 
   // The first element. Numbers may be written through a const handle. Whoever writes in place also calls

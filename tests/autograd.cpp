@@ -300,3 +300,36 @@ TEST_CASE("threads build and differentiate graphs of their own at once") {
   for (std::thread& worker : workers) worker.join();
   for (std::size_t k = 0; k < 4; ++k) CHECK(same_bits(expected[k], found[k]));
 }
+
+TEST_CASE("cross_entropy: the gradient takes the place of logits that nobody else names, with the same numbers") {
+  const Tensor target = Tensor::of({2, -1, 0}, {3}, DType::i64);
+  const auto gradient_of = [&](bool hold, bool keep) {
+    const Tensor x = requires_grad(Tensor::normal({3, 5}, 0, 1, Stream(0, "logits")));
+    const Tensor logits = x * 2.0, held = hold ? logits : Tensor();
+    const std::vector<double> before = logits.to_vector();
+    Tensor loss = cross_entropy(hold ? logits : x * 2.0, target);
+    backward(loss, {}, {.keep_graph = keep});
+    CHECK(logits.to_vector() == before);
+    const std::vector<double> once = gradient(x).to_vector();
+    if (!keep) return once;
+    clear_gradient(x);
+    backward(loss);
+    CHECK(gradient(x).to_vector() == once);
+    return once;
+  };
+  const std::vector<double> alone = gradient_of(false, false);
+  CHECK(gradient_of(true, false) == alone);
+  CHECK(gradient_of(false, true) == alone);
+  CHECK(gradient_of(true, true) == alone);
+}
+
+TEST_CASE("cross_entropy: backward needs no second tensor as large as the logits") {
+  const index_t rows = 64, width = 4096;
+  const Tensor x = requires_grad(Tensor::ones({rows, 1})), weight = Tensor::ones({1, width});
+  const Tensor target = Tensor::zeros({rows}, DType::i64);
+  const Tensor loss = cross_entropy(matmul(x, weight), target);
+  Allocator::cpu().reset_peak();
+  const std::size_t before = Allocator::cpu().statistics().live;
+  backward(loss);
+  CHECK(Allocator::cpu().statistics().peak - before < static_cast<std::size_t>(rows * width) * sizeof(float) / 2);
+}

@@ -6,6 +6,7 @@
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
+#include "autograd/releasing.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -43,9 +44,15 @@ struct CrossEntropy {
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    const Tensor x = saved.logits.get(), dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+    // The logits are the largest tensor of a language model. Where nobody else names them and this backward is their
+    // last, dx takes their place.
+    const Tensor x = saved.logits.get();
+    const bool is_cpu = x.device().is_cpu() || x.device() == Device::planned(Device::cpu());
+    const bool in_place = detail::releasing && is_cpu && x.owns_storage_alone();
+    const Tensor dx = in_place ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
     kernels(x.device())
         .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
+    if (in_place) dx.storage().written(Site::current());
     return {dx, Tensor()};
   }
 

@@ -53,10 +53,12 @@ template <class T> struct GradientRow {
       for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(C(0));
       return;
     }
-    // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T
-    for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(math::exp(C(x[v]) - shift) * g);
+    // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T, and
+    // before dx is written, which may lie where x does
     const index_t t = target[row];
-    out[t] = static_cast<T>((math::exp(C(x[t]) - shift) - C(1)) * g);
+    const T own = static_cast<T>((math::exp(C(x[t]) - shift) - C(1)) * g);
+    for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(math::exp(C(x[v]) - shift) * g);
+    out[t] = own;
   }
 };
 
