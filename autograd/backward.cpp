@@ -109,6 +109,7 @@ class Pass {
     {
       const detail::Exchange running(detail::backward_node, node);
       const detail::ReleasingScope releasing(release_);
+      const OpTimer timer(node->name(), node);
       node->backward(dy, {needed.get(), inputs.size()}, gradients);
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {

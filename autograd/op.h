@@ -24,6 +24,7 @@
 #include <array>
 #include <utility>
 
+#include "autograd/op_clock.h"
 #include "autograd/recording.h"
 #include "autograd/saved.h"
 
@@ -89,6 +90,7 @@ template <class Op, class... In> [[nodiscard]] Tensor apply(Op op, const Site& a
   const CallSite place(at, detail::label_of(op));
   if ((... || detail::is_dual(in)) && (... || detail::is_constant_beside_duals(in)))
     return apply(std::move(op), at, detail::beside_duals(in)...);
+  const OpTimer timer(detail::label_of(op));
   Tensor y;
   if (recording() && (... || (in.link() != nullptr))) {
     Ref<detail::OpNode<Op, count>> node(new detail::OpNode<Op, count>(std::move(op), at));

@@ -6,9 +6,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "autograd/backward.h"
+#include "autograd/op_clock.h"
+#include "autograd/ops.h"
+#include "autograd/probe.h"
 #include "tensor/error.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
@@ -174,6 +179,104 @@ TEST_CASE("bench: what cannot be measured is refused in one line") {
     CHECK_MESSAGE(outcome.err.find("whence bench attention: ") != std::string::npos, outcome.err);
     CHECK_MESSAGE(outcome.err.find(bad.message) != std::string::npos, outcome.err);
   }
+}
+
+TEST_CASE("bench memory: what is kept, and the power with which it grows; no run beyond the limit") {
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "memory",
+      {"--schemes", "none", "--executors", "reference", "--from", "64", "--to", "1024", "--limit-mib", "5", "--heads",
+          "2", "--head-dim", "4", "--json"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 1 + 3 + 1);  // 64, 128, 256: at 512 it would be 8 MiB
+  for (std::size_t k = 1; k < 4; ++k) {
+    CHECK(lines[k].at("length") == 32 << k);
+    CHECK(lines[k].at("kept_mib") > 0);
+  }
+  CHECK(lines[4].at("exponent") == doctest::Approx(2).epsilon(0.05));
+  CHECK(lines[4].at("ended") == "at 512 it would take more than --limit-mib");
+}
+
+TEST_CASE("bench table: the papers' figures, and what they say of DAPE and ALiBi") {
+  const Scratch scratch("bench");
+  const Outcome table = run(scratch, "table", {"--papers-only"});
+  REQUIRE_MESSAGE(table.code == 0, table.err);
+  for (const char* text : {"1950.4", "3960.2", "41.4", "252.8", "arXiv:2410.04798"})
+    CHECK_MESSAGE(table.out.find(text) != std::string::npos, text);
+  std::map<std::string, double> milliseconds;
+  for (const nlohmann::json& line : lines_of(run(scratch, "table", {"--papers-only", "--json"}).out))
+    if (line.at("paper") == "CAPE, Table 1" && line.at("batch") == 32)
+      milliseconds[line.at("scheme").get<std::string>() + line.at("length").dump()] = line.at("both_ms");
+  CHECK(milliseconds.at("dape(alibi)512") / milliseconds.at("alibi512") == doctest::Approx(2.18).epsilon(0.005));
+  CHECK(milliseconds.at("dape(alibi)2048") / milliseconds.at("alibi2048") == doctest::Approx(3.90).epsilon(0.005));
+}
+
+TEST_CASE("bench gemm, ops, step: a line of JSON per measurement; the parts of a step add up") {
+  const Scratch scratch("bench");
+  const auto lines = [&](const std::string& command, std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--repetitions", "2", "--threads", "1", "--json"});
+    const Outcome outcome = run(scratch, command, arguments);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return lines_of(outcome.out);
+  };
+  const auto gemm = lines("gemm", {"--rows", "8", "--only", "projection"});
+  REQUIRE(gemm.size() == 4);  // ceilings, y, dx, dW
+  for (std::size_t k = 1; k < gemm.size(); ++k)
+    for (const char* field : {"ms", "gflops", "fraction"}) CHECK(gemm[k].at(field) > 0);
+  const auto ops = lines("ops", {"--scale", "0.001"});
+  CHECK(ops.size() == 1 + 9 + 6);
+  for (const nlohmann::json& line : ops)
+    if (line.contains("fraction")) CHECK(line.at("backward_ms") > 0);
+  const auto step = lines("step", {"--models", "toy", "--schemes", "cope", "--profile"});
+  REQUIRE(step.size() == 3);
+  CHECK(step[1].at("tokens_per_second") > 0);
+  CHECK(step[1].at("length") == 40);
+  double sum = 0;
+  for (const char* part : {"products", "attention", "norms", "loss", "optimiser", "rest"}) {
+    CHECK_MESSAGE(step[2].at(part) > 0, part);
+    sum += step[2].at(part).get<double>();
+  }
+  CHECK(sum == doctest::Approx(1));
+  const Outcome unknown = run(scratch, "step", {"--models", "gpt3"});
+  CHECK(unknown.code == 2);
+  CHECK_MESSAGE(unknown.err.find("--models: 'gpt3' given; gpt2-124m, ") != std::string::npos, unknown.err);
+}
+
+TEST_CASE("bench: an op clock hears of every op once, forward and backward, and of none when it is gone") {
+  const Tensor x = requires_grad(Tensor::full({3}, 0.5));
+  std::vector<std::string> heard;
+  const std::string path = "blocks.0";
+  {
+    const OpClock clock([&](const OpTime& time) {
+      heard.push_back(time.path + ": " + time.op + (time.backward ? ", backward" : ""));
+      CHECK(time.seconds >= 0);
+    });
+    const Scope scope(path);
+    backward(sum(sigmoid(x)));  // sigmoid's backward is made of other ops
+  }
+  CHECK(heard == std::vector<std::string>{
+                     "blocks.0: sigmoid", "blocks.0: sum", "blocks.0: sum, backward", "blocks.0: sigmoid, backward"});
+  (void)sigmoid(x);
+  CHECK(heard.size() == 4);
+}
+
+TEST_CASE("bench step, ops, gemm: PyTorch gives the same losses, gradients and results") {
+  const std::string python = python_with_torch();
+  if (python.empty()) return;
+  const Scratch scratch("bench");
+  const auto compared = [&](const std::string& command, std::vector<std::string> arguments) {
+    arguments.insert(
+        arguments.end(), {"--repetitions", "1", "--threads", "1", "--json", "--peer", "pytorch", "--python", python});
+    const Outcome outcome = run(scratch, command, arguments);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    int count = 0;
+    for (const nlohmann::json& line : lines_of(outcome.out)) count += line.contains("difference");
+    return count;
+  };
+  CHECK(compared("gemm", {"--rows", "8", "--only", "projection"}) == 6);
+  CHECK(compared("ops", {"--scale", "0.001", "--ways", "eager"}) == 18);
+  CHECK(compared("step",
+            {"--models", "toy", "--ways", "eager", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)"}) == 12);
 }
 
 TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same results; given others, that is found") {

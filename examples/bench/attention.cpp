@@ -1,10 +1,8 @@
 // bench attention: time and memory of one attention with any scheme, forward and backward, by executor and length,
 // beside the machine's ceilings and beside PyTorch.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iostream>
-#include <thread>
 
 #include "examples/app/command.h"
 #include "examples/bench/attention_core.h"
@@ -36,27 +34,6 @@ struct Row {
   double ratio = 0, relative = -1;  // of the peer: its time over ours of the same rounds; how far results are apart
 };
 
-struct Times {
-  std::vector<double> forward, backward, both;
-  double kept = 0, peak = 0;
-
-  void add(double one, double other) { forward.push_back(one), backward.push_back(other), both.push_back(one + other); }
-};
-
-std::vector<const Executor*> chosen_executors(const std::string& list) {
-  std::vector<const Executor*> chosen;
-  std::string known;
-  for (const Executor* executor : executors()) known += std::string(known.empty() ? "" : ", ") + executor->name();
-  if (list == "all") return executors();
-  for (const std::string& word : words_of(list)) {
-    const auto all = executors();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Executor* each) { return each->name() == word; });
-    if (found == all.end()) throw InputError("--executors: '", word, "' given; ", known, " or all required");
-    chosen.push_back(*found);
-  }
-  return chosen;
-}
-
 std::vector<CoreCase> cases_of(const Options& options) {
   std::vector<CoreCase> cases;
   for (const std::int64_t length : numbers_of("lengths", options.lengths)) {
@@ -72,16 +49,8 @@ std::vector<CoreCase> cases_of(const Options& options) {
 }
 
 std::vector<PeerWay> ways_of(const CoreCase& what, const Options& options, bool on_cpu) {
-  if (!options.settings.with_peer()) return {};
-  std::vector<std::string> ways = peer_ways_of(what.scheme);
-  const std::vector<std::string> wanted = words_of(options.ways);
-  if (options.ways != "all")
-    std::erase_if(ways, [&](const std::string& way) { return std::ranges::find(wanted, way) == wanted.end(); });
-  return peer_ways(ways, on_cpu);
+  return chosen_ways(options.settings, options.ways, peer_ways_of(what.scheme), on_cpu);
 }
-
-// Threads that wait for more work spin for a while; that is not to cost whoever is measured next.
-void let_threads_rest() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 class AttentionBench {
  public:
@@ -117,19 +86,24 @@ class AttentionBench {
         keep({.what = what, .engine = executor->name(), .refused = refused});
       else
         running.push_back(executor);
-    std::vector<Times> times(running.size());
+    struct Measured {
+      Times times;
+      double kept = 0, peak = 0;
+    };
+    std::vector<Measured> all(running.size());
     for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first to warm up
       for (std::size_t k = 0; k < running.size(); ++k) {
         stop_if_asked();
         const CoreRun found = core.run(*running[k], !options_.forward_only);
-        times[k].kept = found.kept, times[k].peak = std::max(times[k].peak, found.peak);
-        if (round >= 0) times[k].add(found.forward, found.backward);
+        all[k].kept = found.kept, all[k].peak = std::max(all[k].peak, found.peak);
+        if (round >= 0) all[k].times.add({found.forward, found.backward});
       }
     }
     const Executor* best = nullptr;
     double least = 0;
     for (std::size_t k = 0; k < running.size(); ++k) {
-      const Row row = row_of(core, what, running[k]->name(), times[k]);
+      Row row = row_of(core, what, running[k]->name(), all[k].times);
+      row.kept = all[k].kept, row.peak = all[k].peak;
       if (!best || row.both.median < least) best = running[k], least = row.both.median;
       keep(row);
     }
@@ -148,22 +122,16 @@ class AttentionBench {
         largest_difference(core.results(), peer.ask({{"do", std::string("results")}}).tensors);
     require_equal(
         to_text(what.text(), ", length ", what.length, ", ", way.text()), difference, allowed_difference(what.scheme));
-    Times ours, theirs;
-    for (int round = 0; round < options_.settings.repetitions; ++round) {
-      stop_if_asked();
-      let_threads_rest();
-      const CoreRun mine = core.run(executor, !only_forward);
-      ours.add(mine.forward, mine.backward);
-      let_threads_rest();
-      const auto other = peer.ask({{"do", std::string("run")}}).figures;
-      theirs.add(other.at("forward_ms"), only_forward ? 0 : other.at("backward_ms"));
-    }
-    theirs.peak = peak;
-    Row row = row_of(core, what, way.text(), theirs);
+    const auto ours = [&]() -> Repetition {
+      const CoreRun found = core.run(executor, !only_forward);
+      return {found.forward, found.backward};
+    };
+    const Turns turns = in_turn(peer, options_.settings.repetitions, ours, only_forward);
+    Row row = row_of(core, what, way.text(), turns.theirs);
     row.only_forward = only_forward;
     if (only_forward) row.fraction = bench_.ceilings().milliseconds_of(core.forward_operations()) / row.both.median;
-    row.kept = -1;
-    row.ratio = row.both.median / figure_of(ours.both).median;
+    row.kept = -1, row.peak = peak;
+    row.ratio = turns.ratio();
     row.relative = difference.relative;
     keep(row);
   }
@@ -175,9 +143,7 @@ class AttentionBench {
         .forward = figure_of(times.forward),
         .backward = figure_of(times.backward),
         .both = figure_of(times.both),
-        .only_forward = options_.forward_only,
-        .kept = times.kept,
-        .peak = times.peak};
+        .only_forward = options_.forward_only};
     const double operations = core.forward_operations() + (options_.forward_only ? 0 : core.backward_operations());
     if (device_.is_cpu()) row.fraction = bench_.ceilings().milliseconds_of(operations) / row.both.median;
     return row;
@@ -185,11 +151,7 @@ class AttentionBench {
 
   void keep(const Row& row) {
     rows_.push_back(row);
-    LogRecord record{{"scheme", row.what.scheme},
-        {"gates", std::string(row.what.gates == Gates::sparse ? "sparse" : "initial")}, {"executor", row.engine},
-        {"length", row.what.length}, {"heads", row.what.heads}, {"head_dim", row.what.head_dim},
-        {"batch", row.what.batch}, {"device", to_string(device_)}, {"dtype", std::string("f32")},
-        {"threads", std::int64_t{threads()}}};
+    LogRecord record = record_of(row.what, row.engine, device_);
     if (!row.refused.empty()) {
       record.push_back({"refused", row.refused});
     } else {

@@ -7,7 +7,9 @@
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/device_runtime.h"
+#include "tensor/error.h"
 #include "tensor/kernels.h"
+#include "tensor/parallel.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {
@@ -76,6 +78,10 @@ void AttentionCore::count_operations() {
 
 std::string AttentionCore::refusal(const Executor& executor) const { return executor.refusal(scheme_.stages()); }
 
+const Executor& AttentionCore::executor(const std::string& name) const {
+  return ExecutorChoice(name, scheme_.stages()).pick({operands_.x, operands_.q, operands_.k, operands_.v, sequence_});
+}
+
 // The device is waited for before each reading of the clock.
 CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   results_.clear();
@@ -113,6 +119,27 @@ NamedTensors AttentionCore::given() const {
   return tensors;
 }
 
+std::vector<const Executor*> chosen_executors(const std::string& list) {
+  std::vector<const Executor*> chosen;
+  std::string known;
+  for (const Executor* executor : executors()) known += std::string(known.empty() ? "" : ", ") + executor->name();
+  if (list == "all") return executors();
+  for (const std::string& word : words_of(list)) {
+    const auto all = executors();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Executor* each) { return each->name() == word; });
+    if (found == all.end()) throw InputError("--executors: '", word, "' given; ", known, " or all required");
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+LogRecord record_of(const CoreCase& what, const std::string& engine, Device device) {
+  return {{"scheme", what.scheme}, {"gates", std::string(what.gates == Gates::sparse ? "sparse" : "initial")},
+      {"executor", engine}, {"length", what.length}, {"heads", what.heads}, {"head_dim", what.head_dim},
+      {"batch", what.batch}, {"device", to_string(device)}, {"dtype", std::string("f32")},
+      {"threads", std::int64_t{threads()}}};
+}
+
 std::vector<std::string> peer_ways_of(const std::string& scheme) {
   if (scheme == "none" || scheme == "alibi" || scheme == "kerple") return {"eager", "compile", "sdpa", "flex"};
   const bool listed = scheme == "cope" || scheme == "dape(alibi)" || scheme == "dape(kerple)" ||
@@ -122,7 +149,7 @@ std::vector<std::string> peer_ways_of(const std::string& scheme) {
 
 LogRecord peer_request(const CoreCase& what, const std::string& way, Device device) {
   return {{"do", std::string("prepare")}, {"bench", std::string("attention")}, {"scheme", what.scheme}, {"way", way},
-      {"device", std::string(device.is_cpu() ? "cpu" : "cuda")}, {"causal", what.causal}};
+      {"device", std::string(device.is_cpu() ? "cpu" : "cuda")}};
 }
 
 }  // namespace whence::bench

@@ -39,6 +39,8 @@ class AttentionCore {
  public:
   AttentionCore(const CoreCase& what, Device device);
 
+  // By its name, or under "auto" what a model would take. InputError when it cannot run the scheme.
+  [[nodiscard]] const Executor& executor(const std::string& name) const;
   // Why this executor cannot run the scheme; empty when it can.
   [[nodiscard]] std::string refusal(const Executor& executor) const;
   [[nodiscard]] CoreRun run(const Executor& executor, bool with_backward = true);
@@ -65,6 +67,11 @@ class AttentionCore {
   NamedTensors results_;
   double forward_operations_ = 0, backward_operations_ = 0;
 };
+
+// Of --executors: names with commas between them, or "all".
+[[nodiscard]] std::vector<const Executor*> chosen_executors(const std::string& list);
+// What a line of JSON says of a measurement before its figures.
+[[nodiscard]] LogRecord record_of(const CoreCase& what, const std::string& engine, Device device);
 
 // PyTorch's ways to run a scheme; none for a scheme that pytorch.py does not have.
 [[nodiscard]] std::vector<std::string> peer_ways_of(const std::string& scheme);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -115,10 +116,9 @@ Figure figure_of(std::vector<double> repetitions) {
 std::string text_of(const Figure& figure) { return three_digits(figure.median) + " ±" + three_digits(figure.spread); }
 
 std::string Ceilings::text() const {
-  if (fma_gflops == 0) return "ceilings: measured on the CPU alone";
   return to_text("ceilings, measured now: multiply-adds in f32 ", fixed(fma_gflops, 0), " GFLOP/s with ", threads(),
       " threads (", fixed(fma_gflops_alone, 0), " with one, ", vectors, "); copy ", fixed(copy_gb_per_s, 1),
-      " GB/s read and written");
+      " GB/s read and written; load ", fixed(load, 1));
 }
 
 Ceilings measure_ceilings() {
@@ -127,6 +127,7 @@ Ceilings measure_ceilings() {
   found.fma_gflops_alone = fma_gflops(chains, 1);
   found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(chains, threads());
   found.copy_gb_per_s = copy_gb_per_s(threads());
+  if (getloadavg(&found.load, 1) != 1) found.load = std::nan("");
   return found;
 }
 
@@ -188,11 +189,13 @@ Bench::Bench(std::string name, const Settings& settings, bool on_cpu, std::int64
   install_interrupt_handler();
   if (on_cpu) ceilings_ = measure_ceilings();
   if (!json_) {
-    std::cout << ceilings_.text() << (beside.empty() ? "" : "; beside " + beside) << '\n' << std::flush;
+    if (on_cpu) std::cout << ceilings_.text() << '\n';
+    if (!beside.empty()) std::cout << "beside " << beside << '\n';
+    std::cout << std::flush;
   } else if (on_cpu) {
     record({{"threads", std::int64_t{threads()}}, {"vectors", ceilings_.vectors},
         {"fma_gflops_alone", ceilings_.fma_gflops_alone}, {"fma_gflops", ceilings_.fma_gflops},
-        {"copy_gb_per_s", ceilings_.copy_gb_per_s}, {"beside", beside}});
+        {"copy_gb_per_s", ceilings_.copy_gb_per_s}, {"load", ceilings_.load}, {"beside", beside}});
   }
 }
 

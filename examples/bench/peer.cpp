@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "examples/app/interrupt.h"
 #include "examples/app/text.h"
@@ -31,9 +33,15 @@ const char* dtype_name(DType dtype) { return dtype == DType::i64 ? "i64" : "f32"
 
 }  // namespace
 
-std::vector<PeerWay> peer_ways(const std::vector<std::string>& names, bool on_cpu) {
+std::vector<PeerWay> chosen_ways(
+    const Settings& settings, const std::string& listed, const std::vector<std::string>& known, bool on_cpu) {
   std::vector<PeerWay> ways;
-  for (const std::string& name : names) {
+  const std::vector<std::string> wanted = words_of(listed), all{"all", "eager", "compile", "sdpa", "flex"};
+  for (const std::string& word : wanted)
+    if (std::ranges::find(all, word) == all.end())
+      throw InputError("--ways: ", in_quotes(word), " given; some of eager, compile, sdpa and flex, or all, required");
+  for (const std::string& name : settings.with_peer() ? known : std::vector<std::string>{}) {
+    if (listed != "all" && std::ranges::find(wanted, name) == wanted.end()) continue;
     ways.push_back({name, false});
     if (on_cpu) ways.push_back({name, true});
   }
@@ -119,7 +127,8 @@ Peer::Answer Peer::ask(const LogRecord& fields, const NamedTensors& tensors) {
   request["tensors"] = nlohmann::json::array();
   NamedTensors sent;
   for (const auto& [name, tensor] : tensors) {
-    sent.emplace_back(name, raw::contiguous(raw::to_device(tensor.detach(), Device())));
+    sent.emplace_back(
+        name, tensor.dtype() == DType::i64 ? raw::contiguous(raw::to_device(tensor, Device())) : on_cpu(tensor));
     request["tensors"].push_back(
         {name, dtype_name(tensor.dtype()), std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())});
   }
@@ -139,6 +148,27 @@ Peer::Answer Peer::ask(const LogRecord& fields, const NamedTensors& tensors) {
     answer.tensors.emplace_back(head[0], tensor);
   }
   return answer;
+}
+
+void Times::add(const Repetition& one) {
+  forward.push_back(one.forward), backward.push_back(one.backward), both.push_back(one.forward + one.backward);
+}
+
+double Turns::ratio() const { return figure_of(theirs.both).median / figure_of(ours.both).median; }
+
+Turns in_turn(Peer& peer, int repetitions, const std::function<Repetition()>& ours, bool forward_only) {
+  // Threads that wait for more work spin for a while; that is not to cost whoever is measured next.
+  const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  Turns turns;
+  for (int round = 0; round < repetitions; ++round) {
+    stop_if_asked();
+    rest();
+    turns.ours.add(ours());
+    rest();
+    const auto theirs = peer.ask({{"do", std::string("run")}}).figures;
+    turns.theirs.add({theirs.at("forward_ms"), forward_only ? 0 : theirs.at("backward_ms")});
+  }
+  return turns;
 }
 
 std::string peer_version(const Settings& settings) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -23,8 +24,10 @@ struct PeerWay {
   bool tuned = false;
   [[nodiscard]] std::string text() const { return "PyTorch " + way + (tuned ? ", tuned" : ""); }
 };
-// Every way of `names`, as installed and tuned; on a GPU, whose allocator is another, only as installed.
-[[nodiscard]] std::vector<PeerWay> peer_ways(const std::vector<std::string>& names, bool on_cpu);
+// Those of `known` that --ways lists ("all": each), as installed and tuned; on a GPU, whose allocator is another, only as
+// installed. None without a peer.
+[[nodiscard]] std::vector<PeerWay> chosen_ways(
+    const Settings& settings, const std::string& listed, const std::vector<std::string>& known, bool on_cpu);
 
 class Peer {
  public:
@@ -53,6 +56,22 @@ class Peer {
   std::string python_, version_;
   int child_ = -1, to_ = -1, from_ = -1;
 };
+
+// Milliseconds of one repetition.
+struct Repetition {
+  double forward = 0, backward = 0;
+};
+struct Times {
+  std::vector<double> forward = {}, backward = {}, both = {};
+  void add(const Repetition& one);
+};
+// Ours, theirs, ours, theirs: what else the machine does hits both. `forward_only`: their backward is left out.
+struct Turns {
+  Times ours, theirs;
+  [[nodiscard]] double ratio() const;  // theirs / ours, of the medians
+};
+[[nodiscard]] Turns in_turn(
+    Peer& peer, int repetitions, const std::function<Repetition()>& ours, bool forward_only = false);
 
 // For the head of a table: "PyTorch 2.15.0", found out before anything is measured; empty without a peer.
 [[nodiscard]] std::string peer_version(const Settings& settings);

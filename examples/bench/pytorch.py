@@ -1,7 +1,7 @@
 """PyTorch beside whence: reads requests from standard input and answers on standard output, as peer.h describes.
-  {"do": "prepare", "bench": ..., "way": ..., sizes}   tensors in; warmed up when it answers
+  {"do": "prepare", "bench": ..., "way": ..., ...}     tensors in; warmed up when it answers {"peak_mib"}: above the operands
   {"do": "run"}                                        one repetition: {"forward_ms", "backward_ms"}
-  {"do": "results"}                                    what came out, as tensors; {"peak_mib"}: above the operands
+  {"do": "results"}                                    what came out, as tensors
 Ways: eager; compile (torch.compile); sdpa (scaled_dot_product_attention); flex (FlexAttention, which has no backward on the CPU)."""
 import ctypes
 import json
@@ -49,35 +49,30 @@ def status(key):
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))
 
 
-class Attention:
-    """One attention, q k v -> output, with the scheme's formula in the listing of its paper."""
+class Formulas:
+    """Attention with a scheme, in the listing of its paper, from the tensors by name: q, k, v and the scheme's own."""
 
-    def __init__(self, request, tensors):
-        self.cotangent = tensors.pop("cotangent").to(request["device"])
-        self.leaves = {name: tensor.to(request["device"]).requires_grad_() for name, tensor in tensors.items()}
-        self.scheme, self.way, self.causal = request["scheme"], request["way"], request["causal"]
-        q = self.leaves["q"]
-        self.heads, length, dim = q.shape[1:]
-        self.scale = 1 / math.sqrt(dim)
-        at = torch.arange(length, device=q.device)
-        self.mask = torch.full((length, length), -math.inf, device=q.device).triu(1)
+    def __init__(self, scheme, heads, length, head_dim, device):
+        self.scheme, self.scale = scheme, 1 / math.sqrt(head_dim)
+        at = torch.arange(length, device=device)
+        self.mask = torch.full((length, length), -math.inf, device=device).triu(1)
         self.distance = (at[:, None] - at[None, :]).clamp(min=0).float()
-        power = 2 ** int(math.log2(self.heads))
-        slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)] + [2 ** (-8 * (2 * h + 1) / (2 * power)) for h in range(self.heads - power)]
-        self.slopes = torch.tensor(slopes, device=q.device)
+        power = 2 ** int(math.log2(heads))
+        slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)] + [2 ** (-8 * (2 * h + 1) / (2 * power)) for h in range(heads - power)]
+        self.slopes = torch.tensor(slopes, device=device)
         self.alibi = -self.slopes[None, :, None, None] * self.distance
-        self.function = {"eager": self.composed, "sdpa": self.sdpa, "flex": self.flex}.get(self.way) or torch.compile(self.composed, dynamic=False)
-        self.has_backward = self.way != "flex" or q.is_cuda
-        if self.way == "flex":
-            from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-            self.attend = torch.compile(flex_attention, dynamic=False)
-            self.block_mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device=q.device.type)
+        self.angles = at[:, None] * 10000.0 ** (-torch.arange(0, head_dim, 2, device=device) / head_dim)
 
     def bias(self, x, base):
         if base == "alibi":
             return self.alibi
         rate, strength = (next(tensor for name, tensor in x.items() if name.endswith(end)) for end in ("rate", "strength"))
         return -strength[None, :, None, None] * torch.log1p(rate[None, :, None, None] * self.distance)
+
+    def rotated(self, x):
+        first, second = x.chunk(2, -1)
+        cos, sin = self.angles.cos(), self.angles.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
 
     def composed(self, x):
         s = torch.matmul(x["q"], x["k"].transpose(-1, -2)) * self.scale
@@ -91,9 +86,9 @@ class Attention:
             z = torch.matmul(x["q"], x["table"].t())
             w = position - below
             s = s + (z.gather(-1, above) * w + z.gather(-1, below) * (1 - w))
-        elif self.scheme != "none":  # dape(base), cdape(base)
+        elif "dape" in self.scheme:  # dape(base), cdape(base)
             bias = self.bias(x, self.scheme[self.scheme.index("(") + 1:-1])
-            both = torch.cat((s, bias.expand(s.shape[0], -1, -1, -1)), 1)
+            both = torch.cat((s, bias.expand(s.shape[0], -1, -1, -1).to(s.dtype)), 1)
             weights = [x[name] for name in ("hidden.weight", "hidden.bias", "output.weight", "output.bias")]
             if self.scheme.startswith("dape"):
                 hidden = F.leaky_relu(F.linear(both.permute(0, 2, 3, 1), weights[0], weights[1]))
@@ -103,17 +98,37 @@ class Attention:
                 hidden = F.leaky_relu(F.conv2d(torch.tril(both), weights[0], weights[1], padding=pad))
                 mixed = F.conv2d(hidden, weights[2], weights[3], padding=pad)
             s = s + bias + mixed
-        return torch.matmul(torch.softmax(s + self.mask, -1), x["v"])
+        return torch.matmul(torch.softmax(s + self.mask, -1).to(x["v"].dtype), x["v"])
 
     def sdpa(self, x):
-        if self.scheme == "none":
+        if self.scheme in ("none", "absolute"):
             return F.scaled_dot_product_attention(x["q"], x["k"], x["v"], is_causal=True)
-        return F.scaled_dot_product_attention(x["q"], x["k"], x["v"], attn_mask=self.bias(x, self.scheme) + self.mask)
+        if self.scheme == "rope":
+            return F.scaled_dot_product_attention(self.rotated(x["q"]), self.rotated(x["k"]), x["v"], is_causal=True)
+        return F.scaled_dot_product_attention(x["q"], x["k"], x["v"], attn_mask=(self.bias(x, self.scheme) + self.mask).to(x["q"].dtype))
+
+
+class Attention:
+    """One attention, q k v -> output."""
+
+    def __init__(self, request, tensors):
+        self.cotangent = tensors.pop("cotangent").to(request["device"])
+        self.leaves = {name: tensor.to(request["device"]).requires_grad_() for name, tensor in tensors.items()}
+        self.scheme, self.way = request["scheme"], request["way"]
+        q = self.leaves["q"]
+        self.formulas = Formulas(self.scheme, q.shape[1], q.shape[2], q.shape[3], q.device)
+        composed = self.formulas.composed
+        self.function = {"eager": composed, "sdpa": self.formulas.sdpa, "flex": self.flex}.get(self.way) or torch.compile(composed, dynamic=False)
+        self.has_backward = self.way != "flex" or q.is_cuda
+        if self.way == "flex":
+            from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+            self.attend = torch.compile(flex_attention, dynamic=False)
+            self.block_mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], q.shape[2], device=q.device.type)
 
     def flex(self, x):
         score = None
         if self.scheme == "alibi":
-            slopes = self.slopes
+            slopes = self.formulas.slopes
             score = lambda s, b, h, i, j: s - slopes[h] * (i - j)
         elif self.scheme == "kerple":
             strength, rate = x["strength"], x["rate"]
@@ -148,7 +163,136 @@ class Attention:
         return named
 
 
-BENCHES = {"attention": Attention}
+class Step:
+    """Training steps of a pre-norm transformer: scaled_dot_product_attention wherever the scheme allows it, fused AdamW, autocast for 16 bits."""
+
+    def __init__(self, request, tensors):
+        self.device, self.layers, self.heads = request["device"], request["layers"], request["heads"]
+        self.storage = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[request["precision"]]
+        self.tokens, self.targets = (tensors.pop(name).to(self.device) for name in ("tokens", "targets"))
+        self.p = {name: tensor.to(self.device).requires_grad_() for name, tensor in tensors.items()}
+        self.dim = self.p["embedding.weight"].shape[1]
+        length = self.tokens.shape[1]
+        self.scheme = request["scheme"]
+        self.formulas = Formulas(self.scheme, self.heads, length, self.dim // self.heads, self.device)
+        fused = self.scheme in ("none", "absolute", "rope", "alibi", "kerple")
+        self.attend = self.formulas.sdpa if fused else self.formulas.composed
+        self.loss_of = torch.compile(self.loss, dynamic=False) if request["way"] == "compile" else self.loss
+        self.optimizer = torch.optim.AdamW(self.p.values(), lr=3e-4, weight_decay=0.1, fused=True)
+        self.scaler = torch.amp.GradScaler(self.device, enabled=request["precision"] == "f16")
+        loss = self.scaled()
+        self.first = [("loss", loss)] + [("gradient of " + name, x.grad.clone()) for name, x in self.p.items()]
+
+    def linear(self, x, name):
+        return F.linear(x, self.p[name + ".weight"], self.p[name + ".bias"])
+
+    def norm(self, x, name):
+        return F.layer_norm(x, (self.dim,), self.p[name + ".weight"], self.p[name + ".bias"])
+
+    def attention(self, x, path):
+        b, t, _ = x.shape
+        named = {name: self.linear(x, path + long).view(b, t, self.heads, -1).transpose(1, 2)
+                 for name, long in (("q", "query"), ("k", "key"), ("v", "value"))}
+        own = path + "position."
+        named |= {name[len(own):]: tensor for name, tensor in self.p.items() if name.startswith(own)}
+        return self.linear(self.attend(named).transpose(1, 2).reshape(b, t, -1), path + "output")
+
+    def loss(self):
+        x = F.embedding(self.tokens, self.p["embedding.weight"])
+        if self.scheme == "absolute":
+            x = x + self.p["position.table"][:x.shape[1]]
+        for layer in range(self.layers):
+            path = f"blocks.{layer}."
+            x = x + self.attention(self.norm(x, path + "norm1"), path + "attention.")
+            x = x + self.linear(F.gelu(self.linear(self.norm(x, path + "norm2"), path + "mlp.in"), approximate="tanh"), path + "mlp.out")
+        logits = F.linear(self.norm(x, "norm"), self.p["embedding.weight"])
+        return F.cross_entropy(logits.flatten(0, 1).float(), self.targets.flatten())
+
+    def scaled(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device, dtype=self.storage, enabled=self.storage != torch.float32):
+            loss = self.loss_of()
+        wait()
+        self.middle = time.perf_counter()
+        self.scaler.scale(loss).backward()
+        return loss
+
+    def run(self):
+        wait()
+        start = time.perf_counter()
+        loss = self.scaled()
+        self.scaler.unscale_(self.optimizer)
+        torch.nn.utils.clip_grad_norm_(self.p.values(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        loss.item()
+        wait()
+        return {"forward_ms": (self.middle - start) * 1e3, "backward_ms": (time.perf_counter() - self.middle) * 1e3}
+
+    def results(self):
+        found, self.first = self.first, None
+        return found
+
+
+class Gemm:
+    """One matrix product."""
+
+    def __init__(self, request, tensors):
+        a, b = (tensors[name].to(request["device"]) for name in "ab")
+        self.a, self.b = a.mT if request["a_transposed"] else a, b.mT if request["b_transposed"] else b
+
+    def run(self):
+        wait()
+        start = time.perf_counter()
+        self.product = torch.matmul(self.a, self.b)
+        wait()
+        return {"forward_ms": (time.perf_counter() - start) * 1e3}
+
+    def results(self):
+        return [("product", self.product)]
+
+
+class Op:
+    """One op on the inputs that were given."""
+
+    FUNCTIONS = {
+        "add": lambda a, b: a + b,
+        "gelu": lambda x: F.gelu(x, approximate="tanh"),
+        "heads apart": lambda x: x.permute(0, 2, 1, 3).contiguous(),
+        "softmax": lambda x: F.softmax(x, -1),
+        "layer_norm": lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias),
+        "cumulative_sum": lambda x: x.cumsum(-1),
+        "embedding": lambda table, picks: F.embedding(picks, table),
+        "cross_entropy": lambda x, picks: F.cross_entropy(x, picks),
+        "linear": lambda x, weight, bias: F.linear(x, weight, bias),
+    }
+
+    def __init__(self, request, tensors):
+        storage = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[request["precision"]]
+        there = {name: tensor.to(request["device"], storage if tensor.is_floating_point() else tensor.dtype) for name, tensor in tensors.items()}
+        self.cotangent = there.pop("cotangent")
+        self.inputs = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in there.values()]
+        self.leaves = [tensor for tensor in self.inputs if tensor.requires_grad]
+        function = self.FUNCTIONS[request["op"]]
+        self.function = torch.compile(function, dynamic=False) if request["way"] == "compile" else function
+
+    def run(self, series=5):
+        wait()
+        start = time.perf_counter()
+        for _ in range(series):
+            self.output = self.function(*self.inputs)
+        wait()
+        middle = time.perf_counter()
+        for _ in range(series):
+            self.gradients = torch.autograd.grad(self.output, self.leaves, self.cotangent.to(self.output.dtype), retain_graph=True)
+        wait()
+        return {"forward_ms": (middle - start) * 1e3 / series, "backward_ms": (time.perf_counter() - middle) * 1e3 / series}
+
+    def results(self):
+        return [("output", self.output)] + [(f"gradient of input {k}", gradient) for k, gradient in enumerate(self.gradients)]
+
+
+BENCHES = {"attention": Attention, "gemm": Gemm, "step": Step, "ops": Op}
 work = None
 
 
@@ -178,9 +322,9 @@ def prepare(request, tensors):
     work = None
     work = BENCHES[request["bench"]](request, tensors)
     work.run()
-    peak = measured_peak()
+    peak = {"peak_mib": max(0, measured_peak())} if hasattr(work, "operand_mib") else {}
     work.run()
-    return {"peak_mib": max(0, peak)}
+    return peak
 
 
 answer({"version": torch.__version__.split("+")[0]})
