@@ -202,6 +202,15 @@ struct RowsOf {
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 
+// ---- Attention in tiles (ops/tiled_attention.cpp): no [i j] tensor is made, in neither direction ----
+struct TiledResult {
+  Tensor output;    // [b h i d]
+  Tensor bin_sums;  // [b h i bins], undefined where at.bins is 0
+};
+// What is computed: tensor/tiled_attention.h. f32 or f64, on a device that has tiles. Error when shapes do not fit.
+[[nodiscard]] TiledResult tiled_attention(
+    const TiledAttention& at, const TiledAttention::Operands& operands, Site site = Site::current());
+
 // ---- Losses (ops/cross_entropy.cpp) ----
 // logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not
 // `ignored`; 0 when there are none. Shapes must agree exactly: losses never broadcast.

@@ -28,6 +28,15 @@ void Kernels::matmul_gelu(
   unary(functions::Gelu{}, {}, before, out);
 }
 
+void Kernels::attention(
+    const TiledAttention&, const TiledAttention::Operands&, const Tensor& output, const Tensor&, const Tensor&) {
+  fail("tiled_attention", to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+}
+void Kernels::attention_backward(const TiledAttention&, const TiledAttention::Operands&, const Tensor& output,
+    const Tensor&, const Tensor&, const Tensor&, const Tensor&, const TiledAttention::Operands&) {
+  fail("tiled_attention", to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+}
+
 Kernels& kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }
 
 DeviceMemory& memory_of(Device device) {

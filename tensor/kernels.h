@@ -7,6 +7,7 @@
 
 #include "tensor/pointwise.h"
 #include "tensor/tensor.h"
+#include "tensor/tiled_attention.h"
 
 namespace whence {
 
@@ -101,6 +102,16 @@ class Kernels {
       const Tensor& bias, const Tensor& y) = 0;
   virtual void convolve_keys_weight(
       const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) = 0;
+
+  // Attention in tiles (tensor/tiled_attention.h), where the device has it. Rows of the operands and the results are
+  // contiguous: output [b h i d], bin_sums [b h i n] or undefined, log_sum [b h i].
+  virtual bool has_tiled_attention() const { return false; }
+  virtual void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum);
+  // d: where the gradient of each operand goes; undefined where nobody asks.
+  virtual void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const TiledAttention::Operands& d);
 
   virtual void random_uniform(const Tensor& out, const Stream& stream, double low, double high) = 0;
   virtual void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) = 0;

@@ -54,6 +54,13 @@ class CpuKernels final : public Kernels {
   void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
   void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
       const Tensor& dposition) override;
+  // tiled_attention.cpp
+  bool has_tiled_attention() const override { return true; }
+  void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum) override;
+  void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const TiledAttention::Operands& d) override;
   // convolve.cpp
   void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
       const Tensor& y) override;

@@ -1,0 +1,431 @@
+// Tiled attention on the CPU: which instruction set, who does which part, and what parts leave to be added up.
+// The tiles themselves are in tensor/cpu/tiles/. A part of the work is a head, or with a head mix a few rows of all
+// heads; how the work is cut depends on shapes alone, and what several parts sum to is summed in their order.
+#include "tensor/tiled_attention.h"
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "tensor/cpu/instruction_set.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/tiles/instruction_sets.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+using tiles::Functions;
+using tiles::Problem;
+using tiles::Rows;
+using Operand = TiledAttention::Operand;
+
+InstructionSet chosen_set = InstructionSet::best;
+
+bool can_run([[maybe_unused]] InstructionSet set) {
+#ifdef WHENCE_TILES_X86
+  if (set == InstructionSet::avx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (set == InstructionSet::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return set == InstructionSet::plain || set == InstructionSet::best;
+}
+
+template <class T> Functions<T> functions_of(InstructionSet set) {
+#ifdef WHENCE_TILES_X86
+  if constexpr (!std::is_same_v<T, Dual>) {
+    const bool best = set == InstructionSet::best;
+    if (set == InstructionSet::avx512 || (best && can_run(InstructionSet::avx512))) return tiles::of_avx512<T>();
+    if (set == InstructionSet::avx2 || (best && can_run(InstructionSet::avx2))) return tiles::of_avx2<T>();
+  }
+#endif
+  return tiles::of_plain<T>();
+}
+
+// Memory that parts at work take in turn: as many pieces as threads.
+template <class T> class Scratch {
+ public:
+  Scratch(index_t pieces, index_t numbers)
+      : size_((numbers + 15) / 16 * 16), memory_(Tensor::empty({pieces * size_}, dtype_of<T>)) {
+    for (index_t n = 0; n < pieces; ++n) free_.push_back(memory_.template data<T>() + n * size_);
+  }
+  T* take() {
+    const std::lock_guard lock(mutex_);
+    T* piece = free_.back();
+    free_.pop_back();
+    return piece;
+  }
+  void give_back(T* piece) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(piece);
+  }
+
+ private:
+  index_t size_;
+  Tensor memory_;
+  std::mutex mutex_;
+  std::vector<T*> free_;
+};
+
+// f(task, scratch) for all tasks.
+template <class T, class F> void for_each_task(index_t tasks, index_t numbers, const F& f) {
+  Scratch<T> scratch(std::min<index_t>(tasks, threads()), numbers);
+  parallel_for(tasks, 1, [&](index_t begin, index_t end) {
+    T* piece = scratch.take();
+    for (index_t task = begin; task < end; ++task) f(task, piece);
+    scratch.give_back(piece);
+  });
+}
+
+// x [b h r c], or fewer axes on the left, as rows. An axis of extent 1 repeats.
+template <class T> Rows<T> rows_of(const Tensor& x) {
+  if (!x.defined() || x.numel() == 0) return {};
+  const auto stride = [&](int axis) { return x.rank() >= -axis && x.size(axis) > 1 ? x.strides()[axis] : 0; };
+  return {reinterpret_cast<T*>(x.bytes()), stride(-4), stride(-3), stride(-2)};
+}
+// x [h n] or [b h n]: one row for each head.
+template <class T> Rows<T> lines_of(const Tensor& x) {
+  return x.defined() && x.numel() > 0 ? rows_of<T>(x.view([&] {
+    Shape shape;
+    for (int axis = 0; axis < x.rank(); ++axis) shape.push_back(axis == x.rank() - 1 ? 1 : x.shape()[axis]);
+    shape.push_back(x.size(-1));
+    return shape;
+  }(), [&] {
+    Strides strides;
+    for (int axis = 0; axis < x.rank(); ++axis) strides.push_back(axis == x.rank() - 1 ? 0 : x.strides()[axis]);
+    strides.push_back(1);
+    return strides;
+  }())) : Rows<T>{};
+}
+
+struct Drop {
+  const TiledAttention& at;
+  index_t heads, keys;
+};
+
+template <class T>
+void draw_row(const void* drop, index_t b, index_t h, index_t row, index_t first, index_t count, T* kept) {
+  const Drop& d = *static_cast<const Drop*>(drop);
+  const auto threshold = static_cast<std::uint32_t>(std::ceil(d.at.dropout * 0x1p24));  // as autograd/ops/dropout.cpp
+  const T scale = static_cast<T>(1 / (1 - d.at.dropout));
+  const index_t number = ((b * d.heads + h) * d.at.total_rows + d.at.first_row + row) * d.keys + first;
+  std::array<std::uint32_t, 4> words{};
+  for (index_t k = 0; k < count; ++k) {
+    const index_t n = number + k;
+    if (k == 0 || n % 4 == 0) words = philox(d.at.stream.key, static_cast<std::uint64_t>(n / 4), d.at.stream.step);
+    kept[k] = (words[static_cast<std::size_t>(n % 4)] >> 8) >= threshold ? scale : T(0);
+  }
+}
+
+// What an operand leaves to the kernels.
+template <class T>
+Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const Drop& drop) {
+  Problem<T> p{};
+  const Tensor& query = x[Operand::query];
+  p.batch = query.size(0), p.heads = query.size(1), p.queries = query.size(2), p.dim = query.size(3);
+  p.keys = x[Operand::key].size(2), p.value_dim = x[Operand::value].size(3);
+  p.scale = T(static_cast<T>(at.scale)), p.causal = at.causal, p.first_row = at.first_row;
+  p.present = at.present.defined() ? at.present.data<bool>() : nullptr;
+  p.query = rows_of<const T>(query), p.key = rows_of<const T>(x[Operand::key]);
+  p.value = rows_of<const T>(x[Operand::value]);
+  p.lowest = at.lowest;
+  if (x[Operand::distance_table].defined()) p.distances = x[Operand::distance_table].size(-1);
+  if (x[Operand::relative_keys].defined()) p.distances = x[Operand::relative_keys].size(-2);
+  if (at.bin_of.defined()) p.distances = at.bin_of.numel();
+  if (at.query_step.defined()) {
+    p.query_step = at.query_step.data<std::int64_t>(), p.key_step = at.key_step.data<std::int64_t>();
+    p.query_step_batch = at.query_step.size(0) > 1 ? p.queries : 0;
+    p.key_step_batch = at.key_step.size(0) > 1 ? p.keys : 0;
+  }
+  p.distance_table = lines_of<const T>(x[Operand::distance_table]);
+  p.relative_query = rows_of<const T>(x[Operand::relative_query]);
+  p.relative_keys = rows_of<const T>(x[Operand::relative_keys]);
+  p.relative_scale = T(static_cast<T>(at.relative_scale));
+  p.row_term = lines_of<const T>(x[Operand::row_term]), p.column_term = lines_of<const T>(x[Operand::column_term]);
+  p.bin_of = at.bin_of.defined() ? at.bin_of.data<std::int64_t>() : nullptr, p.bins = at.bins;
+  p.scans = x[Operand::position_logits].defined() || x[Operand::position_slopes].defined();
+  p.gate_scale = T(static_cast<T>(at.gate_scale));
+  p.gate_query = rows_of<const T>(x[Operand::gate_query]), p.gate_key = rows_of<const T>(x[Operand::gate_key]);
+  p.position_logits = rows_of<const T>(x[Operand::position_logits]);
+  p.positions = p.position_logits ? x[Operand::position_logits].size(-1) : 1;
+  if (x[Operand::position_slopes].defined()) p.position_slopes = x[Operand::position_slopes].data<T>();
+  if (at.dropout > 0) p.draw = draw_row<T>, p.stream = &drop;
+  return p;
+}
+
+// ---- the head mix ----
+
+// Tables with room on both sides for the lanes of a block that read no distance of theirs.
+struct MixTables {
+  index_t room, count;  // numbers before row 0 of the widened tables, and their length
+  index_t lowest;       // steps of number 0
+};
+
+MixTables mix_tables(const TiledAttention& at, const TiledAttention::Operands& x) {
+  const index_t queries = x[Operand::query].size(2), keys = x[Operand::key].size(2);
+  const index_t kernel = x[Operand::mix_input].size(-1), margin = 64 + 4 * kernel;
+  const index_t least = at.first_row - keys - margin, most = at.first_row + queries + margin;
+  return {at.mix.lowest - least, most - least, least};
+}
+
+// x [rows, n], whose first number is that of `lowest` steps, as [rows, tables.count].
+template <class T> Tensor widened(const Tensor& x, index_t lowest, const MixTables& tables) {
+  const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1);
+  const Tensor wide = Tensor::zeros({rows, tables.count}, x.dtype());
+  const index_t shift = lowest - tables.lowest;
+  for (index_t r = 0; r < rows; ++r)
+    for (index_t c = std::max<index_t>(0, -shift); c < n && c + shift < tables.count; ++c)
+      wide.data<T>()[r * tables.count + c + shift] = x.data<T>()[r * n + c];
+  return wide;
+}
+
+// The sum over the parts [parts, rows, tables.count] as x, which has n numbers in a row.
+template <class T>
+void add_narrowed(const Tensor& parts, index_t lowest, const MixTables& tables, const Tensor& x) {
+  const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1), shift = lowest - tables.lowest;
+  const index_t count = parts.numel() / std::max<index_t>(rows * tables.count, 1);
+  T* to = x.data<T>();
+  std::fill_n(to, x.numel(), T(0));
+  for (index_t part = 0; part < count; ++part) {
+    const T* from = parts.data<T>() + part * rows * tables.count;
+    for (index_t r = 0; r < rows; ++r)
+      for (index_t c = std::max<index_t>(0, -shift); c < n && c + shift < tables.count; ++c)
+        to[r * n + c] += from[r * tables.count + c + shift];
+  }
+}
+
+// What the mix reads in a form of its own, alive as long as the problem.
+template <class T> struct MixOperands {
+  MixTables tables;
+  Tensor table, residual, query, key, value;
+
+  MixOperands(const TiledAttention& at, const TiledAttention::Operands& x, Problem<T>& p)
+      : tables(mix_tables(at, x)) {
+    table = widened<T>(x[Operand::mix_table], at.mix.lowest, tables);
+    if (x[Operand::distance_table].defined()) residual = widened<T>(x[Operand::distance_table], at.lowest, tables);
+    p.width = x[Operand::mix_input].size(0), p.kernel = x[Operand::mix_input].size(2);
+    p.left = at.mix.left, p.right = at.mix.right, p.behind = at.mix.behind, p.remask = at.mix.remask;
+    p.mix_lowest = tables.lowest, p.mix_distances = tables.count;
+    p.slope = T(static_cast<T>(at.mix.slope));
+    p.mix_input = x[Operand::mix_input].data<T>(), p.mix_table = table.data<T>();
+    p.mix_output = x[Operand::mix_output].data<T>(), p.mix_output_bias = x[Operand::mix_output_bias].data<T>();
+    p.mix_residual = residual.defined() ? residual.data<T>() : nullptr;
+    p.distance_table = {};
+    key = padded_rows(x[Operand::key]), value = padded_rows(x[Operand::value]);
+    p.key = rows_of<const T>(key), p.value = rows_of<const T>(value);
+  }
+  // Rows of whole vectors, which the products of tiles may read to their end.
+  static index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
+  static Tensor padded_rows(const Tensor& x) {
+    if (x.size(3) % 16 == 0) return x;
+    const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype());
+    cpu_kernels().copy(x, wide.view(x.shape(), wide.strides()));
+    return wide;
+  }
+};
+
+// ---- forward ----
+
+template <class T> void forward(const TiledAttention& at, const TiledAttention::Operands& x, Problem<T> p) {
+  const Functions<T> run = functions_of<T>(chosen_set);
+  if (x[Operand::mix_input].defined()) {
+    const MixOperands<T> mix(at, x, p);
+    const index_t parts = (p.queries + run.mix_rows - 1) / run.mix_rows;
+    // Causal rows have the more keys the later they are: the longest first.
+    return for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), [&](index_t task, T* scratch) {
+      run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_rows, scratch);
+    });
+  }
+  // A head is a task; where heads are few, each is cut into pieces of whole blocks.
+  constexpr index_t block = 64;
+  const index_t heads = p.batch * p.heads, blocks = (p.queries + block - 1) / block;
+  const index_t pieces = std::clamp<index_t>(4 * threads() / std::max<index_t>(heads, 1), 1, blocks);
+  for_each_task<T>(heads * pieces, run.forward_scratch(p), [&](index_t task, T* scratch) {
+    const index_t head = task / pieces, piece = pieces - 1 - task % pieces;
+    const index_t begin = blocks * piece / pieces * block, end = std::min(blocks * (piece + 1) / pieces * block, p.queries);
+    run.forward(p, head / p.heads, head % p.heads, begin, end - begin, scratch);
+  });
+}
+
+// ---- backward ----
+
+// to = the sum over the first axis of parts, in order.
+template <class T> void sum_parts(const Tensor& parts, const Tensor& to) {
+  const index_t count = to.numel(), number = parts.numel() / std::max<index_t>(count, 1);
+  const T* from = parts.data<T>();
+  T* sum = to.data<T>();
+  parallel_for(count, cpu_grain, [&](index_t begin, index_t end) {
+    for (index_t n = begin; n < end; ++n) {
+      T total = T(0);
+      for (index_t part = 0; part < number; ++part) total += from[part * count + n];
+      sum[n] = total;
+    }
+  });
+}
+
+template <class T>
+void backward_of_heads(const Functions<T>& run, const TiledAttention::Operands& d, Problem<T> p) {
+  const auto cleared = [](const Tensor& like, const Shape& shape) {
+    return like.defined() ? Tensor::zeros(shape, like.dtype()) : Tensor();
+  };
+  const Tensor table = cleared(d[Operand::distance_table], {p.batch, p.heads, p.distances});
+  const index_t width = (p.dim + 15) / 16 * 16;
+  const Tensor relative = cleared(d[Operand::relative_keys], {p.batch, p.heads, p.distances, width});
+  const Tensor slopes = cleared(d[Operand::position_slopes], {p.batch, p.heads});
+  p.d_distance_table = lines_of<T>(table), p.d_relative_keys = rows_of<T>(relative);
+  if (p.d_relative_keys) p.d_relative_keys.batch = p.heads * p.distances * width, p.d_relative_keys.head = p.distances * width;
+  p.d_position_slopes = slopes.defined() ? slopes.data<T>() : nullptr;
+  for_each_task<T>(p.batch * p.heads, run.backward_scratch(p),
+      [&](index_t task, T* scratch) { run.backward(p, task / p.heads, task % p.heads, scratch); });
+  if (table.defined()) sum_parts<T>(table, d[Operand::distance_table]);
+  if (slopes.defined()) sum_parts<T>(slopes, d[Operand::position_slopes]);
+  if (relative.defined()) {
+    const Tensor& to = d[Operand::relative_keys];  // [1|h n d]
+    const index_t heads = to.size(0), repeats = p.batch * p.heads / heads;
+    for (index_t h = 0; h < heads; ++h) {
+      for (index_t n = 0; n < p.distances; ++n) {
+        for (index_t c = 0; c < p.dim; ++c) {
+          T total = T(0);
+          for (index_t r = 0; r < repeats; ++r)
+            total += relative.data<T>()[((heads == 1 ? r : r * heads + h) * p.distances + n) * width + c];
+          to.data<T>()[(h * p.distances + n) * p.dim + c] = total;
+        }
+      }
+    }
+  }
+}
+
+// Parts of rows at work together: as many as a few MiB hold, but enough for some threads. By shapes alone.
+template <class T> index_t parts_at_once(index_t strips, index_t parts) {
+  constexpr index_t budget = index_t(10) << 20;
+  return std::min(parts, std::clamp<index_t>(budget / (strips * static_cast<index_t>(sizeof(T))), 2, 8));
+}
+
+// Where sums over blocks of rows go: x itself, or wider rows of whole vectors.
+Tensor cleared_rows(const Tensor& x) {
+  if (!x.defined()) return x;
+  if (x.size(3) % 16 != 0)
+    return Tensor::zeros({x.size(0), x.size(1), x.size(2), (x.size(3) + 15) / 16 * 16}, x.dtype());
+  cpu_kernels().fill(x, 0);
+  return x;
+}
+
+template <class T>
+void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const TiledAttention::Operands& x,
+    const TiledAttention::Operands& d, Problem<T> p) {
+  const MixOperands<T> mix(at, x, p);
+  const index_t parts = (p.queries + run.mix_rows - 1) / run.mix_rows;
+  const index_t strips = run.mix_part_strips(p), together = parts_at_once<T>(strips, parts);
+  const Tensor wide_key = cleared_rows(d[Operand::key]), wide_value = cleared_rows(d[Operand::value]);
+  p.d_key = rows_of<T>(wide_key), p.d_value = rows_of<T>(wide_value);
+  const index_t sums = p.batch * together, weights = p.width * p.heads * p.kernel;
+  const auto make = [&](Operand which, index_t count, T*& to) {
+    const Tensor part = d[which].defined() ? Tensor::zeros({sums, count}, dtype_of<T>) : Tensor();
+    to = part.defined() ? part.data<T>() : nullptr;
+    return part;
+  };
+  const Tensor input = make(Operand::mix_input, weights, p.d_mix_input),
+               output = make(Operand::mix_output, weights, p.d_mix_output),
+               table = make(Operand::mix_table, (p.left + 1) * p.width * p.mix_distances, p.d_mix_table),
+               residual = make(Operand::distance_table, p.heads * p.mix_distances, p.d_mix_residual);
+  const Tensor bias = Tensor::zeros({sums, p.heads}, dtype_of<T>);
+  p.d_mix_output_bias = bias.data<T>();
+  const index_t numbers = run.mix_backward_scratch(p);
+  // The rows of one sequence, some parts at a time: each(tasks, f) runs the tasks of a step.
+  const auto sequence = [&](index_t b, T* memory, const auto& each) {
+    for (index_t first = 0; first < parts; first += together) {
+      const index_t count = std::min(together, parts - first), query = first * run.mix_rows;
+      each(p.heads, [&](index_t h, T* scratch) { run.mix_scores(p, b, h, query, count, memory, scratch); });
+      each(count, [&](index_t n, T* scratch) {
+        run.mix_backward(p, b, b * together + n, query + n * run.mix_rows, memory + n * strips, scratch);
+      });
+      each(p.heads, [&](index_t h, T* scratch) { run.mix_products(p, b, h, query, count, memory, scratch); });
+    }
+  };
+  if (p.batch < threads()) {  // threads share the steps of one sequence
+    const Tensor memory = Tensor::empty({together * strips}, dtype_of<T>);
+    Scratch<T> scratch(threads(), numbers);
+    const auto together_each = [&](index_t tasks, const auto& f) {
+      parallel_for(tasks, 1, [&](index_t begin, index_t end) {
+        T* piece = scratch.take();
+        for (index_t task = begin; task < end; ++task) f(task, piece);
+        scratch.give_back(piece);
+      });
+    };
+    for (index_t b = 0; b < p.batch; ++b) sequence(b, memory.template data<T>(), together_each);
+  } else {  // each has a sequence of its own
+    for_each_task<T>(p.batch, together * strips + numbers, [&](index_t b, T* memory) {
+      sequence(b, memory, [&](index_t tasks, const auto& f) {
+        for (index_t task = 0; task < tasks; ++task) f(task, memory + together * strips);
+      });
+    });
+  }
+  if (input.defined()) sum_parts<T>(input, d[Operand::mix_input]);
+  if (output.defined()) sum_parts<T>(output, d[Operand::mix_output]);
+  if (d[Operand::mix_output_bias].defined()) sum_parts<T>(bias, d[Operand::mix_output_bias]);
+  if (table.defined()) add_narrowed<T>(table, at.mix.lowest, mix.tables, d[Operand::mix_table]);
+  if (residual.defined()) add_narrowed<T>(residual, at.lowest, mix.tables, d[Operand::distance_table]);
+  for (const auto& [wide, which] : {std::pair{&wide_key, Operand::key}, std::pair{&wide_value, Operand::value}})
+    if (wide->defined() && wide->identity() != d[which].identity())
+      cpu_kernels().copy(wide->view(d[which].shape(), wide->strides()), d[which]);
+}
+
+template <class F> void visit_attention(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::f32: return f(Type<float>{});
+    case DType::f64: return f(Type<double>{});
+    case DType::dual: return f(Type<Dual>{});
+    default: wrong_dtype("tiled_attention", dtype, "f32 or f64");
+  }
+}
+
+template <class T> void backward(const TiledAttention& at, const TiledAttention::Operands& x,
+    const TiledAttention::Operands& d, const Problem<T>& p) {
+  const Functions<T> run = functions_of<T>(chosen_set);
+  if (x[Operand::mix_input].defined())
+    backward_of_mix(run, at, x, d, p);
+  else
+    backward_of_heads(run, d, p);
+}
+
+}  // namespace
+
+bool cpu_has(InstructionSet set) { return can_run(set); }
+void use_instruction_set(InstructionSet set) {
+  if (!can_run(set)) fail("use_instruction_set", "this machine or this build has not that instruction set");
+  chosen_set = set;
+}
+
+void CpuKernels::attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+    const Tensor& bin_sums, const Tensor& log_sum) {
+  const Drop drop{at, x[Operand::key].size(1), x[Operand::key].size(2)};
+  const auto run = [&]<class T>(Type<T>) {
+    Problem<T> p = problem_of<T>(at, x, drop);
+    p.output = rows_of<T>(output), p.log_sum = lines_of<T>(log_sum);
+    if (at.bins > 0) p.bin_sums = rows_of<T>(bin_sums);
+    forward<T>(at, x, p);
+  };
+  visit_attention(output.dtype(), run);
+}
+
+void CpuKernels::attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+    const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+    const TiledAttention::Operands& d) {
+  const Drop drop{at, x[Operand::key].size(1), x[Operand::key].size(2)};
+  visit_attention(output.dtype(), [&]<class T>(Type<T>) {
+    Problem<T> p = problem_of<T>(at, x, drop);
+    p.output = rows_of<T>(output), p.log_sum = lines_of<T>(log_sum), p.output_gradient = rows_of<const T>(d_output);
+    if (at.bins > 0) p.bin_sums = rows_of<T>(bin_sums), p.bin_gradient = rows_of<const T>(d_bins);
+    p.d_query = rows_of<T>(d[Operand::query]), p.d_key = rows_of<T>(d[Operand::key]);
+    p.d_value = rows_of<T>(d[Operand::value]), p.d_relative_query = rows_of<T>(d[Operand::relative_query]);
+    p.d_row_term = lines_of<T>(d[Operand::row_term]), p.d_column_term = lines_of<T>(d[Operand::column_term]);
+    p.d_gate_query = rows_of<T>(d[Operand::gate_query]), p.d_gate_key = rows_of<T>(d[Operand::gate_key]);
+    p.d_position_logits = rows_of<T>(d[Operand::position_logits]);
+    for (const Operand summed : {Operand::row_term, Operand::column_term})
+      if (d[summed].defined()) fill(d[summed], 0);
+    backward<T>(at, x, d, p);
+  });
+}
+
+}  // namespace whence

@@ -1,0 +1,13 @@
+// The table of functions of one instruction set. Included by the files that are compiled for one each.
+#pragma once
+
+#include "tensor/cpu/tiles/mix.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+template <class T> static Functions<T> functions() {
+  return {forward_scratch<T>, forward<T>, backward_scratch<T>, backward<T>, mix_rows<T>, mix_forward_scratch<T>,
+      mix_forward<T>, mix_part_strips<T>, mix_backward_scratch<T>, mix_scores<T>, mix_backward<T>, mix_products<T>};
+}
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -1,0 +1,17 @@
+// Tiled attention in plain C++: for machines with neither AVX2 nor AVX-512, and for dual numbers.
+#define WHENCE_TILES_TARGET plain
+#define WHENCE_TILES_BYTES 16
+#define WHENCE_TILES_DUAL
+#include <cmath>
+
+#include "tensor/dual.h"
+#include "tensor/cpu/tiles/functions.h"
+#include "tensor/cpu/tiles/instruction_sets.h"
+
+namespace whence::tiles {
+
+template <> Functions<float> of_plain<float>() { return plain::functions<float>(); }
+template <> Functions<double> of_plain<double>() { return plain::functions<double>(); }
+template <> Functions<Dual> of_plain<Dual>() { return plain::functions<Dual>(); }
+
+}  // namespace whence::tiles

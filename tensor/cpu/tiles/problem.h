@@ -1,0 +1,91 @@
+// Tiled attention as the tile programs see it: addresses and extents. Compiled once for each instruction set
+// (vector.h); what stands here is plain data, so that no code of a newer instruction set can get into older code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace whence::tiles {
+
+using extent = std::int64_t;
+
+// Rows of numbers [batch, head, row, column], columns side by side.
+template <class T> struct Rows {
+  T* at = nullptr;
+  extent batch = 0, head = 0, row = 0;  // strides
+  T* of(extent b, extent h) const { return at + b * batch + h * head; }
+  explicit operator bool() const { return at != nullptr; }
+};
+
+template <class T> struct Problem {
+  extent batch, heads, queries, keys, dim, value_dim;
+  T scale;
+  bool causal;
+  extent first_row;
+  const bool* present;  // [b j] or null
+
+  Rows<const T> query, key, value;
+  Rows<T> output, log_sum;  // log_sum: one column
+
+  // by distance, and what else reads distances
+  extent lowest, distances;       // steps of row 0, rows
+  const std::int64_t *query_step, *key_step;  // null: first_row + i, j
+  extent query_step_batch, key_step_batch;
+  Rows<const T> distance_table;   // head, one row each
+  Rows<const T> relative_query, relative_keys;
+  T relative_scale;
+  Rows<const T> row_term, column_term;  // one row each
+  const std::int64_t* bin_of;
+  extent bins;
+  Rows<T> bin_sums;  // [b h i bins]
+
+  // row scan
+  bool scans;
+  T gate_scale;
+  Rows<const T> gate_query, gate_key, position_logits;
+  extent positions;  // columns of position_logits
+  const T* position_slopes;
+
+  // head mix. Rows of q, k, v and of their gradients are padded to whole vectors. Tables have room on both sides, so that
+  // a block reads them along its lanes: [left + 1, width, mix_distances], and one row for each head.
+  extent width, kernel, left, right, mix_lowest, mix_distances, behind;
+  bool remask;
+  T slope;
+  const T *mix_input, *mix_table, *mix_output, *mix_output_bias, *mix_residual;
+
+  // Writes for keys [first, first + count) of a row 1/(1-p) where the pattern stays, else 0. Null: all stay.
+  void (*draw)(const void* stream, extent b, extent h, extent row, extent first, extent count, T* kept);
+  const void* stream;
+
+  // backward: the gradient of the output and of bin_sums, and of every operand (null: not asked for)
+  Rows<const T> output_gradient, bin_gradient;
+  Rows<T> d_query, d_key, d_value, d_relative_query, d_row_term, d_column_term, d_gate_query, d_gate_key,
+      d_position_logits;
+  // Sums over tasks: each task adds to its own part, which the caller has cleared and adds up in order.
+  Rows<T> d_distance_table;  // [b h n]
+  Rows<T> d_relative_keys;   // [b h n d]
+  T* d_position_slopes;      // [b h]
+  // [parts, ...]; d_mix_residual like mix_residual
+  T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_output_bias, *d_mix_residual;
+};
+
+// What one instruction set offers for one type of numbers.
+template <class T> struct Functions {
+  // One head at a time: all programs but the head mix. `scratch` is at least scratch(problem) numbers, aligned to 64.
+  extent (*forward_scratch)(const Problem<T>&);
+  void (*forward)(const Problem<T>&, extent b, extent h, extent first_query, extent queries, T* scratch);
+  extent (*backward_scratch)(const Problem<T>&);
+  void (*backward)(const Problem<T>&, extent b, extent h, T* scratch);
+  // The head mix: all heads of `mix_rows` queries, a part. Backward takes some parts at a time, in three steps: scores
+  // and products for each head, the mix between them for each part. `block`: mix_part_strips numbers for each part.
+  extent mix_rows;
+  extent (*mix_forward_scratch)(const Problem<T>&);
+  void (*mix_forward)(const Problem<T>&, extent b, extent first_query, T* scratch);
+  extent (*mix_part_strips)(const Problem<T>&);
+  extent (*mix_backward_scratch)(const Problem<T>&);
+  void (*mix_scores)(const Problem<T>&, extent b, extent h, extent first_query, extent parts, T* block, T* scratch);
+  void (*mix_backward)(const Problem<T>&, extent b, extent sums, extent first_query, T* part, T* scratch);
+  void (*mix_products)(const Problem<T>&, extent b, extent h, extent first_query, extent parts, T* block, T* scratch);
+};
+
+}  // namespace whence::tiles

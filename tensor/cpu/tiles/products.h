@@ -1,0 +1,181 @@
+// The products of tiles, all of them: c[r][n] = start[r][n] + sum_k a[r][k] b[k][n].
+// a is read number by number, with any strides; b, c and start by vectors. A block of c stays in registers while k
+// runs, which is all there is to it: 24 accumulators, 4 loads of b and 6 of a for 24 multiply-adds.
+#pragma once
+
+#include "tensor/cpu/tiles/vector.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+template <class T> struct Left {
+  const T* at;
+  extent row, column;
+};
+// k runs over `outer` times `inner` rows of b: taps of a convolution are rows that lie elsewhere.
+struct Depth {
+  extent inner, outer = 1;
+  extent left_outer = 0, right_outer = 0;  // how far one outer step moves in a and in b
+};
+enum class Start { zero, given };
+enum class Finish { none, leaky };
+
+template <class T, extent R, extent N, Finish finish>
+static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row, const T* const* start,
+    extent start_row, T* c, extent c_row, [[maybe_unused]] T slope) {
+  using V = Vector<T>;
+  V sum[R][N];
+#pragma GCC unroll 16
+  for (extent r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (extent n = 0; n < N; ++n) sum[r][n] = start ? load(start[n] + r * start_row) : zero<T>();
+  }
+  for (extent o = 0; o < depth.outer; ++o) {
+    const T *left = a.at + o * depth.left_outer, *right = b + o * depth.right_outer;
+    for (extent k = 0; k < depth.inner; ++k) {
+      V row[N];
+#pragma GCC unroll 4
+      for (extent n = 0; n < N; ++n) row[n] = load(right + n * lanes<T>);
+#pragma GCC unroll 16
+      for (extent r = 0; r < R; ++r) {
+        const V factor = splat(left[r * a.row]);
+#pragma GCC unroll 4
+        for (extent n = 0; n < N; ++n) sum[r][n] = sum[r][n] + factor * row[n];
+      }
+      left += a.column;
+      right += b_row;
+    }
+  }
+#pragma GCC unroll 16
+  for (extent r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (extent n = 0; n < N; ++n) {
+      V y = sum[r][n];
+      if constexpr (finish == Finish::leaky) y = y > zero<T>() ? y : y * splat(slope);
+      store(c + r * c_row + n * lanes<T>, y);
+    }
+  }
+}
+
+#if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
+inline constexpr extent most_packs = 4;
+template <extent N> inline constexpr extent rows_at_once = N == 4 ? 6 : N == 3 ? 8 : 12;
+#else
+inline constexpr extent most_packs = 2;
+template <extent N> inline constexpr extent rows_at_once = N == 2 ? 6 : 8;
+#endif
+
+// All rows of N vectors of columns. start[n]: where vector n of row 0 begins; null: from zero.
+template <class T, extent N, Finish finish>
+static inline void column(extent rows, const Depth& depth, Left<T> a, const T* b, extent b_row, const T* const* start,
+    extent start_row, T* c, extent c_row, T slope) {
+  constexpr extent R = rows_at_once<N>;
+  const T* here[N];
+  if (start)
+    for (extent n = 0; n < N; ++n) here[n] = start[n];
+  const auto step = [&](extent count) {
+    a.at += count * a.row, c += count * c_row, rows -= count;
+    if (start)
+      for (extent n = 0; n < N; ++n) here[n] += count * start_row;
+  };
+  for (; rows >= R; step(R))
+    block<T, R, N, finish>(depth, a, b, b_row, start ? here : nullptr, start_row, c, c_row, slope);
+  for (; rows >= 4 && R > 4; step(4))
+    block<T, 4, N, finish>(depth, a, b, b_row, start ? here : nullptr, start_row, c, c_row, slope);
+  for (; rows >= 1; step(1))
+    block<T, 1, N, finish>(depth, a, b, b_row, start ? here : nullptr, start_row, c, c_row, slope);
+}
+
+// c [rows, columns] = a b, or c += a b; columns is a multiple of the lanes.
+template <class T>
+static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a, const T* b, extent b_row, T* c,
+    extent c_row, Start from) {
+  extent packs = columns / lanes<T>;
+  const auto run = [&]<extent N>() {
+    const T* start[N];
+    for (extent n = 0; n < N; ++n) start[n] = c + n * lanes<T>;
+    column<T, N, Finish::none>(
+        rows, depth, a, b, b_row, from == Start::given ? start : nullptr, c_row, c, c_row, T(0));
+    b += N * lanes<T>, c += N * lanes<T>, packs -= N;
+  };
+  while (packs >= most_packs) run.template operator()<most_packs>();
+  if constexpr (most_packs == 4) {
+    if (packs == 3) run.template operator()<3>();
+    if (packs == 2) run.template operator()<2>();
+  }
+  if (packs == 1) run.template operator()<1>();
+}
+
+// c[m][n] += sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes: rows of numbers against rows.
+template <class T, extent M, extent N>
+static inline void dots_block(extent count, const T* a, extent a_row, const T* b, extent b_row, T* c, extent c_row,
+    extent c_column) {
+  using V = Vector<T>;
+  V sum[M][N];
+#pragma GCC unroll 8
+  for (extent m = 0; m < M; ++m) {
+#pragma GCC unroll 8
+    for (extent n = 0; n < N; ++n) sum[m][n] = zero<T>();
+  }
+  for (extent x = 0; x < count; x += lanes<T>) {
+    V right[N];
+#pragma GCC unroll 8
+    for (extent n = 0; n < N; ++n) right[n] = load(b + n * b_row + x);
+#pragma GCC unroll 8
+    for (extent m = 0; m < M; ++m) {
+      const V left = load(a + m * a_row + x);
+#pragma GCC unroll 8
+      for (extent n = 0; n < N; ++n) sum[m][n] = sum[m][n] + left * right[n];
+    }
+  }
+#pragma GCC unroll 8
+  for (extent m = 0; m < M; ++m) {
+#pragma GCC unroll 8
+    for (extent n = 0; n < N; ++n) c[m * c_row + n * c_column] += sum_of_lanes<T>(sum[m][n]);
+  }
+}
+
+template <class T>
+static void dots(extent rows, extent columns, extent count, const T* a, extent a_row, const T* b, extent b_row, T* c,
+    extent c_row, extent c_column) {
+  constexpr extent M = most_packs == 4 ? 4 : 2, N = 4;
+  for (extent m = 0; m < rows; m += M) {
+    for (extent n = 0; n < columns; n += N) {
+      const T *left = a + m * a_row, *right = b + n * b_row;
+      T* to = c + m * c_row + n * c_column;
+      if (m + M <= rows && n + N <= columns) {
+        dots_block<T, M, N>(count, left, a_row, right, b_row, to, c_row, c_column);
+        continue;
+      }
+      for (extent i = 0; i < least(M, rows - m); ++i)
+        for (extent j = 0; j < least(N, columns - n); ++j)
+          dots_block<T, 1, 1>(count, left + i * a_row, a_row, right + j * b_row, b_row,
+              to + i * c_row + j * c_column, c_row, c_column);
+    }
+  }
+}
+
+// to [rows, columns] = scale from, with columns padded by zeros to `width`.
+template <class T>
+static void pack_rows(
+    const T* from, extent from_row, extent rows, extent columns, extent width, T* to, T scale = T(1)) {
+  for (extent r = 0; r < rows; ++r) {
+    for (extent c = 0; c < columns; ++c) to[r * width + c] = from[r * from_row + c] * scale;
+    for (extent c = columns; c < width; ++c) to[r * width + c] = T(0);
+  }
+}
+
+// to [columns, width] = scale from', rows padded by zeros to `width`.
+template <class T>
+static void pack_transposed(
+    const T* from, extent from_row, extent rows, extent columns, extent width, T scale, T* to) {
+  for (extent r = 0; r < rows; ++r)
+    for (extent c = 0; c < columns; ++c) to[c * width + r] = from[r * from_row + c] * scale;
+  for (extent c = 0; c < columns; ++c)
+    for (extent r = rows; r < width; ++r) to[c * width + r] = T(0);
+}
+
+template <class T> static void clear(T* at, extent count) {
+  for (extent n = 0; n < count; ++n) at[n] = T(0);
+}
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

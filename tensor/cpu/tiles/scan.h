@@ -1,0 +1,167 @@
+// The tile program of CoPE: gates summed from the right, and the query's table read at the sum.
+//   g = sigmoid(gate score), 0 where not seen     P_k = P_{k+1} + g_k along the keys of a row, from its last key down
+//   p = min(P, n - 1),  f = floor p,  w = p - f    x += z[f] + w (z[f+1] - z[f])            (CoPE, Eq. 3 to 7)
+//   or x += slope P                                                                         (CoPE_ALiBi, Eq. 10)
+// Keys run down the tile, so that the sum is one addition of vectors per key. p rises by less than 1 from key to key:
+// z[f] and z[f+1] - z[f] stay in two vectors, and lanes whose floor moved, few of them, are read anew one by one. Once
+// all sums of a block have reached n - 1 they stay: x += z[n-1], plain attention.
+// Backward, with dx the gradient at the logits:
+//   dz[f] += (1-w) dx, dz[f+1] += w dx             summed while f stays, written once for each row and f
+//   dp = (z[f+1] - z[f]) dx, 0 at whole p and from n - 1 on;  dg_k = sum_{l<=k} dp_l;  d score = dg g (1 - g)
+// The last sum runs up the keys, against the first: g, dx and dp of the keys where sums still move are kept for it.
+#pragma once
+
+#include "tensor/cpu/tiles/tile.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+template <class T> struct Scan {
+  // Per lane of the block.
+  T *sums, *floors, *low, *step, *run_below, *run_above, *run_floors, *prefix;
+  T* d_table;  // [block rows, n]
+  T slope;
+  bool by_table, full;  // full: all sums have reached n - 1
+
+  static bool runs(const Problem<T>& p) { return p.scans; }
+  static extent size(const Problem<T>& p, bool backward) {
+    if (!runs(p)) return 0;
+    return 8 * block_rows<T> + (backward ? padded<T>(p.positions * block_rows<T>) : 0);
+  }
+  void prepare(const Problem<T>& p, extent h, T* scratch) {
+    by_table = static_cast<bool>(p.position_logits);
+    slope = p.position_slopes ? p.position_slopes[h] : T(0);
+    T** const arrays[] = {&sums, &floors, &low, &step, &run_below, &run_above, &run_floors, &prefix};
+    for (T** array : arrays) *array = scratch, scratch += block_rows<T>;
+    d_table = scratch;
+  }
+
+  void begin(const Block<T>& block, bool backward) {
+    const Problem<T>& p = block.p;
+    if (!runs(p)) return;
+    full = false;
+    clear(low, block_rows<T>), clear(step, block_rows<T>), clear(prefix, block_rows<T>);
+    clear(run_below, block_rows<T>), clear(run_above, block_rows<T>);
+    // Lanes without a query count as full from the start.
+    for (extent i = 0; i < block_rows<T>; ++i) {
+      sums[i] = i < block.rows ? T(0) : number<T>(p.positions);
+      floors[i] = run_floors[i] = T(-1);
+    }
+    if (backward) clear(d_table, p.positions * block_rows<T>);
+  }
+
+  const T* table_of(const Block<T>& block, extent lane) const {
+    return block.p.position_logits.of(block.b, block.h) +
+           (block.first_query + least(lane, block.rows - 1)) * block.p.position_logits.row;
+  }
+
+  // x += scan for a tile, keys downwards. gates, places (backward): g and p of each pair, and slopes_at: dp / dx.
+  void add(const Tile<T>& tile, const T* scores, T* x, T* gates, T* places, T* slopes_at) {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    const Problem<T>& p = block.p;
+    const extent columns = block.columns;
+    if (full) {
+      for (extent k = 0; k < tile.keys; ++k)
+        for (extent n = 0; n < columns; n += lanes<T>)
+          store<T>(x + k * columns + n, load(x + k * columns + n) + load(low + n));
+      return;
+    }
+    const V last = splat(number<T>(p.positions - 1));
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      for (extent n = 0; n < columns; n += lanes<T>) {
+        const extent at = k * columns + n;
+        V gate = sigmoid<T>(load(scores + at));
+        if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
+        const V sum = load(sums + n) + gate;
+        store<T>(sums + n, sum);
+        if (gates) store<T>(gates + at, gate);
+        if (!by_table) {
+          store<T>(x + at, load(x + at) + splat(slope) * sum);
+          if (places) store<T>(places + at, sum), store<T>(slopes_at + at, splat(slope));
+          continue;
+        }
+        const V place = smaller<T>(sum, last), floor = whole_part<T>(place);
+        if (const unsigned moved = bits<T>(floor != load(floors + n))) read_anew(block, n, moved, floor);
+        const V share = place - floor;
+        store<T>(x + at, load(x + at) + (load(low + n) + share * load(step + n)));
+        if (places) {
+          store<T>(places + at, place);
+          store<T>(slopes_at + at, share > zero<T>() ? load(step + n) : zero<T>());
+        }
+      }
+    }
+    if (!by_table) return;
+    full = true;
+    for (extent i = 0; i < columns; ++i) full = full && sums[i] >= number<T>(p.positions - 1);
+  }
+
+  // dz for a tile, keys downwards; `was_full`: the tile was added with full sums.
+  void gather_table(const Tile<T>& tile, const T* dx, const T* places, bool was_full) {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    const extent columns = block.columns;
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      for (extent n = 0; n < columns; n += lanes<T>) {
+        const extent at = k * columns + n;
+        const V gradient = load(dx + at);
+        const V place = was_full ? splat(number<T>(block.p.positions - 1)) : load(places + at);
+        const V floor = was_full ? place : whole_part<T>(place);
+        if (const unsigned moved = bits<T>(floor != load(run_floors + n))) write_runs(block, n, moved, floor);
+        const V above = (place - floor) * gradient;
+        store<T>(run_above + n, load(run_above + n) + above);
+        store<T>(run_below + n, load(run_below + n) + (gradient - above));
+      }
+    }
+  }
+
+  // The block's dz to its rows.
+  void finish(const Block<T>& block) {
+    const Problem<T>& p = block.p;
+    for (extent n = 0; n < block.columns; n += lanes<T>) write_runs(block, n, ~0u, load(run_floors + n));
+    for (extent i = 0; p.d_position_logits && i < block.rows; ++i)
+      for (extent c = 0; c < p.positions; ++c)
+        p.d_position_logits.of(block.b, block.h)[(block.first_query + i) * p.d_position_logits.row + c] =
+            d_table[i * p.positions + c];
+  }
+
+  // dg g (1-g) for a tile, keys upwards: to[k][i].
+  void gather_gates(const Tile<T>& tile, const T* gates, const T* dp, T* to) {
+    using V = Vector<T>;
+    const extent columns = tile.block.columns;
+    for (extent k = 0; k < tile.keys; ++k) {
+      for (extent n = 0; n < columns; n += lanes<T>) {
+        const extent at = k * columns + n;
+        const V sum = load(prefix + n) + load(dp + at), gate = load(gates + at);
+        store<T>(prefix + n, sum);
+        store<T>(to + at, sum * gate * (splat(T(1)) - gate));
+      }
+    }
+  }
+
+ private:
+  void read_anew(const Block<T>& block, extent n, unsigned moved, Vector<T> floor) {
+    store<T>(floors + n, floor);
+    for (extent lane = n; moved; ++lane, moved >>= 1) {
+      if (!(moved & 1u)) continue;
+      const T* table = table_of(block, lane);
+      const extent f = static_cast<extent>(static_cast<double>(floors[lane]));
+      low[lane] = table[f];
+      step[lane] = f + 1 < block.p.positions ? table[f + 1] - table[f] : T(0);
+    }
+  }
+
+  void write_runs(const Block<T>& block, extent n, unsigned moved, Vector<T> floor) {
+    T before[lanes<T>];
+    store<T>(before, load(run_floors + n));
+    store<T>(run_floors + n, floor);
+    for (extent lane = 0; moved && lane < lanes<T>; ++lane, moved >>= 1) {
+      if (!(moved & 1u) || before[lane] < T(0)) continue;
+      T* row = d_table + (n + lane) * block.p.positions + static_cast<extent>(static_cast<double>(before[lane]));
+      row[0] += run_below[n + lane];
+      if (run_above[n + lane] != T(0)) row[1] += run_above[n + lane];
+      run_below[n + lane] = run_above[n + lane] = T(0);
+    }
+  }
+};
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -1,0 +1,106 @@
+// One tile of pairs, keys x queries: a row of it is one key, its lanes are queries. What runs along the keys of one
+// query (softmax, CoPE's sum, DAPE's convolution) then is plain arithmetic between rows, for many queries at a time.
+#pragma once
+
+#include "tensor/cpu/tiles/products.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+// Queries of a block and keys of a tile.
+template <class T> inline constexpr extent block_rows = sizeof(T) == 4 ? 64 : has_vectors<T> ? 32 : 4;
+template <class T> inline constexpr extent tile_keys = has_vectors<T> ? 64 : 8;
+template <class T> static inline T number(extent n) { return static_cast<T>(static_cast<double>(n)); }
+// Below every logit, and far from overflow when another is subtracted.
+template <class T> static inline T nothing() { return T(-1e30); }
+
+// Some queries of one head: first_query + lane, the last of `columns` lanes may stand for none.
+template <class T> struct Block {
+  const Problem<T>& p;
+  extent b, h, first_query, rows, columns;
+
+  Block(const Problem<T>& problem, extent batch, extent head, extent first, extent count)
+      : p(problem), b(batch), h(head), first_query(first), rows(count), columns(padded<T>(count)) {}
+  extent packs() const { return columns / lanes<T>; }
+  extent first_token() const { return p.first_row + first_query; }  // of the keys
+  // The keys that the block's last row sees: the others are not looked at.
+  extent keys() const { return p.causal ? least(p.keys, first_token() + rows) : p.keys; }
+  const bool* present() const { return p.present ? p.present + b * p.keys : nullptr; }
+};
+
+template <class T> struct Tile {
+  const Block<T>& block;
+  extent first_key, keys;
+  bool edge;  // some pair of it is not seen
+
+  Tile(const Block<T>& of, extent first, extent count) : block(of), first_key(first), keys(count) {
+    edge = of.p.causal && first + count - 1 > of.first_token();
+    if (const bool* present = of.present())
+      for (extent k = 0; k < count; ++k) edge |= !present[first + k];
+  }
+  // Lanes from here on see key number k of the tile.
+  extent first_lane(extent k) const {
+    const bool* present = block.present();
+    if (present && !present[first_key + k]) return block.columns;
+    return block.p.causal ? most(first_key + k - block.first_token(), 0) : 0;
+  }
+  Mask<T> seen(extent k, extent pack) const {
+    return count_up<T>() >= splat(number<T>(first_lane(k) - pack * lanes<T>));
+  }
+};
+
+// f(first key of the tile, keys) from the last key of the block down to its first, or the other way.
+template <class T, class F> static inline void tiles_down(extent keys, const F& f) {
+  for (extent end = keys; end > 0;) {
+    const extent begin = (end - 1) / tile_keys<T> * tile_keys<T>;
+    f(begin, end - begin);
+    end = begin;
+  }
+}
+
+// x[k][i] = a_k.b_i for the pairs of a tile, b transposed [depth, columns]. Pairs that are not seen may be left out.
+template <class T>
+static void products_of_pairs(const Tile<T>& tile, extent depth, const T* a, extent a_row, const T* b, T* x) {
+  const extent columns = tile.block.columns;
+  if (!tile.edge) {
+    multiply<T>(tile.keys, columns, {depth}, {a, a_row, 1}, b, columns, x, columns, Start::zero);
+    return;
+  }
+  for (extent k = 0; k < tile.keys; k += lanes<T>) {
+    const extent from = tile.block.p.causal ? most(tile.first_key + k - tile.block.first_token(), 0) : 0;
+    const extent skip = from / lanes<T> * lanes<T>;
+    if (skip >= columns) continue;
+    multiply<T>(least(lanes<T>, tile.keys - k), columns - skip, {depth}, {a + k * a_row, a_row, 1}, b + skip, columns,
+        x + k * columns + skip, columns, Start::zero);
+  }
+}
+
+// to[k] += sum_i x[k][i] rows[i], over the queries that see key k. What is not seen is 0 in x.
+template <class T>
+static void sum_over_queries(
+    const Tile<T>& tile, const T* x, const T* rows, extent width, T* to, extent to_row) {
+  const extent columns = tile.block.columns;
+  for (extent k = 0, step = tile.edge ? lanes<T> : tile.keys; k < tile.keys; k += step) {
+    const extent from =
+        tile.edge && tile.block.p.causal ? most(tile.first_key + k - tile.block.first_token(), 0) : 0;
+    if (from >= tile.block.rows) continue;
+    multiply<T>(least(step, tile.keys - k), width, {tile.block.rows - from}, {x + k * columns + from, columns, 1},
+        rows + from * width, width, to + k * to_row, to_row, Start::given);
+  }
+}
+
+// to[i] += sum_k x[k][i] rows[k], over the keys that query i sees.
+template <class T>
+static void sum_over_keys(
+    const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
+  const extent columns = tile.block.columns;
+  for (extent i = 0, step = tile.edge ? lanes<T> : tile.block.rows; i < tile.block.rows; i += step) {
+    const extent last = least(i + step, tile.block.rows) - 1 + tile.block.first_token();
+    const extent keys =
+        tile.edge && tile.block.p.causal ? least(tile.keys, last + 1 - tile.first_key) : tile.keys;
+    if (keys <= 0) continue;
+    multiply<T>(least(step, tile.block.rows - i), width, {keys}, {x + i, 1, columns}, rows, rows_row, to + i * width,
+        width, Start::given);
+  }
+}
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

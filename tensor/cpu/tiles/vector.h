@@ -1,0 +1,179 @@
+// Vector code through one wrapper: AVX-512, AVX2 and plain C++ are the same source, compiled three times with
+// WHENCE_TILES_TARGET (a namespace) and WHENCE_TILES_BYTES (the width of a vector) defined. Nothing inline of a shared
+// header may be called here: the linker keeps one copy of it, perhaps the one for the newest machine.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "tensor/cpu/tiles/problem.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+// `lanes` numbers side by side. Where a type has no vectors it is its own vector of one.
+template <class T> struct VectorOf {
+  using type = T;
+  using mask = bool;
+  static constexpr extent lanes = 1;
+};
+template <> struct VectorOf<float> {
+  typedef float type __attribute__((vector_size(WHENCE_TILES_BYTES)));
+  typedef float unaligned __attribute__((vector_size(WHENCE_TILES_BYTES), aligned(4), may_alias));
+  typedef std::int32_t mask __attribute__((vector_size(WHENCE_TILES_BYTES)));
+  static constexpr extent lanes = WHENCE_TILES_BYTES / 4;
+};
+template <> struct VectorOf<double> {
+  typedef double type __attribute__((vector_size(WHENCE_TILES_BYTES)));
+  typedef double unaligned __attribute__((vector_size(WHENCE_TILES_BYTES), aligned(8), may_alias));
+  typedef std::int64_t mask __attribute__((vector_size(WHENCE_TILES_BYTES)));
+  static constexpr extent lanes = WHENCE_TILES_BYTES / 8;
+};
+
+template <class T> using Vector = typename VectorOf<T>::type;
+template <class T> using Mask = typename VectorOf<T>::mask;
+template <class T> inline constexpr extent lanes = VectorOf<T>::lanes;
+template <class T> inline constexpr bool has_vectors = lanes<T> > 1;
+
+static inline extent least(extent a, extent b) { return a < b ? a : b; }
+static inline extent most(extent a, extent b) { return a > b ? a : b; }
+template <class T> static inline extent padded(extent count) { return (count + lanes<T> - 1) / lanes<T> * lanes<T>; }
+
+template <class T> static inline Vector<T> load(const T* from) {
+  if constexpr (has_vectors<T>)
+    return *reinterpret_cast<const typename VectorOf<T>::unaligned*>(from);
+  else
+    return *from;
+}
+template <class T> static inline void store(T* to, Vector<T> x) {
+  if constexpr (has_vectors<T>)
+    *reinterpret_cast<typename VectorOf<T>::unaligned*>(to) = x;
+  else
+    *to = x;
+}
+template <class T> static inline Vector<T> splat(T x) {
+  if constexpr (has_vectors<T>)
+    return x - Vector<T>{};
+  else
+    return x;
+}
+template <class T> static inline Vector<T> zero() { return Vector<T>{}; }
+template <class T> static inline Vector<T> larger(Vector<T> a, Vector<T> b) { return a > b ? a : b; }
+template <class T> static inline Vector<T> smaller(Vector<T> a, Vector<T> b) { return a < b ? a : b; }
+
+// 0, 1, 2, ... as numbers
+template <class T> static inline Vector<T> count_up() {
+  if constexpr (has_vectors<T>) {
+    Vector<T> x{};
+    for (extent n = 0; n < lanes<T>; ++n) x[n] = static_cast<T>(n);
+    return x;
+  } else {
+    return T(0);
+  }
+}
+
+// One bit for each lane whose mask is set.
+template <class T> static inline unsigned bits(Mask<T> mask) {
+  if constexpr (!has_vectors<T>) {
+    return mask ? 1u : 0u;
+  } else {
+#if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
+    if constexpr (sizeof(T) == 4) return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask));
+    if constexpr (sizeof(T) == 8) return _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask));
+#elif defined(__AVX2__) && WHENCE_TILES_BYTES == 32
+    if constexpr (sizeof(T) == 4) return static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(mask)));
+    if constexpr (sizeof(T) == 8) return static_cast<unsigned>(_mm256_movemask_pd(reinterpret_cast<__m256d>(mask)));
+#endif
+    unsigned found = 0;
+    for (extent n = 0; n < lanes<T>; ++n) found |= (mask[n] ? 1u : 0u) << n;
+    return found;
+  }
+}
+
+template <class T> static inline T sum_of_lanes(Vector<T> x) {
+  if constexpr (has_vectors<T>) {
+    T total = 0;
+    for (extent n = 0; n < lanes<T>; ++n) total += x[n];
+    return total;
+  } else {
+    return x;
+  }
+}
+
+// e^x as tensor/math.h has it: 2^n e^r, e^r by a polynomial. Below -87 (f32) or -708 (f64) the result is 0: a term
+// that small beside the largest, which is 1, is nothing. NaN stays NaN.
+template <class T> static inline Vector<T> exponential(Vector<T> x);
+
+template <> [[maybe_unused]] inline Vector<float> exponential<float>(Vector<float> x) {
+  using V = Vector<float>;
+  using I = Mask<float>;
+  const V magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const V bounded = x > splat(88.0f) ? splat(88.0f) : x;
+  const V shifted = bounded * splat(1.44269504088896341f) + magic, n = shifted - magic;
+  const V r = (bounded - n * splat(0.693359375f)) + n * splat(2.12194440e-4f);
+  V p = splat(1.9875691500e-4f);
+  p = p * r + splat(1.3981999507e-3f);
+  p = p * r + splat(8.3334519073e-3f);
+  p = p * r + splat(4.1665795894e-2f);
+  p = p * r + splat(1.6666665459e-1f);
+  p = p * r + splat(5.0000001201e-1f);
+  const V mantissa = p * (r * r) + r + splat(1.0f);
+  const I power = (reinterpret_cast<I>(shifted) - 0x4B400000 + 127) << 23;
+  const V y = mantissa * reinterpret_cast<V>(power);
+  return x < splat(-87.0f) ? V{} : y;
+}
+
+template <> [[maybe_unused]] inline Vector<double> exponential<double>(Vector<double> x) {
+  using V = Vector<double>;
+  using I = Mask<double>;
+  const V magic = splat(6755399441055744.0);  // 1.5 * 2^52
+  const V bounded = x > splat(709.0) ? splat(709.0) : x;
+  const V shifted = bounded * splat(1.4426950408889634074) + magic, n = shifted - magic;
+  const V r = (bounded - n * splat(6.93147180369123816490e-01)) - n * splat(1.90821492927058770002e-10);
+  V p = splat(1.0 / 6227020800.0);
+  p = p * r + splat(1.0 / 479001600.0);
+  p = p * r + splat(1.0 / 39916800.0);
+  p = p * r + splat(1.0 / 3628800.0);
+  p = p * r + splat(1.0 / 362880.0);
+  p = p * r + splat(1.0 / 40320.0);
+  p = p * r + splat(1.0 / 5040.0);
+  p = p * r + splat(1.0 / 720.0);
+  p = p * r + splat(1.0 / 120.0);
+  p = p * r + splat(1.0 / 24.0);
+  p = p * r + splat(1.0 / 6.0);
+  p = p * r + splat(0.5);
+  const V mantissa = p * (r * r) + r + splat(1.0);
+  const I power = (reinterpret_cast<I>(shifted) - 0x4338000000000000 + 1023) << 52;
+  const V y = mantissa * reinterpret_cast<V>(power);
+  return x < splat(-708.0) ? V{} : y;
+}
+
+#ifdef WHENCE_TILES_DUAL
+template <> [[maybe_unused]] inline Dual exponential<Dual>(Dual x) { return whence::exp(x); }
+#endif
+
+// 1 / (1 + e^-x)
+template <class T> static inline Vector<T> sigmoid(Vector<T> x) {
+  return splat(T(1)) / (splat(T(1)) + exponential<T>(-x));
+}
+#ifdef WHENCE_TILES_DUAL
+template <> inline Dual sigmoid<Dual>(Dual x) {
+  const double y = 1 / (1 + std::exp(-x.value));
+  return {y, y * (1 - y) * x.tangent};
+}
+#endif
+
+// The largest whole number that is not above x, for 0 <= x < 2^22.
+template <class T> static inline Vector<T> whole_part(Vector<T> x) {
+  if constexpr (has_vectors<T>) {
+    const Vector<T> magic = splat(sizeof(T) == 4 ? T(8388608.0) : T(4503599627370496.0));  // 2^23, 2^52
+    const Vector<T> nearest = (x + magic) - magic;
+    return nearest > x ? nearest - splat(T(1)) : nearest;
+  } else {
+    return T(static_cast<double>(static_cast<extent>(static_cast<double>(x))));
+  }
+}
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET
