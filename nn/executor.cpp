@@ -2,6 +2,7 @@
 
 #include "autograd/probe.h"
 #include "tensor/error.h"
+#include "tensor/kernels.h"
 #include "tensor/suggest.h"
 
 namespace whence {
@@ -20,10 +21,10 @@ bool watched() { return Capture::wants_under(detail::scope_path ? *detail::scope
 
 }  // namespace
 
-std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor()}; }
+std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor(), &tiled_executor()}; }
 
 ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
-    : strips_refusal_(strips_executor().refusal(stages)) {
+    : tiled_refusal_(tiled_executor().refusal(stages)), strips_refusal_(strips_executor().refusal(stages)) {
   std::vector<std::string> names{"auto"};
   for (const Executor* executor : executors()) {
     names.push_back(executor->name());
@@ -42,17 +43,22 @@ ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
 }
 
 const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
-  if (wanted_) return wanted_ == &strips_executor() && watched() ? reference_executor() : *wanted_;
+  if (wanted_ == &reference_executor() || watched()) return reference_executor();
+  if (wanted_) return *wanted_;
+  if (tiled_refusal_.empty() && tiles_take(inputs.query)) return tiled_executor();
   const bool large = score_bytes(inputs) > bytes_worth_strips;
-  return large && strips_refusal_.empty() && !watched() ? strips_executor() : reference_executor();
+  return large && strips_refusal_.empty() ? strips_executor() : reference_executor();
 }
 
 std::string ExecutorChoice::explain() const {
-  if (wanted_)
-    return to_text(
-        wanted_->name(), " (as asked", wanted_ == &strips_executor() ? "; reference while probes are captured)" : ")");
-  if (!strips_refusal_.empty()) return to_text("reference (strips ", strips_refusal_, ")");
-  return to_text("reference (strips for calls whose scores exceed ", bytes_worth_strips >> 20, " MiB)");
+  if (wanted_ == &reference_executor()) return "reference (as asked)";
+  if (wanted_) return to_text(wanted_->name(), " (as asked; reference while probes are captured)");
+  const std::string without_tiles =
+      strips_refusal_.empty()
+          ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20, " MiB")
+          : to_text("reference; strips ", strips_refusal_);
+  if (!tiled_refusal_.empty()) return to_text(without_tiles, " (tiled ", tiled_refusal_, ")");
+  return to_text("tiled (for 16-bit numbers, on a GPU and while probes are captured: ", without_tiles, ")");
 }
 
 }  // namespace whence

@@ -1,5 +1,6 @@
-// How attention is computed from queries, keys and values. There are two ways, with one result.
+// How attention is computed from queries, keys and values. There are three ways, with one result.
 //   reference   ops on whole [b h i j] tensors, every probe live: what readers read
+//   tiled       programs over tiles of pairs, no tensor of all pairs in either direction: what training runs
 //   strips      the same stage code on blocks of query rows, run again in backward: memory for one block, not all pairs
 #pragma once
 
@@ -37,10 +38,14 @@ class Executor {
 };
 
 const Executor& reference_executor();
+const Executor& tiled_executor();   // f32 and f64 on devices that have tiles; strips for calls that no program fits
 const Executor& strips_executor();  // blocks as large as the caches like
 // Throws Error when there is not one row per block.
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 std::vector<const Executor*> executors();
+
+// Whether this device has tile programs for these numbers.
+bool tiles_take(const Tensor& query);
 
 // Which executor runs: the one that was named, or under "auto" the one that suits each call.
 class ExecutorChoice {
@@ -52,7 +57,7 @@ class ExecutorChoice {
 
  private:
   const Executor* wanted_ = nullptr;  // nullptr: auto
-  std::string strips_refusal_;
+  std::string tiled_refusal_, strips_refusal_;
 };
 
 // The stages from scores to output [b h i d] for the query rows of `at`, whose queries and keys are rotated already.

@@ -1,5 +1,7 @@
 #include "nn/position.h"
 
+#include "nn/tiles.h"
+
 #include "tensor/error.h"
 
 namespace whence {
@@ -30,6 +32,7 @@ void Stages::enter(const PositionalScheme& scheme) {
   enter_stage(maps, scheme);
   enter_stage(patterns, scheme);
   enter_stage(mixes, scheme);
+  enter_stage(tiled, scheme);
 }
 
 void Stages::enter_moved(const Stages& inner, const MovesPositions& mover) {
@@ -40,6 +43,7 @@ void Stages::enter_moved(const Stages& inner, const MovesPositions& mover) {
   enter_moved_stage(maps, inner.maps, mover);
   enter_moved_stage(patterns, inner.patterns, mover);
   enter_moved_stage(mixes, inner.mixes, mover);
+  enter_moved_stage(tiled, inner.tiled, mover);
 }
 
 Stages Stages::of(const std::vector<const PositionalScheme*>& schemes) {

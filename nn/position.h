@@ -136,6 +136,7 @@ struct Claims {
 };
 
 struct Stages;
+struct RunsInTiles;  // nn/tiles.h
 
 class PositionalScheme : public Module {
  public:
@@ -211,6 +212,7 @@ struct Stages {
   std::vector<StageOf<MapsScores>> maps;
   std::vector<StageOf<MakesPattern>> patterns;  // at most one
   std::vector<StageOf<MixesValues>> mixes;
+  std::vector<StageOf<RunsInTiles>> tiled;  // all of stages 3 to 7 over again, as tile programs
 
   // All of these. Throws InputError when two of them do not go together.
   static Stages of(const std::vector<const PositionalScheme*>& schemes);

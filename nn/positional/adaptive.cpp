@@ -37,6 +37,37 @@ Tensor Adaptive::base_bias(const AttendContext& at, Site here) const {
   return total;
 }
 
+std::optional<Adaptive::BaseTable> Adaptive::base_table(const AttendContext& at) const {
+  const std::optional<DistanceSteps> steps = distance_steps(at);
+  if (!steps || !steps->plain) return std::nullopt;
+  if (!has_bias()) return BaseTable{*steps, {}};
+  TileTerms terms(at);
+  for (const auto& stage : inner_.tiled) {
+    const Scope scope(*stage.path);
+    if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
+  }
+  TiledAttention::Operands without = terms.operands;
+  for (const auto expected : {TiledAttention::query, TiledAttention::key, TiledAttention::value,
+           TiledAttention::distance_table})
+    without[expected] = Tensor();
+  for (const Tensor& other : without)
+    if (other.defined()) return std::nullopt;
+  const Tensor& table = terms[TiledAttention::distance_table];
+  if (inner_.tiled.size() != inner_.biases.size() || terms.facts.bins > 0 || terms.facts.query_step.defined() ||
+      table.size(1) != steps->values.size(0) || terms.facts.lowest != steps->lowest)
+    return std::nullopt;
+  return BaseTable{*steps, table};
+}
+
+bool Adaptive::add_network(TileTerms& terms, const DistanceSteps& steps, const Network& network) {
+  if (terms.has(TiledAttention::mix_input)) return false;
+  terms[TiledAttention::mix_input] = network.hidden, terms[TiledAttention::mix_table] = network.table;
+  terms[TiledAttention::mix_output] = network.output, terms[TiledAttention::mix_output_bias] = network.output_bias;
+  terms.facts.mix = {.left = network.left, .right = network.right, .lowest = steps.lowest - network.right,
+      .behind = network.behind, .remask = network.remask};
+  return true;
+}
+
 Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias, Site here) {
   return concat_along(1, {scores, expand(bias, scores.shape(), here)}, here);  // [b 2h i j]
 }

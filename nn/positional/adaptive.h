@@ -6,10 +6,11 @@
 #include <memory>
 
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 
 namespace whence {
 
-class Adaptive : public PositionalScheme, public MapsScores {
+class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles {
  public:
   // Rotations enter as they are. The bias enters no stage of its own: f asks for it here.
   void join(Stages& stages) const override;
@@ -23,6 +24,22 @@ class Adaptive : public PositionalScheme, public MapsScores {
   bool has_bias() const { return !inner_.biases.empty(); }
   // B: [1|b h i j]. REQUIRES: has_bias()
   [[nodiscard]] Tensor base_bias(const AttendContext& at, Site here = Site::current()) const;
+
+  // B by distance, and what else reads it.
+  struct BaseTable {
+    DistanceSteps steps;
+    Tensor table;  // [h n]; undefined where the base has no bias
+  };
+  // Nothing where B does not depend on the distance alone, or tokens stand elsewhere than they lie.
+  [[nodiscard]] std::optional<BaseTable> base_table(const AttendContext& at) const;
+
+  // f in tiles: hidden [d h k] reads S, table [left+1 d n] is what it makes of B and its bias, output [h d k], bias [h].
+  struct Network {
+    Tensor hidden, table, output, output_bias;
+    index_t left = 0, right = 0, behind = 0;
+    bool remask = false;
+  };
+  [[nodiscard]] static bool add_network(TileTerms& terms, const DistanceSteps& steps, const Network& network);
 
   // S [b h i j] and B [1|b h i j] as channels: [b 2h i j]
   [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site here = Site::current());

@@ -18,6 +18,7 @@
 #include "autograd/probe.h"
 #include "nn/positional/adaptive.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -58,6 +59,8 @@ class KeyConvolution final : public Module {
   Tensor operator()(const Tensor& x, index_t left, index_t right) const {
     return convolve_keys(x, weight_, bias_, left, right);
   }
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
 
  private:
   Tensor weight_, bias_;  // [o c 1 k], [o]
@@ -106,7 +109,46 @@ class Cdape final : public Adaptive {
     return has_bias() ? a + bias + f : a + f;
   }
 
+  // The first convolution of [S, B] is that of S plus a table by distance. Near the left border, where it misses taps
+  // of B, it is another table: one for each number of columns to the left.
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
+    const auto base = base_table(at);
+    if (!base || options_.tril == Tril::never || (!at.causal && (k > 1 || options_.tril == Tril::always))) return false;
+    const index_t heads = at.query.size(1);
+    std::vector<Tensor> tables;
+    for (index_t there = 0; there <= left; ++there) tables.push_back(table_of(*base, there, left, right, heads));
+    if (has_bias() && !terms.add_by_distance(base->steps, base->table)) return false;
+    return add_network(terms, base->steps,
+        {.hidden = select(slice(hidden_.weight(), 1, 0, heads), 2, 0),
+            .table = concat_along(0, tables),
+            .output = select(output_.weight(), 2, 0),
+            .output_bias = output_.bias(),
+            .left = left,
+            .right = right,
+            .behind = options_.sees_border() ? std::min(at.keys_behind, right) : 0,
+            .remask = options_.remask});
+  }
+
  private:
+  // b1 and what W1 makes of B at a column with `there` columns on its left, by distance from -right on: [1 d right+n].
+  // A row of B, from its greatest distance down to 0, is convolved as a row of attention is.
+  Tensor table_of(const BaseTable& base, index_t there, index_t left, index_t right, index_t heads) const {
+    const index_t width = hidden_.bias().size(0), count = base.steps.values.size(0);
+    const Tensor b1 = reshape(hidden_.bias(), {1, width, 1});
+    if (!has_bias()) return expand(b1, {1, width, right + count});
+    const Tensor weight = slice(slice(hidden_.weight(), 1, heads, 2 * heads), 3, left - there, options_.kernel);
+    const Tensor row = reshape(backwards(base.table), {1, heads, 1, count});
+    const Tensor made = convolve_keys(row, weight, {}, there, 2 * right);  // [1 d 1 n+right]
+    return b1 + unsqueeze(backwards(reshape(made, {width, count + right})), 0);
+  }
+  // x [r n] -> x[r, n - 1 - .]
+  static Tensor backwards(const Tensor& x) {
+    const Tensor index = Tensor::empty({x.size(1)}, DType::i64);
+    for (index_t n = 0; n < x.size(1); ++n) index.data<index_t>()[n] = x.size(1) - 1 - n;
+    return transpose(take_rows(transpose(x), raw::to_device(index, x.device())));
+  }
+
   // 0 where the mask hides: the lower triangle without padding. Without tril, and in models that are not
   // causal, only padding is hidden.
   Tensor blanked(const Tensor& x, const AttendContext& at) const {

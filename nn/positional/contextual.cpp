@@ -37,16 +37,24 @@ Tensor Contextual::gates(const AttendContext& at) const {
   return cast(g, compute_dtype(g.dtype()));
 }
 
+bool Contextual::add_gates(TileTerms& terms, const AttendContext& at) const {
+  if (from_ == Gates::from_keys) return terms.add_gates({}, {}, 1);
+  return terms.add_gates(
+      at.unrotated_query, from_ == Gates::from_values ? at.value : separate_keys(at), at.scale);
+}
+
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
 Tensor Contextual::gate_scores(const AttendContext& at) const {
   if (from_ == Gates::from_keys) return at.content_scores;
-  if (from_ == Gates::from_values) return matmul(at.unrotated_query, transpose(at.value), at.scale);
+  const Tensor kappa = from_ == Gates::from_values ? at.value : separate_keys(at);
+  return matmul(at.unrotated_query, transpose(kappa), at.scale);
+}
+
+Tensor Contextual::separate_keys(const AttendContext& at) const {
   if (!at.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
   const Tensor gate_key = (*gate_key_)(at.x);  // [b j c]
-  const Tensor by_head =
-      permute(reshape(gate_key, {gate_key.size(0), gate_key.size(1), heads_, -1}), {0, 2, 3, 1});  // [b h d j]
-  return matmul(at.unrotated_query, by_head, at.scale);
+  return permute(reshape(gate_key, {gate_key.size(0), gate_key.size(1), heads_, -1}), {0, 2, 1, 3});
 }
 
 PositionQuery::PositionQuery(const SchemeArguments& arguments)

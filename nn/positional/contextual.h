@@ -9,6 +9,7 @@
 
 #include "nn/linear.h"
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 
 namespace whence {
 
@@ -23,9 +24,12 @@ class Contextual : public PositionalScheme, public TransformsScores {
 
   // g: [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
   [[nodiscard]] Tensor gates(const AttendContext& at) const;
+  // What the tile programs make the same gates of.
+  [[nodiscard]] bool add_gates(TileTerms& terms, const AttendContext& at) const;
 
  private:
   Tensor gate_scores(const AttendContext& at) const;
+  Tensor separate_keys(const AttendContext& at) const;  // [b h j d]
 
   Gates from_;
   index_t heads_;

@@ -16,7 +16,7 @@
 namespace whence {
 namespace {
 
-class CoPE final : public Contextual {
+class CoPE final : public Contextual, public RunsInTiles {
  public:
   explicit CoPE(const SchemeArguments& arguments)
       : Contextual(arguments),
@@ -35,12 +35,23 @@ class CoPE final : public Contextual {
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
     const Tensor g = gates(at);                                                                     // Eq. 3, [b h i j]
     const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));              // Eq. 4, [b h i j]
-    const Tensor z = matmul(position_query_.of(at), transpose(table_), position_query_.scale(at));  // Eq. 7, [b h i n]
+    const Tensor z = position_logits(at);                                                           // Eq. 7, [b h i n]
     const Tensor c = interpolated(cast(z, p.dtype()), p);  // Listing 1, [b h i j]
     return s + probe("position_logit", cast(c, s.dtype()));
   }
 
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    if (as_printed_ || !add_gates(terms, at)) return false;
+    terms[TiledAttention::position_logits] = position_logits(at);
+    return true;
+  }
+
  private:
+  // z, [b h i n]
+  Tensor position_logits(const AttendContext& at) const {
+    return matmul(position_query_.of(at), transpose(table_), position_query_.scale(at));
+  }
+
   // (1-w) z[floor p] + w z[ceil p]: z [b h i n], p [b h i j] -> [b h i j]
   Tensor interpolated(const Tensor& z, const Tensor& p) const { return lerp_at(z, as_printed_ ? mirrored(p) : p); }
 

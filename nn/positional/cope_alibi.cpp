@@ -17,7 +17,7 @@
 namespace whence {
 namespace {
 
-class CopeAlibi final : public Contextual {
+class CopeAlibi final : public Contextual, public RunsInTiles {
  public:
   explicit CopeAlibi(const SchemeArguments& arguments)
       : Contextual(arguments), sign_(arguments.word("sign") == "plus" ? 1 : -1) {
@@ -38,6 +38,12 @@ class CopeAlibi final : public Contextual {
     const Tensor p = probe("positions", reverse_cumulative_sum(gates(at)));           // Eq. 4, [b h i j]
     const Tensor slopes = cast(reshape(at.here(slopes_), {1, -1, 1, 1}), p.dtype());  // [1 h 1 1]
     return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
+  }
+
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    if (!add_gates(terms, at)) return false;
+    terms[TiledAttention::position_slopes] = cast(at.here(slopes_), at.query.dtype()) * sign_;  // [h]
+    return true;
   }
 
  private:

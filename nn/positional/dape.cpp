@@ -51,6 +51,24 @@ class Dape final : public Adaptive {
     }
   }
 
+  // W1 [S, B] + b1 = W1' S + u, where u depends on the distance alone.
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const auto base = base_table(at);
+    if (!base) return false;
+    const Tensor &table = base->table, b1 = unsqueeze(hidden_.bias(), 1);  // [h n], [d 1]
+    const index_t heads = at.query.size(1), width = b1.size(0), count = base->steps.values.size(0);
+    const bool concatenates = has_bias() && (form_ == Form::concat_residual || form_ == Form::concat);
+    const Tensor of_scores = slice(hidden_.weight(), 1, 0, heads);
+    if (has_bias() && form_ == Form::f_of_bias)  // nothing of S: all of it is a table
+      return terms.add_by_distance(base->steps, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
+    const Tensor of_bias = !has_bias()     ? expand(b1, {width, count})
+                           : concatenates ? matmul(slice(hidden_.weight(), 1, heads, 2 * heads), table) + b1
+                                           : matmul(of_scores, table) + b1;  // u, [d n]
+    if (has_bias() && form_ != Form::concat && !terms.add_by_distance(base->steps, table)) return false;
+    return add_network(terms, base->steps, {unsqueeze(of_scores, 2), unsqueeze(of_bias, 0),
+                                               unsqueeze(output_.weight(), 2), output_.bias()});
+  }
+
  private:
   index_t channels_in(index_t heads) const {
     return has_bias() && (form_ == Form::concat_residual || form_ == Form::concat) ? 2 * heads : heads;

@@ -3,10 +3,13 @@
 //   x_ij   = psi(i - j) / (psi(max(i, Lambda)) + 1e-6)       i: the query's position, from 0
 //   b_ij   = W2 f(W1 x_ij + b1) + b2                         one number per head
 // lambda has a gradient from rows i < Lambda alone, half of it where i = Lambda: runs longer than that teach it little.
+#include <algorithm>
+
 #include "autograd/probe.h"
 #include "nn/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 
 namespace whence {
 namespace {
@@ -17,7 +20,7 @@ struct FireOptions {
   bool leaky;
 };
 
-class Fire final : public PositionalScheme, public BiasesScores {
+class Fire final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   Fire(const FireOptions& options, index_t heads)
       : options_(options),
@@ -34,20 +37,38 @@ class Fire final : public PositionalScheme, public BiasesScores {
   // [1|b h i j]
   Tensor bias(const AttendContext& at) const override {
     const Tensor x = probe("relative_distance", cast(relative_distance(at), at.content_scores.dtype()));  // [1|b 1 i j]
-    const Tensor before = in_(reshape(x, {x.size(0), x.size(2), x.size(3), 1}));  // [1|b i j width]
-    const Tensor hidden = probe("mlp_hidden", options_.leaky ? leaky_relu(before) : relu(before));
-    return probe("bias", permute(out_(hidden), {0, 3, 1, 2}));  // [1|b h i j]
+    return probe("bias", permute(network(reshape(x, {x.size(0), x.size(2), x.size(3), 1})), {0, 3, 1, 2}));  // [1|b h i j]
+  }
+
+  // As long as every row stands before Lambda, all share one normaliser: a function of the distance.
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const std::vector<double> rows = at.positions.query.to_vector();
+    const std::optional<DistanceSteps> steps = distance_steps(at);
+    const Tensor lambda = threshold();
+    if (!steps || *std::max_element(rows.begin(), rows.end()) >= lambda.item()) return false;
+    const Tensor x = psi(cast(at.here(steps->values), lambda.dtype())) / (psi(lambda) + 1e-6);          // [n]
+    return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.query.dtype()), {-1, 1}))));  // [h n]
   }
 
  private:
   // x_ij, [1|b 1 i j]
   Tensor relative_distance(const AttendContext& at) const {
     const DType dtype = compute_dtype(distance_scale_.dtype());
-    const Tensor threshold = abs(cast(threshold_scale_, dtype) * options_.init_length);  // Lambda
     // Padding on the left stands below 0, and so counts as row 0.
     const Tensor distance = cast(at.distance(), dtype);    // i - j, [1|b 1 i j]
     const Tensor row = cast(at.here(rows_of(at)), dtype);  // i, [1|b 1 i 1]
-    return psi(distance) / (psi(maximum(row, threshold)) + 1e-6);
+    return psi(distance) / (psi(maximum(row, threshold())) + 1e-6);
+  }
+
+  // Lambda
+  Tensor threshold() const {
+    return abs(cast(threshold_scale_, compute_dtype(threshold_scale_.dtype())) * options_.init_length);
+  }
+
+  // W2 f(W1 x + b1) + b2: [... 1] -> [... h]
+  Tensor network(const Tensor& x) const {
+    const Tensor before = in_(x);
+    return out_(probe("mlp_hidden", options_.leaky ? leaky_relu(before) : relu(before)));
   }
 
   Tensor psi(const Tensor& y) const { return log1p(abs(y * cast(distance_scale_, y.dtype()))); }

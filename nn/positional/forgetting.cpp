@@ -10,12 +10,13 @@
 #include "nn/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
-class Forgetting final : public PositionalScheme, public BiasesScores {
+class Forgetting final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   // b: 0 in the paper, so that at first each token forgets half; larger forgets less.
   Forgetting(const SchemeSizes& sizes, double bias)
@@ -27,18 +28,33 @@ class Forgetting final : public PositionalScheme, public BiasesScores {
 
   // [b h i j]
   Tensor bias(const AttendContext& at) const override {
-    if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
-    const DType dtype = at.content_scores.dtype();
-    Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, compute_dtype(dtype)));  // log f, [b h j]
-    if (at.present.defined())
-      log_gate = masked(log_gate, at.here(select(at.present, 1, 0)));                       // padding forgets nothing
-    const Tensor kept = probe("log_kept", cumulative_sum(log_gate));                        // c, [b h j]
-    const Tensor of_query = slice(kept, 2, at.first_row, at.first_row + at.query.size(2));  // c_i, [b h i]
-    const Tensor faded = unsqueeze(of_query, 3) - unsqueeze(kept, 2);                       // c_i - c_j, [b h i j]
-    return probe("bias", cast(clamp_max(faded, 0), dtype));  // above the diagonal the sum is empty: 0, not above 0
+    const Tensor kept = log_kept(at);
+    const Tensor faded = unsqueeze(of_query(kept, at), 3) - unsqueeze(kept, 2);  // c_i - c_j, [b h i j]
+    // Above the diagonal the sum is empty: 0, not above 0.
+    return probe("bias", cast(clamp_max(faded, 0), at.query.dtype()));
+  }
+
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const Tensor kept = log_kept(at);
+    const DType dtype = at.query.dtype();
+    return terms.add_row_and_column(cast(of_query(kept, at), dtype), cast(kept, dtype) * -1.0);
   }
 
  private:
+  // c, [b h j]
+  Tensor log_kept(const AttendContext& at) const {
+    if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
+    const DType dtype = compute_dtype(at.query.dtype());
+    Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, dtype));  // log f, [b h j]
+    if (at.present.defined())
+      log_gate = masked(log_gate, at.here(select(at.present, 1, 0)));  // padding forgets nothing
+    return probe("log_kept", cumulative_sum(log_gate));
+  }
+  // c_i, [b h i]
+  static Tensor of_query(const Tensor& kept, const AttendContext& at) {
+    return slice(kept, 2, at.first_row, at.first_row + at.query.size(2));
+  }
+
   Linear gate_;  // weight [h c], bias [h]
 };
 

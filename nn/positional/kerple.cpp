@@ -4,9 +4,7 @@
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
 // Parameters stay at or above 0.01 by projection, without gradient: one at its bound waits for a step that leads away.
-#include "autograd/probe.h"
-#include "nn/positional/distances.h"
-#include "nn/scheme.h"
+#include "nn/positional/distance_bias.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -14,16 +12,9 @@ namespace {
 
 constexpr double least = 0.01;
 
-class Kerple : public PositionalScheme, public BiasesScores {
+class Kerple : public DistanceBias {
  public:
   Claims claims() const override { return {.shift_invariant = true}; }
-
-  // [1|b h i j]; the function is read once per distance that occurs.
-  Tensor bias(const AttendContext& at) const override {
-    const DistinctDistances distances = distinct_distances(at);
-    const Tensor n = reshape(abs(distances.values), {-1, 1}), rows = shape_of(n) * strength() * -1.0;  // [n 1], [n h]
-    return probe("bias", cast(bias_from_rows(rows, distances.index), at.content_scores.dtype()));      // [1|b h i j]
-  }
 
  protected:
   Kerple(index_t heads, double strength_high)
@@ -35,6 +26,11 @@ class Kerple : public PositionalScheme, public BiasesScores {
   virtual Tensor shape_of(const Tensor& n) const = 0;
 
  private:
+  Tensor of_distances(const Tensor& distances, const AttendContext&) const final {
+    const Tensor n = reshape(abs(distances), {-1, 1});
+    return shape_of(n) * strength() * -1.0;  // [n h]
+  }
+
   Tensor strength_;  // r1: [h]
 };
 

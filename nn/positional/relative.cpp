@@ -8,11 +8,12 @@
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 
 namespace whence {
 namespace {
 
-class Relative final : public PositionalScheme, public BiasesScores {
+class Relative final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   Relative(index_t rows, index_t head_dim, bool capped)
       : capped_(capped),
@@ -30,6 +31,20 @@ class Relative final : public PositionalScheme, public BiasesScores {
     const Tensor by_row = matmul(at.unrotated_query, transpose(table_), at.scale);                  // [b h i n]
     const Tensor logit = gather(by_row, -1, row);                                                   // [b h i j]
     return probe("relative_logit", capped_ ? logit : masked(logit, has_row(at)));
+  }
+
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const std::optional<DistanceSteps> steps = distance_steps(at);
+    if (!at.causal || !steps || at.positions.divisor != 1) return false;
+    const index_t count = steps->values.size(0), last = table_.size(0) - 1;
+    const Tensor row = Tensor::empty({count}, DType::i64), there = Tensor::empty({count, 1}, DType::boolean);
+    for (index_t n = 0; n < count; ++n) {
+      const index_t distance = static_cast<index_t>(steps->values.data<double>()[n]);
+      row.data<index_t>()[n] = std::clamp<index_t>(distance, 0, last);
+      there.data<bool>()[n] = capped_ || distance <= last;
+    }
+    const Tensor keys = masked(take_rows(table_, at.here(row)), at.here(there));  // r by distance, [n d]
+    return terms.add_by_row_and_distance(*steps, at.unrotated_query, unsqueeze(keys, 0), at.scale);
   }
 
  private:

@@ -2,34 +2,29 @@
 // parameters.                                                                     Chi et al. 2023, arXiv:2212.10356
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
 // 0 at n = 0, then falling about like a logarithm.
-#include "autograd/probe.h"
-#include "nn/positional/distances.h"
-#include "nn/scheme.h"
+#include "nn/positional/distance_bias.h"
 
 namespace whence {
 namespace {
 
-class Sandwich final : public PositionalScheme, public BiasesScores {
+class Sandwich final : public DistanceBias {
  public:
   Sandwich(index_t dim, index_t heads) : dim_(dim), heads_(heads) {}
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
-  // [1|b h i j], the table in double whatever the model's dtype
-  Tensor bias(const AttendContext& at) const override {
-    const DistinctDistances distances = distinct_distances(at);
+ private:
+  // In double whatever the model's dtype, then rounded once.
+  Tensor of_distances(const Tensor& distances, const AttendContext& at) const override {
     std::vector<double> rows;
-    for (const double n : distances.values.to_vector()) {
+    for (const double n : distances.to_vector()) {
       const double fall = of_distance(n);
       for (index_t h = 0; h < heads_; ++h)
         rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
     }
-    const Tensor table =
-        at.here(Tensor::of(rows, {distances.values.size(0), heads_}, at.content_scores.dtype()));  // [n h]
-    return probe("bias", bias_from_rows(table, distances.index));                                  // [1|b h i j]
+    return at.here(Tensor::of(rows, {distances.size(0), heads_}, at.query.dtype()));  // [n h]
   }
 
- private:
   // sum_m (cos(n w_m) - 1)
   double of_distance(double n) const {
     double total = 0;

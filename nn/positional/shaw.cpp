@@ -10,6 +10,7 @@
 #include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 
 namespace whence {
 namespace {
@@ -19,7 +20,7 @@ Init xavier_uniform(index_t rows, index_t columns) {
   return Init::uniform(-limit, limit);
 }
 
-class Shaw final : public PositionalScheme, public BiasesScores, public MixesValues {
+class Shaw final : public PositionalScheme, public BiasesScores, public MixesValues, public RunsInTiles {
  public:
   Shaw(index_t clip, index_t head_dim)
       : clip_(clip),
@@ -41,10 +42,23 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
     return probe("relative_value", matmul(by_row, values_));                              // [b h i d]
   }
 
+  // One row of keys per distance, clipped ones the same; values by the bins of P.
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const std::optional<DistanceSteps> steps = distance_steps(at);
+    if (!steps || at.positions.divisor != 1) return false;
+    const Tensor row = Tensor::empty(steps->values.shape(), DType::i64);  // c by distance, [n]
+    for (index_t n = 0; n < row.numel(); ++n)
+      row.data<index_t>()[n] = row_of(static_cast<index_t>(steps->values.data<double>()[n]));
+    const Tensor keys = take_rows(keys_, at.here(row));  // [n d]
+    return terms.add_by_row_and_distance(*steps, at.unrotated_query, unsqueeze(keys, 0), at.scale) &&
+           terms.add_bins(*steps, row, values_);
+  }
+
  private:
+  index_t row_of(index_t distance) const { return std::clamp(-distance, -clip_, clip_) + clip_; }
   // c_ij, [1|b 1 i j]
   Tensor rows_of(const AttendContext& at) const {
-    return index_of_steps("shaw", at, [&](index_t distance) { return std::clamp(-distance, -clip_, clip_) + clip_; });
+    return index_of_steps("shaw", at, [&](index_t distance) { return row_of(distance); });
   }
 
   index_t clip_;

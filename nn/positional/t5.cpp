@@ -3,9 +3,7 @@
 //   bucket(n) = n                                                            n < E = N/2
 //             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise: all from D on share the last
 // Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and as many for keys to the right.
-#include "autograd/probe.h"
-#include "nn/positional/distances.h"
-#include "nn/scheme.h"
+#include "nn/positional/distance_bias.h"
 
 namespace whence {
 namespace {
@@ -29,7 +27,7 @@ struct Buckets {
   }
 };
 
-class T5 final : public PositionalScheme, public BiasesScores {
+class T5 final : public DistanceBias {
  public:
   T5(const Buckets& buckets, const SchemeSizes& sizes, bool head_scale)
       : buckets_(buckets),
@@ -39,19 +37,16 @@ class T5 final : public PositionalScheme, public BiasesScores {
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
-  // [1|b h i j]
-  Tensor bias(const AttendContext& at) const override {
-    const DistinctDistances distances = distinct_distances(at);
-    const Tensor bucket = Tensor::empty(distances.values.shape(), DType::i64);  // [n]
+ private:
+  Tensor of_distances(const Tensor& distances, const AttendContext& at) const override {
+    const Tensor bucket = Tensor::empty(distances.shape(), DType::i64);  // [n]
     for (index_t n = 0; n < bucket.numel(); ++n) {
-      const double distance = distances.values.data<double>()[n];
+      const double distance = distances.data<double>()[n];
       bucket.data<index_t>()[n] = at.causal ? buckets_.of_causal(distance) : buckets_.of_both_sides(distance);
     }
-    const Tensor rows = take_rows(table_ * factor_, at.here(bucket));  // [n h]
-    return probe("bias", bias_from_rows(rows, distances.index));       // [1|b h i j]
+    return take_rows(table_ * factor_, at.here(bucket));  // [n h]
   }
 
- private:
   // Xavier's where sqrt(d) multiplies, as in GPT-NeoX.
   static double deviation(index_t rows, index_t heads, bool head_scale) {
     return head_scale ? std::sqrt(2.0 / static_cast<double>(rows + heads)) : 0.02;

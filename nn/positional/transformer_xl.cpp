@@ -11,11 +11,12 @@
 #include "nn/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "nn/tiles.h"
 
 namespace whence {
 namespace {
 
-class TransformerXL final : public PositionalScheme, public BiasesScores {
+class TransformerXL final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   explicit TransformerXL(const SchemeSizes& sizes)
       : sizes_(sizes),
@@ -35,20 +36,33 @@ class TransformerXL final : public PositionalScheme, public BiasesScores {
   // What is added to S, [b h i j].
   Tensor bias(const AttendContext& at) const override {
     const DistinctDistances distances = distinct_distances(at);
-    const Shape by_head{1, sizes_.heads, 1, sizes_.head_dim()};
-    const Tensor waves = probe("sinusoids", sinusoids(distances.values, at));                          // PE, [n c]
-    const Tensor r = probe("relative_keys", linear(waves, projection_, {}));                           // R, [n c]
-    const Tensor keys = permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 2, 0});  // [h d n]
-    const Tensor moved_query = at.query + reshape(position_bias_, by_head);        // q + w, [b h i d]
-    const Tensor by_distance = matmul(moved_query, unsqueeze(keys, 0), at.scale);  // [b h i n]
-    const Tensor content =
-        probe("content_bias_logit", matmul(reshape(content_bias_, by_head), transpose(at.key), at.scale));  // [b h 1 j]
+    const Tensor by_distance =
+        matmul(moved_query(at), transpose(unsqueeze(keys_of(distances.values, at), 0)), at.scale);  // [b h i n]
+    const Tensor content = probe("content_bias_logit", content_logit(at));                          // [b h 1 j]
     // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
     if (Capture::wants_under(path())) (void)probe("content_logit", at.content_scores + content);  // [b h i j]
-    return content + probe("position_logit", gather(by_distance, -1, distances.index));           // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));  // [b h i j]
+  }
+
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+    const std::optional<DistanceSteps> steps = distance_steps(at);
+    return steps && terms.add_row_and_column({}, select(content_logit(at), 2, 0)) &&
+           terms.add_by_row_and_distance(*steps, moved_query(at), keys_of(steps->values, at), at.scale);
   }
 
  private:
+  Tensor by_head(const Tensor& x) const { return reshape(x, {1, sizes_.heads, 1, sizes_.head_dim()}); }
+  Tensor moved_query(const AttendContext& at) const { return at.query + by_head(position_bias_); }  // q + w, [b h i d]
+  Tensor content_logit(const AttendContext& at) const {                                             // u.k, [b h 1 j]
+    return matmul(by_head(content_bias_), transpose(at.key), at.scale);
+  }
+  // R of distances [n], [h n d]
+  Tensor keys_of(const Tensor& distances, const AttendContext& at) const {
+    const Tensor waves = probe("sinusoids", sinusoids(distances, at));          // PE, [n c]
+    const Tensor r = probe("relative_keys", linear(waves, projection_, {}));    // R, [n c]
+    return permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 0, 2});
+  }
+
   // PE, [n c], in double whatever the model's dtype
   Tensor sinusoids(const Tensor& distances, const AttendContext& at) const {
     const index_t half = sizes_.dim / 2;

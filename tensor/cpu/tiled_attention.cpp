@@ -273,8 +273,9 @@ void backward_of_heads(const Functions<T>& run, const TiledAttention::Operands& 
   const index_t width = (p.dim + 15) / 16 * 16;
   const Tensor relative = cleared(d[Operand::relative_keys], {p.batch, p.heads, p.distances, width});
   const Tensor slopes = cleared(d[Operand::position_slopes], {p.batch, p.heads});
-  p.d_distance_table = lines_of<T>(table), p.d_relative_keys = rows_of<T>(relative);
-  if (p.d_relative_keys) p.d_relative_keys.batch = p.heads * p.distances * width, p.d_relative_keys.head = p.distances * width;
+  p.d_distance_table = lines_of<T>(table);
+  if (relative.defined())
+    p.d_relative_keys = {relative.data<T>(), p.heads * p.distances * width, p.distances * width, width};
   p.d_position_slopes = slopes.defined() ? slopes.data<T>() : nullptr;
   for_each_task<T>(p.batch * p.heads, run.backward_scratch(p),
       [&](index_t task, T* scratch) { run.backward(p, task / p.heads, task % p.heads, scratch); });

@@ -317,6 +317,9 @@ static void mix_backward(const Problem<T>& p, extent b, extent sums, extent firs
   }
   const extent segment = part.segment_keys(), kept = p.kernel - 1;
   for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * row, kept * columns);
+  for (extent h = 0; h < p.heads; ++h)  // products take whole tiles
+    clear(part.at(strips.pattern + h * part.strip, part.first_seen / tile_keys<T> * tile_keys<T>),
+        part.first_seen % tile_keys<T> * columns);
   for (extent begin = part.first_seen; begin - 2 * p.left < part.keys; begin += segment) {
     const extent base = begin - p.left, end = most(begin, least(begin + segment, part.keys));
     const bool first = begin == part.first_seen;

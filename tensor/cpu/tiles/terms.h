@@ -203,7 +203,7 @@ template <class T> struct ByRowAndDistance {
           Start::given);
     if (p.d_relative_keys)
       multiply<T>(count, width(p), {block.rows}, {used, columns, 1}, rows, width(p),
-          p.d_relative_keys.of(block.b, block.h) + first * width(p), width(p), Start::given);
+          p.d_relative_keys.of(block.b, block.h) + first * p.d_relative_keys.row, p.d_relative_keys.row, Start::given);
   }
 
   void finish(const Block<T>& block) const {
