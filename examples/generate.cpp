@@ -29,8 +29,7 @@ void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.heading("Model")
       .text("run", &options.run, {"folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors"})
-      .choice("executor", &options.executor, {"auto", "reference", "strips"},
-          {"how attention is computed; otherwise as in training"});
+      .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
   line.heading("Text")
       .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
       .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})

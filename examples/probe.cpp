@@ -32,8 +32,7 @@ void declare_options(CommandLine& line, Options& options) {
           "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
       .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"});
   line.heading("How")
-      .choice("executor", &options.executor, {"auto", "reference", "strips"},
-          {"auto is reference, which alone shows intermediates"})
+      .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
       .integer("rows", &options.rows, Count{1, 1 << 20}, {"of a block of strips; without this option by size"})
       .choice(
           "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
@@ -75,6 +74,8 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   if (same) line.refuse("out", "another file than --in", "results would take the place of what they were made from");
 }
 
+bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
+
 // Options that this scheme, or this file, gives no effect.
 void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
   const BareAttention& scheme = *input.scheme;
@@ -84,10 +85,9 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
     throw InputError(
         "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
   }
-  if (options.executor == "strips" && input.cotangent_logits.defined()) {
-    throw InputError(
-        "--executor: strips given with a tensor cotangent_logits; strips never holds the logits; reference required, "
-        "or leave it out");
+  if (!holds_logits(options) && input.cotangent_logits.defined()) {
+    throw InputError("--executor: ", options.executor, " given with a tensor cotangent_logits; ", options.executor,
+        " never holds the logits; reference required, or leave it out");
   }
 }
 
@@ -119,8 +119,9 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
   std::cout << "written: " << options.out << ", " << result.tensors.size() << " tensors:";
   for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << name;
   std::cout << '\n';
-  if (options.executor == "strips")
-    std::cout << "not written: logits, pattern and intermediates, which strips never holds as a whole\n";
+  if (!holds_logits(options))
+    std::cout << "not written: logits, pattern and intermediates, which " << options.executor
+              << " never holds as a whole\n";
   if (!input.cotangent.defined() && !input.cotangent_logits.defined())
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
 }
@@ -134,7 +135,9 @@ int run_file(const CommandLine& line, const Options& options) {
   input.to(choice.device);
   (void)ExecutorChoice(options.executor, input.scheme->stages());  // refuses what cannot run
   const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
-  const Executor& executor = blocks ? *blocks : options.executor == "strips" ? strips_executor() : reference_executor();
+  const Executor& executor = blocks                  ? *blocks
+                             : holds_logits(options) ? reference_executor()
+                                                     : *executor_named(options.executor);
   input.setting.causal = !options.bidirectional;
   if (line.given("scale")) input.setting.scale = options.scale;
   const SafetensorsFile result = run_on(input, executor, options);

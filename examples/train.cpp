@@ -99,7 +99,7 @@ class Run {
         .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
         .choice("activation", &model.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
         .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-        .choice("executor", &model.executor, {"auto", "reference", "strips"}, {"how attention is computed"});
+        .choice("executor", &model.executor, executor_names(), {"how attention is computed"});
     line_.heading("Data")
         .integer("batch", &sizes.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
         .integer("test-sequences", &sizes.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})

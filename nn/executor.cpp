@@ -23,13 +23,22 @@ bool watched() { return Capture::wants_under(detail::scope_path ? *detail::scope
 
 std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor(), &tiled_executor()}; }
 
+std::vector<std::string> executor_names() {
+  std::vector<std::string> names{"auto"};
+  for (const Executor* executor : executors()) names.emplace_back(executor->name());
+  return names;
+}
+
+const Executor* executor_named(const std::string& name) {
+  for (const Executor* executor : executors())
+    if (name == executor->name()) return executor;
+  return nullptr;
+}
+
 ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
     : tiled_refusal_(tiled_executor().refusal(stages)), strips_refusal_(strips_executor().refusal(stages)) {
-  std::vector<std::string> names{"auto"};
-  for (const Executor* executor : executors()) {
-    names.push_back(executor->name());
-    if (wanted == executor->name()) wanted_ = executor;
-  }
+  const std::vector<std::string> names = executor_names();
+  wanted_ = executor_named(wanted);
   if (!wanted_ && wanted != "auto") {
     std::string known;
     for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;

@@ -43,9 +43,12 @@ const Executor& strips_executor();  // blocks as large as the caches like
 // Throws Error when there is not one row per block.
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 std::vector<const Executor*> executors();
+[[nodiscard]] std::vector<std::string> executor_names();  // "auto" first
 
 // Whether this device has tile programs for these numbers.
 bool tiles_take(const Tensor& query);
+
+[[nodiscard]] const Executor* executor_named(const std::string& name);  // null: none has that name
 
 // Which executor runs: the one that was named, or under "auto" the one that suits each call.
 class ExecutorChoice {

@@ -50,9 +50,9 @@ bool TileTerms::add_by_row_and_distance(
   return true;
 }
 
-bool TileTerms::add_row_and_column(const Tensor& row, const Tensor& column) {
-  for (const auto& [which, term] : {std::pair{TiledAttention::row_term, &row}, {TiledAttention::column_term, &column}})
-    if (term->defined()) operands[which] = has(which) ? operands[which] + *term : *term;
+bool TileTerms::add_column(const Tensor& column) {
+  Tensor& all = operands[TiledAttention::column_term];
+  all = all.defined() ? all + column : column;
   return true;
 }
 
@@ -71,8 +71,8 @@ bool TileTerms::add_bins(const DistanceSteps& steps, const Tensor& bins, const T
 
 bool TileTerms::go_together() const {
   if (!has(TiledAttention::mix_input)) return true;
-  for (const auto alone : {TiledAttention::relative_query, TiledAttention::row_term, TiledAttention::column_term,
-           TiledAttention::position_logits, TiledAttention::position_slopes})
+  for (const auto alone : {TiledAttention::relative_query, TiledAttention::column_term, TiledAttention::position_logits,
+           TiledAttention::position_slopes})
     if (has(alone)) return false;
   return !facts.query_step.defined() && facts.bins == 0;
 }

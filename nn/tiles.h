@@ -24,8 +24,8 @@ struct TileTerms {
   // scale query.keys[., m, .] for m steps: query [b h i d], keys [1|h n d]
   [[nodiscard]] bool add_by_row_and_distance(
       const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale);
-  // row_i + column_j: [b h i], [b h j]; one may be undefined
-  [[nodiscard]] bool add_row_and_column(const Tensor& row, const Tensor& column);
+  // A number for each key, [b h j]. One for each query would do nothing: softmax ignores it.
+  [[nodiscard]] bool add_column(const Tensor& column);
   // Gates are sigmoid(scale query.key), or those of the scores where query is undefined.
   [[nodiscard]] bool add_gates(const Tensor& query, const Tensor& key, double scale);
   // bins[m]: which of `count` the distance of m steps belongs to, i64 [n]; values [count d]

@@ -1,6 +1,6 @@
 // Attention in tiles: what a device is asked for, and nothing of how it does it.
 //   S_ij  = scale q_i.k_j                                                            content scores
-//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + row_i + column_j + scan_ij             logits, then the head mix
+//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + column_j + scan_ij                     logits, then the head mix
 //   P     = softmax over the keys that row i sees,  Z_i = log sum_j e^{A_ij}
 //   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
 // No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew from Z.
@@ -9,12 +9,12 @@
 //
 //   by distance          table [h n]: distance m steps reads row m - lowest
 //   by row and distance  r_i[m] = relative_scale p_i.r[m], p [b h i d], r [1|h n d]
-//   row and column       row [b h i], column [b h j]
+//   column               [b h j]; a number for each row would do nothing: softmax ignores it
 //   row scan (CoPE)      g_ij = sigmoid(S_ij), or of gate_scale gq_i.gk_j; 0 where i does not see j
 //                        p_ij = sum_{l=j..i} g_il
 //                        scan_ij = (1-w) z_i[floor p'] + w z_i[ceil p'], p' = min(p, n - 1), z [b h i n]
 //                        or slope_h p_ij, slopes [h]
-//   head mix (DAPE)      A_hij += b2_h + sum_{d,t} W2[h d t] hidden_d[i, j + t - left]
+//   head mix (DAPE)      A_hij += sum_{d,t} W2[h d t] hidden_d[i, j + t - left]
 //                        hidden_d[i, c] = leaky_relu(u[e, d, i-c] + sum_{h,t} W1[d h t] X_h[i, c + t - left])
 //                        X = S where i sees j (j <= i where `triangle`), else 0. u holds b1 and what W1 makes of the
 //                        base's bias: e = min(c - first key that is present, left) columns lie on the left of c
@@ -35,7 +35,6 @@ struct TiledAttention {
     distance_table,    // [h n]
     relative_query,    // p [b h i d]
     relative_keys,     // r [1|h n d]
-    row_term,          // [b h i]
     column_term,       // [b h j]
     gate_query,        // gq [b h i d]
     gate_key,          // gk [b h j d]
@@ -44,7 +43,6 @@ struct TiledAttention {
     mix_input,         // W1 [d h k]
     mix_table,         // u [left+1 d n]
     mix_output,        // W2 [h d k]
-    mix_output_bias,   // b2 [h]
     operand_count
   };
   using Operands = std::array<Tensor, operand_count>;  // last axis contiguous, one dtype: f32, f64 or dual

@@ -11,8 +11,8 @@ namespace {
 using At = TiledAttention;
 constexpr std::size_t count = At::operand_count;
 constexpr const char* names[count]{"query", "key", "value", "distance_table", "relative_query", "relative_keys",
-    "row_term", "column_term", "gate_query", "gate_key", "position_logits", "position_slopes", "mix_input", "mix_table",
-    "mix_output", "mix_output_bias"};
+    "column_term", "gate_query", "gate_key", "position_logits", "position_slopes", "mix_input", "mix_table",
+    "mix_output"};
 
 // Operands that are read row by row may lie as they like, as long as a row is together; the others are small.
 constexpr bool read_by_rows(std::size_t k) {
@@ -96,12 +96,11 @@ void check(const At& at, const At::Operands& x) {
   for (std::size_t k = 0; k < count; ++k)
     if (x[k].defined()) raw::require_alike(Tiled::name, names[At::query], q, names[k], x[k]);
   if (q.dtype() != DType::f32 && q.dtype() != DType::f64 && q.dtype() != DType::dual)
-    wrong_dtype(Tiled::name, q.dtype(), "f32 or f64");
+    wrong_dtype(Tiled::name, q.dtype(), "a floating dtype");
   const index_t b = q.size(0), h = q.size(1), i = q.size(2), d = q.size(3), j = x[At::key].size(2);
   require_shape(At::key, x[At::key], {b, h, j, d});
   require_shape(At::value, x[At::value], {b, h, j, x[At::value].size(3)});
   require_shape(At::relative_query, x[At::relative_query], {b, h, i, d});
-  require_shape(At::row_term, x[At::row_term], {b, h, i});
   require_shape(At::column_term, x[At::column_term], {b, h, j});
   require_shape(At::gate_query, x[At::gate_query], {b, h, i, d});
   require_shape(At::gate_key, x[At::gate_key], {b, h, j, d});
@@ -127,13 +126,11 @@ void check(const At& at, const At::Operands& x) {
     const index_t width = w.size(0), kernel = w.size(-1);
     require_shape(At::mix_input, w, {width, h, kernel});
     require_shape(At::mix_output, x[At::mix_output], {h, width, kernel});
-    require_shape(At::mix_output_bias, x[At::mix_output_bias], {h});
     require_shape(At::mix_table, x[At::mix_table], {at.mix.left + 1, width, x[At::mix_table].size(-1)});
     if (at.mix.left + at.mix.right != kernel - 1 || at.mix.right > at.mix.left)
       fail(Tiled::name, "a mix of ", kernel, " taps with ", at.mix.left, " on the left and ", at.mix.right,
           " on the right given; kernel - 1 together, and no more on the right than on the left, required");
-    for (const std::size_t k : {At::relative_query, At::row_term, At::column_term, At::position_logits,
-             At::position_slopes})
+    for (const std::size_t k : {At::relative_query, At::column_term, At::position_logits, At::position_slopes})
       if (x[k].defined()) fail(Tiled::name, names[k], " given beside a head mix; only tables by distance go with one");
     if (at.query_step.defined() || at.bins > 0)
       fail(Tiled::name, "steps or bins given beside a head mix; distances first_row + i - j required");
@@ -175,8 +172,7 @@ Case with_mix(Case c, index_t width, index_t kernel, index_t right, index_t head
   c.at.mix.left = kernel - 1 - right, c.at.mix.right = right, c.at.mix.lowest = -right;
   c = with(std::move(c), At::mix_input, draw::normal({width, heads, kernel}));
   c = with(std::move(c), At::mix_table, draw::normal({kernel - right, width, keys + right}));
-  c = with(std::move(c), At::mix_output, draw::normal({heads, width, kernel}));
-  return with(std::move(c), At::mix_output_bias, draw::normal({heads}));
+  return with(std::move(c), At::mix_output, draw::normal({heads, width, kernel}));
 }
 
 std::vector<Case> cases() {
@@ -204,8 +200,7 @@ std::vector<Case> cases() {
   list.push_back(with(with(of("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query,
                           draw::normal({1, 2, 3, 3})),
       At::relative_keys, draw::normal({2, 5, 3})));
-  list.push_back(with(with(of("row plus column", 2, 2, 5, 5, 3), At::row_term, draw::normal({2, 2, 5})),
-      At::column_term, draw::normal({2, 2, 5})));
+  list.push_back(with(of("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
   list.push_back(with(of("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
   list.push_back(with(of("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));
   list.push_back(with(of("row scan by slopes", 1, 2, 6, 6, 3), At::position_slopes, draw::normal({2})));
@@ -283,6 +278,13 @@ const CheckedEntry checked({Tiled::name, true, samples, bad_inputs, reference});
 
 TiledResult tiled_attention(const TiledAttention& at, const TiledAttention::Operands& operands, Site site) {
   const CallSite place(site);
+  if (const Tensor& q = operands[At::query]; q.defined() && is_floating(q.dtype()) && size_of(q.dtype()) == 2) {
+    At::Operands wide;  // 16-bit numbers are widened, and what is made of them is rounded once
+    for (std::size_t k = 0; k < count; ++k)
+      if (operands[k].defined()) wide[k] = cast(operands[k], DType::f32, site);
+    const TiledResult y = tiled_attention(at, wide, site);
+    return {cast(y.output, q.dtype(), site), y.bin_sums.defined() ? cast(y.bin_sums, q.dtype(), site) : y.bin_sums};
+  }
   check(at, operands);
   const Tensor y = apply_all(at, operands, site, std::make_index_sequence<count>());
   const index_t width = operands[At::value].size(3);

@@ -55,7 +55,7 @@ void declare_options(CommandLine& line, Settings& settings) {
       .integer("layers", &model.layers, Count{1, 128}, {"blocks"})
       .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
       .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-      .choice("executor", &model.executor, {"auto", "reference", "strips"}, {"how attention is computed"});
+      .choice("executor", &model.executor, executor_names(), {"how attention is computed"});
   line.heading("Windows")
       .integer("length", &settings.length, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
       .integer("batch", &settings.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})

@@ -255,25 +255,23 @@ Cell padded_decoding(const Subject& subject) {
 
 // ---- executors, sizes, numbers ----
 
-// Output and all gradients of bare attention by blocks of two rows, against all rows at once.
-Cell strips(const Subject& subject) {
-  const BareAttention scheme(subject.text(), {8, 2, capacity});
-  if (!scheme.attends()) return not_applicable("takes no part in attention");
-  scheme.root().to(DType::f64);
-  scheme.draw_parameters(subject.seed());
-  BareOperands operands = random_operands(scheme, batch, 7, subject.seed());
+// Output and all gradients of bare attention by one executor, against the composed ops.
+double apart_from_reference(
+    const Subject& subject, const BareAttention& scheme, const Executor& executor, index_t tokens, const Tensor& present) {
+  BareOperands operands = random_operands(scheme, batch, tokens, subject.seed());
   std::vector<Tensor> leaves;
   for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
     if (operand->defined()) leaves.push_back(requires_grad(*operand));
   for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
-  const auto blocks = strips_executor_of(2);
-  const std::string refusal = blocks->refusal(scheme.stages());
-  if (!refusal.empty()) return not_applicable(refusal);
   double largest = 0;
   for (const bool causal : {true, false}) {
     if (!causal && subject.claims().causal_only) continue;
-    const Tensor expected = scheme.run(operands, {.causal = causal}, reference_executor()).output;
-    const Tensor found = scheme.run(operands, {.causal = causal}, *blocks).output;
+    const BareSetting setting{.causal = causal, .present = present};
+    // What rows of padding give means nothing.
+    const Tensor counted = present.defined() ? raw::cast(reshape(present, {batch, 1, tokens, 1}), DType::f64)
+                                             : Tensor::ones({1, 1, 1, 1}, DType::f64);
+    const Tensor expected = scheme.run(operands, setting, reference_executor()).output * counted;
+    const Tensor found = scheme.run(operands, setting, executor).output * counted;
     largest = std::max(largest, largest_difference(expected, found));
     const Tensor cotangent = Tensor::normal(expected.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64);
     const auto wanted = grad(expected, cotangent, leaves, {.allow_unused = true}),
@@ -284,7 +282,43 @@ Cell strips(const Subject& subject) {
       largest = std::max(largest, largest_difference(a, b) / std::max(1.0, largest_size(a)));
     }
   }
-  return within(largest, rounding, "blocks of two rows");
+  return largest;
+}
+
+Cell strips(const Subject& subject) {
+  const BareAttention scheme(subject.text(), {8, 2, capacity});
+  if (!scheme.attends()) return not_applicable("takes no part in attention");
+  scheme.draw_parameters(subject.seed());
+  const auto blocks = strips_executor_of(2);
+  const std::string refusal = blocks->refusal(scheme.stages());
+  if (!refusal.empty()) return not_applicable(refusal);
+  return within(apart_from_reference(subject, scheme, *blocks, 7, {}), rounding, "blocks of two rows");
+}
+
+// One token, some that fill no vector, and more than a tile; padding on the left, on the right and on both sides.
+Cell tiled(const Subject& subject) {
+  const std::string refusal =
+      tiled_executor().refusal(BareAttention(subject.text(), {8, 2, capacity}).stages());
+  if (!BareAttention(subject.text(), {8, 2, capacity}).attends()) return not_applicable("takes no part in attention");
+  if (!refusal.empty()) return not_applicable(refusal);
+  double largest = 0;
+  const auto present = [](index_t tokens, index_t left, index_t right) {
+    std::vector<double> there;
+    for (index_t n = 0; n < batch * tokens; ++n)
+      there.push_back(n < tokens || (n - tokens >= left && n - tokens < tokens - right));
+    return Tensor::of(there, {batch, tokens}, DType::boolean);
+  };
+  for (const auto& [heads, wanted] : {std::pair<index_t, index_t>{2, 1}, {1, 17}, {3, 9}, {1, 67}}) {
+    const index_t tokens = subject.claims().drawn_each_step ? std::min(wanted, capacity) : wanted;  // as many as are drawn
+    const BareAttention scheme(subject.text(), {4 * heads, heads, std::max(capacity, tokens)});
+    scheme.draw_parameters(subject.seed());
+    largest = std::max(largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, {}));
+    if (tokens != 9) continue;
+    for (const auto& [left, right] : {std::pair<index_t, index_t>{2, 0}, {0, 3}, {1, 2}})
+      largest = std::max(
+          largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, present(tokens, left, right)));
+  }
+  return within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
 }
 
 // Each head of a run with a mask per head against that head under its mask alone.
@@ -387,6 +421,7 @@ const std::vector<ConformanceCheck>& conformance_checks() {
       {"batch sum", "a batch that is there twice gives twice the gradient", batch_sum},
       {"shift", "moving all positions changes nothing, where that is claimed", shift},
       {"strips", "blocks of query rows give the same output and gradients", strips},
+      {"tiled", "tile programs give the same output and gradients", tiled},
       {"head masks", "each head may have a mask of its own, where that is claimed", head_masks},
       {"one token", "a run of one token", one_token},
       {"longer", "a run of three times the training length works, or is refused", longer_than_trained},

@@ -62,10 +62,11 @@ std::optional<Adaptive::BaseTable> Adaptive::base_table(const AttendContext& at)
 bool Adaptive::add_network(TileTerms& terms, const DistanceSteps& steps, const Network& network) {
   if (terms.has(TiledAttention::mix_input)) return false;
   terms[TiledAttention::mix_input] = network.hidden, terms[TiledAttention::mix_table] = network.table;
-  terms[TiledAttention::mix_output] = network.output, terms[TiledAttention::mix_output_bias] = network.output_bias;
+  terms[TiledAttention::mix_output] = network.output;
   terms.facts.mix = {.left = network.left, .right = network.right, .lowest = steps.lowest - network.right,
       .behind = network.behind, .remask = network.remask};
-  return true;
+  const index_t heads = network.output_bias.size(0), count = steps.values.size(0);
+  return terms.add_by_distance(steps, expand(reshape(network.output_bias, {heads, 1}), {heads, count}));
 }
 
 Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias, Site here) {

@@ -33,7 +33,8 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   // Nothing where B does not depend on the distance alone, or tokens stand elsewhere than they lie.
   [[nodiscard]] std::optional<BaseTable> base_table(const AttendContext& at) const;
 
-  // f in tiles: hidden [d h k] reads S, table [left+1 d n] is what it makes of B and its bias, output [h d k], bias [h].
+  // f in tiles: hidden [d h k] reads S, table [left+1 d n] is what it makes of B and its bias, output [h d k]. f's last
+  // bias [h] is a table by distance that is the same everywhere.
   struct Network {
     Tensor hidden, table, output, output_bias;
     index_t left = 0, right = 0, behind = 0;

@@ -35,9 +35,7 @@ class Forgetting final : public PositionalScheme, public BiasesScores, public Ru
   }
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    const Tensor kept = log_kept(at);
-    const DType dtype = at.query.dtype();
-    return terms.add_row_and_column(cast(of_query(kept, at), dtype), cast(kept, dtype) * -1.0);
+    return terms.add_column(cast(log_kept(at), at.query.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
   }
 
  private:

@@ -46,7 +46,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
     const std::optional<DistanceSteps> steps = distance_steps(at);
-    return steps && terms.add_row_and_column({}, select(content_logit(at), 2, 0)) &&
+    return steps && terms.add_column(select(content_logit(at), 2, 0)) &&
            terms.add_by_row_and_distance(*steps, moved_query(at), keys_of(steps->values, at), at.scale);
   }
 

@@ -142,7 +142,7 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
   p.relative_query = rows_of<const T>(x[Operand::relative_query]);
   p.relative_keys = rows_of<const T>(x[Operand::relative_keys]);
   p.relative_scale = T(static_cast<T>(at.relative_scale));
-  p.row_term = lines_of<const T>(x[Operand::row_term]), p.column_term = lines_of<const T>(x[Operand::column_term]);
+  p.column_term = lines_of<const T>(x[Operand::column_term]);
   p.bin_of = at.bin_of.defined() ? at.bin_of.data<std::int64_t>() : nullptr, p.bins = at.bins;
   p.scans = x[Operand::position_logits].defined() || x[Operand::position_slopes].defined();
   p.gate_scale = T(static_cast<T>(at.gate_scale));
@@ -209,7 +209,7 @@ template <class T> struct MixOperands {
     p.mix_lowest = tables.lowest, p.mix_distances = tables.count;
     p.slope = T(static_cast<T>(at.mix.slope));
     p.mix_input = x[Operand::mix_input].data<T>(), p.mix_table = table.data<T>();
-    p.mix_output = x[Operand::mix_output].data<T>(), p.mix_output_bias = x[Operand::mix_output_bias].data<T>();
+    p.mix_output = x[Operand::mix_output].data<T>();
     p.mix_residual = residual.defined() ? residual.data<T>() : nullptr;
     p.distance_table = {};
     key = padded_rows(x[Operand::key]), value = padded_rows(x[Operand::value]);
@@ -231,10 +231,10 @@ template <class T> void forward(const TiledAttention& at, const TiledAttention::
   const Functions<T> run = functions_of<T>(chosen_set);
   if (x[Operand::mix_input].defined()) {
     const MixOperands<T> mix(at, x, p);
-    const index_t parts = (p.queries + run.mix_rows - 1) / run.mix_rows;
+    const index_t parts = (p.queries + run.mix_block - 1) / run.mix_block;
     // Causal rows have the more keys the later they are: the longest first.
     return for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), [&](index_t task, T* scratch) {
-      run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_rows, scratch);
+      run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_block, scratch);
     });
   }
   // A head is a task; where heads are few, each is cut into pieces of whole blocks.
@@ -330,8 +330,6 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
                output = make(Operand::mix_output, weights, p.d_mix_output),
                table = make(Operand::mix_table, (p.left + 1) * p.width * p.mix_distances, p.d_mix_table),
                residual = make(Operand::distance_table, p.heads * p.mix_distances, p.d_mix_residual);
-  const Tensor bias = Tensor::zeros({sums, p.heads}, dtype_of<T>);
-  p.d_mix_output_bias = bias.data<T>();
   const index_t numbers = run.mix_backward_scratch(p);
   // The rows of one sequence, some parts at a time: each(tasks, f) runs the tasks of a step.
   const auto sequence = [&](index_t b, T* memory, const auto& each) {
@@ -364,7 +362,6 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
   }
   if (input.defined()) sum_parts<T>(input, d[Operand::mix_input]);
   if (output.defined()) sum_parts<T>(output, d[Operand::mix_output]);
-  if (d[Operand::mix_output_bias].defined()) sum_parts<T>(bias, d[Operand::mix_output_bias]);
   if (table.defined()) add_narrowed<T>(table, at.mix.lowest, mix.tables, d[Operand::mix_table]);
   if (residual.defined()) add_narrowed<T>(residual, at.lowest, mix.tables, d[Operand::distance_table]);
   for (const auto& [wide, which] : {std::pair{&wide_key, Operand::key}, std::pair{&wide_value, Operand::value}})
@@ -420,11 +417,10 @@ void CpuKernels::attention_backward(const TiledAttention& at, const TiledAttenti
     if (at.bins > 0) p.bin_sums = rows_of<T>(bin_sums), p.bin_gradient = rows_of<const T>(d_bins);
     p.d_query = rows_of<T>(d[Operand::query]), p.d_key = rows_of<T>(d[Operand::key]);
     p.d_value = rows_of<T>(d[Operand::value]), p.d_relative_query = rows_of<T>(d[Operand::relative_query]);
-    p.d_row_term = lines_of<T>(d[Operand::row_term]), p.d_column_term = lines_of<T>(d[Operand::column_term]);
+    p.d_column_term = lines_of<T>(d[Operand::column_term]);
     p.d_gate_query = rows_of<T>(d[Operand::gate_query]), p.d_gate_key = rows_of<T>(d[Operand::gate_key]);
     p.d_position_logits = rows_of<T>(d[Operand::position_logits]);
-    for (const Operand summed : {Operand::row_term, Operand::column_term})
-      if (d[summed].defined()) fill(d[summed], 0);
+    if (d[Operand::column_term].defined()) fill(d[Operand::column_term], 0);
     backward<T>(at, x, d, p);
   });
 }

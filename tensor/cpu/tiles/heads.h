@@ -165,7 +165,7 @@ template <class T> struct Forward {
     }
     by_distance.add(tile, x);
     by_row_and_distance.add(tile, x);
-    add_row_and_column(tile, x);
+    add_column(tile, x);
     if (softmax.add(tile, x)) {
       for (extent i = 0; i < block.rows; ++i) {
         const T factor = softmax.factor[i];
@@ -378,7 +378,7 @@ template <class T> struct Backward {
     }
     by_distance.add(tile, x);
     by_row_and_distance.add(tile, x);
-    add_row_and_column(tile, x);
+    add_column(tile, x);
     products_of_pairs(tile, p.value_dim, values + tile.first_key * value_width, value_width, d_output_transposed, dx);
     if (Bins<T>::runs(p)) Bins<T>::read(tile, d_bins, dx);
     if (p.draw) {
@@ -403,7 +403,7 @@ template <class T> struct Backward {
     }
     by_distance.gather(tile, dx);
     by_row_and_distance.gather(tile, dx);
-    gather_row_and_column(tile, dx);
+    gather_column(tile, dx);
     if (moving) return;
     scale_tile(tile, p.scale, dx, dx);
     scores.gather(tile, dx);

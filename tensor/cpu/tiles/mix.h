@@ -1,38 +1,48 @@
 // The tile program of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits of
 // all.                                                          Zheng et al. 2024, arXiv:2405.14722 and 2410.04798
 //   hidden_d[c] = leaky(u[d, i-c] + sum_{h,t} W1[d h t] X_h[c + t - left])
-//   A_h[j]      = X_h[j] + residual[h, i-j] + b2_h + sum_{d,t} W2[h d t] hidden_d[j + t - left]
-// Scores of a part of the queries lie as [head, key, lane]. Keys next to each other are rows next to each other: a tap
-// of the convolution is the same product from a pointer that is one row further.
-// Backward, with dA = P (dP - o.do):
-//   dpre_d[c] = leaky'(hidden) sum_{h,t} W2[h d t] dA_h[c - t + left]
-//   dX_h[c]   = dA_h[c] + sum_{d,t} W1[d h t] dpre_d[c - t + left]
-//   dW2[h d t] = sum dA_h[j] hidden_d[j + t - left], dW1[d h t] = sum dpre_d[c] X_h[c + t - left], du = diagonals of dpre
-// It walks up the keys by segments. Hidden numbers exist for one segment and the kernel - 1 columns before it; dpre
-// follows `left` columns behind, and dX again `left` behind that, when all that they read is there.
+//   A_h[j]      = X_h[j] + residual[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
+// Numbers of a part of the queries lie as [head or hidden number, key, lane]. Keys next to each other are rows next to
+// each other: a tap of the convolution is the same product from a pointer that is one row further.
+//   forward   walks up the keys by segments. X and hidden exist for one segment and the kernel - 1 columns before it;
+//             softmax and the sum of values go on from segment to segment, as they do for one head.
+//   backward  with dA = P (dP - o.do):
+//     dpre_d[c]  = leaky'(hidden) sum_{h,t} W2[h d t] dA_h[c - t + left]
+//     dX_h[c]    = dA_h[c] + sum_{d,t} W1[d h t] dpre_d[c - t + left]
+//     dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d h t] = sum dpre_d[c] X_h[c + t - left],
+//     du         = diagonals of dpre
+//             It walks up the keys too. dpre follows `left` columns behind hidden, and dX again `left` behind that, when
+//             all that they read is there. X, dA and P of all keys are kept for the products that follow.
 #pragma once
 
 #include "tensor/cpu/tiles/heads.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Queries of a part, and pairs of a segment.
+// Queries of a part in backward and of a block in forward, and pairs of a segment.
 template <class T> inline constexpr extent mix_rows = sizeof(T) == 4 ? 16 : has_vectors<T> ? 8 : 2;
-template <class T> inline constexpr extent segment_pairs = has_vectors<T> ? 512 : 8;
+template <class T> inline constexpr extent mix_block = has_vectors<T> ? 2 * mix_rows<T> : 2;
+template <class T> inline constexpr extent segment_pairs = has_vectors<T> ? 1024 : 8;
+
+// Numbers [row, key, lane] of the keys from `first` on.
+template <class T> struct Columns {
+  T* at;
+  extent first, row, wide;  // row: how far rows lie apart; wide: lanes
+  T* operator()(extent key) const { return at + (key - first) * wide; }
+  T* operator()(extent r, extent key) const { return at + r * row + (key - first) * wide; }
+};
 
 template <class T> struct Part {
   const Problem<T>& p;
   Block<T> block;  // of head 0: which queries
-  extent columns, keys, margin, strip;  // strip: numbers of one head
-  extent first_seen, hidden_end;        // columns where hidden is computed, those behind nobody's reach left out
+  extent wide, keys;
+  extent first_seen, hidden_end;  // columns where hidden is computed, those behind everybody's reach left out
 
-  Part(const Problem<T>& problem, extent b, extent first_query)
+  Part(const Problem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
-        block(problem, b, 0, first_query, least(mix_rows<T>, problem.queries - first_query)),
-        columns(block.columns),
-        keys(block.keys()),
-        margin(margin_of(problem)),
-        strip(strip_of(problem)) {
+        block(problem, b, 0, first_query, least(lanes_of_part, problem.queries - first_query), lanes_of_part),
+        wide(lanes_of_part),
+        keys(block.keys()) {
     first_seen = 0;
     extent end = p.keys;
     if (const bool* present = block.present()) {
@@ -41,214 +51,222 @@ template <class T> struct Part {
     }
     hidden_end = least(end == p.keys ? p.keys + p.behind : end, keys + p.right);
   }
-  static extent margin_of(const Problem<T>& p) { return 2 * p.kernel; }
-  static extent strip_of(const Problem<T>& p) {
-    return ((p.keys + 2 * margin_of(p)) * mix_rows<T> + 15) / 16 * 16;
-  }
-  extent segment_keys() const { return most(1, segment_pairs<T> / columns); }
-  T* at(T* strips, extent key) const { return strips + (key + margin) * columns; }
+  extent segment() const { return most(1, segment_pairs<T> / wide); }
+  extent packs(extent columns) const { return columns * wide / lanes<T>; }
   // Where a table of distances is read for lane 0 and a column.
   extent place(extent column) const { return block.first_token() - column - p.mix_lowest; }
   // Lanes from here on see column c, were it a key.
-  extent first_lane(extent c) const { return p.causal ? most(0, c - block.first_token()) : 0; }
+  extent first_lane(extent c) const { return p.causal ? least(wide, most(0, c - block.first_token())) : 0; }
+  Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
+
+  // Blanks what is not seen of the columns [begin, end) of a head.
+  void blank_unseen(T* head, extent begin, extent end) const {
+    const bool* present = block.present();
+    for (extent c = begin; c < end; ++c) {
+      const bool none = c < 0 || c >= keys || (present && !present[c]);
+      if (none || first_lane(c) > 0) clear(head + (c - begin) * wide, none ? wide : first_lane(c));
+    }
+  }
+  // f(number of the vector) -> where column c's lanes begin, as `place` or `begin` of products().
+  template <class F> auto by_column(extent begin, const F& f) const {
+    return [=, this](extent n) {
+      const extent each = wide / lanes<T>;
+      auto* at = f(begin + n / each);
+      return at ? at + n % each * lanes<T> : at;
+    };
+  }
 };
 
-// to[r, c] for the columns [begin, end) of all rows, in groups of vectors, from[...] reading `right_row` apart.
-// start(c): where row 0 of column c begins, rows `start_row` apart.
-template <class T, Finish finish, class S>
-static void mix_product(const Part<T>& part, extent rows, extent begin, extent end, const Depth& depth, Left<T> weight,
-    const T* from, extent from_row, const S& start, extent start_row, T* to, extent to_row, T slope) {
-  const extent packs_of_column = part.columns / lanes<T>, packs = (end - begin) * packs_of_column;
-  const T* starts[most_packs];
-  extent done = 0;
-  const auto run = [&]<extent N>() {
-    for (extent n = 0; n < N; ++n)
-      starts[n] = start(begin + (done + n) / packs_of_column) + (done + n) % packs_of_column * lanes<T>;
-    column<T, N, finish>(rows, depth, weight, from + done * lanes<T>, from_row, starts[0] ? starts : nullptr, start_row,
-        to + done * lanes<T>, to_row, slope);
-    done += N;
-  };
-  while (packs - done >= most_packs) run.template operator()<most_packs>();
-  while (packs - done >= 1) run.template operator()<1>();
+template <class T> static auto from_zero() {
+  return [](extent) -> const T* { return nullptr; };
 }
 
-// Scores of one head into its strip, 0 where not seen; with `values`, likewise the products of another pair of operands.
+// hidden for the columns [begin, end).
 template <class T>
-static void scores_strip(const Part<T>& part, extent dim, const T* keys, extent keys_row, const T* transposed, T* strip) {
-  const extent before = part.margin * part.columns;
-  clear(strip, before);
-  tiles_down<T>(part.keys, [&](extent first_key, extent count) {
-    const Tile<T> tile(part.block, first_key, count);
-    T* x = part.at(strip, first_key);
-    products_of_pairs(tile, dim, keys + first_key * keys_row, keys_row, transposed, x);
-    if (!tile.edge) return;
-    for (extent k = 0; k < count; ++k) {
-      for (extent n = 0; n < part.columns; n += lanes<T>) {
-        T* at = x + k * part.columns + n;
-        store<T>(at, tile.seen(k, n / lanes<T>) ? load(at) : zero<T>());
-      }
-    }
-  });
-  clear(part.at(strip, part.keys), before);
-}
-
-// hidden for the columns [begin, end) into a tile whose first column is `base`.
-template <class T>
-static void hidden_columns(
-    const Part<T>& part, const T* strips, extent begin, extent end, extent base, extent tile_row, T* hidden) {
+static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
   const Problem<T>& p = part.p;
   const extent from = least(most(begin, part.first_seen), end), to = most(least(end, part.hidden_end), from);
-  const auto blank = [&](extent a, extent b) {
-    for (extent d = 0; d < p.width; ++d) clear(hidden + d * tile_row + (a - base) * part.columns, (b - a) * part.columns);
+  for (extent d = 0; d < p.width; ++d) {
+    clear(hidden(d, begin), (from - begin) * part.wide);
+    clear(hidden(d, to), (end - to) * part.wide);
+  }
+  const auto table = [&](extent c) {
+    return p.mix_table + least(c - part.first_seen, p.left) * p.width * p.mix_distances + part.place(c);
   };
-  blank(begin, from), blank(to, end);
-  mix_product<T, Finish::leaky>(part, p.width, from, to, {p.heads, p.kernel, 1, part.columns},
-      {p.mix_input, p.heads * p.kernel, p.kernel}, strips + (from - p.left + part.margin) * part.columns, part.strip,
-      [&](extent c) {
-        const extent variant = least(c - part.first_seen, p.left);
-        return p.mix_table + variant * p.width * p.mix_distances + part.place(c);
-      },
-      p.mix_distances, hidden + (from - base) * part.columns, tile_row, p.slope);
-  if (!p.remask) return;
-  for (extent c = from; c < to; ++c)
-    for (extent d = 0; d < p.width; ++d)
-      clear(hidden + d * tile_row + (c - base) * part.columns, least(part.first_lane(c), part.columns));
+  products<T, Finish::leaky>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, part.wide},
+      {p.mix_input, p.heads * p.kernel, p.kernel}, scores(from - p.left), scores.row, part.by_column(from, table),
+      p.mix_distances, part.by_column(from, [&](extent c) { return hidden(c); }), hidden.row, p.slope);
+  for (extent c = from; p.remask && c < to; ++c)
+    for (extent d = 0; d < p.width; ++d) clear(hidden(d, c), part.first_lane(c));
 }
 
-// Logits of the keys [begin, end) into strips, from hidden's tile.
+// Logits of the keys [begin, end).
 template <class T>
-static void mixed_logits(const Part<T>& part, const T* scores, const T* hidden, extent base, extent tile_row,
-    extent begin, extent end, T* logits) {
+static void mixed_logits(
+    const Part<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
   const Problem<T>& p = part.p;
-  mix_product<T, Finish::none>(part, p.heads, begin, end, {p.width, p.kernel, 1, part.columns},
-      {p.mix_output, p.width * p.kernel, p.kernel}, hidden + (begin - p.left - base) * part.columns, tile_row,
-      [&](extent c) { return p.mix_residual ? p.mix_residual + part.place(c) : nullptr; }, p.mix_distances,
-      part.at(logits, begin), part.strip, T(0));
+  const auto residual = [&](extent c) { return p.mix_residual ? p.mix_residual + part.place(c) : nullptr; };
+  products<T, Finish::none>(p.heads, part.packs(end - begin), {p.width, p.kernel, 1, part.wide},
+      {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
+      part.by_column(begin, residual), p.mix_distances, part.by_column(begin, [&](extent c) { return logits(c); }),
+      logits.row, T(0));
   for (extent h = 0; h < p.heads; ++h) {
-    const Vector<T> bias = splat(p.mix_output_bias[h]);
-    const T* x = part.at(const_cast<T*>(scores) + h * part.strip, begin);
-    T* y = part.at(logits + h * part.strip, begin);
-    for (extent n = 0; n < (end - begin) * part.columns; n += lanes<T>)
-      store<T>(y + n, load(y + n) + (load(x + n) + bias));
+    const T* x = scores(h, begin);
+    T* y = logits(h, begin);
+    for (extent n = 0; n < (end - begin) * part.wide; n += lanes<T>)
+      store<T>(y + n, load(y + n) + load(x + n));
   }
 }
 
-// The tile's last kernel - 1 columns become its first.
-template <class T> static void carry(const Part<T>& part, extent kept, extent segment, extent tile_row, T* tile) {
-  for (extent d = 0; d < part.p.width; ++d)
-    for (extent n = 0; n < kept * part.columns; ++n)
-      tile[d * tile_row + n] = tile[d * tile_row + segment * part.columns + n];
+// The last `kept` of all columns become the first, and those before them are forgotten.
+template <class T> static void carry(extent rows, extent kept, extent segment, Columns<T>& tile) {
+  for (extent r = 0; r < rows && kept > 0; ++r)
+    for (extent n = 0; n < kept * tile.wide; ++n) tile.at[r * tile.row + n] = tile.at[r * tile.row + segment * tile.wide + n];
+  tile.first += segment;
 }
 
 // ---- forward ----
 
 template <class T> struct MixForward {
-  T *queries, *scores, *logits, *hidden, *output;
-  RunningSoftmax<T> softmax;
-  extent tile_row;
+  T *queries, *scores, *hidden, *logits, *output, *top, *total, *factor;
+  extent row;  // of scores, hidden and logits
 
   extent layout(const Problem<T>& p, T* at) {
     Cutter<T> cut{at};
-    tile_row = (segment_pairs<T> + mix_rows<T>*(p.kernel + 1) + 15) / 16 * 16;
-    queries = cut.take(p.dim * mix_rows<T>);
-    scores = cut.take(p.heads * Part<T>::strip_of(p)), logits = cut.take(p.heads * Part<T>::strip_of(p));
-    hidden = cut.take(p.width * tile_row);
-    output = cut.take(block_rows<T> * padded<T>(p.value_dim));
-    softmax.take(cut);
+    row = segment_pairs<T> + 2 * p.kernel * mix_block<T>;
+    queries = cut.take(p.heads * p.dim * mix_block<T>);
+    scores = cut.take(p.heads * row), logits = cut.take(p.heads * row);
+    hidden = cut.take(p.width * row);
+    output = cut.take(p.heads * mix_block<T> * padded<T>(p.value_dim));
+    top = cut.take(p.heads * block_rows<T>), total = cut.take(p.heads * block_rows<T>);
+    factor = cut.take(block_rows<T>);
     return cut.taken;
+  }
+  RunningSoftmax<T> softmax(extent h) const {
+    return {top + h * block_rows<T>, total + h * block_rows<T>, factor};
   }
 };
 
 template <class T> static extent mix_forward_scratch(const Problem<T>& p) { return MixForward<T>().layout(p, nullptr); }
 
+// Scores of all heads for the columns [begin, end), 0 where not seen.
+template <class T>
+static void score_columns(const Part<T>& part, const T* queries, extent begin, extent end, Columns<T> scores) {
+  const Problem<T>& p = part.p;
+  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from);
+  for (extent h = 0; h < p.heads; ++h) {
+    multiply<T>(to - from, part.wide, {p.dim}, {p.key.of(part.block.b, h) + from * p.key.row, p.key.row, 1},
+        queries + h * p.dim * part.wide, part.wide, scores(h, from), part.wide, Start::zero);
+    part.blank_unseen(scores(h, begin), begin, end);
+  }
+}
+
 template <class T> static void mix_forward(const Problem<T>& p, extent b, extent first_query, T* scratch) {
-  const Part<T> part(p, b, first_query);
+  const Part<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;
   f.layout(p, scratch);
+  const extent segment = part.segment(), kept = p.kernel - 1, width = padded<T>(p.value_dim);
   for (extent h = 0; h < p.heads; ++h) {
-    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, part.columns,
-        p.scale, f.queries);
-    scores_strip(part, p.dim, p.key.of(b, h), p.key.row, f.queries, f.scores + h * part.strip);
+    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, part.wide, p.scale,
+        f.queries + h * p.dim * part.wide);
+    f.softmax(h).begin();
   }
-  const extent segment = part.segment_keys(), kept = p.kernel - 1;
+  clear(f.output, p.heads * part.wide * width);
+  // Scores run `right` columns ahead of hidden, and hidden of the logits.
+  const extent kept_scores = kept + p.right;
+  Columns<T> hidden{f.hidden, part.first_seen - p.left, f.row, part.wide},
+      scores{f.scores, part.first_seen - p.left, f.row, part.wide};
   for (extent begin = part.first_seen; begin < part.keys; begin += segment) {
-    const extent base = begin - p.left;
     const bool first = begin == part.first_seen;
-    hidden_columns(part, f.scores, first ? base : base + kept, base + kept + segment, base, f.tile_row, f.hidden);
-    mixed_logits(part, f.scores, f.hidden, base, f.tile_row, begin, least(begin + segment, part.keys), f.logits);
-    carry(part, kept, segment, f.tile_row, f.hidden);
-  }
-  const extent width = padded<T>(p.value_dim);
-  for (extent h = 0; h < p.heads; ++h) {
-    const Block<T> block(p, b, h, first_query, part.block.rows);
-    f.softmax.begin();
-    clear(f.output, block.rows * width);
-    tiles_down<T>(part.keys, [&](extent first_key, extent count) {
-      if (first_key + count <= part.first_seen) return;
-      const Tile<T> tile(block, first_key, count);
-      T* x = part.at(f.logits + h * part.strip, first_key);
-      if (f.softmax.add(tile, x)) {
+    const extent base = hidden.first, end = least(begin + segment, part.keys);
+    score_columns(part, f.queries, first ? base : base + kept_scores, base + kept_scores + segment, scores);
+    hidden_columns(part, scores, first ? base : base + kept, base + kept + segment, hidden);
+    const Columns<T> logits{f.logits, begin, f.row, part.wide};
+    mixed_logits(part, scores, hidden, begin, end, logits);
+    for (extent h = 0; h < p.heads; ++h) {
+      const Block<T> block = part.of_head(h);
+      const Tile<T> tile(block, begin, end - begin);
+      T *x = logits(h, begin), *output = f.output + h * part.wide * width;
+      if (f.softmax(h).add(tile, x)) {
         for (extent i = 0; i < block.rows; ++i)
-          for (extent c = 0; c < width; ++c) f.output[i * width + c] *= f.softmax.factor[i];
+          for (extent c = 0; c < width; ++c) output[i * width + c] *= f.factor[i];
       }
       drop(tile, x);
-      const T* rows = p.value.of(b, h) + first_key * p.value.row;
-      sum_over_keys(tile, x, rows, p.value.row, width, f.output);
-    });
-    for (extent i = 0; i < block.rows; ++i) {
-      const T total = f.softmax.total[i], share = total > T(0) || total != total ? T(1) / total : T(0);
+      sum_over_keys(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
+    }
+    carry(p.heads, kept_scores, segment, scores);
+    carry(p.width, kept, segment, hidden);
+  }
+  for (extent h = 0; h < p.heads; ++h) {
+    for (extent i = 0; i < part.block.rows; ++i) {
+      const T total = f.softmax(h).total[i], share = total > T(0) || total != total ? T(1) / total : T(0);
       T* to = p.output.of(b, h) + (first_query + i) * p.output.row;
-      for (extent c = 0; c < p.value_dim; ++c) to[c] = f.output[i * width + c] * share;
-      p.log_sum.of(b, h)[first_query + i] = total == T(0) ? -nothing<T>() : f.softmax.top[i] + logarithm(total);
+      for (extent c = 0; c < p.value_dim; ++c) to[c] = f.output[(h * part.wide + i) * width + c] * share;
+      p.log_sum.of(b, h)[first_query + i] = total == T(0) ? -nothing<T>() : f.softmax(h).top[i] + logarithm(total);
     }
   }
 }
 
 // ---- backward ----
 
-// Of each part: scores X, then dP, dA and at last dX, then the logits and at last the pattern; heads by strips.
-template <class T> static extent mix_part_strips(const Problem<T>& p) { return 3 * p.heads * Part<T>::strip_of(p); }
+// Strips of a part, all keys with room for taps on either side: X, then dP, dA and at last dX, then logits and at last P.
+template <class T> static inline extent margin(const Problem<T>& p) { return 2 * p.kernel; }
+template <class T> static inline extent strip(const Problem<T>& p) {
+  return (p.keys + 2 * margin(p)) * mix_rows<T>;
+}
+template <class T> static extent mix_part_strips(const Problem<T>& p) { return 3 * p.heads * strip(p); }
 template <class T> struct Strips {
-  T *scores, *gradient, *pattern;
+  Columns<T> scores, gradient, pattern;
   Strips(const Problem<T>& p, T* part)
-      : scores(part),
-        gradient(part + p.heads * Part<T>::strip_of(p)),
-        pattern(part + 2 * p.heads * Part<T>::strip_of(p)) {}
+      : scores{part, -margin(p), strip(p), mix_rows<T>},
+        gradient{part + p.heads * strip(p), -margin(p), strip(p), mix_rows<T>},
+        pattern{part + 2 * p.heads * strip(p), -margin(p), strip(p), mix_rows<T>} {}
 };
 
+inline constexpr extent most_parts = 8;
+
 template <class T> struct MixBackward {
-  T *transposed, *rows, *d_rows, *hidden, *dpre, *log_sum, *output_dot;
-  extent tile_row;
+  T *transposed, *rows, *output_rows, *d_rows, *hidden, *dpre, *log_sum, *output_dot;
+  extent row;  // of hidden and dpre
 
   extent layout(const Problem<T>& p, T* at) {
     Cutter<T> cut{at};
     const extent wide = most(padded<T>(p.dim), padded<T>(p.value_dim));
-    tile_row = (segment_pairs<T> + mix_rows<T>*(p.kernel + 1) + 15) / 16 * 16;
-    transposed = cut.take(wide * mix_rows<T>);
-    rows = cut.take(mix_rows<T>* wide), d_rows = cut.take(mix_rows<T>* wide);
-    hidden = cut.take(p.width * tile_row), dpre = cut.take(p.width * tile_row);
+    row = segment_pairs<T> + p.kernel * mix_rows<T>;
+    transposed = cut.take(wide * mix_rows<T> * most_parts);
+    rows = cut.take(most_parts * mix_rows<T> * wide), output_rows = cut.take(most_parts * mix_rows<T> * wide);
+    d_rows = cut.take(most_parts * mix_rows<T> * wide);
+    hidden = cut.take(p.width * row), dpre = cut.take(p.width * row);
     log_sum = cut.take(p.heads * mix_rows<T>), output_dot = cut.take(p.heads * mix_rows<T>);
     return cut.taken;
   }
 };
 template <class T> static extent mix_backward_scratch(const Problem<T>& p) { return MixBackward<T>().layout(p, nullptr); }
 
-// X and dP of one head, for all parts.
+// X and dP of one head, for all parts at once.
 template <class T>
 static void mix_scores(
     const Problem<T>& p, extent b, extent h, extent first_query, extent parts, T* block, T* scratch) {
   MixBackward<T> f;
   f.layout(p, scratch);
-  for (extent n = 0; n < parts; ++n, first_query += mix_rows<T>, block += mix_part_strips(p)) {
-    const Part<T> part(p, b, first_query);
-    const Strips<T> strips(p, block);
-    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, part.columns,
-        p.scale, f.transposed);
-    scores_strip(part, p.dim, p.key.of(b, h), p.key.row, f.transposed, strips.scores + h * part.strip);
-    pack_transposed(p.output_gradient.of(b, h) + first_query * p.output_gradient.row, p.output_gradient.row,
-        part.block.rows, p.value_dim, part.columns, T(1), f.transposed);
-    scores_strip(part, p.value_dim, p.value.of(b, h), p.value.row, f.transposed, strips.gradient + h * part.strip);
-  }
+  const extent wide = parts * mix_rows<T>, rows = least(wide, p.queries - first_query), each = mix_rows<T> / lanes<T>;
+  const extent keys = Part<T>(p, b, first_query + (parts - 1) * mix_rows<T>, mix_rows<T>).keys;
+  const auto strips_of = [&](extent n) { return Strips<T>(p, block + n * mix_part_strips(p)); };
+  const auto product = [&](Rows<const T> queries, T scale, Rows<const T> of_keys, extent dim, auto which) {
+    pack_transposed(queries.of(b, h) + first_query * queries.row, queries.row, rows, dim, wide, scale, f.transposed);
+    products<T, Finish::none>(keys, wide / lanes<T>, {dim}, {of_keys.of(b, h), of_keys.row, 1}, f.transposed, wide,
+        from_zero<T>(), 0, [&](extent n) { return which(strips_of(n / each))(h, 0) + n % each * lanes<T>; }, mix_rows<T>,
+        T(0));
+    for (extent n = 0; n < parts; ++n) {
+      const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
+      const Columns<T> strip = which(strips_of(n));
+      part.blank_unseen(strip(h, -margin(p)), -margin(p), 0);
+      const extent from = p.present ? 0 : most(0, p.causal ? part.block.first_token() : part.keys);
+      part.blank_unseen(strip(h, from), from, part.keys + margin(p));
+    }
+  };
+  product(p.query, p.scale, p.key, p.dim, [](const Strips<T>& s) { return s.scores; });
+  product(p.output_gradient, T(1), p.value, p.value_dim, [](const Strips<T>& s) { return s.gradient; });
 }
 
 // The logits of [begin, end) become P, and dP becomes dA: 0 where not seen.
@@ -257,15 +275,14 @@ static void pattern_and_gradient(
     const Part<T>& part, const MixBackward<T>& f, extent begin, extent end, const Strips<T>& strips) {
   using V = Vector<T>;
   for (extent h = 0; h < part.p.heads; ++h) {
-    const Block<T> block(part.p, part.block.b, h, part.block.first_query, part.block.rows);
+    const Block<T> block = part.of_head(h);
     const Tile<T> tile(block, begin, end - begin);
-    T *x = part.at(strips.pattern + h * part.strip, begin), *dx = part.at(strips.gradient + h * part.strip, begin);
-    for (extent k = 0; part.p.draw && k < tile.keys; k += tile_keys<T>)
-      drop(Tile<T>(block, begin + k, least(tile_keys<T>, tile.keys - k)), dx + k * part.columns);
-    for (extent n = 0; n < part.columns; n += lanes<T>) {
+    T *x = strips.pattern(h, begin), *dx = strips.gradient(h, begin);
+    drop(tile, dx);
+    for (extent n = 0; n < part.wide; n += lanes<T>) {
       const V norm = load(f.log_sum + h * mix_rows<T> + n), dot = load(f.output_dot + h * mix_rows<T> + n);
       for (extent k = 0; k < tile.keys; ++k) {
-        const extent at = k * part.columns + n;
+        const extent at = k * part.wide + n;
         V pattern = exponential<T>(load(x + at) - norm), gradient = pattern * (load(dx + at) - dot);
         if (tile.edge) {
           const Mask<T> seen = tile.seen(k, n / lanes<T>);
@@ -276,148 +293,165 @@ static void pattern_and_gradient(
         store<T>(dx + at, gradient);
       }
     }
-    for (extent k = 0; part.p.draw && k < tile.keys; k += tile_keys<T>)
-      drop(Tile<T>(block, begin + k, least(tile_keys<T>, tile.keys - k)), x + k * part.columns);
+    drop(tile, x);
   }
 }
 
-// sums[r][steps] += rows of a tile [r, columns of keys], along the diagonals. Neighbouring keys go to overlapping
-// places: rows run inside, so that a place is not read right after it was written.
+// sums[r][steps] += column c of each row, along the diagonals. Neighbouring keys go to overlapping places: rows run
+// inside, so that a place is not read right after it was written.
 template <class T>
-static void add_diagonals(
-    const Part<T>& part, extent rows, const T* from, extent from_row, extent column, T* sums, extent sums_row) {
-  const extent place = part.place(column);
+static void add_diagonals(const Part<T>& part, extent rows, Columns<T> from, extent c, T* sums, extent sums_row) {
   for (extent r = 0; r < rows; ++r)
-    for (extent n = 0; n < part.columns; n += lanes<T>) {
-      T* to = sums + r * sums_row + place + n;
-      store<T>(to, load(to) + load(from + r * from_row + n));
+    for (extent n = 0; n < part.wide; n += lanes<T>) {
+      T* to = sums + r * sums_row + part.place(c) + n;
+      store<T>(to, load(to) + load(from(r, c) + n));
     }
+}
+
+// What dA of [begin, end) gives to the second convolution's numbers and to the residual.
+template <class T>
+static void sum_outputs(
+    const Part<T>& part, Columns<T> gradient, Columns<T> hidden, extent begin, extent end, extent sums) {
+  const Problem<T>& p = part.p;
+  for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
+    dots<T>(p.heads, p.width, (end - begin) * part.wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
+        hidden.row, p.d_mix_output + sums * p.width * p.heads * p.kernel + t, p.width * p.kernel, p.kernel);
+  for (extent c = begin; c < end && p.d_mix_residual; ++c)
+    add_diagonals(part, p.heads, gradient, c, p.d_mix_residual + sums * p.heads * p.mix_distances, p.mix_distances);
+}
+
+// dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
+template <class T>
+static void hidden_gradient(const Part<T>& part, const Strips<T>& strips, Columns<T> hidden, extent begin, extent end,
+    Columns<T> dpre, extent sums) {
+  const Problem<T>& p = part.p;
+  const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
+  products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -part.wide},
+      {p.mix_output, p.kernel, p.width * p.kernel}, strips.gradient(from + p.left), strips.gradient.row, from_zero<T>(),
+      0, part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
+  for (extent d = 0; d < p.width; ++d) {
+    clear(dpre(d, begin), (from - begin) * part.wide), clear(dpre(d, to), (end - to) * part.wide);
+    T* g = dpre(d, from);
+    const T* y = hidden(d, from);
+    for (extent n = 0; n < (to - from) * part.wide; n += lanes<T>)
+      store<T>(g + n, load(y + n) > zero<T>() ? load(g + n) : load(g + n) * splat(p.slope));
+    for (extent c = from; p.remask && c < to; ++c) clear(dpre(d, c), part.first_lane(c));
+  }
+  for (extent c = from; c < to && p.d_mix_table; ++c)
+    add_diagonals(part, p.width, dpre, c,
+        p.d_mix_table + (sums * (p.left + 1) + least(c - part.first_seen, p.left)) * p.width * p.mix_distances,
+        p.mix_distances);
+  for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
+    dots<T>(p.width, p.heads, (to - from) * part.wide, dpre(from), dpre.row, strips.scores(from + t - p.left),
+        strips.scores.row, p.d_mix_input + sums * p.width * p.heads * p.kernel + t, p.heads * p.kernel, p.kernel);
+}
+
+// dX of the columns [begin, end), added to dA.
+template <class T>
+static void score_gradient(const Part<T>& part, const Strips<T>& strips, Columns<T> dpre, extent begin, extent end) {
+  const Problem<T>& p = part.p;
+  const extent from = most(begin, part.first_seen), to = least(end, part.keys);
+  if (from >= to) return;
+  const auto column = [&](extent c) { return strips.gradient(c); };
+  products<T, Finish::none>(p.heads, part.packs(to - from), {p.width, p.kernel, 1, -part.wide},
+      {p.mix_input, p.kernel, p.heads * p.kernel}, dpre(from + p.left), dpre.row, part.by_column(from, column),
+      strips.gradient.row, part.by_column(from, column), strips.gradient.row, T(0));
+  for (extent c = from; c < to; ++c)
+    for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(strips.gradient(h, c), part.first_lane(c));
 }
 
 // `sums`: which part of the gradients' sums this one adds to.
 template <class T>
 static void mix_backward(const Problem<T>& p, extent b, extent sums, extent first_query, T* part_strips, T* scratch) {
-  const Part<T> part(p, b, first_query);
+  const Part<T> part(p, b, first_query, mix_rows<T>);
   const Strips<T> strips(p, part_strips);
   MixBackward<T> f;
   f.layout(p, scratch);
-  const extent columns = part.columns, weights = p.width * p.heads * p.kernel, row = f.tile_row;
   for (extent h = 0; h < p.heads; ++h) {
-    for (extent i = 0; i < columns; ++i) {
-      T* dot = f.output_dot + h * mix_rows<T> + i;
-      *dot = T(0);
-      f.log_sum[h * mix_rows<T> + i] = -nothing<T>();
+    for (extent i = 0; i < part.wide; ++i) {
+      T &dot = f.output_dot[h * mix_rows<T> + i], &norm = f.log_sum[h * mix_rows<T> + i];
+      dot = T(0), norm = -nothing<T>();
       if (i >= part.block.rows) continue;
       const extent at = first_query + i;
-      f.log_sum[h * mix_rows<T> + i] = p.log_sum.of(b, h)[at];
+      norm = p.log_sum.of(b, h)[at];
       const T *output = p.output.of(b, h) + at * p.output.row,
               *gradient = p.output_gradient.of(b, h) + at * p.output_gradient.row;
-      for (extent c = 0; c < p.value_dim; ++c) *dot += output[c] * gradient[c];
+      for (extent c = 0; c < p.value_dim; ++c) dot += output[c] * gradient[c];
     }
+    // Products take whole tiles.
+    clear(strips.pattern(h, part.first_seen / tile_keys<T> * tile_keys<T>), part.first_seen % tile_keys<T> * part.wide);
   }
-  const extent segment = part.segment_keys(), kept = p.kernel - 1;
-  for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * row, kept * columns);
-  for (extent h = 0; h < p.heads; ++h)  // products take whole tiles
-    clear(part.at(strips.pattern + h * part.strip, part.first_seen / tile_keys<T> * tile_keys<T>),
-        part.first_seen % tile_keys<T> * columns);
+  const extent segment = part.segment(), kept = p.kernel - 1;
+  Columns<T> hidden{f.hidden, part.first_seen - p.left, f.row, part.wide},
+      dpre{f.dpre, hidden.first - kept, f.row, part.wide};
+  for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.row, kept * part.wide);
   for (extent begin = part.first_seen; begin - 2 * p.left < part.keys; begin += segment) {
-    const extent base = begin - p.left, end = most(begin, least(begin + segment, part.keys));
-    const bool first = begin == part.first_seen;
-    hidden_columns(part, strips.scores, first ? base : base + kept, base + kept + segment, base, row, f.hidden);
+    const extent end = most(begin, least(begin + segment, part.keys)), base = hidden.first;
+    hidden_columns(part, strips.scores, begin == part.first_seen ? base : base + kept, base + kept + segment, hidden);
     if (begin < end) {
-      mixed_logits(part, strips.scores, f.hidden, base, row, begin, end, strips.pattern);
+      mixed_logits(part, strips.scores, hidden, begin, end, strips.pattern);
       pattern_and_gradient(part, f, begin, end, strips);
-      const T* gradient = part.at(strips.gradient, begin);
-      for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
-        dots<T>(p.heads, p.width, (end - begin) * columns, gradient, part.strip, f.hidden + t * columns, row,
-            p.d_mix_output + sums * weights + t, p.width * p.kernel, p.kernel);
-      for (extent h = 0; h < p.heads; ++h) {
-        Vector<T> sum = zero<T>();
-        for (extent n = 0; n < (end - begin) * columns; n += lanes<T>)
-          sum = sum + load(gradient + h * part.strip + n);
-        p.d_mix_output_bias[sums * p.heads + h] += sum_of_lanes<T>(sum);
-      }
-      for (extent c = begin; c < end && p.d_mix_residual; ++c)
-        add_diagonals(part, p.heads, part.at(strips.gradient, c), part.strip, c,
-            p.d_mix_residual + sums * p.heads * p.mix_distances, p.mix_distances);
+      sum_outputs(part, strips.gradient, hidden, begin, end, sums);
     }
-    // dpre of [base, base + segment), into a tile whose first column is `behind`.
-    const extent behind = base - kept, from = most(base, part.first_seen),
-                 to = most(from, least(base + segment, part.hidden_end));
-    for (extent d = 0; d < p.width; ++d) {
-      clear(f.dpre + d * row + (base - behind) * columns, (from - base) * columns);
-      clear(f.dpre + d * row + (to - behind) * columns, (base + segment - to) * columns);
-    }
-    mix_product<T, Finish::none>(part, p.width, from, to, {p.heads, p.kernel, 1, -columns},
-        {p.mix_output, p.kernel, p.width * p.kernel}, part.at(strips.gradient, from + p.left), part.strip,
-        [](extent) -> const T* { return nullptr; }, 0, f.dpre + (from - behind) * columns, row, T(0));
-    for (extent d = 0; d < p.width; ++d) {
-      T* g = f.dpre + d * row + (from - behind) * columns;
-      const T* hidden = f.hidden + d * row + (from - base) * columns;
-      for (extent n = 0; n < (to - from) * columns; n += lanes<T>)
-        store<T>(g + n, load(hidden + n) > zero<T>() ? load(g + n) : load(g + n) * splat(p.slope));
-      for (extent c = from; p.remask && c < to; ++c)
-        clear(g + (c - from) * columns, least(part.first_lane(c), columns));
-    }
-    for (extent c = from; c < to && p.d_mix_table; ++c) {
-      const extent variant = least(c - part.first_seen, p.left);
-      add_diagonals(part, p.width, f.dpre + (c - behind) * columns, row, c,
-          p.d_mix_table + (sums * (p.left + 1) + variant) * p.width * p.mix_distances, p.mix_distances);
-    }
-    for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
-      dots<T>(p.width, p.heads, (to - from) * columns, f.dpre + (from - behind) * columns, row,
-          part.at(strips.scores, from + t - p.left), part.strip, p.d_mix_input + sums * weights + t, p.heads * p.kernel,
-          p.kernel);
-    // dX of [base - left, base - left + segment)
-    const extent first_key = most(base - p.left, part.first_seen),
-                 last_key = most(first_key, least(base - p.left + segment, part.keys));
-    mix_product<T, Finish::none>(part, p.heads, first_key, last_key, {p.width, p.kernel, 1, -columns},
-        {p.mix_input, p.kernel, p.heads * p.kernel}, f.dpre + (first_key + p.left - behind) * columns, row,
-        [&](extent c) { return static_cast<const T*>(part.at(strips.gradient, c)); }, part.strip,
-        part.at(strips.gradient, first_key), part.strip, T(0));
-    for (extent c = first_key; c < last_key; ++c)
-      for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h)
-        clear(part.at(strips.gradient + h * part.strip, c), least(part.first_lane(c), columns));
-    carry(part, kept, segment, row, f.hidden);
-    carry(part, kept, segment, row, f.dpre);
+    hidden_gradient(part, strips, hidden, base, base + segment, dpre, sums);
+    score_gradient(part, strips, dpre, base - p.left, base - p.left + segment);
+    carry(p.width, kept, segment, hidden);
+    carry(p.width, kept, segment, dpre);
   }
 }
 
-// dv, dk and dq of one head, for all parts.
+// dv, dk and dq of one head. All parts meet a tile of keys before the next one: sums over queries take them together
+// where every part sees the whole tile.
 template <class T>
 static void mix_products(
     const Problem<T>& p, extent b, extent h, extent first_query, extent parts, T* block, T* scratch) {
   MixBackward<T> f;
   f.layout(p, scratch);
-  const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim);
-  for (extent n = 0; n < parts; ++n, first_query += mix_rows<T>, block += mix_part_strips(p)) {
-    const Part<T> part(p, b, first_query);
-    const Strips<T> strips(p, block);
-    const T *pattern = strips.pattern + h * part.strip, *gradient = strips.gradient + h * part.strip;
-    const auto each_tile = [&](const auto& body) {
-      tiles_down<T>(part.keys, [&](extent first_key, extent count) {
-        if (first_key + count > part.first_seen) body(Tile<T>(part.block, first_key, count));
-      });
-    };
-    pack_rows(p.output_gradient.of(b, h) + first_query * p.output_gradient.row, p.output_gradient.row, part.block.rows,
-        p.value_dim, value_width, f.rows);
-    if (p.d_value)
-      each_tile([&](const Tile<T>& tile) {
-        sum_over_queries(tile, part.at(const_cast<T*>(pattern), tile.first_key), f.rows, value_width,
-            p.d_value.of(b, h) + tile.first_key * p.d_value.row, p.d_value.row);
-      });
-    pack_rows(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, width, f.rows, p.scale);
-    clear(f.d_rows, part.block.rows * width);
-    each_tile([&](const Tile<T>& tile) {
-      const T* x = part.at(const_cast<T*>(gradient), tile.first_key);
-      if (p.d_key)
-        sum_over_queries(tile, x, f.rows, width, p.d_key.of(b, h) + tile.first_key * p.d_key.row, p.d_key.row);
-      sum_over_keys(tile, x, p.key.of(b, h) + tile.first_key * p.key.row, p.key.row, width, f.d_rows);
-    });
-    for (extent i = 0; p.d_query && i < part.block.rows; ++i)
-      for (extent c = 0; c < p.dim; ++c)
-        p.d_query.of(b, h)[(first_query + i) * p.d_query.row + c] = f.d_rows[i * width + c] * p.scale;
-  }
+  const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim), part_strips = mix_part_strips(p);
+  const extent rows = least(parts * mix_rows<T>, p.queries - first_query);
+  pack_rows(p.query.of(b, h) + first_query * p.query.row, p.query.row, rows, p.dim, width, f.rows, p.scale);
+  pack_rows(p.output_gradient.of(b, h) + first_query * p.output_gradient.row, p.output_gradient.row, rows, p.value_dim,
+      value_width, f.output_rows);
+  clear(f.d_rows, rows * width);
+  const Part<T> first(p, b, first_query, mix_rows<T>), last(p, b, first_query + (parts - 1) * mix_rows<T>, mix_rows<T>);
+  const Strips<T> strips(p, block);
+  tiles_down<T>(last.keys, [&](extent first_key, extent count) {
+    if (first_key + count <= first.first_seen) return;
+    const bool whole = !Tile<T>(first.block, first_key, count).edge && last.block.rows == mix_rows<T>;
+    const extent together = whole ? parts : 1;
+    T *d_value = p.d_value ? p.d_value.of(b, h) + first_key * p.d_value.row : nullptr,
+      *d_key = p.d_key ? p.d_key.of(b, h) + first_key * p.d_key.row : nullptr;
+    for (extent n = 0; n < parts; n += together) {
+      const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
+      if (first_key >= part.keys) continue;
+      const Tile<T> tile(part.block, first_key, least(count, part.keys - first_key));
+      const T *pattern = strips.pattern(h, first_key) + n * part_strips,
+              *gradient = strips.gradient(h, first_key) + n * part_strips;
+      const T *queries = f.rows + n * mix_rows<T> * width, *outputs = f.output_rows + n * mix_rows<T> * value_width;
+      if (whole) {
+        const Depth all{mix_rows<T>, parts, part_strips, mix_rows<T> * value_width};
+        if (d_value)
+          multiply<T>(count, value_width, all, {pattern, mix_rows<T>, 1}, outputs, value_width, d_value, p.d_value.row,
+              Start::given);
+        if (d_key)
+          multiply<T>(count, width, {mix_rows<T>, parts, part_strips, mix_rows<T> * width}, {gradient, mix_rows<T>, 1},
+              queries, width, d_key, p.d_key.row, Start::given);
+      } else {
+        if (d_value) sum_over_queries(tile, pattern, outputs, value_width, d_value, p.d_value.row);
+        if (d_key) sum_over_queries(tile, gradient, queries, width, d_key, p.d_key.row);
+      }
+    }
+    for (extent n = 0; n < parts; ++n) {
+      const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
+      if (first_key < part.keys)
+        sum_over_keys(Tile<T>(part.block, first_key, least(count, part.keys - first_key)),
+            strips.gradient(h, first_key) + n * part_strips, p.key.of(b, h) + first_key * p.key.row, p.key.row, width,
+            f.d_rows + n * mix_rows<T> * width);
+    }
+  });
+  for (extent i = 0; p.d_query && i < rows; ++i)
+    for (extent c = 0; c < p.dim; ++c)
+      p.d_query.of(b, h)[(first_query + i) * p.d_query.row + c] = f.d_rows[i * width + c] * p.scale;
 }
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

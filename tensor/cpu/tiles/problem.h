@@ -34,7 +34,7 @@ template <class T> struct Problem {
   Rows<const T> distance_table;   // head, one row each
   Rows<const T> relative_query, relative_keys;
   T relative_scale;
-  Rows<const T> row_term, column_term;  // one row each
+  Rows<const T> column_term;  // one row
   const std::int64_t* bin_of;
   extent bins;
   Rows<T> bin_sums;  // [b h i bins]
@@ -51,7 +51,7 @@ template <class T> struct Problem {
   extent width, kernel, left, right, mix_lowest, mix_distances, behind;
   bool remask;
   T slope;
-  const T *mix_input, *mix_table, *mix_output, *mix_output_bias, *mix_residual;
+  const T *mix_input, *mix_table, *mix_output, *mix_residual;
 
   // Writes for keys [first, first + count) of a row 1/(1-p) where the pattern stays, else 0. Null: all stay.
   void (*draw)(const void* stream, extent b, extent h, extent row, extent first, extent count, T* kept);
@@ -59,14 +59,14 @@ template <class T> struct Problem {
 
   // backward: the gradient of the output and of bin_sums, and of every operand (null: not asked for)
   Rows<const T> output_gradient, bin_gradient;
-  Rows<T> d_query, d_key, d_value, d_relative_query, d_row_term, d_column_term, d_gate_query, d_gate_key,
+  Rows<T> d_query, d_key, d_value, d_relative_query, d_column_term, d_gate_query, d_gate_key,
       d_position_logits;
   // Sums over tasks: each task adds to its own part, which the caller has cleared and adds up in order.
   Rows<T> d_distance_table;  // [b h n]
   Rows<T> d_relative_keys;   // [b h n d]
   T* d_position_slopes;      // [b h]
   // [parts, ...]; d_mix_residual like mix_residual
-  T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_output_bias, *d_mix_residual;
+  T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_residual;
 };
 
 // What one instruction set offers for one type of numbers.
@@ -76,9 +76,10 @@ template <class T> struct Functions {
   void (*forward)(const Problem<T>&, extent b, extent h, extent first_query, extent queries, T* scratch);
   extent (*backward_scratch)(const Problem<T>&);
   void (*backward)(const Problem<T>&, extent b, extent h, T* scratch);
-  // The head mix: all heads of `mix_rows` queries, a part. Backward takes some parts at a time, in three steps: scores
-  // and products for each head, the mix between them for each part. `block`: mix_part_strips numbers for each part.
-  extent mix_rows;
+  // The head mix: all heads of `mix_block` queries in forward, of a part of `mix_rows` in backward. Backward takes up to 8
+  // parts at a time, in three steps: scores and products for each head, the mix between them for each part. `block`:
+  // mix_part_strips numbers for each part.
+  extent mix_block, mix_rows;
   extent (*mix_forward_scratch)(const Problem<T>&);
   void (*mix_forward)(const Problem<T>&, extent b, extent first_query, T* scratch);
   extent (*mix_part_strips)(const Problem<T>&);

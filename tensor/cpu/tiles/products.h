@@ -19,9 +19,10 @@ struct Depth {
 enum class Start { zero, given };
 enum class Finish { none, leaky };
 
+// Vector n of row r begins at start[n] + r start_row (null: at zero) and goes to c[n] + r c_row.
 template <class T, extent R, extent N, Finish finish>
 static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row, const T* const* start,
-    extent start_row, T* c, extent c_row, [[maybe_unused]] T slope) {
+    extent start_row, T* const* c, extent c_row, [[maybe_unused]] T slope) {
   using V = Vector<T>;
   V sum[R][N];
 #pragma GCC unroll 16
@@ -51,7 +52,7 @@ static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row
     for (extent n = 0; n < N; ++n) {
       V y = sum[r][n];
       if constexpr (finish == Finish::leaky) y = y > zero<T>() ? y : y * splat(slope);
-      store(c + r * c_row + n * lanes<T>, y);
+      store(c[n] + r * c_row, y);
     }
   }
 }
@@ -64,45 +65,56 @@ inline constexpr extent most_packs = 2;
 template <extent N> inline constexpr extent rows_at_once = N == 2 ? 6 : 8;
 #endif
 
-// All rows of N vectors of columns. start[n]: where vector n of row 0 begins; null: from zero.
+// All rows of N vectors of columns.
 template <class T, extent N, Finish finish>
 static inline void column(extent rows, const Depth& depth, Left<T> a, const T* b, extent b_row, const T* const* start,
-    extent start_row, T* c, extent c_row, T slope) {
+    extent start_row, T* const* c, extent c_row, T slope) {
   constexpr extent R = rows_at_once<N>;
-  const T* here[N];
-  if (start)
-    for (extent n = 0; n < N; ++n) here[n] = start[n];
+  const T* from[N];
+  T* to[N];
+  for (extent n = 0; n < N; ++n) from[n] = start ? start[n] : nullptr, to[n] = c[n];
   const auto step = [&](extent count) {
-    a.at += count * a.row, c += count * c_row, rows -= count;
-    if (start)
-      for (extent n = 0; n < N; ++n) here[n] += count * start_row;
+    a.at += count * a.row, rows -= count;
+    for (extent n = 0; n < N; ++n) to[n] += count * c_row;
+    for (extent n = 0; start && n < N; ++n) from[n] += count * start_row;
   };
   for (; rows >= R; step(R))
-    block<T, R, N, finish>(depth, a, b, b_row, start ? here : nullptr, start_row, c, c_row, slope);
+    block<T, R, N, finish>(depth, a, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
   for (; rows >= 4 && R > 4; step(4))
-    block<T, 4, N, finish>(depth, a, b, b_row, start ? here : nullptr, start_row, c, c_row, slope);
+    block<T, 4, N, finish>(depth, a, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
   for (; rows >= 1; step(1))
-    block<T, 1, N, finish>(depth, a, b, b_row, start ? here : nullptr, start_row, c, c_row, slope);
+    block<T, 1, N, finish>(depth, a, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
+}
+
+// All rows of `packs` vectors of columns of b. place(n): where vector n of row 0 goes; begin(n): where it begins, or
+// null for all of them.
+template <class T, Finish finish, class Begin, class Place>
+static void products(extent rows, extent packs, const Depth& depth, Left<T> a, const T* b, extent b_row,
+    const Begin& begin, extent begin_row, const Place& place, extent place_row, T slope) {
+  extent done = 0;
+  const auto run = [&]<extent N>() {
+    const T* from[N];
+    T* to[N];
+    for (extent n = 0; n < N; ++n) from[n] = begin(done + n), to[n] = place(done + n);
+    column<T, N, finish>(rows, depth, a, b + done * lanes<T>, b_row, from[0] ? from : nullptr, begin_row, to, place_row,
+        slope);
+    done += N;
+  };
+  while (packs - done >= most_packs) run.template operator()<most_packs>();
+  if constexpr (most_packs == 4) {
+    if (packs - done == 3) run.template operator()<3>();
+    if (packs - done == 2) run.template operator()<2>();
+  }
+  while (packs - done >= 1) run.template operator()<1>();
 }
 
 // c [rows, columns] = a b, or c += a b; columns is a multiple of the lanes.
 template <class T>
 static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a, const T* b, extent b_row, T* c,
     extent c_row, Start from) {
-  extent packs = columns / lanes<T>;
-  const auto run = [&]<extent N>() {
-    const T* start[N];
-    for (extent n = 0; n < N; ++n) start[n] = c + n * lanes<T>;
-    column<T, N, Finish::none>(
-        rows, depth, a, b, b_row, from == Start::given ? start : nullptr, c_row, c, c_row, T(0));
-    b += N * lanes<T>, c += N * lanes<T>, packs -= N;
-  };
-  while (packs >= most_packs) run.template operator()<most_packs>();
-  if constexpr (most_packs == 4) {
-    if (packs == 3) run.template operator()<3>();
-    if (packs == 2) run.template operator()<2>();
-  }
-  if (packs == 1) run.template operator()<1>();
+  const auto place = [&](extent n) { return c + n * lanes<T>; };
+  const auto begin = [&](extent n) -> const T* { return from == Start::given ? c + n * lanes<T> : nullptr; };
+  products<T, Finish::none>(rows, columns / lanes<T>, depth, a, b, b_row, begin, c_row, place, c_row, T(0));
 }
 
 // c[m][n] += sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes: rows of numbers against rows.

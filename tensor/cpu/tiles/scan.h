@@ -18,21 +18,21 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> struct Scan {
   // Per lane of the block.
   T *sums, *floors, *low, *step, *run_below, *run_above, *run_floors, *prefix;
-  T* d_table;  // [block rows, n]
+  T *table, *d_table;  // [n, block rows]: z of the block, lanes side by side, and its gradient (backward)
   T slope;
   bool by_table, full;  // full: all sums have reached n - 1
 
   static bool runs(const Problem<T>& p) { return p.scans; }
   static extent size(const Problem<T>& p, bool backward) {
     if (!runs(p)) return 0;
-    return 8 * block_rows<T> + (backward ? padded<T>(p.positions * block_rows<T>) : 0);
+    return 8 * block_rows<T> + (backward ? 2 : 1) * p.positions * block_rows<T>;
   }
   void prepare(const Problem<T>& p, extent h, T* scratch) {
     by_table = static_cast<bool>(p.position_logits);
     slope = p.position_slopes ? p.position_slopes[h] : T(0);
     T** const arrays[] = {&sums, &floors, &low, &step, &run_below, &run_above, &run_floors, &prefix};
     for (T** array : arrays) *array = scratch, scratch += block_rows<T>;
-    d_table = scratch;
+    table = scratch, d_table = table + p.positions * block_rows<T>;
   }
 
   void begin(const Block<T>& block, bool backward) {
@@ -46,12 +46,10 @@ template <class T> struct Scan {
       sums[i] = i < block.rows ? T(0) : number<T>(p.positions);
       floors[i] = run_floors[i] = T(-1);
     }
+    if (by_table)
+      pack_transposed(p.position_logits.of(block.b, block.h) + block.first_query * p.position_logits.row,
+          p.position_logits.row, block.rows, p.positions, block.columns, T(1), table);
     if (backward) clear(d_table, p.positions * block_rows<T>);
-  }
-
-  const T* table_of(const Block<T>& block, extent lane) const {
-    return block.p.position_logits.of(block.b, block.h) +
-           (block.first_query + least(lane, block.rows - 1)) * block.p.position_logits.row;
   }
 
   // x += scan for a tile, keys downwards. gates, places (backward): g and p of each pair, and slopes_at: dp / dx.
@@ -81,7 +79,7 @@ template <class T> struct Scan {
           continue;
         }
         const V place = smaller<T>(sum, last), floor = whole_part<T>(place);
-        if (const unsigned moved = bits<T>(floor != load(floors + n))) read_anew(block, n, moved, floor);
+        if (bits<T>(floor != load(floors + n))) read_anew(block, n, floor);
         const V share = place - floor;
         store<T>(x + at, load(x + at) + (load(low + n) + share * load(step + n)));
         if (places) {
@@ -121,7 +119,7 @@ template <class T> struct Scan {
     for (extent i = 0; p.d_position_logits && i < block.rows; ++i)
       for (extent c = 0; c < p.positions; ++c)
         p.d_position_logits.of(block.b, block.h)[(block.first_query + i) * p.d_position_logits.row + c] =
-            d_table[i * p.positions + c];
+            d_table[c * block.columns + i];
   }
 
   // dg g (1-g) for a tile, keys upwards: to[k][i].
@@ -139,27 +137,41 @@ template <class T> struct Scan {
   }
 
  private:
-  void read_anew(const Block<T>& block, extent n, unsigned moved, Vector<T> floor) {
+  void read_anew(const Block<T>& block, extent n, Vector<T> floor) {
     store<T>(floors + n, floor);
-    for (extent lane = n; moved; ++lane, moved >>= 1) {
-      if (!(moved & 1u)) continue;
-      const T* table = table_of(block, lane);
-      const extent f = static_cast<extent>(static_cast<double>(floors[lane]));
-      low[lane] = table[f];
-      step[lane] = f + 1 < block.p.positions ? table[f + 1] - table[f] : T(0);
+    if constexpr (has_vectors<T>) {
+      const Mask<T> here = place_of(block, n, floor), last = place_of(block, n, splat(number<T>(block.p.positions - 1)));
+      const Mask<T> next = here + static_cast<std::int32_t>(block.columns);
+      const Vector<T> below = gather(table, here), above = gather(table, next < last ? next : last);
+      store<T>(low + n, below), store<T>(step + n, above - below);
+    } else {
+      const extent f = static_cast<extent>(static_cast<double>(floor));
+      low[n] = table[f * block.columns + n];
+      step[n] = table[least(f + 1, block.p.positions - 1) * block.columns + n] - low[n];
     }
   }
 
+  // Where table[floor, n + lane] lies.
+  static Mask<T> place_of(const Block<T>& block, extent n, Vector<T> floor) {
+    return indices<T>(floor) * static_cast<std::int32_t>(block.columns) +
+           indices<T>(count_up<T>() + splat(number<T>(n)));
+  }
+
+  // Lanes leave the floor that their sums were for.
   void write_runs(const Block<T>& block, extent n, unsigned moved, Vector<T> floor) {
-    T before[lanes<T>];
-    store<T>(before, load(run_floors + n));
+    using V = Vector<T>;
+    const V before = load(run_floors + n), below = load(run_below + n), above = load(run_above + n);
     store<T>(run_floors + n, floor);
-    for (extent lane = 0; moved && lane < lanes<T>; ++lane, moved >>= 1) {
-      if (!(moved & 1u) || before[lane] < T(0)) continue;
-      T* row = d_table + (n + lane) * block.p.positions + static_cast<extent>(static_cast<double>(before[lane]));
-      row[0] += run_below[n + lane];
-      if (run_above[n + lane] != T(0)) row[1] += run_above[n + lane];
-      run_below[n + lane] = run_above[n + lane] = T(0);
+    if constexpr (has_vectors<T>) {
+      const auto stay = [&](V x) {  // x where the lane did not move
+        return moved == ~0u ? zero<T>() : (floor != before ? zero<T>() : x);
+      };
+      moved &= bits<T>(before >= zero<T>());
+      const Mask<T> here = place_of(block, n, before);
+      scatter_add<T>(d_table, here, moved, below);
+      const unsigned higher = moved & bits<T>(above != zero<T>());  // never from the last row
+      if (higher) scatter_add<T>(d_table, here + static_cast<std::int32_t>(block.columns), higher, above);
+      store<T>(run_below + n, stay(below)), store<T>(run_above + n, stay(above));
     }
   }
 };

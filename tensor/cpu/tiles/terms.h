@@ -1,5 +1,5 @@
-// The tile programs that add a number to each pair: read by distance, read by row and distance, row plus column; and the
-// sums of the pattern by distance (Shaw's values).
+// The tile programs that add a number to each pair: read by distance, read by row and distance, one per column; and
+// the sums of the pattern by distance (Shaw's values).
 #pragma once
 
 #include "tensor/cpu/tiles/tile.h"
@@ -216,36 +216,27 @@ template <class T> struct ByRowAndDistance {
   }
 };
 
-// ---- row plus column ----
+// ---- column: x[k][i] += column[k] ----
 
-template <class T> static void add_row_and_column(const Tile<T>& tile, T* x) {
+template <class T> static void add_column(const Tile<T>& tile, T* x) {
   const Block<T>& block = tile.block;
-  const Problem<T>& p = block.p;
-  if (!p.row_term && !p.column_term) return;
-  T row[block_rows<T>];
-  for (extent i = 0; i < block.columns; ++i)
-    row[i] = p.row_term && i < block.rows ? p.row_term.of(block.b, block.h)[block.first_query + i] : T(0);
+  if (!block.p.column_term) return;
   for (extent k = 0; k < tile.keys; ++k) {
-    const T column = p.column_term ? p.column_term.of(block.b, block.h)[tile.first_key + k] : T(0);
+    const Vector<T> column = splat(block.p.column_term.of(block.b, block.h)[tile.first_key + k]);
     for (extent n = 0; n < block.columns; n += lanes<T>) {
       T* at = x + k * block.columns + n;
-      store<T>(at, load(at) + (load(row + n) + splat(column)));
+      store<T>(at, load(at) + column);
     }
   }
 }
 
-template <class T> static void gather_row_and_column(const Tile<T>& tile, const T* dx) {
+template <class T> static void gather_column(const Tile<T>& tile, const T* dx) {
   const Block<T>& block = tile.block;
   const Problem<T>& p = block.p;
   for (extent k = 0; p.d_column_term && k < tile.keys; ++k) {
     Vector<T> sum = zero<T>();
     for (extent n = 0; n < block.columns; n += lanes<T>) sum = sum + load(dx + k * block.columns + n);
     p.d_column_term.of(block.b, block.h)[tile.first_key + k] += sum_of_lanes<T>(sum);
-  }
-  for (extent i = 0; p.d_row_term && i < block.rows; ++i) {
-    T sum = T(0);
-    for (extent k = 0; k < tile.keys; ++k) sum += dx[k * block.columns + i];
-    p.d_row_term.of(block.b, block.h)[block.first_query + i] += sum;
   }
 }
 

@@ -19,7 +19,9 @@ template <class T> struct Block {
   extent b, h, first_query, rows, columns;
 
   Block(const Problem<T>& problem, extent batch, extent head, extent first, extent count)
-      : p(problem), b(batch), h(head), first_query(first), rows(count), columns(padded<T>(count)) {}
+      : Block(problem, batch, head, first, count, padded<T>(count)) {}
+  Block(const Problem<T>& problem, extent batch, extent head, extent first, extent count, extent wide)
+      : p(problem), b(batch), h(head), first_query(first), rows(count), columns(wide) {}
   extent packs() const { return columns / lanes<T>; }
   extent first_token() const { return p.first_row + first_query; }  // of the keys
   // The keys that the block's last row sees: the others are not looked at.

@@ -92,6 +92,40 @@ template <class T> static inline unsigned bits(Mask<T> mask) {
   }
 }
 
+// Whole numbers as such, one for each lane, and what lies at base[index].
+template <class T> static inline Mask<T> indices(Vector<T> whole) { return __builtin_convertvector(whole, Mask<T>); }
+template <class T> static inline Vector<T> gather(const T* base, Mask<T> index) {
+#if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
+  if constexpr (sizeof(T) == 4)
+    return reinterpret_cast<Vector<T>>(_mm512_i32gather_ps(reinterpret_cast<__m512i>(index), base, 4));
+  else
+    return reinterpret_cast<Vector<T>>(_mm512_i64gather_pd(reinterpret_cast<__m512i>(index), base, 8));
+#else
+  Vector<T> x{};
+  for (extent n = 0; n < lanes<T>; ++n) x[n] = base[index[n]];
+  return x;
+#endif
+}
+// base[index] += x where `chosen` has a bit; indices differ.
+template <class T> static inline void scatter_add(T* base, Mask<T> index, unsigned chosen, Vector<T> x) {
+#if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
+  if constexpr (sizeof(T) == 4) {
+    const __m512i at = reinterpret_cast<__m512i>(index);
+    const auto some = static_cast<__mmask16>(chosen);
+    const __m512 before = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), some, at, base, 4);
+    _mm512_mask_i32scatter_ps(base, some, at, _mm512_add_ps(before, reinterpret_cast<__m512>(x)), 4);
+  } else {
+    const __m512i at = reinterpret_cast<__m512i>(index);
+    const auto some = static_cast<__mmask8>(chosen);
+    const __m512d before = _mm512_mask_i64gather_pd(_mm512_setzero_pd(), some, at, base, 8);
+    _mm512_mask_i64scatter_pd(base, some, at, _mm512_add_pd(before, reinterpret_cast<__m512d>(x)), 8);
+  }
+#else
+  for (extent n = 0; n < lanes<T>; ++n)
+    if (chosen >> n & 1u) base[index[n]] += x[n];
+#endif
+}
+
 template <class T> static inline T sum_of_lanes(Vector<T> x) {
   if constexpr (has_vectors<T>) {
     T total = 0;
