@@ -41,7 +41,8 @@ class TiledExecutor final : public Executor {
     const AttendContext at = rotated_context(inputs, stages);
     std::optional<TileTerms> terms = terms_of(at, stages);
     if (!terms) return strips_executor().attend(inputs, stages);
-    if (inputs.dropout) terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
+    if (inputs.dropout)
+      terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
     const TiledResult result = tiled_attention(terms->facts, terms->operands);
     return terms->bin_values.defined() ? result.output + matmul(result.bin_sums, terms->bin_values) : result.output;
   }

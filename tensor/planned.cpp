@@ -53,6 +53,17 @@ class PlannedKernels final : public Kernels {
   void lerp_at_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
   void convolve_keys(const Convolution&, const Tensor&, const Tensor&, bool, const Tensor&, const Tensor&) override {}
   void convolve_keys_weight(const Convolution&, const Tensor&, const Tensor&, const Tensor&) override {}
+  // The CPU's tiles take their scratch and return.
+  bool has_tiled_attention() const override { return of_cpu_; }
+  void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum) override {
+    cpu_kernels().attention(at, x, output, bin_sums, log_sum);
+  }
+  void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const TiledAttention::Operands& d) override {
+    cpu_kernels().attention_backward(at, x, output, bin_sums, log_sum, d_output, d_bins, d);
+  }
   void random_uniform(const Tensor&, const Stream&, double, double) override {}
   void random_normal(const Tensor&, const Stream&, double, double) override {}
   void adam_all(const AdamStep&, const Tensor&, std::span<const AdamEntry>) override {}

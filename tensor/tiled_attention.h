@@ -29,20 +29,20 @@ namespace whence {
 
 struct TiledAttention {
   enum Operand : std::size_t {
-    query,             // q [b h i d]
-    key,               // k [b h j d]
-    value,             // v [b h j d]
-    distance_table,    // [h n]
-    relative_query,    // p [b h i d]
-    relative_keys,     // r [1|h n d]
-    column_term,       // [b h j]
-    gate_query,        // gq [b h i d]
-    gate_key,          // gk [b h j d]
-    position_logits,   // z [b h i n]
-    position_slopes,   // [h]
-    mix_input,         // W1 [d h k]
-    mix_table,         // u [left+1 d n]
-    mix_output,        // W2 [h d k]
+    query,            // q [b h i d]
+    key,              // k [b h j d]
+    value,            // v [b h j d]
+    distance_table,   // [h n]
+    relative_query,   // p [b h i d]
+    relative_keys,    // r [1|h n d]
+    column_term,      // [b h j]
+    gate_query,       // gq [b h i d]
+    gate_key,         // gk [b h j d]
+    position_logits,  // z [b h i n]
+    position_slopes,  // [h]
+    mix_input,        // W1 [d h k]
+    mix_table,        // u [left+1 d n]
+    mix_output,       // W2 [h d k]
     operand_count
   };
   using Operands = std::array<Tensor, operand_count>;  // last axis contiguous, one dtype: f32, f64 or dual
@@ -54,17 +54,17 @@ struct TiledAttention {
 
   // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
-  index_t lowest = 0;      // the steps of a table's row 0 (by distance, by row and distance, bins)
+  index_t lowest = 0;  // the steps of a table's row 0 (by distance, by row and distance, bins)
   double relative_scale = 1, gate_scale = 1;
-  Tensor bin_of = {};      // i64 [n]
+  Tensor bin_of = {};  // i64 [n]
   index_t bins = 0;
 
   struct Mix {
-    index_t left = 0, right = 0;   // taps on either side
-    index_t lowest = 0;            // the steps of u's row 0
-    index_t behind = 0;            // columns of hidden behind the last key, where the run goes on
-    bool remask = false;           // hidden is 0 where row i does not see the column
-    double slope = 0.01;           // of leaky_relu
+    index_t left = 0, right = 0;  // taps on either side
+    index_t lowest = 0;           // the steps of u's row 0
+    index_t behind = 0;           // columns of hidden behind the last key, where the run goes on
+    bool remask = false;          // hidden is 0 where row i does not see the column
+    double slope = 0.01;          // of leaky_relu
   } mix = {};
 
   // Number ((b h' + h) total_rows + first_row + i) j' + j of the stream decides whether P_ij stays, h' heads, j' keys.

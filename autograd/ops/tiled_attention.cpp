@@ -68,12 +68,12 @@ struct Tiled {
     for (std::size_t k = 0; k < count; ++k) {
       if (!saved.operands[k].defined()) continue;
       x[k] = saved.operands[k].get();
-      if (needs[k]) result[k] = d[k] = y.numel() > 0 ? gradient_like(k, x[k])
-                                                     : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
+      if (needs[k])
+        result[k] = d[k] =
+            y.numel() > 0 ? gradient_like(k, x[k]) : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
     }
     if (y.numel() > 0)
-      kernels(y.device()).attention_backward(
-          at, x, output(y), bins(y), saved.log_sum.get(), output(dy), bins(dy), d);
+      kernels(y.device()).attention_backward(at, x, output(y), bins(y), saved.log_sum.get(), output(dy), bins(dy), d);
     return result;
   }
 
@@ -139,7 +139,8 @@ void check(const At& at, const At::Operands& x) {
     fail(Tiled::name, "relative_query with steps given; distances first_row + i - j required");
 }
 
-template <std::size_t... K> Tensor apply_all(const At& at, const At::Operands& x, Site site, std::index_sequence<K...>) {
+template <std::size_t... K>
+Tensor apply_all(const At& at, const At::Operands& x, Site site, std::index_sequence<K...>) {
   return apply(Tiled{at}, site, x[K]...);
 }
 
@@ -197,9 +198,9 @@ std::vector<Case> cases() {
   list.push_back(with(with(of("by row and distance", 2, 2, 5, 5, 3), At::relative_query, draw::normal({2, 2, 5, 3})),
       At::relative_keys, draw::normal({1, 5, 3})));
   list.back().at.relative_scale = 0.7;
-  list.push_back(with(with(of("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query,
-                          draw::normal({1, 2, 3, 3})),
-      At::relative_keys, draw::normal({2, 5, 3})));
+  list.push_back(
+      with(with(of("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query, draw::normal({1, 2, 3, 3})),
+          At::relative_keys, draw::normal({2, 5, 3})));
   list.push_back(with(of("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
   list.push_back(with(of("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
   list.push_back(with(of("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));

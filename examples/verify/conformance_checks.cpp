@@ -256,8 +256,8 @@ Cell padded_decoding(const Subject& subject) {
 // ---- executors, sizes, numbers ----
 
 // Output and all gradients of bare attention by one executor, against the composed ops.
-double apart_from_reference(
-    const Subject& subject, const BareAttention& scheme, const Executor& executor, index_t tokens, const Tensor& present) {
+double apart_from_reference(const Subject& subject, const BareAttention& scheme, const Executor& executor,
+    index_t tokens, const Tensor& present) {
   BareOperands operands = random_operands(scheme, batch, tokens, subject.seed());
   std::vector<Tensor> leaves;
   for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
@@ -297,8 +297,7 @@ Cell strips(const Subject& subject) {
 
 // One token, some that fill no vector, and more than a tile; padding on the left, on the right and on both sides.
 Cell tiled(const Subject& subject) {
-  const std::string refusal =
-      tiled_executor().refusal(BareAttention(subject.text(), {8, 2, capacity}).stages());
+  const std::string refusal = tiled_executor().refusal(BareAttention(subject.text(), {8, 2, capacity}).stages());
   if (!BareAttention(subject.text(), {8, 2, capacity}).attends()) return not_applicable("takes no part in attention");
   if (!refusal.empty()) return not_applicable(refusal);
   double largest = 0;
@@ -309,7 +308,8 @@ Cell tiled(const Subject& subject) {
     return Tensor::of(there, {batch, tokens}, DType::boolean);
   };
   for (const auto& [heads, wanted] : {std::pair<index_t, index_t>{2, 1}, {1, 17}, {3, 9}, {1, 67}}) {
-    const index_t tokens = subject.claims().drawn_each_step ? std::min(wanted, capacity) : wanted;  // as many as are drawn
+    const index_t tokens =
+        subject.claims().drawn_each_step ? std::min(wanted, capacity) : wanted;  // as many as are drawn
     const BareAttention scheme(subject.text(), {4 * heads, heads, std::max(capacity, tokens)});
     scheme.draw_parameters(subject.seed());
     largest = std::max(largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, {}));

@@ -47,8 +47,8 @@ std::optional<Adaptive::BaseTable> Adaptive::base_table(const AttendContext& at)
     if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
   }
   TiledAttention::Operands without = terms.operands;
-  for (const auto expected : {TiledAttention::query, TiledAttention::key, TiledAttention::value,
-           TiledAttention::distance_table})
+  for (const auto expected :
+      {TiledAttention::query, TiledAttention::key, TiledAttention::value, TiledAttention::distance_table})
     without[expected] = Tensor();
   for (const Tensor& other : without)
     if (other.defined()) return std::nullopt;
@@ -63,8 +63,11 @@ bool Adaptive::add_network(TileTerms& terms, const DistanceSteps& steps, const N
   if (terms.has(TiledAttention::mix_input)) return false;
   terms[TiledAttention::mix_input] = network.hidden, terms[TiledAttention::mix_table] = network.table;
   terms[TiledAttention::mix_output] = network.output;
-  terms.facts.mix = {.left = network.left, .right = network.right, .lowest = steps.lowest - network.right,
-      .behind = network.behind, .remask = network.remask};
+  terms.facts.mix = {.left = network.left,
+      .right = network.right,
+      .lowest = steps.lowest - network.right,
+      .behind = network.behind,
+      .remask = network.remask};
   const index_t heads = network.output_bias.size(0), count = steps.values.size(0);
   return terms.add_by_distance(steps, expand(reshape(network.output_bias, {heads, 1}), {heads, count}));
 }

@@ -39,8 +39,7 @@ Tensor Contextual::gates(const AttendContext& at) const {
 
 bool Contextual::add_gates(TileTerms& terms, const AttendContext& at) const {
   if (from_ == Gates::from_keys) return terms.add_gates({}, {}, 1);
-  return terms.add_gates(
-      at.unrotated_query, from_ == Gates::from_values ? at.value : separate_keys(at), at.scale);
+  return terms.add_gates(at.unrotated_query, from_ == Gates::from_values ? at.value : separate_keys(at), at.scale);
 }
 
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.

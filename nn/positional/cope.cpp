@@ -33,10 +33,10 @@ class CoPE final : public Contextual, public RunsInTiles {
 
   // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
-    const Tensor g = gates(at);                                                                     // Eq. 3, [b h i j]
-    const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));              // Eq. 4, [b h i j]
-    const Tensor z = position_logits(at);                                                           // Eq. 7, [b h i n]
-    const Tensor c = interpolated(cast(z, p.dtype()), p);  // Listing 1, [b h i j]
+    const Tensor g = gates(at);                                                         // Eq. 3, [b h i j]
+    const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));  // Eq. 4, [b h i j]
+    const Tensor z = position_logits(at);                                               // Eq. 7, [b h i n]
+    const Tensor c = interpolated(cast(z, p.dtype()), p);                               // Listing 1, [b h i j]
     return s + probe("position_logit", cast(c, s.dtype()));
   }
 

@@ -60,13 +60,14 @@ class Dape final : public Adaptive {
     const bool concatenates = has_bias() && (form_ == Form::concat_residual || form_ == Form::concat);
     const Tensor of_scores = slice(hidden_.weight(), 1, 0, heads);
     if (has_bias() && form_ == Form::f_of_bias)  // nothing of S: all of it is a table
-      return terms.add_by_distance(base->steps, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
-    const Tensor of_bias = !has_bias()     ? expand(b1, {width, count})
+      return terms.add_by_distance(
+          base->steps, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
+    const Tensor of_bias = !has_bias()    ? expand(b1, {width, count})
                            : concatenates ? matmul(slice(hidden_.weight(), 1, heads, 2 * heads), table) + b1
-                                           : matmul(of_scores, table) + b1;  // u, [d n]
+                                          : matmul(of_scores, table) + b1;  // u, [d n]
     if (has_bias() && form_ != Form::concat && !terms.add_by_distance(base->steps, table)) return false;
-    return add_network(terms, base->steps, {unsqueeze(of_scores, 2), unsqueeze(of_bias, 0),
-                                               unsqueeze(output_.weight(), 2), output_.bias()});
+    return add_network(terms, base->steps,
+        {unsqueeze(of_scores, 2), unsqueeze(of_bias, 0), unsqueeze(output_.weight(), 2), output_.bias()});
   }
 
  private:

@@ -37,7 +37,8 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
   // [1|b h i j]
   Tensor bias(const AttendContext& at) const override {
     const Tensor x = probe("relative_distance", cast(relative_distance(at), at.content_scores.dtype()));  // [1|b 1 i j]
-    return probe("bias", permute(network(reshape(x, {x.size(0), x.size(2), x.size(3), 1})), {0, 3, 1, 2}));  // [1|b h i j]
+    return probe(
+        "bias", permute(network(reshape(x, {x.size(0), x.size(2), x.size(3), 1})), {0, 3, 1, 2}));  // [1|b h i j]
   }
 
   // As long as every row stands before Lambda, all share one normaliser: a function of the distance.
@@ -46,7 +47,7 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
     const std::optional<DistanceSteps> steps = distance_steps(at);
     const Tensor lambda = threshold();
     if (!steps || *std::max_element(rows.begin(), rows.end()) >= lambda.item()) return false;
-    const Tensor x = psi(cast(at.here(steps->values), lambda.dtype())) / (psi(lambda) + 1e-6);          // [n]
+    const Tensor x = psi(cast(at.here(steps->values), lambda.dtype())) / (psi(lambda) + 1e-6);              // [n]
     return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.query.dtype()), {-1, 1}))));  // [h n]
   }
 

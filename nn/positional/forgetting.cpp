@@ -35,7 +35,8 @@ class Forgetting final : public PositionalScheme, public BiasesScores, public Ru
   }
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    return terms.add_column(cast(log_kept(at), at.query.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
+    return terms.add_column(
+        cast(log_kept(at), at.query.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
   }
 
  private:

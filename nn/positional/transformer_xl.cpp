@@ -58,8 +58,8 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   }
   // R of distances [n], [h n d]
   Tensor keys_of(const Tensor& distances, const AttendContext& at) const {
-    const Tensor waves = probe("sinusoids", sinusoids(distances, at));          // PE, [n c]
-    const Tensor r = probe("relative_keys", linear(waves, projection_, {}));    // R, [n c]
+    const Tensor waves = probe("sinusoids", sinusoids(distances, at));        // PE, [n c]
+    const Tensor r = probe("relative_keys", linear(waves, projection_, {}));  // R, [n c]
     return permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 0, 2});
   }
 

@@ -43,11 +43,14 @@ template <class T> Functions<T> functions_of(InstructionSet set) {
   return tiles::of_plain<T>();
 }
 
+// On the planned device (tensor/planned.cpp) memory is taken as here, and nobody computes.
+bool planned(Device device) { return !device.is_cpu(); }
+
 // Memory that parts at work take in turn: as many pieces as threads.
 template <class T> class Scratch {
  public:
-  Scratch(index_t pieces, index_t numbers)
-      : size_((numbers + 15) / 16 * 16), memory_(Tensor::empty({pieces * size_}, dtype_of<T>)) {
+  Scratch(index_t pieces, index_t numbers, Device device)
+      : size_((numbers + 15) / 16 * 16), memory_(Tensor::empty({pieces * size_}, dtype_of<T>, device)) {
     for (index_t n = 0; n < pieces; ++n) free_.push_back(memory_.template data<T>() + n * size_);
   }
   T* take() {
@@ -69,8 +72,9 @@ template <class T> class Scratch {
 };
 
 // f(task, scratch) for all tasks.
-template <class T, class F> void for_each_task(index_t tasks, index_t numbers, const F& f) {
-  Scratch<T> scratch(std::min<index_t>(tasks, threads()), numbers);
+template <class T, class F> void for_each_task(index_t tasks, index_t numbers, Device device, const F& f) {
+  Scratch<T> scratch(std::min<index_t>(tasks, threads()), numbers, device);
+  if (planned(device)) return;
   parallel_for(tasks, 1, [&](index_t begin, index_t end) {
     T* piece = scratch.take();
     for (index_t task = begin; task < end; ++task) f(task, piece);
@@ -86,17 +90,22 @@ template <class T> Rows<T> rows_of(const Tensor& x) {
 }
 // x [h n] or [b h n]: one row for each head.
 template <class T> Rows<T> lines_of(const Tensor& x) {
-  return x.defined() && x.numel() > 0 ? rows_of<T>(x.view([&] {
-    Shape shape;
-    for (int axis = 0; axis < x.rank(); ++axis) shape.push_back(axis == x.rank() - 1 ? 1 : x.shape()[axis]);
-    shape.push_back(x.size(-1));
-    return shape;
-  }(), [&] {
-    Strides strides;
-    for (int axis = 0; axis < x.rank(); ++axis) strides.push_back(axis == x.rank() - 1 ? 0 : x.strides()[axis]);
-    strides.push_back(1);
-    return strides;
-  }())) : Rows<T>{};
+  return x.defined() && x.numel() > 0 ? rows_of<T>(x.view(
+                                            [&] {
+                                              Shape shape;
+                                              for (int axis = 0; axis < x.rank(); ++axis)
+                                                shape.push_back(axis == x.rank() - 1 ? 1 : x.shape()[axis]);
+                                              shape.push_back(x.size(-1));
+                                              return shape;
+                                            }(),
+                                            [&] {
+                                              Strides strides;
+                                              for (int axis = 0; axis < x.rank(); ++axis)
+                                                strides.push_back(axis == x.rank() - 1 ? 0 : x.strides()[axis]);
+                                              strides.push_back(1);
+                                              return strides;
+                                            }()))
+                                      : Rows<T>{};
 }
 
 struct Drop {
@@ -172,7 +181,8 @@ MixTables mix_tables(const TiledAttention& at, const TiledAttention::Operands& x
 // x [rows, n], whose first number is that of `lowest` steps, as [rows, tables.count].
 template <class T> Tensor widened(const Tensor& x, index_t lowest, const MixTables& tables) {
   const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1);
-  const Tensor wide = Tensor::zeros({rows, tables.count}, x.dtype());
+  const Tensor wide = Tensor::zeros({rows, tables.count}, x.dtype(), x.device());
+  if (planned(x.device())) return wide;
   const index_t shift = lowest - tables.lowest;
   for (index_t r = 0; r < rows; ++r)
     for (index_t c = std::max<index_t>(0, -shift); c < n && c + shift < tables.count; ++c)
@@ -181,10 +191,10 @@ template <class T> Tensor widened(const Tensor& x, index_t lowest, const MixTabl
 }
 
 // The sum over the parts [parts, rows, tables.count] as x, which has n numbers in a row.
-template <class T>
-void add_narrowed(const Tensor& parts, index_t lowest, const MixTables& tables, const Tensor& x) {
+template <class T> void add_narrowed(const Tensor& parts, index_t lowest, const MixTables& tables, const Tensor& x) {
   const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1), shift = lowest - tables.lowest;
   const index_t count = parts.numel() / std::max<index_t>(rows * tables.count, 1);
+  if (planned(x.device())) return;
   T* to = x.data<T>();
   std::fill_n(to, x.numel(), T(0));
   for (index_t part = 0; part < count; ++part) {
@@ -200,8 +210,7 @@ template <class T> struct MixOperands {
   MixTables tables;
   Tensor table, residual, query, key, value;
 
-  MixOperands(const TiledAttention& at, const TiledAttention::Operands& x, Problem<T>& p)
-      : tables(mix_tables(at, x)) {
+  MixOperands(const TiledAttention& at, const TiledAttention::Operands& x, Problem<T>& p) : tables(mix_tables(at, x)) {
     table = widened<T>(x[Operand::mix_table], at.mix.lowest, tables);
     if (x[Operand::distance_table].defined()) residual = widened<T>(x[Operand::distance_table], at.lowest, tables);
     p.width = x[Operand::mix_input].size(0), p.kernel = x[Operand::mix_input].size(2);
@@ -219,8 +228,8 @@ template <class T> struct MixOperands {
   static index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
   static Tensor padded_rows(const Tensor& x) {
     if (x.size(3) % 16 == 0) return x;
-    const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype());
-    cpu_kernels().copy(x, wide.view(x.shape(), wide.strides()));
+    const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype(), x.device());
+    kernels(x.device()).copy(x, wide.view(x.shape(), wide.strides()));
     return wide;
   }
 };
@@ -229,11 +238,12 @@ template <class T> struct MixOperands {
 
 template <class T> void forward(const TiledAttention& at, const TiledAttention::Operands& x, Problem<T> p) {
   const Functions<T> run = functions_of<T>(chosen_set);
+  const Device device = x[Operand::query].device();
   if (x[Operand::mix_input].defined()) {
     const MixOperands<T> mix(at, x, p);
     const index_t parts = (p.queries + run.mix_block - 1) / run.mix_block;
     // Causal rows have the more keys the later they are: the longest first.
-    return for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), [&](index_t task, T* scratch) {
+    return for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), device, [&](index_t task, T* scratch) {
       run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_block, scratch);
     });
   }
@@ -241,9 +251,10 @@ template <class T> void forward(const TiledAttention& at, const TiledAttention::
   constexpr index_t block = 64;
   const index_t heads = p.batch * p.heads, blocks = (p.queries + block - 1) / block;
   const index_t pieces = std::clamp<index_t>(4 * threads() / std::max<index_t>(heads, 1), 1, blocks);
-  for_each_task<T>(heads * pieces, run.forward_scratch(p), [&](index_t task, T* scratch) {
+  for_each_task<T>(heads * pieces, run.forward_scratch(p), device, [&](index_t task, T* scratch) {
     const index_t head = task / pieces, piece = pieces - 1 - task % pieces;
-    const index_t begin = blocks * piece / pieces * block, end = std::min(blocks * (piece + 1) / pieces * block, p.queries);
+    const index_t begin = blocks * piece / pieces * block,
+                  end = std::min(blocks * (piece + 1) / pieces * block, p.queries);
     run.forward(p, head / p.heads, head % p.heads, begin, end - begin, scratch);
   });
 }
@@ -252,6 +263,7 @@ template <class T> void forward(const TiledAttention& at, const TiledAttention::
 
 // to = the sum over the first axis of parts, in order.
 template <class T> void sum_parts(const Tensor& parts, const Tensor& to) {
+  if (planned(to.device())) return;
   const index_t count = to.numel(), number = parts.numel() / std::max<index_t>(count, 1);
   const T* from = parts.data<T>();
   T* sum = to.data<T>();
@@ -265,9 +277,9 @@ template <class T> void sum_parts(const Tensor& parts, const Tensor& to) {
 }
 
 template <class T>
-void backward_of_heads(const Functions<T>& run, const TiledAttention::Operands& d, Problem<T> p) {
-  const auto cleared = [](const Tensor& like, const Shape& shape) {
-    return like.defined() ? Tensor::zeros(shape, like.dtype()) : Tensor();
+void backward_of_heads(const Functions<T>& run, Device device, const TiledAttention::Operands& d, Problem<T> p) {
+  const auto cleared = [device](const Tensor& like, const Shape& shape) {
+    return like.defined() ? Tensor::zeros(shape, like.dtype(), device) : Tensor();
   };
   const Tensor table = cleared(d[Operand::distance_table], {p.batch, p.heads, p.distances});
   const index_t width = (p.dim + 15) / 16 * 16;
@@ -277,11 +289,11 @@ void backward_of_heads(const Functions<T>& run, const TiledAttention::Operands& 
   if (relative.defined())
     p.d_relative_keys = {relative.data<T>(), p.heads * p.distances * width, p.distances * width, width};
   p.d_position_slopes = slopes.defined() ? slopes.data<T>() : nullptr;
-  for_each_task<T>(p.batch * p.heads, run.backward_scratch(p),
+  for_each_task<T>(p.batch * p.heads, run.backward_scratch(p), device,
       [&](index_t task, T* scratch) { run.backward(p, task / p.heads, task % p.heads, scratch); });
   if (table.defined()) sum_parts<T>(table, d[Operand::distance_table]);
   if (slopes.defined()) sum_parts<T>(slopes, d[Operand::position_slopes]);
-  if (relative.defined()) {
+  if (relative.defined() && !planned(device)) {
     const Tensor& to = d[Operand::relative_keys];  // [1|h n d]
     const index_t heads = to.size(0), repeats = p.batch * p.heads / heads;
     for (index_t h = 0; h < heads; ++h) {
@@ -307,8 +319,8 @@ template <class T> index_t parts_at_once(index_t strips, index_t parts) {
 Tensor cleared_rows(const Tensor& x) {
   if (!x.defined()) return x;
   if (x.size(3) % 16 != 0)
-    return Tensor::zeros({x.size(0), x.size(1), x.size(2), (x.size(3) + 15) / 16 * 16}, x.dtype());
-  cpu_kernels().fill(x, 0);
+    return Tensor::zeros({x.size(0), x.size(1), x.size(2), (x.size(3) + 15) / 16 * 16}, x.dtype(), x.device());
+  kernels(x.device()).fill(x, 0);
   return x;
 }
 
@@ -316,13 +328,14 @@ template <class T>
 void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const TiledAttention::Operands& x,
     const TiledAttention::Operands& d, Problem<T> p) {
   const MixOperands<T> mix(at, x, p);
+  const Device device = x[Operand::query].device();
   const index_t parts = (p.queries + run.mix_rows - 1) / run.mix_rows;
   const index_t strips = run.mix_part_strips(p), together = parts_at_once<T>(strips, parts);
   const Tensor wide_key = cleared_rows(d[Operand::key]), wide_value = cleared_rows(d[Operand::value]);
   p.d_key = rows_of<T>(wide_key), p.d_value = rows_of<T>(wide_value);
   const index_t sums = p.batch * together, weights = p.width * p.heads * p.kernel;
   const auto make = [&](Operand which, index_t count, T*& to) {
-    const Tensor part = d[which].defined() ? Tensor::zeros({sums, count}, dtype_of<T>) : Tensor();
+    const Tensor part = d[which].defined() ? Tensor::zeros({sums, count}, dtype_of<T>, device) : Tensor();
     to = part.defined() ? part.data<T>() : nullptr;
     return part;
   };
@@ -343,8 +356,8 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
     }
   };
   if (p.batch < threads()) {  // threads share the steps of one sequence
-    const Tensor memory = Tensor::empty({together * strips}, dtype_of<T>);
-    Scratch<T> scratch(threads(), numbers);
+    const Tensor memory = Tensor::empty({together * strips}, dtype_of<T>, device);
+    Scratch<T> scratch(threads(), numbers, device);
     const auto together_each = [&](index_t tasks, const auto& f) {
       parallel_for(tasks, 1, [&](index_t begin, index_t end) {
         T* piece = scratch.take();
@@ -352,9 +365,9 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
         scratch.give_back(piece);
       });
     };
-    for (index_t b = 0; b < p.batch; ++b) sequence(b, memory.template data<T>(), together_each);
+    for (index_t b = 0; b < p.batch && !planned(device); ++b) sequence(b, memory.template data<T>(), together_each);
   } else {  // each has a sequence of its own
-    for_each_task<T>(p.batch, together * strips + numbers, [&](index_t b, T* memory) {
+    for_each_task<T>(p.batch, together * strips + numbers, device, [&](index_t b, T* memory) {
       sequence(b, memory, [&](index_t tasks, const auto& f) {
         for (index_t task = 0; task < tasks; ++task) f(task, memory + together * strips);
       });
@@ -366,7 +379,7 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
   if (residual.defined()) add_narrowed<T>(residual, at.lowest, mix.tables, d[Operand::distance_table]);
   for (const auto& [wide, which] : {std::pair{&wide_key, Operand::key}, std::pair{&wide_value, Operand::value}})
     if (wide->defined() && wide->identity() != d[which].identity())
-      cpu_kernels().copy(wide->view(d[which].shape(), wide->strides()), d[which]);
+      kernels(device).copy(wide->view(d[which].shape(), wide->strides()), d[which]);
 }
 
 template <class F> void visit_attention(DType dtype, const F& f) {
@@ -378,13 +391,14 @@ template <class F> void visit_attention(DType dtype, const F& f) {
   }
 }
 
-template <class T> void backward(const TiledAttention& at, const TiledAttention::Operands& x,
-    const TiledAttention::Operands& d, const Problem<T>& p) {
+template <class T>
+void backward(const TiledAttention& at, const TiledAttention::Operands& x, const TiledAttention::Operands& d,
+    const Problem<T>& p) {
   const Functions<T> run = functions_of<T>(chosen_set);
   if (x[Operand::mix_input].defined())
     backward_of_mix(run, at, x, d, p);
   else
-    backward_of_heads(run, d, p);
+    backward_of_heads(run, x[Operand::query].device(), d, p);
 }
 
 }  // namespace
@@ -420,7 +434,7 @@ void CpuKernels::attention_backward(const TiledAttention& at, const TiledAttenti
     p.d_column_term = lines_of<T>(d[Operand::column_term]);
     p.d_gate_query = rows_of<T>(d[Operand::gate_query]), p.d_gate_key = rows_of<T>(d[Operand::gate_key]);
     p.d_position_logits = rows_of<T>(d[Operand::position_logits]);
-    if (d[Operand::column_term].defined()) fill(d[Operand::column_term], 0);
+    if (d[Operand::column_term].defined()) kernels(output.device()).fill(d[Operand::column_term], 0);
     backward<T>(at, x, d, p);
   });
 }

@@ -33,7 +33,8 @@ template <class T> struct Cutter {
 // ---- softmax over the keys of a tile, for all queries of the block at once ----
 
 template <class T> struct RunningSoftmax {
-  T *top, *total, *factor;  // per lane: the largest logit so far, the sum of powers, what earlier sums are to be multiplied by
+  T *top, *total,
+      *factor;  // per lane: the largest logit so far, the sum of powers, what earlier sums are to be multiplied by
 
   void take(Cutter<T>& cut) {
     top = cut.take(block_rows<T>), total = cut.take(block_rows<T>), factor = cut.take(block_rows<T>);
@@ -97,8 +98,7 @@ template <class T> static bool all_finite(const T* rows, extent count) {
 }
 
 // to[i] += sum_k x[k][i] rows[k] over what is seen, pair by pair.
-template <class T>
-static void sum_over_seen_keys(const Tile<T>& tile, const T* x, const T* rows, extent width, T* to) {
+template <class T> static void sum_over_seen_keys(const Tile<T>& tile, const T* x, const T* rows, extent width, T* to) {
   for (extent k = 0; k < tile.keys; ++k)
     for (extent i = tile.first_lane(k); i < tile.block.rows; ++i)
       for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * width + c];
@@ -137,8 +137,8 @@ template <class T> struct Forward {
 
   void block_of(extent first_query, extent count) {
     const Block<T> block(p, b, h, first_query, count);
-    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, count, p.dim, block.columns, p.scale,
-        queries);
+    pack_transposed(
+        p.query.of(b, h) + first_query * p.query.row, p.query.row, count, p.dim, block.columns, p.scale, queries);
     if (p.gate_query)
       pack_transposed(p.gate_query.of(b, h) + first_query * p.gate_query.row, p.gate_query.row, count, p.dim,
           block.columns, p.gate_scale, gate_queries);
@@ -259,8 +259,7 @@ template <class T> struct Pairing {
 };
 
 template <class T> static void scale_tile(const Tile<T>& tile, T scale, const T* from, T* to) {
-  for (extent n = 0; n < tile.keys * tile.block.columns; n += lanes<T>)
-    store<T>(to + n, load(from + n) * splat(scale));
+  for (extent n = 0; n < tile.keys * tile.block.columns; n += lanes<T>) store<T>(to + n, load(from + n) * splat(scale));
 }
 
 template <class T> struct Backward {
@@ -381,12 +380,12 @@ template <class T> struct Backward {
     add_column(tile, x);
     products_of_pairs(tile, p.value_dim, values + tile.first_key * value_width, value_width, d_output_transposed, dx);
     if (Bins<T>::runs(p)) Bins<T>::read(tile, d_bins, dx);
-    if (p.draw) {
+    if (p.draw)
       pattern_and_gradient_dropped(tile);
-    } else {
+    else
       pattern_and_gradient(tile);
-    }
-    if (p.d_value) sum_over_queries(tile, x, d_output, value_width, d_values + tile.first_key * value_width, value_width);
+    if (p.d_value)
+      sum_over_queries(tile, x, d_output, value_width, d_values + tile.first_key * value_width, value_width);
     if (p.scans) {
       if (scan.by_table) scan.gather_table(tile, dx, places, was_full);
       if (moving) {

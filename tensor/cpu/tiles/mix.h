@@ -107,21 +107,20 @@ static void mixed_logits(
   const Problem<T>& p = part.p;
   const auto residual = [&](extent c) { return p.mix_residual ? p.mix_residual + part.place(c) : nullptr; };
   products<T, Finish::none>(p.heads, part.packs(end - begin), {p.width, p.kernel, 1, part.wide},
-      {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
-      part.by_column(begin, residual), p.mix_distances, part.by_column(begin, [&](extent c) { return logits(c); }),
-      logits.row, T(0));
+      {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row, part.by_column(begin, residual),
+      p.mix_distances, part.by_column(begin, [&](extent c) { return logits(c); }), logits.row, T(0));
   for (extent h = 0; h < p.heads; ++h) {
     const T* x = scores(h, begin);
     T* y = logits(h, begin);
-    for (extent n = 0; n < (end - begin) * part.wide; n += lanes<T>)
-      store<T>(y + n, load(y + n) + load(x + n));
+    for (extent n = 0; n < (end - begin) * part.wide; n += lanes<T>) store<T>(y + n, load(y + n) + load(x + n));
   }
 }
 
 // The last `kept` of all columns become the first, and those before them are forgotten.
 template <class T> static void carry(extent rows, extent kept, extent segment, Columns<T>& tile) {
   for (extent r = 0; r < rows && kept > 0; ++r)
-    for (extent n = 0; n < kept * tile.wide; ++n) tile.at[r * tile.row + n] = tile.at[r * tile.row + segment * tile.wide + n];
+    for (extent n = 0; n < kept * tile.wide; ++n)
+      tile.at[r * tile.row + n] = tile.at[r * tile.row + segment * tile.wide + n];
   tile.first += segment;
 }
 
@@ -142,9 +141,7 @@ template <class T> struct MixForward {
     factor = cut.take(block_rows<T>);
     return cut.taken;
   }
-  RunningSoftmax<T> softmax(extent h) const {
-    return {top + h * block_rows<T>, total + h * block_rows<T>, factor};
-  }
+  RunningSoftmax<T> softmax(extent h) const { return {top + h * block_rows<T>, total + h * block_rows<T>, factor}; }
 };
 
 template <class T> static extent mix_forward_scratch(const Problem<T>& p) { return MixForward<T>().layout(p, nullptr); }
@@ -167,8 +164,8 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
   f.layout(p, scratch);
   const extent segment = part.segment(), kept = p.kernel - 1, width = padded<T>(p.value_dim);
   for (extent h = 0; h < p.heads; ++h) {
-    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, part.wide, p.scale,
-        f.queries + h * p.dim * part.wide);
+    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, part.wide,
+        p.scale, f.queries + h * p.dim * part.wide);
     f.softmax(h).begin();
   }
   clear(f.output, p.heads * part.wide * width);
@@ -211,9 +208,7 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
 
 // Strips of a part, all keys with room for taps on either side: X, then dP, dA and at last dX, then logits and at last P.
 template <class T> static inline extent margin(const Problem<T>& p) { return 2 * p.kernel; }
-template <class T> static inline extent strip(const Problem<T>& p) {
-  return (p.keys + 2 * margin(p)) * mix_rows<T>;
-}
+template <class T> static inline extent strip(const Problem<T>& p) { return (p.keys + 2 * margin(p)) * mix_rows<T>; }
 template <class T> static extent mix_part_strips(const Problem<T>& p) { return 3 * p.heads * strip(p); }
 template <class T> struct Strips {
   Columns<T> scores, gradient, pattern;
@@ -241,7 +236,9 @@ template <class T> struct MixBackward {
     return cut.taken;
   }
 };
-template <class T> static extent mix_backward_scratch(const Problem<T>& p) { return MixBackward<T>().layout(p, nullptr); }
+template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
+  return MixBackward<T>().layout(p, nullptr);
+}
 
 // X and dP of one head, for all parts at once.
 template <class T>
@@ -254,9 +251,9 @@ static void mix_scores(
   const auto strips_of = [&](extent n) { return Strips<T>(p, block + n * mix_part_strips(p)); };
   const auto product = [&](Rows<const T> queries, T scale, Rows<const T> of_keys, extent dim, auto which) {
     pack_transposed(queries.of(b, h) + first_query * queries.row, queries.row, rows, dim, wide, scale, f.transposed);
-    products<T, Finish::none>(keys, wide / lanes<T>, {dim}, {of_keys.of(b, h), of_keys.row, 1}, f.transposed, wide,
-        from_zero<T>(), 0, [&](extent n) { return which(strips_of(n / each))(h, 0) + n % each * lanes<T>; }, mix_rows<T>,
-        T(0));
+    products<T, Finish::none>(
+        keys, wide / lanes<T>, {dim}, {of_keys.of(b, h), of_keys.row, 1}, f.transposed, wide, from_zero<T>(), 0,
+        [&](extent n) { return which(strips_of(n / each))(h, 0) + n % each * lanes<T>; }, mix_rows<T>, T(0));
     for (extent n = 0; n < parts; ++n) {
       const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
       const Columns<T> strip = which(strips_of(n));

@@ -4,9 +4,9 @@
 #define WHENCE_TILES_DUAL
 #include <cmath>
 
-#include "tensor/dual.h"
 #include "tensor/cpu/tiles/functions.h"
 #include "tensor/cpu/tiles/instruction_sets.h"
+#include "tensor/dual.h"
 
 namespace whence::tiles {
 

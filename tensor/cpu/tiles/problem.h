@@ -28,10 +28,10 @@ template <class T> struct Problem {
   Rows<T> output, log_sum;  // log_sum: one column
 
   // by distance, and what else reads distances
-  extent lowest, distances;       // steps of row 0, rows
+  extent lowest, distances;                   // steps of row 0, rows
   const std::int64_t *query_step, *key_step;  // null: first_row + i, j
   extent query_step_batch, key_step_batch;
-  Rows<const T> distance_table;   // head, one row each
+  Rows<const T> distance_table;  // head, one row each
   Rows<const T> relative_query, relative_keys;
   T relative_scale;
   Rows<const T> column_term;  // one row
@@ -59,8 +59,7 @@ template <class T> struct Problem {
 
   // backward: the gradient of the output and of bin_sums, and of every operand (null: not asked for)
   Rows<const T> output_gradient, bin_gradient;
-  Rows<T> d_query, d_key, d_value, d_relative_query, d_column_term, d_gate_query, d_gate_key,
-      d_position_logits;
+  Rows<T> d_query, d_key, d_value, d_relative_query, d_column_term, d_gate_query, d_gate_key, d_position_logits;
   // Sums over tasks: each task adds to its own part, which the caller has cleared and adds up in order.
   Rows<T> d_distance_table;  // [b h n]
   Rows<T> d_relative_keys;   // [b h n d]

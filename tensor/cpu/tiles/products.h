@@ -96,8 +96,8 @@ static void products(extent rows, extent packs, const Depth& depth, Left<T> a, c
     const T* from[N];
     T* to[N];
     for (extent n = 0; n < N; ++n) from[n] = begin(done + n), to[n] = place(done + n);
-    column<T, N, finish>(rows, depth, a, b + done * lanes<T>, b_row, from[0] ? from : nullptr, begin_row, to, place_row,
-        slope);
+    column<T, N, finish>(
+        rows, depth, a, b + done * lanes<T>, b_row, from[0] ? from : nullptr, begin_row, to, place_row, slope);
     done += N;
   };
   while (packs - done >= most_packs) run.template operator()<most_packs>();
@@ -119,8 +119,8 @@ static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a,
 
 // c[m][n] += sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes: rows of numbers against rows.
 template <class T, extent M, extent N>
-static inline void dots_block(extent count, const T* a, extent a_row, const T* b, extent b_row, T* c, extent c_row,
-    extent c_column) {
+static inline void dots_block(
+    extent count, const T* a, extent a_row, const T* b, extent b_row, T* c, extent c_row, extent c_column) {
   using V = Vector<T>;
   V sum[M][N];
 #pragma GCC unroll 8
@@ -160,8 +160,8 @@ static void dots(extent rows, extent columns, extent count, const T* a, extent a
       }
       for (extent i = 0; i < least(M, rows - m); ++i)
         for (extent j = 0; j < least(N, columns - n); ++j)
-          dots_block<T, 1, 1>(count, left + i * a_row, a_row, right + j * b_row, b_row,
-              to + i * c_row + j * c_column, c_row, c_column);
+          dots_block<T, 1, 1>(
+              count, left + i * a_row, a_row, right + j * b_row, b_row, to + i * c_row + j * c_column, c_row, c_column);
     }
   }
 }
@@ -178,8 +178,7 @@ static void pack_rows(
 
 // to [columns, width] = scale from', rows padded by zeros to `width`.
 template <class T>
-static void pack_transposed(
-    const T* from, extent from_row, extent rows, extent columns, extent width, T scale, T* to) {
+static void pack_transposed(const T* from, extent from_row, extent rows, extent columns, extent width, T scale, T* to) {
   for (extent r = 0; r < rows; ++r)
     for (extent c = 0; c < columns; ++c) to[c * width + r] = from[r * from_row + c] * scale;
   for (extent c = 0; c < columns; ++c)

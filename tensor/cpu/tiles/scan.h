@@ -140,7 +140,8 @@ template <class T> struct Scan {
   void read_anew(const Block<T>& block, extent n, Vector<T> floor) {
     store<T>(floors + n, floor);
     if constexpr (has_vectors<T>) {
-      const Mask<T> here = place_of(block, n, floor), last = place_of(block, n, splat(number<T>(block.p.positions - 1)));
+      const Mask<T> here = place_of(block, n, floor),
+                    last = place_of(block, n, splat(number<T>(block.p.positions - 1)));
       const Mask<T> next = here + static_cast<std::int32_t>(block.columns);
       const Vector<T> below = gather(table, here), above = gather(table, next < last ? next : last);
       store<T>(low + n, below), store<T>(step + n, above - below);

@@ -12,9 +12,9 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> static inline extent table_row(const Block<T>& block, extent lane, extent key) {
   const Problem<T>& p = block.p;
   const extent query = least(block.first_query + lane, p.queries - 1);
-  const extent steps = p.query_step ? p.query_step[block.b * p.query_step_batch + query] -
-                                          p.key_step[block.b * p.key_step_batch + key]
-                                    : p.first_row + query - key;
+  const extent steps =
+      p.query_step ? p.query_step[block.b * p.query_step_batch + query] - p.key_step[block.b * p.key_step_batch + key]
+                   : p.first_row + query - key;
   return most(0, least(steps - p.lowest, p.distances - 1));
 }
 
@@ -149,8 +149,7 @@ template <class T> struct ByRowAndDistance {
     transposed = scratch, band = transposed + p.dim * block_rows<T>;
     rows = band + (block_rows<T> + tile_keys<T>)*block_rows<T>, d_rows = rows + block_rows<T> * width(p);
     keys = d_rows + block_rows<T> * width(p);
-    if (backward)
-      pack_rows(p.relative_keys.of(0, h), p.relative_keys.row, p.distances, p.dim, width(p), keys);
+    if (backward) pack_rows(p.relative_keys.of(0, h), p.relative_keys.row, p.distances, p.dim, width(p), keys);
   }
   void begin(const Block<T>& block, bool backward) {
     const Problem<T>& p = block.p;
@@ -167,7 +166,8 @@ template <class T> struct ByRowAndDistance {
   // The part of the band that the table has.
   static extent skipped(const Tile<T>& tile) { return most(0, tile.block.p.lowest - lowest(tile)); }
   static extent counted(const Tile<T>& tile) {
-    const extent end = least(lowest(tile) + band_rows(tile.block, tile.keys), tile.block.p.lowest + tile.block.p.distances);
+    const extent end =
+        least(lowest(tile) + band_rows(tile.block, tile.keys), tile.block.p.lowest + tile.block.p.distances);
     return most(0, end - lowest(tile) - skipped(tile));
   }
 
@@ -199,8 +199,8 @@ template <class T> struct ByRowAndDistance {
     const T* used = band + skip * columns;
     const extent first = lowest(tile) + skip - p.lowest;
     if (p.d_relative_query)
-      multiply<T>(block.rows, width(p), {count}, {used, 1, columns}, keys + first * width(p), width(p), d_rows, width(p),
-          Start::given);
+      multiply<T>(block.rows, width(p), {count}, {used, 1, columns}, keys + first * width(p), width(p), d_rows,
+          width(p), Start::given);
     if (p.d_relative_keys)
       multiply<T>(count, width(p), {block.rows}, {used, columns, 1}, rows, width(p),
           p.d_relative_keys.of(block.b, block.h) + first * p.d_relative_keys.row, p.d_relative_keys.row, Start::given);

@@ -78,12 +78,10 @@ static void products_of_pairs(const Tile<T>& tile, extent depth, const T* a, ext
 
 // to[k] += sum_i x[k][i] rows[i], over the queries that see key k. What is not seen is 0 in x.
 template <class T>
-static void sum_over_queries(
-    const Tile<T>& tile, const T* x, const T* rows, extent width, T* to, extent to_row) {
+static void sum_over_queries(const Tile<T>& tile, const T* x, const T* rows, extent width, T* to, extent to_row) {
   const extent columns = tile.block.columns;
   for (extent k = 0, step = tile.edge ? lanes<T> : tile.keys; k < tile.keys; k += step) {
-    const extent from =
-        tile.edge && tile.block.p.causal ? most(tile.first_key + k - tile.block.first_token(), 0) : 0;
+    const extent from = tile.edge && tile.block.p.causal ? most(tile.first_key + k - tile.block.first_token(), 0) : 0;
     if (from >= tile.block.rows) continue;
     multiply<T>(least(step, tile.keys - k), width, {tile.block.rows - from}, {x + k * columns + from, columns, 1},
         rows + from * width, width, to + k * to_row, to_row, Start::given);
@@ -92,13 +90,11 @@ static void sum_over_queries(
 
 // to[i] += sum_k x[k][i] rows[k], over the keys that query i sees.
 template <class T>
-static void sum_over_keys(
-    const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
+static void sum_over_keys(const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
   const extent columns = tile.block.columns;
   for (extent i = 0, step = tile.edge ? lanes<T> : tile.block.rows; i < tile.block.rows; i += step) {
     const extent last = least(i + step, tile.block.rows) - 1 + tile.block.first_token();
-    const extent keys =
-        tile.edge && tile.block.p.causal ? least(tile.keys, last + 1 - tile.first_key) : tile.keys;
+    const extent keys = tile.edge && tile.block.p.causal ? least(tile.keys, last + 1 - tile.first_key) : tile.keys;
     if (keys <= 0) continue;
     multiply<T>(least(step, tile.block.rows - i), width, {keys}, {x + i, 1, columns}, rows, rows_row, to + i * width,
         width, Start::given);
