@@ -2,11 +2,8 @@
 #define WHENCE_TILES_TARGET plain
 #define WHENCE_TILES_BYTES 16
 #define WHENCE_TILES_DUAL
-#include <cmath>
-
 #include "tensor/cpu/tiles/functions.h"
 #include "tensor/cpu/tiles/instruction_sets.h"
-#include "tensor/dual.h"
 
 namespace whence::tiles {
 

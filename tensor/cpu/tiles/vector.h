@@ -8,6 +8,11 @@
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
+#ifdef WHENCE_TILES_DUAL
+#include <cmath>
+
+#include "tensor/dual.h"
+#endif
 
 #include "tensor/cpu/tiles/problem.h"
 
