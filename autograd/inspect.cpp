@@ -167,7 +167,7 @@ void detail::require_finite(const char* op, const char* pass, const Tensor& resu
   if (bad == values.end()) return;
   std::string ranges;
   for (std::size_t k = 0; k < inputs.size(); ++k)
-    ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
+    if (inputs[k].defined()) ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
   fail(op, "its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(),
       "; finite numbers required; ", ranges);
 }

@@ -52,7 +52,8 @@ struct CheckedOp {
   std::function<std::vector<CheckedSample>()> samples;
   std::function<std::vector<BadInput>()> bad_inputs;
   std::function<Tensor(const std::vector<Tensor>&)>
-      reference;  // empty, or the op from plain loops in f64 for the attributes of sample 0
+      reference;              // empty, or the op from plain loops in f64 for the attributes of sample 0
+  bool on_cpu_alone = false;  // no other device has its kernel
 };
 
 std::vector<CheckedOp>& checked_ops();

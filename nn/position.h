@@ -86,6 +86,9 @@ struct AttendContext : Sequence {
   Tensor bias;               // [1|b h i j], the sum of stage 3; undefined when no scheme gives one
   double scale = 1;          // 1 / sqrt(d)
 
+  // Of the scores, whether they have been made or not.
+  DType dtype() const { return content_scores.defined() ? content_scores.dtype() : query.dtype(); }
+
   // t where the mask is true, `otherwise` elsewhere
   [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site at = Site::current()) const;
   // [1|b 1 i j] f64: how far key j lies behind query i, as positions count it; in causal runs 0 above the diagonal. On

@@ -161,7 +161,7 @@ TEST_CASE("ALiBi: slopes of 1 to 20 heads, linear in the distance, nothing at di
     const auto scheme = parse_schemes("alibi")[0].make({4 * count, count, length});
     AttendContext at;
     at.positions = Positions::range(length);
-    at.query = Tensor::zeros({1, count, length, 4}, DType::f64);
+    at.content_scores = Tensor::zeros({1, count, length, length}, DType::f64);
     const Tensor bias = dynamic_cast<const BiasesScores&>(*scheme).bias(at);
     index_t power = 1;
     while (2 * power <= count) power *= 2;

@@ -215,7 +215,8 @@ TEST_CASE("cuda: every checked op on the GPU agrees with the CPU, forward and ba
   REQUIRE_FALSE(checked_ops().empty());
   in_every_order([] {
     for (const CheckedOp& op : checked_ops())
-      for (const DType dtype : {DType::f32, DType::f64}) check_on_gpu(op, dtype);
+      for (const DType dtype : {DType::f32, DType::f64})
+        if (!op.on_cpu_alone) check_on_gpu(op, dtype);
   });
 }
 

@@ -223,7 +223,7 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
   for (const char* text :
-      {"blocks.0.attention.position.table", "normal(0, 0.02)", "lerp_at", "cope.cpp:", "kept for backward"}) {
+      {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention", "cope.cpp:", "kept for backward"}) {
     CHECK_MESSAGE(described.out.find(text) != std::string::npos, text);
   }
   CHECK(text_of(graph).starts_with("digraph whence {"));

@@ -157,8 +157,8 @@ TEST_CASE("training memory: what cannot fit is refused with the smallest change 
   for (index_t larger = count + 1; larger < 12; ++larger)
     if (12 % larger == 0) CHECK(!fits(larger));
 
-  // One sequence, in strips, is too much: shorter ones, where there is an option for it.
-  const PlannedTraining one = training_of(with([](auto& o) { o.length = 512, o.executor = "strips"; }), 1);
+  // One sequence, in tiles, is too much: shorter ones, where there is an option for it.
+  const PlannedTraining one = training_of(with([](auto& o) { o.length = 512, o.executor = "tiled"; }), 1);
   const std::size_t half = planned_memory(one).peak / 2;
   CHECK(number_behind(refusal_of(one, {half, true}), "--length") < 512);
   CHECK(refusal_of(one, {half, false}).find("choose a smaller model") != std::string::npos);

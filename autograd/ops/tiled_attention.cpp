@@ -273,7 +273,7 @@ Tensor reference(const Inputs& in) {
   return Tensor::of(y, in[0].shape(), DType::f64);
 }
 
-const CheckedEntry checked({Tiled::name, true, samples, bad_inputs, reference});
+const CheckedEntry checked({Tiled::name, true, samples, bad_inputs, reference, true});
 
 }  // namespace
 

@@ -19,8 +19,7 @@ class Alibi final : public DistanceBias {
       const double counted = at.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0);
       for (const double slope : slopes_) rows.push_back(-slope * counted);
     }
-    return at.here(
-        Tensor::of(rows, {distances.size(0), static_cast<index_t>(slopes_.size())}, at.query.dtype()));  // [n h]
+    return at.here(Tensor::of(rows, {distances.size(0), static_cast<index_t>(slopes_.size())}, at.dtype()));  // [n h]
   }
 
   std::vector<double> slopes_;  // m_h, not learned

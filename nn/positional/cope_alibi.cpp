@@ -42,7 +42,7 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
     if (!add_gates(terms, at)) return false;
-    terms[TiledAttention::position_slopes] = cast(at.here(slopes_), at.query.dtype()) * sign_;  // [h]
+    terms[TiledAttention::position_slopes] = cast(at.here(slopes_), at.dtype()) * sign_;  // [h]
     return true;
   }
 

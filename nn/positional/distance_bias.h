@@ -2,8 +2,6 @@
 // A scheme says what the row of a distance is; both forms of attention follow.
 #pragma once
 
-#include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
 #include "nn/tiles.h"
@@ -13,16 +11,8 @@ namespace whence {
 class DistanceBias : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   // [1|b h i j], a view of the rows of the distances that occur
-  Tensor bias(const AttendContext& at) const final {
-    const DistinctDistances distances = distinct_distances(at);
-    const Tensor rows = of_distances(distances.values, at);
-    return probe("bias", cast(bias_from_rows(rows, distances.index), at.query.dtype()));
-  }
-
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const final {
-    const std::optional<DistanceSteps> steps = distance_steps(at);
-    return steps && terms.add_by_distance(*steps, cast(transpose(of_distances(steps->values, at)), at.query.dtype()));
-  }
+  Tensor bias(const AttendContext& at) const final;
+  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const final;
 
  protected:
   // [n h], beside the scores, of distances [n] f64 on the CPU

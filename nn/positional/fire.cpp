@@ -47,8 +47,8 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
     const std::optional<DistanceSteps> steps = distance_steps(at);
     const Tensor lambda = threshold();
     if (!steps || *std::max_element(rows.begin(), rows.end()) >= lambda.item()) return false;
-    const Tensor x = psi(cast(at.here(steps->values), lambda.dtype())) / (psi(lambda) + 1e-6);              // [n]
-    return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.query.dtype()), {-1, 1}))));  // [h n]
+    const Tensor x = psi(cast(at.here(steps->values), lambda.dtype())) / (psi(lambda) + 1e-6);        // [n]
+    return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.dtype()), {-1, 1}))));  // [h n]
   }
 
  private:

@@ -31,19 +31,18 @@ class Forgetting final : public PositionalScheme, public BiasesScores, public Ru
     const Tensor kept = log_kept(at);
     const Tensor faded = unsqueeze(of_query(kept, at), 3) - unsqueeze(kept, 2);  // c_i - c_j, [b h i j]
     // Above the diagonal the sum is empty: 0, not above 0.
-    return probe("bias", cast(clamp_max(faded, 0), at.query.dtype()));
+    return probe("bias", cast(clamp_max(faded, 0), at.dtype()));
   }
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    return terms.add_column(
-        cast(log_kept(at), at.query.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
+    return terms.add_column(cast(log_kept(at), at.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
   }
 
  private:
   // c, [b h j]
   Tensor log_kept(const AttendContext& at) const {
     if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
-    const DType dtype = compute_dtype(at.query.dtype());
+    const DType dtype = compute_dtype(at.dtype());
     Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, dtype));  // log f, [b h j]
     if (at.present.defined())
       log_gate = masked(log_gate, at.here(select(at.present, 1, 0)));  // padding forgets nothing

@@ -22,7 +22,7 @@ class Sandwich final : public DistanceBias {
       for (index_t h = 0; h < heads_; ++h)
         rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
     }
-    return at.here(Tensor::of(rows, {distances.size(0), heads_}, at.query.dtype()));  // [n h]
+    return at.here(Tensor::of(rows, {distances.size(0), heads_}, at.dtype()));  // [n h]
   }
 
   // sum_m (cos(n w_m) - 1)

@@ -74,7 +74,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
         table.push_back(column < half ? std::sin(angle) : std::cos(angle));
       }
     }
-    return at.here(Tensor::of(table, {distances.size(0), sizes_.dim}, at.query.dtype()));
+    return at.here(Tensor::of(table, {distances.size(0), sizes_.dim}, at.dtype()));
   }
 
   SchemeSizes sizes_;

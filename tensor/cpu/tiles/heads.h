@@ -87,21 +87,25 @@ template <class T> static void drop(const Tile<T>& tile, T* x) {
   }
 }
 
-// 0 * NaN is NaN: where a value is not finite, what a row does not see must be left out instead of multiplied by 0.
-template <class T> static bool all_finite(const T* rows, extent count) {
-  if constexpr (has_vectors<T>) {
-    Vector<T> sum = zero<T>();
-    for (extent n = 0; n + lanes<T> <= count; n += lanes<T>) sum = sum + (load(rows + n) - load(rows + n));
-    return sum_of_lanes<T>(sum) == T(0);
-  }
-  return true;
+template <class T> static bool all_finite(const T* rows, extent rows_row, extent count, extent width) {
+  Vector<T> sum = zero<T>();
+  for (extent r = 0; r < count; ++r)
+    for (extent n = 0; n < width; n += lanes<T>)
+      sum = sum + (load(rows + r * rows_row + n) - load(rows + r * rows_row + n));
+  return sum_of_lanes<T>(sum) == T(0);
 }
 
-// to[i] += sum_k x[k][i] rows[k] over what is seen, pair by pair.
-template <class T> static void sum_over_seen_keys(const Tile<T>& tile, const T* x, const T* rows, extent width, T* to) {
+// to[i] += sum_k x[k][i] rows[k], the values of a tile. 0 * NaN is NaN: where a value is not finite, a row leaves out
+// what it does not see instead of multiplying it by 0.
+template <class T>
+static void sum_values(const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
+  if (!tile.edge || all_finite(rows, rows_row, tile.keys, width)) {
+    sum_over_keys(tile, x, rows, rows_row, width, to);
+    return;
+  }
   for (extent k = 0; k < tile.keys; ++k)
     for (extent i = tile.first_lane(k); i < tile.block.rows; ++i)
-      for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * width + c];
+      for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * rows_row + c];
 }
 
 // ---- forward ----
@@ -174,11 +178,7 @@ template <class T> struct Forward {
       }
     }
     drop(tile, x);
-    const T* rows = values + tile.first_key * value_width;
-    if (tile.edge && !all_finite(rows, tile.keys * value_width))
-      sum_over_seen_keys(tile, x, rows, value_width, output);
-    else
-      sum_over_keys(tile, x, rows, value_width, value_width, output);
+    sum_values(tile, x, values + tile.first_key * value_width, value_width, value_width, output);
     if (Bins<T>::runs(p)) Bins<T>::add(tile, x, bin_sums);
   }
 

@@ -189,7 +189,7 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
           for (extent c = 0; c < width; ++c) output[i * width + c] *= f.factor[i];
       }
       drop(tile, x);
-      sum_over_keys(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
+      sum_values(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
     }
     carry(p.heads, kept_scores, segment, scores);
     carry(p.width, kept, segment, hidden);

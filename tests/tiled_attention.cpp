@@ -1,0 +1,184 @@
+// The tile programs where the conformance matrix does not reach: instruction sets, f32, threads, dropout, memory, NaN.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "examples/verify/bare_attention.h"
+#include "tensor/allocator.h"
+#include "tensor/backend.h"
+#include "tensor/cpu/instruction_set.h"
+#include "tensor/parallel.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+#include "tests/close.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// One of each program.
+const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, length=200)", "shaw(clip=3)",
+    "transformer_xl", "forgetting", "cope(p_max=5)", "cope(p_max=3, gates=separate_keys)", "cope_alibi",
+    "dape(kerple, width=5)", "cdape(kerple, width=5)", "cdape(alibi, width=3, kernel=4, pad=left)"};
+
+struct Outcome {
+  Tensor output;
+  std::vector<Tensor> gradients;
+};
+
+// Output and gradients of all operands and parameters for a cotangent drawn at random.
+Outcome outcome_of(const std::string& text, const Executor& executor, DType dtype, index_t tokens, index_t batch = 2,
+    double dropout = 0) {
+  const BareAttention scheme(text, {12, 3, tokens});
+  scheme.draw_parameters(4);
+  scheme.root().to(dtype);
+  BareOperands operands = random_operands(scheme, batch, tokens, 5, dtype);
+  std::vector<Tensor> leaves;
+  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
+    if (operand->defined()) leaves.push_back(requires_grad(*operand));
+  for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
+  AttendInputs inputs{operands.x, operands.q, operands.k, operands.v, BareSetting{}.sequence(tokens)};
+  if (dropout > 0) inputs.dropout = PatternDropout{dropout, Stream(3, "pattern", 8)};
+  const Tensor output = executor.attend(inputs, scheme.stages());
+  const Tensor cotangent = raw::cast(Tensor::normal(output.shape(), 0, 1, Stream(6, "cotangent"), DType::f64), dtype);
+  Outcome outcome{output.detach(), grad(output, cotangent, leaves, {.allow_unused = true})};
+  for (std::size_t k = 0; k < leaves.size(); ++k)
+    if (!outcome.gradients[k].defined()) outcome.gradients[k] = Tensor::zeros(leaves[k].shape(), dtype);
+  return outcome;
+}
+
+double size_of_largest(const Tensor& x) {
+  double largest = 1;
+  for (const double value : x.to_vector()) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+double apart(const Outcome& a, const Outcome& b) {
+  double largest = distance(a.output, b.output);
+  for (std::size_t k = 0; k < a.gradients.size(); ++k)
+    largest = std::max(largest, distance(a.gradients[k], b.gradients[k]) / size_of_largest(a.gradients[k]));
+  return largest;
+}
+
+struct BestSetBack {
+  ~BestSetBack() { use_instruction_set(InstructionSet::best); }
+};
+struct ThreadsBack {
+  int before = threads();
+  ~ThreadsBack() { set_threads(before); }
+};
+
+}  // namespace
+
+TEST_CASE("tiles: every instruction set of this machine gives the composed ops' numbers, in f64 and f32") {
+  const BestSetBack back;
+  int sets = 0;
+  for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::plain}) {
+    if (!cpu_has(set)) continue;
+    ++sets;
+    use_instruction_set(set);
+    for (const std::string& text : programs) {
+      CAPTURE(text);
+      CAPTURE(static_cast<int>(set));
+      const Outcome exact = outcome_of(text, reference_executor(), DType::f64, 130);
+      CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f64, 130)) < 1e-12);
+      CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f32, 130)) < 2e-4);
+    }
+  }
+  CHECK(sets >= 1);
+  CHECK(cpu_has(InstructionSet::plain));
+}
+
+TEST_CASE("tiles: the same bits for any number of threads, with few sequences and with many") {
+  const ThreadsBack back;
+  for (const std::string& text : programs) {
+    for (const index_t batch : {1, 5}) {
+      CAPTURE(text);
+      CAPTURE(batch);
+      set_threads(1);
+      const Outcome one = outcome_of(text, tiled_executor(), DType::f32, 75, batch);
+      for (const int count : {2, 3, 7}) {
+        set_threads(count);
+        CHECK(apart(one, outcome_of(text, tiled_executor(), DType::f32, 75, batch)) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("tiles: dropout of the pattern draws what the whole pattern would") {
+  for (const std::string& text : programs) {
+    CAPTURE(text);
+    const Outcome whole = outcome_of(text, reference_executor(), DType::f64, 70, 2, 0.4);
+    CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70, 2, 0.4)) < 1e-12);
+    CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70)) > 1e-3);
+  }
+}
+
+TEST_CASE("tiles: a NaN in a key or a value reaches no earlier row") {
+  const index_t tokens = 40, broken = 21;
+  for (const std::string& text : programs) {
+    for (const bool in_value : {false, true}) {
+      CAPTURE(text);
+      CAPTURE(in_value);
+      const BareAttention scheme(text, {12, 3, tokens});
+      scheme.draw_parameters(4);
+      const BareOperands operands = random_operands(scheme, 1, tokens, 5);
+      const NoGrad values_only;
+      const Tensor clean = scheme.run(operands, {}, tiled_executor()).output;
+      const Tensor row = raw::slice(in_value ? operands.v : operands.k, 2, broken, broken + 1);
+      kernels(row.device()).fill(row, std::numeric_limits<double>::quiet_NaN());
+      const Tensor found = scheme.run(operands, {}, tiled_executor()).output;
+      CHECK(same_bits(
+          raw::contiguous(raw::slice(clean, 2, 0, broken)), raw::contiguous(raw::slice(found, 2, 0, broken))));
+      CHECK(std::isnan(found.at({0, 0, broken, 0})));
+    }
+  }
+}
+
+TEST_CASE(
+    "tiles: a mask of the caller's and schemes without a program are computed another way, with the same numbers") {
+  const BareAttention scheme("cope", {8, 2, 6});
+  scheme.draw_parameters(1);
+  const BareOperands operands = random_operands(scheme, 1, 6, 2);
+  std::vector<double> allowed;
+  for (index_t n = 0; n < 36; ++n) allowed.push_back(n % 7 != 3);
+  const BareSetting masked{.mask = Tensor::of(allowed, {1, 1, 6, 6}, DType::boolean)};
+  CHECK(distance(scheme.run(operands, masked, tiled_executor()).output,
+            scheme.run(operands, masked, reference_executor()).output) < 1e-13);
+  for (const char* text : {"cope_mlp", "absolute + hard_attention"})
+    CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
+          std::string::npos);
+}
+
+// Scratch is taken on the planned device as on the CPU, where nothing is computed.
+TEST_CASE("tiles: memory at work grows with the length, not with its square") {
+  const auto at_work = [](const std::string& text, index_t tokens) {
+    const Device planned = Device::planned(Device::cpu());
+    const BareAttention scheme(text, {768, 12, tokens});
+    scheme.root().to(DType::f32);
+    scheme.root().to(planned);
+    const auto leaf = [&](const Shape& shape) { return requires_grad(Tensor::empty(shape, DType::f32, planned)); };
+    const Shape by_head{1, 12, tokens, 64};
+    const std::vector<Tensor> leaves{leaf(by_head), leaf(by_head), leaf(by_head)};
+    const AttendInputs inputs{
+        leaf({1, tokens, 768}), leaves[0], leaves[1], leaves[2], Sequence::run(tokens).on(planned)};
+    Allocator& allocator = memory_of(planned).allocator();
+    const Tensor seed = Tensor::empty(by_head, DType::f32, planned);
+    const std::size_t held = allocator.statistics().live, operand = static_cast<std::size_t>(numel(by_head)) * 4;
+    allocator.reset_peak();
+    const Tensor output = tiled_executor().attend(inputs, scheme.stages());
+    (void)grad(output, seed, leaves);
+    return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // beside o, dq, dk and dv
+  };
+  for (const std::string text : {"none", "alibi", "kerple", "dape(kerple)", "cdape(kerple)"}) {
+    const double at_2048 = at_work(text, 2048), at_16384 = at_work(text, 16384);
+    MESSAGE(text << ": " << at_2048 << " MiB at 2048, " << at_16384 << " at 16384");
+    CHECK(at_2048 < 20);
+    CHECK(at_16384 < 9 * at_2048 + 16);
+  }
+}
