@@ -69,21 +69,19 @@ template <extent N> inline constexpr extent rows_at_once = N == 2 ? 6 : 8;
 template <class T, extent N, Finish finish>
 static inline void column(extent rows, const Depth& depth, Left<T> a, const T* b, extent b_row, const T* const* start,
     extent start_row, T* const* c, extent c_row, T slope) {
-  constexpr extent R = rows_at_once<N>;
-  const T* from[N];
-  T* to[N];
-  for (extent n = 0; n < N; ++n) from[n] = start ? start[n] : nullptr, to[n] = c[n];
-  const auto step = [&](extent count) {
-    a.at += count * a.row, rows -= count;
-    for (extent n = 0; n < N; ++n) to[n] += count * c_row;
-    for (extent n = 0; start && n < N; ++n) from[n] += count * start_row;
+  constexpr extent most_rows = rows_at_once<N>;
+  extent done = 0;
+  const auto run = [&]<extent R>() {
+    const T* from[N];
+    T* to[N];
+    for (extent n = 0; n < N; ++n) from[n] = start ? start[n] + done * start_row : nullptr, to[n] = c[n] + done * c_row;
+    block<T, R, N, finish>(depth, {a.at + done * a.row, a.row, a.column}, b, b_row, start ? from : nullptr, start_row, to,
+        c_row, slope);
+    done += R;
   };
-  for (; rows >= R; step(R))
-    block<T, R, N, finish>(depth, a, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
-  for (; rows >= 4 && R > 4; step(4))
-    block<T, 4, N, finish>(depth, a, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
-  for (; rows >= 1; step(1))
-    block<T, 1, N, finish>(depth, a, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
+  for (extent times = rows / most_rows; times > 0; --times) run.template operator()<most_rows>();
+  for (extent times = (rows - done) / 4; times > 0; --times) run.template operator()<4>();
+  for (extent times = rows - done; times > 0; --times) run.template operator()<1>();
 }
 
 // All rows of `packs` vectors of columns of b. place(n): where vector n of row 0 goes; begin(n): where it begins, or
@@ -100,12 +98,12 @@ static void products(extent rows, extent packs, const Depth& depth, Left<T> a, c
         rows, depth, a, b + done * lanes<T>, b_row, from[0] ? from : nullptr, begin_row, to, place_row, slope);
     done += N;
   };
-  while (packs - done >= most_packs) run.template operator()<most_packs>();
+  for (extent times = packs / most_packs; times > 0; --times) run.template operator()<most_packs>();
   if constexpr (most_packs == 4) {
     if (packs - done == 3) run.template operator()<3>();
     if (packs - done == 2) run.template operator()<2>();
   }
-  while (packs - done >= 1) run.template operator()<1>();
+  if (packs - done == 1) run.template operator()<1>();
 }
 
 // c [rows, columns] = a b, or c += a b; columns is a multiple of the lanes.
