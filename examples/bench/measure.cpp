@@ -74,8 +74,8 @@ double fma_gflops(const Chains& chains, int workers) {
   constexpr std::int64_t rounds = 1 << 21;
   std::vector<float> kept(static_cast<std::size_t>(workers));  // so that nothing is left out as unused
   const double seconds = best_seconds([&] {
-#pragma omp parallel for schedule(static, 1) num_threads(workers)
-    for (int worker = 0; worker < workers; ++worker) kept[static_cast<std::size_t>(worker)] = chains.run(rounds);
+    parallel_for(
+        workers, 1, [&](index_t worker, index_t) { kept[static_cast<std::size_t>(worker)] = chains.run(rounds); });
   });
   if (!std::all_of(kept.begin(), kept.end(), [](float x) { return std::isfinite(x); }))
     throw Error("bench: multiply-adds near 1 left their range");
@@ -87,11 +87,10 @@ double copy_gb_per_s(int workers) {
   const auto from = std::make_unique<char[]>(bytes), to = std::make_unique<char[]>(bytes);
   const std::size_t part = bytes / static_cast<std::size_t>(workers);
   const double seconds = best_seconds([&] {
-#pragma omp parallel for schedule(static, 1) num_threads(workers)
-    for (int worker = 0; worker < workers; ++worker) {
+    parallel_for(workers, 1, [&](index_t worker, index_t) {
       const std::size_t start = static_cast<std::size_t>(worker) * part;
       std::memcpy(to.get() + start, from.get() + start, part);
-    }
+    });
   });
   return 2.0 * static_cast<double>(part) * workers / seconds / 1e9;
 }

@@ -75,8 +75,8 @@ static inline void column(extent rows, const Depth& depth, Left<T> a, const T* b
     const T* from[N];
     T* to[N];
     for (extent n = 0; n < N; ++n) from[n] = start ? start[n] + done * start_row : nullptr, to[n] = c[n] + done * c_row;
-    block<T, R, N, finish>(depth, {a.at + done * a.row, a.row, a.column}, b, b_row, start ? from : nullptr, start_row, to,
-        c_row, slope);
+    block<T, R, N, finish>(
+        depth, {a.at + done * a.row, a.row, a.column}, b, b_row, start ? from : nullptr, start_row, to, c_row, slope);
     done += R;
   };
   for (extent times = rows / most_rows; times > 0; --times) run.template operator()<most_rows>();
