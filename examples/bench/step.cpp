@@ -344,7 +344,9 @@ class StepBench {
       table.row(cells);
     }
     std::cout << table.text();
-    for (const auto& [what, profile] : profiles_) {
+    for (const auto& entry : profiles_) {
+      const auto& what = entry.first;  // clang does not let a lambda capture a structured binding
+      const auto& profile = entry.second;
       std::cout << "\nwhere " << fixed(profile.total * 1e3, 1) << " ms of " << what->text() << " go:\n";
       Table parts({"part", "ms", "share"});
       const auto add = [&](const std::string& name, double seconds) {
