@@ -133,8 +133,10 @@ TEST_CASE("tiles: a NaN in a key or a value reaches no earlier row") {
       const Tensor row = raw::slice(in_value ? operands.v : operands.k, 2, broken, broken + 1);
       kernels(row.device()).fill(row, std::numeric_limits<double>::quiet_NaN());
       const Tensor found = scheme.run(operands, {}, tiled_executor()).output;
-      CHECK(same_bits(
-          raw::contiguous(raw::slice(clean, 2, 0, broken)), raw::contiguous(raw::slice(found, 2, 0, broken))));
+      const Tensor before = raw::contiguous(raw::slice(clean, 2, 0, broken)),
+                   beside = raw::contiguous(raw::slice(found, 2, 0, broken));
+      // Around a value that is no number sums leave out what is not seen: the same terms, perhaps rounded otherwise.
+      CHECK((in_value ? distance(before, beside) < 1e-14 : same_bits(before, beside)));
       CHECK(std::isnan(found.at({0, 0, broken, 0})));
     }
   }
