@@ -64,7 +64,7 @@ class ExecutorChoice {
 };
 
 // The stages from scores to output [b h i d] for the query rows of `at`, whose queries and keys are rotated already.
-// Both executors run this. `total_rows`: of the whole run, for dropout's draws.
+// Reference and strips run this. `total_rows`: of the whole run, for dropout's draws.
 [[nodiscard]] Tensor attend_rows(
     AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
 

@@ -1,6 +1,6 @@
 // The tiled executor: what schemes make of O(i + j) numbers is composed and recorded as ever, what is made of pairs is
 // one op, which keeps no [i j] tensor (autograd/ops/tiled_attention.cpp). A call that the programs cannot do runs in
-// strips.
+// strips, or on all pairs where a scheme needs other rows.
 #include "autograd/probe.h"
 #include "nn/executor.h"
 #include "nn/tiles.h"
@@ -37,10 +37,11 @@ class TiledExecutor final : public Executor {
   }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    if (!tiles_take(inputs.query)) return strips_executor().attend(inputs, stages);
+    const Executor& otherwise = strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
+    if (!tiles_take(inputs.query)) return otherwise.attend(inputs, stages);
     const AttendContext at = rotated_context(inputs, stages);
     std::optional<TileTerms> terms = terms_of(at, stages);
-    if (!terms) return strips_executor().attend(inputs, stages);
+    if (!terms) return otherwise.attend(inputs, stages);
     if (inputs.dropout)
       terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
     const TiledResult result = tiled_attention(terms->facts, terms->operands);

@@ -297,8 +297,9 @@ Cell strips(const Subject& subject) {
 
 // One token, some that fill no vector, and more than a tile; padding on the left, on the right and on both sides.
 Cell tiled(const Subject& subject) {
-  const std::string refusal = tiled_executor().refusal(BareAttention(subject.text(), {8, 2, capacity}).stages());
-  if (!BareAttention(subject.text(), {8, 2, capacity}).attends()) return not_applicable("takes no part in attention");
+  const BareAttention small(subject.text(), {8, 2, capacity});
+  if (!small.attends()) return not_applicable("takes no part in attention");
+  const std::string refusal = tiled_executor().refusal(small.stages());
   if (!refusal.empty()) return not_applicable(refusal);
   double largest = 0;
   const auto present = [](index_t tokens, index_t left, index_t right) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensor/cpu/block.h"
+#include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/product.h"
 #include "tensor/parallel.h"
@@ -258,7 +259,8 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
 // What multiplies best. A few rows or columns are not worth packing the other operand for.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
   if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
-  return products::available() && m >= 8 && n >= 8 ? By::tiles : By::blas;
+  static const bool has_avx512 = cpu_has(InstructionSet::avx512);
+  return has_avx512 && m >= 8 && n >= 8 ? By::tiles : By::blas;
 }
 
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.

@@ -1,47 +1,18 @@
 // The loops are those of Goto and van de Geijn (2008): of b a slab as deep as fits is packed, then of a block after
 // block; 8 rows times three vectors of columns are kept in registers while the inner axis runs. Each number of the
 // result is a sum in the order of the inner axis, by slabs whose borders the depth alone decides.
-// Nothing inline of a shared header may be called below the pragma: the linker keeps one copy, perhaps this one.
+// Compiled for AVX-512, with the vectors of tiled attention; the rule of vector.h about shared headers holds here too.
+#define WHENCE_TILES_TARGET product
+#define WHENCE_TILES_BYTES 64
 #include "tensor/cpu/product.h"
 
-namespace whence::products {
-
-bool available() {
-#if defined(__x86_64__)
-  static const bool knows = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return knows;
-#else
-  return false;
-#endif
-}
-
-}  // namespace whence::products
-
-#if defined(__x86_64__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,fma"))), apply_to = function)
-#else
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")
-#endif
-#endif
+#include "tensor/cpu/tiles/vector.h"
 
 namespace whence::products {
 namespace {
 
-using extent = std::int64_t;
-
-template <class T> struct VectorOf;
-template <> struct VectorOf<float> {
-  typedef float type __attribute__((vector_size(64)));
-  typedef float unaligned __attribute__((vector_size(64), aligned(4), may_alias));
-};
-template <> struct VectorOf<double> {
-  typedef double type __attribute__((vector_size(64)));
-  typedef double unaligned __attribute__((vector_size(64), aligned(8), may_alias));
-};
-template <class T> using Vector = typename VectorOf<T>::type;
-template <class T> constexpr int lanes = 64 / static_cast<int>(sizeof(T));
+using tiles::extent;
+using namespace tiles::product;
 
 constexpr int rows_at_once = 8, vectors_at_once = 3;
 constexpr extent deepest = 256;  // of a slab: three vectors of columns of b are then as large as the nearest cache
@@ -49,13 +20,6 @@ template <class T> constexpr extent block_of_rows = 2048 / static_cast<extent>(s
 
 #define WHENCE_INLINE __attribute__((always_inline)) static inline
 
-template <class T> WHENCE_INLINE Vector<T> load(const T* from) {
-  return *reinterpret_cast<const typename VectorOf<T>::unaligned*>(from);
-}
-template <class T> WHENCE_INLINE void store(T* to, Vector<T> x) {
-  *reinterpret_cast<typename VectorOf<T>::unaligned*>(to) = x;
-}
-WHENCE_INLINE extent least(extent a, extent b) { return a < b ? a : b; }
 WHENCE_INLINE extent parts_of(extent whole, extent part) { return (whole + part - 1) / part; }
 
 // ---- packing: panels of as many lines (rows of a, columns of b) as a vector has lanes, [depth][lanes] each ----
@@ -75,7 +39,7 @@ template <int half, class V, int... lane> WHENCE_INLINE void swap_squares(V& abo
 }
 template <class T, int half> WHENCE_INLINE void transpose(Vector<T>* rows) {
   if constexpr (half > 0) {
-    using Lanes = typename CountUp<lanes<T>>::type;
+    using Lanes = typename CountUp<static_cast<int>(lanes<T>)>::type;
 #pragma GCC unroll 16
     for (int row = 0; row < lanes<T>; ++row)
       if (!(row & half)) swap_squares<half>(rows[row], rows[row + half], Lanes{});
@@ -237,7 +201,3 @@ template void multiply<float>(const Tile<float>&, float*);
 template void multiply<double>(const Tile<double>&, double*);
 
 }  // namespace whence::products
-
-#if defined(__clang__) && defined(__x86_64__)
-#pragma clang attribute pop
-#endif

@@ -1,4 +1,5 @@
-// One tile of a matrix product on one thread, for processors with AVX-512. BLAS is for all others, and for what is too
+// One tile of a matrix product on one thread, for processors with AVX-512 (tensor/cpu/instruction_set.h says whether this
+// is one). BLAS is for all others, and for what is too
 // thin for tiles. It is here because BLAS has to be told which processor it is on, and packs what need not be packed.
 #pragma once
 
@@ -21,8 +22,6 @@ template <class T> struct Tile {
   T* to;
   std::int64_t leading;  // between rows of `to`
 };
-
-bool available();  // whether this processor, and the compiler of this build, know AVX-512
 
 // `scratch`: scratch_size<T>(columns) numbers, aligned to 64 bytes.
 template <class T> std::int64_t scratch_size(std::int64_t columns);

@@ -72,40 +72,29 @@ template <class T> class Scratch {
 };
 
 // f(task, scratch) for all tasks.
-template <class T, class F> void for_each_task(index_t tasks, index_t numbers, Device device, const F& f) {
-  Scratch<T> scratch(std::min<index_t>(tasks, threads()), numbers, device);
-  if (planned(device)) return;
+template <class T, class F> void for_each_task(index_t tasks, Scratch<T>& scratch, const F& f) {
   parallel_for(tasks, 1, [&](index_t begin, index_t end) {
     T* piece = scratch.take();
     for (index_t task = begin; task < end; ++task) f(task, piece);
     scratch.give_back(piece);
   });
 }
+template <class T, class F> void for_each_task(index_t tasks, index_t numbers, Device device, const F& f) {
+  Scratch<T> scratch(std::min<index_t>(tasks, threads()), numbers, device);
+  if (!planned(device)) for_each_task(tasks, scratch, f);
+}
 
-// x [b h r c], or fewer axes on the left, as rows. An axis of extent 1 repeats.
+// How far x's elements lie apart along an axis counted from the last; 0: there is none, or it repeats.
+index_t stride_of(const Tensor& x, int axis) { return x.rank() >= -axis && x.size(axis) > 1 ? x.strides()[axis] : 0; }
+// x [b h r c], or fewer axes on the left, as rows.
 template <class T> Rows<T> rows_of(const Tensor& x) {
   if (!x.defined() || x.numel() == 0) return {};
-  const auto stride = [&](int axis) { return x.rank() >= -axis && x.size(axis) > 1 ? x.strides()[axis] : 0; };
-  return {reinterpret_cast<T*>(x.bytes()), stride(-4), stride(-3), stride(-2)};
+  return {reinterpret_cast<T*>(x.bytes()), stride_of(x, -4), stride_of(x, -3), stride_of(x, -2)};
 }
 // x [h n] or [b h n]: one row for each head.
 template <class T> Rows<T> lines_of(const Tensor& x) {
-  return x.defined() && x.numel() > 0 ? rows_of<T>(x.view(
-                                            [&] {
-                                              Shape shape;
-                                              for (int axis = 0; axis < x.rank(); ++axis)
-                                                shape.push_back(axis == x.rank() - 1 ? 1 : x.shape()[axis]);
-                                              shape.push_back(x.size(-1));
-                                              return shape;
-                                            }(),
-                                            [&] {
-                                              Strides strides;
-                                              for (int axis = 0; axis < x.rank(); ++axis)
-                                                strides.push_back(axis == x.rank() - 1 ? 0 : x.strides()[axis]);
-                                              strides.push_back(1);
-                                              return strides;
-                                            }()))
-                                      : Rows<T>{};
+  if (!x.defined() || x.numel() == 0) return {};
+  return {reinterpret_cast<T*>(x.bytes()), stride_of(x, -3), stride_of(x, -2), 0};
 }
 
 struct Drop {
@@ -127,7 +116,6 @@ void draw_row(const void* drop, index_t b, index_t h, index_t row, index_t first
   }
 }
 
-// What an operand leaves to the kernels.
 template <class T>
 Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const Drop& drop) {
   Problem<T> p{};
@@ -167,15 +155,14 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
 
 // Tables with room on both sides for the lanes of a block that read no distance of theirs.
 struct MixTables {
-  index_t room, count;  // numbers before row 0 of the widened tables, and their length
-  index_t lowest;       // steps of number 0
+  index_t lowest, count;  // the steps of number 0, and how many numbers
 };
 
 MixTables mix_tables(const TiledAttention& at, const TiledAttention::Operands& x) {
   const index_t queries = x[Operand::query].size(2), keys = x[Operand::key].size(2);
   const index_t kernel = x[Operand::mix_input].size(-1), margin = 64 + 4 * kernel;
   const index_t least = at.first_row - keys - margin, most = at.first_row + queries + margin;
-  return {at.mix.lowest - least, most - least, least};
+  return {least, most - least};
 }
 
 // x [rows, n], whose first number is that of `lowest` steps, as [rows, tables.count].
@@ -205,6 +192,9 @@ template <class T> void add_narrowed(const Tensor& parts, index_t lowest, const 
   }
 }
 
+// The length of a row of whole vectors, which the products of tiles may read to its end.
+index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
+
 // What the mix reads in a form of its own, alive as long as the problem.
 template <class T> struct MixOperands {
   MixTables tables;
@@ -224,10 +214,8 @@ template <class T> struct MixOperands {
     key = padded_rows(x[Operand::key]), value = padded_rows(x[Operand::value]);
     p.key = rows_of<const T>(key), p.value = rows_of<const T>(value);
   }
-  // Rows of whole vectors, which the products of tiles may read to their end.
-  static index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
   static Tensor padded_rows(const Tensor& x) {
-    if (x.size(3) % 16 == 0) return x;
+    if (whole(x.size(3)) == x.size(3)) return x;
     const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype(), x.device());
     kernels(x.device()).copy(x, wide.view(x.shape(), wide.strides()));
     return wide;
@@ -282,7 +270,7 @@ void backward_of_heads(const Functions<T>& run, Device device, const TiledAttent
     return like.defined() ? Tensor::zeros(shape, like.dtype(), device) : Tensor();
   };
   const Tensor table = cleared(d[Operand::distance_table], {p.batch, p.heads, p.distances});
-  const index_t width = (p.dim + 15) / 16 * 16;
+  const index_t width = whole(p.dim);
   const Tensor relative = cleared(d[Operand::relative_keys], {p.batch, p.heads, p.distances, width});
   const Tensor slopes = cleared(d[Operand::position_slopes], {p.batch, p.heads});
   p.d_distance_table = lines_of<T>(table);
@@ -318,8 +306,8 @@ template <class T> index_t parts_at_once(index_t strips, index_t parts) {
 // Where sums over blocks of rows go: x itself, or wider rows of whole vectors.
 Tensor cleared_rows(const Tensor& x) {
   if (!x.defined()) return x;
-  if (x.size(3) % 16 != 0)
-    return Tensor::zeros({x.size(0), x.size(1), x.size(2), (x.size(3) + 15) / 16 * 16}, x.dtype(), x.device());
+  if (whole(x.size(3)) != x.size(3))
+    return Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype(), x.device());
   kernels(x.device()).fill(x, 0);
   return x;
 }
@@ -358,13 +346,7 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
   if (p.batch < threads()) {  // threads share the steps of one sequence
     const Tensor memory = Tensor::empty({together * strips}, dtype_of<T>, device);
     Scratch<T> scratch(threads(), numbers, device);
-    const auto together_each = [&](index_t tasks, const auto& f) {
-      parallel_for(tasks, 1, [&](index_t begin, index_t end) {
-        T* piece = scratch.take();
-        for (index_t task = begin; task < end; ++task) f(task, piece);
-        scratch.give_back(piece);
-      });
-    };
+    const auto together_each = [&](index_t tasks, const auto& f) { for_each_task(tasks, scratch, f); };
     for (index_t b = 0; b < p.batch && !planned(device); ++b) sequence(b, memory.template data<T>(), together_each);
   } else {  // each has a sequence of its own
     for_each_task<T>(p.batch, together * strips + numbers, device, [&](index_t b, T* memory) {
@@ -412,13 +394,12 @@ void use_instruction_set(InstructionSet set) {
 void CpuKernels::attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
     const Tensor& bin_sums, const Tensor& log_sum) {
   const Drop drop{at, x[Operand::key].size(1), x[Operand::key].size(2)};
-  const auto run = [&]<class T>(Type<T>) {
+  visit_attention(output.dtype(), [&]<class T>(Type<T>) {
     Problem<T> p = problem_of<T>(at, x, drop);
     p.output = rows_of<T>(output), p.log_sum = lines_of<T>(log_sum);
     if (at.bins > 0) p.bin_sums = rows_of<T>(bin_sums);
     forward<T>(at, x, p);
-  };
-  visit_attention(output.dtype(), run);
+  });
 }
 
 void CpuKernels::attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,

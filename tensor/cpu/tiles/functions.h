@@ -1,6 +1,7 @@
 // The table of functions of one instruction set. Included by the files that are compiled for one each.
 #pragma once
 
+#include "tensor/cpu/tiles/heads.h"
 #include "tensor/cpu/tiles/mix.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {

@@ -6,110 +6,10 @@
 #pragma once
 
 #include "tensor/cpu/tiles/scan.h"
+#include "tensor/cpu/tiles/softmax.h"
 #include "tensor/cpu/tiles/terms.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
-
-template <class T> static inline T logarithm(T x) {
-  if constexpr (sizeof(T) == 4)
-    return __builtin_logf(x);
-  else if constexpr (has_vectors<T>)
-    return __builtin_log(x);
-  else
-    return log(x);
-}
-
-// Cuts scratch memory into parts whose begins are aligned.
-template <class T> struct Cutter {
-  T* at;
-  extent taken = 0;
-  T* take(extent count) {
-    T* part = at ? at + taken : nullptr;
-    taken += (count + 15) / 16 * 16;
-    return part;
-  }
-};
-
-// ---- softmax over the keys of a tile, for all queries of the block at once ----
-
-template <class T> struct RunningSoftmax {
-  T *top, *total,
-      *factor;  // per lane: the largest logit so far, the sum of powers, what earlier sums are to be multiplied by
-
-  void take(Cutter<T>& cut) {
-    top = cut.take(block_rows<T>), total = cut.take(block_rows<T>), factor = cut.take(block_rows<T>);
-  }
-  void begin() {
-    for (extent i = 0; i < block_rows<T>; ++i) top[i] = nothing<T>(), total[i] = T(0);
-  }
-  // x becomes e^{x - top}, 0 where not seen. Returns whether an earlier top has risen.
-  bool add(const Tile<T>& tile, T* x) const {
-    using V = Vector<T>;
-    const extent columns = tile.block.columns;
-    bool risen = false;
-    for (extent n = 0; n < columns; n += lanes<T>) {
-      const V before = load(top + n);
-      V highest = before;
-      for (extent k = 0; k < tile.keys; ++k) {
-        T* at = x + k * columns + n;
-        V value = load(at);
-        if (tile.edge) {
-          value = tile.seen(k, n / lanes<T>) ? value : splat(nothing<T>());
-          store<T>(at, value);
-        }
-        highest = larger<T>(highest, value);
-      }
-      const V fade = exponential<T>(before - highest);
-      risen |= bits<T>(highest > before) != 0;
-      V sum = load(total + n) * fade;
-      for (extent k = 0; k < tile.keys; ++k) {
-        T* at = x + k * columns + n;
-        V power = exponential<T>(load(at) - highest);
-        if (tile.edge) power = tile.seen(k, n / lanes<T>) ? power : zero<T>();
-        sum = sum + power;
-        store<T>(at, power);
-      }
-      store<T>(top + n, highest), store<T>(total + n, sum), store<T>(factor + n, fade);
-    }
-    return risen;
-  }
-};
-
-// Multiplies a tile of the pattern by what dropout leaves.
-template <class T> static void drop(const Tile<T>& tile, T* x) {
-  const Block<T>& block = tile.block;
-  const Problem<T>& p = block.p;
-  if (!p.draw) return;
-  T kept[tile_keys<T>];
-  for (extent i = 0; i < block.rows; ++i) {
-    for (extent first = 0; first < tile.keys; first += tile_keys<T>) {
-      const extent count = least(tile_keys<T>, tile.keys - first);
-      p.draw(p.stream, block.b, block.h, block.first_query + i, tile.first_key + first, count, kept);
-      for (extent k = 0; k < count; ++k) x[(first + k) * block.columns + i] *= kept[k];
-    }
-  }
-}
-
-template <class T> static bool all_finite(const T* rows, extent rows_row, extent count, extent width) {
-  Vector<T> sum = zero<T>();
-  for (extent r = 0; r < count; ++r)
-    for (extent n = 0; n < width; n += lanes<T>)
-      sum = sum + (load(rows + r * rows_row + n) - load(rows + r * rows_row + n));
-  return sum_of_lanes<T>(sum) == T(0);
-}
-
-// to[i] += sum_k x[k][i] rows[k], the values of a tile. 0 * NaN is NaN: where a value is not finite, a row leaves out
-// what it does not see instead of multiplying it by 0.
-template <class T>
-static void sum_values(const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
-  if (!tile.edge || all_finite(rows, rows_row, tile.keys, width)) {
-    sum_over_keys(tile, x, rows, rows_row, width, to);
-    return;
-  }
-  for (extent k = 0; k < tile.keys; ++k)
-    for (extent i = tile.first_lane(k); i < tile.block.rows; ++i)
-      for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * rows_row + c];
-}
 
 // ---- forward ----
 
@@ -174,11 +74,8 @@ template <class T> struct Forward {
     by_row_and_distance.add(tile, x);
     add_column(tile, x);
     if (softmax.add(tile, x)) {
-      for (extent i = 0; i < block.rows; ++i) {
-        const T factor = softmax.factor[i];
-        for (extent c = 0; c < value_width; ++c) output[i * value_width + c] *= factor;
-        for (extent n = 0; n < p.bins; ++n) bin_sums[i * p.bins + n] *= factor;
-      }
+      softmax.fade(block.rows, value_width, output);
+      softmax.fade(block.rows, p.bins, bin_sums);
     }
     drop(tile, x);
     sum_values(tile, x, values + tile.first_key * value_width, value_width, value_width, output);
@@ -186,16 +83,10 @@ template <class T> struct Forward {
   }
 
   void write(const Block<T>& block) const {
-    for (extent i = 0; i < block.rows; ++i) {
-      const extent row = block.first_query + i;
-      const T total = softmax.total[i], share = total > T(0) || total != total ? T(1) / total : T(0);
-      T* to = p.output.of(b, h) + row * p.output.row;
-      for (extent c = 0; c < p.value_dim; ++c) to[c] = output[i * value_width + c] * share;
+    softmax.write(block, output, value_width);
+    for (extent i = 0; i < block.rows; ++i)
       for (extent n = 0; n < p.bins; ++n)
-        p.bin_sums.of(b, h)[row * p.bin_sums.row + n] = bin_sums[i * p.bins + n] * share;
-      // A row that sees nothing: e^{x - Z} is 0 for whatever x.
-      p.log_sum.of(b, h)[row] = total == T(0) ? -nothing<T>() : softmax.top[i] + logarithm(total);
-    }
+        p.bin_sums.of(b, h)[(block.first_query + i) * p.bin_sums.row + n] = bin_sums[i * p.bins + n] * softmax.share(i);
   }
 };
 
@@ -354,13 +245,9 @@ template <class T> struct Backward {
     const T* from = p.output_gradient.of(b, h) + block.first_query * p.output_gradient.row;
     pack_transposed(from, p.output_gradient.row, block.rows, p.value_dim, block.columns, T(1), d_output_transposed);
     pack_rows(from, p.output_gradient.row, block.rows, p.value_dim, value_width, d_output);
-    for (extent i = 0; i < block.columns; ++i) {
-      log_sum[i] = -nothing<T>(), output_dot[i] = T(0);
-      if (i >= block.rows) continue;
+    read_rows(block, log_sum, output_dot);
+    for (extent i = 0; i < block.rows; ++i) {
       const extent row = block.first_query + i;
-      log_sum[i] = p.log_sum.of(b, h)[row];
-      const T* output = p.output.of(b, h) + row * p.output.row;
-      for (extent c = 0; c < p.value_dim; ++c) output_dot[i] += output[c] * d_output[i * value_width + c];
       for (extent n = 0; n < p.bins; ++n) {
         d_bins[i * p.bins + n] = p.bin_gradient.of(b, h)[row * p.bin_gradient.row + n];
         output_dot[i] += p.bin_sums.of(b, h)[row * p.bin_sums.row + n] * d_bins[i * p.bins + n];
@@ -383,10 +270,7 @@ template <class T> struct Backward {
     add_column(tile, x);
     products_of_pairs(tile, p.value_dim, values + tile.first_key * value_width, value_width, d_output_transposed, dx);
     if (Bins<T>::runs(p)) Bins<T>::read(tile, d_bins, dx);
-    if (p.draw)
-      pattern_and_gradient_dropped(tile);
-    else
-      pattern_and_gradient(tile);
+    pattern_and_gradient(tile, log_sum, output_dot, x, dx);
     if (p.d_value)
       sum_over_queries(tile, x, d_output, value_width, d_values + tile.first_key * value_width, value_width);
     if (p.scans) {
@@ -409,32 +293,6 @@ template <class T> struct Backward {
     if (moving) return;
     scale_tile(tile, p.scale, dx, dx);
     scores.gather(tile, dx);
-  }
-
-  // x becomes P, dx becomes P (dP - o.do): 0 where not seen.
-  void pattern_and_gradient(const Tile<T>& tile) const {
-    using V = Vector<T>;
-    const extent columns = tile.block.columns;
-    for (extent n = 0; n < columns; n += lanes<T>) {
-      const V norm = load(log_sum + n), dot = load(output_dot + n);
-      for (extent k = 0; k < tile.keys; ++k) {
-        const extent at = k * columns + n;
-        V pattern = exponential<T>(load(x + at) - norm), gradient = pattern * (load(dx + at) - dot);
-        if (tile.edge) {
-          const Mask<T> seen = tile.seen(k, n / lanes<T>);
-          pattern = seen ? pattern : zero<T>();
-          gradient = seen ? gradient : zero<T>();
-        }
-        store<T>(x + at, pattern);
-        store<T>(dx + at, gradient);
-      }
-    }
-  }
-  // With a factor m of dropout: dx = P (m dP - o.do), x = m P.
-  void pattern_and_gradient_dropped(const Tile<T>& tile) const {
-    drop(tile, dx);
-    pattern_and_gradient(tile);
-    drop(tile, x);
   }
 
   void gradient_of_gates(const Tile<T>& tile) {

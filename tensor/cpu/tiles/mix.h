@@ -15,7 +15,7 @@
 //             all that they read is there. X, dA and P of all keys are kept for the products that follow.
 #pragma once
 
-#include "tensor/cpu/tiles/heads.h"
+#include "tensor/cpu/tiles/softmax.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
@@ -184,24 +184,14 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
       const Block<T> block = part.of_head(h);
       const Tile<T> tile(block, begin, end - begin);
       T *x = logits(h, begin), *output = f.output + h * part.wide * width;
-      if (f.softmax(h).add(tile, x)) {
-        for (extent i = 0; i < block.rows; ++i)
-          for (extent c = 0; c < width; ++c) output[i * width + c] *= f.factor[i];
-      }
+      if (f.softmax(h).add(tile, x)) f.softmax(h).fade(block.rows, width, output);
       drop(tile, x);
       sum_values(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
     }
     carry(p.heads, kept_scores, segment, scores);
     carry(p.width, kept, segment, hidden);
   }
-  for (extent h = 0; h < p.heads; ++h) {
-    for (extent i = 0; i < part.block.rows; ++i) {
-      const T total = f.softmax(h).total[i], share = total > T(0) || total != total ? T(1) / total : T(0);
-      T* to = p.output.of(b, h) + (first_query + i) * p.output.row;
-      for (extent c = 0; c < p.value_dim; ++c) to[c] = f.output[(h * part.wide + i) * width + c] * share;
-      p.log_sum.of(b, h)[first_query + i] = total == T(0) ? -nothing<T>() : f.softmax(h).top[i] + logarithm(total);
-    }
-  }
+  for (extent h = 0; h < p.heads; ++h) f.softmax(h).write(part.of_head(h), f.output + h * part.wide * width, width);
 }
 
 // ---- backward ----
@@ -264,34 +254,6 @@ static void mix_scores(
   };
   product(p.query, p.scale, p.key, p.dim, [](const Strips<T>& s) { return s.scores; });
   product(p.output_gradient, T(1), p.value, p.value_dim, [](const Strips<T>& s) { return s.gradient; });
-}
-
-// The logits of [begin, end) become P, and dP becomes dA: 0 where not seen.
-template <class T>
-static void pattern_and_gradient(
-    const Part<T>& part, const MixBackward<T>& f, extent begin, extent end, const Strips<T>& strips) {
-  using V = Vector<T>;
-  for (extent h = 0; h < part.p.heads; ++h) {
-    const Block<T> block = part.of_head(h);
-    const Tile<T> tile(block, begin, end - begin);
-    T *x = strips.pattern(h, begin), *dx = strips.gradient(h, begin);
-    drop(tile, dx);
-    for (extent n = 0; n < part.wide; n += lanes<T>) {
-      const V norm = load(f.log_sum + h * mix_rows<T> + n), dot = load(f.output_dot + h * mix_rows<T> + n);
-      for (extent k = 0; k < tile.keys; ++k) {
-        const extent at = k * part.wide + n;
-        V pattern = exponential<T>(load(x + at) - norm), gradient = pattern * (load(dx + at) - dot);
-        if (tile.edge) {
-          const Mask<T> seen = tile.seen(k, n / lanes<T>);
-          pattern = seen ? pattern : zero<T>();
-          gradient = seen ? gradient : zero<T>();
-        }
-        store<T>(x + at, pattern);
-        store<T>(dx + at, gradient);
-      }
-    }
-    drop(tile, x);
-  }
 }
 
 // sums[r][steps] += column c of each row, along the diagonals. Neighbouring keys go to overlapping places: rows run
@@ -365,16 +327,7 @@ static void mix_backward(const Problem<T>& p, extent b, extent sums, extent firs
   MixBackward<T> f;
   f.layout(p, scratch);
   for (extent h = 0; h < p.heads; ++h) {
-    for (extent i = 0; i < part.wide; ++i) {
-      T &dot = f.output_dot[h * mix_rows<T> + i], &norm = f.log_sum[h * mix_rows<T> + i];
-      dot = T(0), norm = -nothing<T>();
-      if (i >= part.block.rows) continue;
-      const extent at = first_query + i;
-      norm = p.log_sum.of(b, h)[at];
-      const T *output = p.output.of(b, h) + at * p.output.row,
-              *gradient = p.output_gradient.of(b, h) + at * p.output_gradient.row;
-      for (extent c = 0; c < p.value_dim; ++c) dot += output[c] * gradient[c];
-    }
+    read_rows(part.of_head(h), f.log_sum + h * mix_rows<T>, f.output_dot + h * mix_rows<T>);
     // Products take whole tiles.
     clear(strips.pattern(h, part.first_seen / tile_keys<T> * tile_keys<T>), part.first_seen % tile_keys<T> * part.wide);
   }
@@ -387,7 +340,11 @@ static void mix_backward(const Problem<T>& p, extent b, extent sums, extent firs
     hidden_columns(part, strips.scores, begin == part.first_seen ? base : base + kept, base + kept + segment, hidden);
     if (begin < end) {
       mixed_logits(part, strips.scores, hidden, begin, end, strips.pattern);
-      pattern_and_gradient(part, f, begin, end, strips);
+      for (extent h = 0; h < p.heads; ++h) {
+        const Block<T> block = part.of_head(h);
+        pattern_and_gradient(Tile<T>(block, begin, end - begin), f.log_sum + h * mix_rows<T>,
+            f.output_dot + h * mix_rows<T>, strips.pattern(h, begin), strips.gradient(h, begin));
+      }
       sum_outputs(part, strips.gradient, hidden, begin, end, sums);
     }
     hidden_gradient(part, strips, hidden, base, base + segment, dpre, sums);

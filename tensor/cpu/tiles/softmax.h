@@ -1,0 +1,163 @@
+// Softmax over the keys of a tile, for all queries of a block at once, and the way back: what every program shares.
+#pragma once
+
+#include "tensor/cpu/tiles/tile.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+// Cuts scratch memory into parts whose begins are aligned.
+template <class T> struct Cutter {
+  T* at;
+  extent taken = 0;
+  T* take(extent count) {
+    T* part = at ? at + taken : nullptr;
+    taken += (count + 15) / 16 * 16;
+    return part;
+  }
+};
+
+template <class T> static inline T logarithm(T x) {
+  if constexpr (sizeof(T) == 4)
+    return __builtin_logf(x);
+  else if constexpr (has_vectors<T>)
+    return __builtin_log(x);
+  else
+    return log(x);
+}
+
+template <class T> struct RunningSoftmax {
+  // Per lane: the largest logit so far, the sum of powers, what earlier sums are to be multiplied by.
+  T *top, *total, *factor;
+
+  void take(Cutter<T>& cut) {
+    top = cut.take(block_rows<T>), total = cut.take(block_rows<T>), factor = cut.take(block_rows<T>);
+  }
+  void begin() {
+    for (extent i = 0; i < block_rows<T>; ++i) top[i] = nothing<T>(), total[i] = T(0);
+  }
+  // x becomes e^{x - top}, 0 where not seen. Returns whether an earlier top has risen.
+  bool add(const Tile<T>& tile, T* x) const {
+    using V = Vector<T>;
+    const extent columns = tile.block.columns;
+    bool risen = false;
+    for (extent n = 0; n < columns; n += lanes<T>) {
+      const V before = load(top + n);
+      V highest = before;
+      for (extent k = 0; k < tile.keys; ++k) {
+        T* at = x + k * columns + n;
+        V value = load(at);
+        if (tile.edge) {
+          value = tile.seen(k, n / lanes<T>) ? value : splat(nothing<T>());
+          store<T>(at, value);
+        }
+        highest = larger<T>(highest, value);
+      }
+      const V fade = exponential<T>(before - highest);
+      risen |= bits<T>(highest > before) != 0;
+      V sum = load(total + n) * fade;
+      for (extent k = 0; k < tile.keys; ++k) {
+        T* at = x + k * columns + n;
+        V power = exponential<T>(load(at) - highest);
+        if (tile.edge) power = tile.seen(k, n / lanes<T>) ? power : zero<T>();
+        sum = sum + power;
+        store<T>(at, power);
+      }
+      store<T>(top + n, highest), store<T>(total + n, sum), store<T>(factor + n, fade);
+    }
+    return risen;
+  }
+  // Earlier sums [rows, width] after a rise.
+  void fade(extent rows, extent width, T* sums) const {
+    for (extent i = 0; i < rows; ++i)
+      for (extent c = 0; c < width; ++c) sums[i * width + c] *= factor[i];
+  }
+  // What the sums of a row are to be multiplied by at the end: 0 where it sees nothing.
+  T share(extent i) const { return total[i] > T(0) || total[i] != total[i] ? T(1) / total[i] : T(0); }
+  // o and Z of a block, from sums of values [rows, width].
+  void write(const Block<T>& block, const T* sums, extent width) const {
+    const Problem<T>& p = block.p;
+    for (extent i = 0; i < block.rows; ++i) {
+      const extent row = block.first_query + i;
+      T* to = p.output.of(block.b, block.h) + row * p.output.row;
+      for (extent c = 0; c < p.value_dim; ++c) to[c] = sums[i * width + c] * share(i);
+      // A row that sees nothing: e^{x - Z} is 0 for whatever x.
+      p.log_sum.of(block.b, block.h)[row] = total[i] == T(0) ? -nothing<T>() : top[i] + logarithm(total[i]);
+    }
+  }
+};
+
+// Multiplies a tile of the pattern by what dropout leaves.
+template <class T> static void drop(const Tile<T>& tile, T* x) {
+  const Block<T>& block = tile.block;
+  const Problem<T>& p = block.p;
+  if (!p.draw) return;
+  T kept[tile_keys<T>];
+  for (extent i = 0; i < block.rows; ++i) {
+    for (extent first = 0; first < tile.keys; first += tile_keys<T>) {
+      const extent count = least(tile_keys<T>, tile.keys - first);
+      p.draw(p.stream, block.b, block.h, block.first_query + i, tile.first_key + first, count, kept);
+      for (extent k = 0; k < count; ++k) x[(first + k) * block.columns + i] *= kept[k];
+    }
+  }
+}
+
+template <class T> static bool all_finite(const T* rows, extent rows_row, extent count, extent width) {
+  Vector<T> sum = zero<T>();
+  for (extent r = 0; r < count; ++r)
+    for (extent n = 0; n < width; n += lanes<T>)
+      sum = sum + (load(rows + r * rows_row + n) - load(rows + r * rows_row + n));
+  return sum_of_lanes<T>(sum) == T(0);
+}
+
+// to[i] += sum_k x[k][i] rows[k], the values of a tile. 0 * NaN is NaN: where a value is not finite, a row leaves out
+// what it does not see instead of multiplying it by 0.
+template <class T>
+static void sum_values(const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
+  if (!tile.edge || all_finite(rows, rows_row, tile.keys, width)) {
+    sum_over_keys(tile, x, rows, rows_row, width, to);
+    return;
+  }
+  for (extent k = 0; k < tile.keys; ++k)
+    for (extent i = tile.first_lane(k); i < tile.block.rows; ++i)
+      for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * rows_row + c];
+}
+
+// Z and o.do of a block's rows. Lanes without a query have a Z that leaves no pattern.
+template <class T> static void read_rows(const Block<T>& block, T* log_sum, T* output_dot) {
+  const Problem<T>& p = block.p;
+  for (extent i = 0; i < block.columns; ++i) {
+    log_sum[i] = -nothing<T>(), output_dot[i] = T(0);
+    if (i >= block.rows) continue;
+    const extent row = block.first_query + i;
+    log_sum[i] = p.log_sum.of(block.b, block.h)[row];
+    const T *output = p.output.of(block.b, block.h) + row * p.output.row,
+            *gradient = p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row;
+    for (extent c = 0; c < p.value_dim; ++c) output_dot[i] += output[c] * gradient[c];
+  }
+}
+
+// Logits x become P, and dP becomes dx = P (dP - o.do): 0 where not seen. With a factor m of dropout P becomes m P, and
+// dx = P (m dP - o.do).
+template <class T>
+static void pattern_and_gradient(const Tile<T>& tile, const T* log_sum, const T* output_dot, T* x, T* dx) {
+  using V = Vector<T>;
+  const extent columns = tile.block.columns;
+  drop(tile, dx);
+  for (extent n = 0; n < columns; n += lanes<T>) {
+    const V norm = load(log_sum + n), dot = load(output_dot + n);
+    for (extent k = 0; k < tile.keys; ++k) {
+      const extent at = k * columns + n;
+      V pattern = exponential<T>(load(x + at) - norm), gradient = pattern * (load(dx + at) - dot);
+      if (tile.edge) {
+        const Mask<T> seen = tile.seen(k, n / lanes<T>);
+        pattern = seen ? pattern : zero<T>();
+        gradient = seen ? gradient : zero<T>();
+      }
+      store<T>(x + at, pattern);
+      store<T>(dx + at, gradient);
+    }
+  }
+  drop(tile, x);
+}
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET
