@@ -26,6 +26,9 @@ std::optional<TileTerms> terms_of(const AttendContext& at, const Stages& stages)
   return terms;
 }
 
+PrunedPairs pruned_pairs;
+bool prunes = false;
+
 class TiledExecutor final : public Executor {
  public:
   const char* name() const override { return "tiled"; }
@@ -44,6 +47,7 @@ class TiledExecutor final : public Executor {
     if (!terms) return otherwise.attend(inputs, stages);
     if (inputs.dropout)
       terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
+    if (prunes) terms->facts.pruned = &pruned_pairs;
     const TiledResult result = tiled_attention(terms->facts, terms->operands);
     return terms->bin_values.defined() ? result.output + matmul(result.bin_sums, terms->bin_values) : result.output;
   }
@@ -56,6 +60,13 @@ bool tiles_take(const Tensor& query) {
   return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) &&
          kernels(query.device()).has_tiled_attention();
 }
+
+void set_pruning(bool on) {
+  prunes = on;
+  pruned_pairs.all = 0, pruned_pairs.left_out = 0;
+}
+bool pruning() { return prunes; }
+PruningCount pruning_count() { return {pruned_pairs.all, pruned_pairs.left_out}; }
 
 const Executor& tiled_executor() {
   static const TiledExecutor executor;

@@ -72,6 +72,49 @@ struct ThreadsBack {
   int before = threads();
   ~ThreadsBack() { set_threads(before); }
 };
+struct Pruned {
+  Pruned() { set_pruning(true); }
+  ~Pruned() { set_pruning(false); }
+};
+
+// Operands that make the bound of pruning exact: keys point where queries do, and far keys lie as deep below the near
+// ones as is asked, but for one term in which a few of each tile stand out. The values of far keys are 1, the others 0:
+// the output is all that pruning may leave out.
+enum class Outstanding { nothing, long_keys, distances, columns };
+struct Hostile {
+  TiledAttention at;
+  TiledAttention::Operands operands;
+
+  Hostile(DType dtype, Outstanding what, double depth) {
+    const index_t tokens = 300, near = 64, dim = 4;
+    std::vector<double> queries, keys, values, table, column;
+    for (index_t t = 0; t < tokens; ++t) {
+      for (index_t c = 0; c < dim; ++c) {
+        queries.push_back(1 + 0.01 * static_cast<double>(t % 7));
+        keys.push_back(what == Outstanding::long_keys && t % 97 == 5 ? 9 : 1);
+        values.push_back(t < tokens - near ? 1 : 0);
+      }
+      table.push_back((t < near ? 0 : -depth) + (what == Outstanding::distances && t % 71 == 3 ? 9 : 0));
+      column.push_back(what == Outstanding::columns && t % 60 == 2 ? 6 : 0);
+    }
+    const auto leaf = [&](TiledAttention::Operand which, const std::vector<double>& numbers, const Shape& shape) {
+      operands[which] = requires_grad(Tensor::of(numbers, shape, dtype));
+    };
+    leaf(TiledAttention::query, queries, {1, 1, tokens, dim}), leaf(TiledAttention::key, keys, {1, 1, tokens, dim});
+    leaf(TiledAttention::value, values, {1, 1, tokens, dim});
+    leaf(TiledAttention::distance_table, table, {1, tokens}), leaf(TiledAttention::column_term, column, {1, 1, tokens});
+    at.scale = 0.4;
+  }
+
+  Outcome outcome(PrunedPairs* pruned) {
+    at.pruned = pruned;
+    std::vector<Tensor> leaves;
+    for (const Tensor& operand : operands)
+      if (operand.defined()) leaves.push_back(operand);
+    const Tensor output = tiled_attention(at, operands).output;
+    return {output.detach(), grad(output, Tensor::full(output.shape(), 1, output.dtype()), leaves)};
+  }
+};
 
 }  // namespace
 
@@ -155,6 +198,66 @@ TEST_CASE(
   for (const char* text : {"cope_mlp", "absolute + hard_attention"})
     CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
           std::string::npos);
+}
+
+TEST_CASE("tiles: what pruning leaves out is less than rounding, for operands that make its bound exact") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
+    for (const Outstanding what :
+        {Outstanding::nothing, Outstanding::long_keys, Outstanding::distances, Outstanding::columns}) {
+      CAPTURE(static_cast<int>(what));
+      double worst = 0, of_gradients = 0;
+      for (double depth = 10; depth < 80; depth += 0.5) {
+        Hostile hostile(dtype, what, depth);
+        const Outcome whole = hostile.outcome(nullptr);
+        PrunedPairs pairs;
+        const Outcome pruned = hostile.outcome(&pairs);
+        if (pairs.left_out == 0) continue;
+        worst = std::max(worst, distance(whole.output, pruned.output) / unit);
+        of_gradients = std::max(of_gradients, apart(whole, pruned) / unit);
+      }
+      MESSAGE("off by " << worst << " units, gradients by " << of_gradients);
+      CHECK(worst <= 0.5);
+      CHECK(worst > (what == Outstanding::nothing ? 0.1 : 0));
+      CHECK(of_gradients <= 64);
+    }
+  }
+}
+
+TEST_CASE("tiles: pruning leaves out what falls, with the same bits for any number of threads") {
+  const ThreadsBack back;
+  const auto pruned = [](const std::string& text, int count) {
+    set_threads(count);
+    const Pruned on;
+    const Outcome found = outcome_of(text, tiled_executor(), DType::f32, 600, 1);
+    return std::pair(found, pruning_count());
+  };
+  for (const std::string text : {"alibi", "cope_alibi", "forgetting", "alibi + forgetting", "shaw(clip=3) + alibi",
+           "randomised(alibi, length=900)", "none", "cope(p_max=5) + alibi", "cope_alibi(sign=plus)"}) {
+    CAPTURE(text);
+    const auto [whole, nothing] = std::pair(outcome_of(text, tiled_executor(), DType::f32, 600, 1), pruning_count());
+    const auto [one, count] = pruned(text, 1);
+    const auto [three, same_count] = pruned(text, 3);
+    MESSAGE(text << ": " << count.left_out << " of " << count.pairs);
+    CHECK(apart(whole, one) < 1e-6);
+    CHECK(apart(one, three) == 0);
+    CHECK(same_count.left_out == count.left_out);
+    CHECK(nothing.pairs == 0);
+    const bool falls =
+        text != "none" && !text.starts_with("cope(") && !text.starts_with("shaw") && !text.ends_with("plus)");
+    CHECK((count.left_out > 0) == falls);
+  }
+}
+
+TEST_CASE("tiles: pruning leaves out nothing that is not finite") {
+  for (const TiledAttention::Operand which : {TiledAttention::key, TiledAttention::value}) {
+    Hostile hostile(DType::f32, Outstanding::nothing, 60);
+    kernels(Device::cpu()).fill(raw::slice(hostile.operands[which], 2, 3, 4), std::numeric_limits<double>::quiet_NaN());
+    PrunedPairs pairs;
+    const Outcome found = hostile.outcome(&pairs);
+    CHECK(pairs.left_out > 0);
+    CHECK(std::isnan(found.output.at({0, 0, 299, 0})));
+  }
 }
 
 // Scratch is taken on the planned device as on the CPU, where nothing is computed.

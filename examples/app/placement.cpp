@@ -1,5 +1,7 @@
 #include "examples/app/placement.h"
 
+#include "examples/app/results.h"
+#include "nn/executor.h"
 #include "tensor/device_choice.h"
 
 namespace whence {
@@ -15,13 +17,23 @@ void declare(CommandLine& line, MachineOptions& options) {
   declare_device(line, &options.device);
   line.choice("precision", &options.precision, {"f32", "f16", "bf16"},
       {"of parameters and activations; trained weights are kept and written in f32 all the same"});
+  line.flag("prune", &options.prune,
+      {"on a CPU: leave out pairs of tokens that together change no row of attention by more than its rounding"});
 }
 
 Placement placement_of(const MachineOptions& options) {
   set_threads(options.threads);
+  set_pruning(options.prune);
   const DeviceChoice choice = choose_device(options.device);
   const std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
   return {choice.device, storage_dtype_of(options.precision), choice.sentence + numbers};
+}
+
+std::string pruning_text() {
+  if (!pruning()) return {};
+  const auto [pairs, left_out] = pruning_count();
+  const double share = pairs > 0 ? static_cast<double>(left_out) / static_cast<double>(pairs) : 0;
+  return to_text("; ", fixed(100 * share, 0), " % of attention's pairs left out");
 }
 
 void place(Module& model, const Placement& placement) {

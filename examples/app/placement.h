@@ -1,6 +1,5 @@
-// Where a program's model runs and in which numbers: --threads, --device and --precision, declared once
-// for every program that runs one.
-// program that runs one.
+// Where a program's model runs and in which numbers: --threads, --device, --precision and --prune, declared once for
+// every program that runs one.
 #pragma once
 
 #include <string>
@@ -15,6 +14,7 @@ struct MachineOptions {
   int threads = whence::threads();
   std::string device = "auto";
   std::string precision = "f32";
+  bool prune = false;
 };
 
 // Under the title "Machine".
@@ -28,8 +28,11 @@ struct Placement {
   std::string text;  // "device: cpu, because ...; precision: bf16"
 };
 
-// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and none can be used.
+// Sets the threads and pruning, and finds the device. InputError, with the cause, when a GPU is asked for and none can be used.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
+
+// "; 41 % of attention's pairs left out" under --prune, else "".
+[[nodiscard]] std::string pruning_text();
 
 // Moves a model there and rounds it. For a model that is only run, not trained, and has its parameters already.
 void place(Module& model, const Placement& placement);

@@ -326,6 +326,7 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   declare_validation(options, shown);
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
+  if (pruning()) facts.emplace_back("prune", "yes");
   if (training.precision != DType::f16)
     std::erase_if(facts, [](const auto& fact) { return fact.first == "loss-scale-growth"; });
   return facts;

@@ -18,7 +18,7 @@ struct Options {
   std::string schemes = "none,alibi,kerple,cope,dape(kerple),cdape(kerple)", executors = "all", lengths = "512,2048";
   std::string gates = "both", ways = "all", svg;
   std::int64_t heads = 12, head_dim = 64, batch = 1;
-  bool bidirectional = false, forward_only = false;
+  bool bidirectional = false, forward_only = false, prune = false;
   Settings settings;
 };
 
@@ -30,7 +30,8 @@ struct Row {
   Figure forward = {}, backward = {}, both = {};
   bool only_forward = false;
   double kept = 0, peak = 0;
-  double fraction = 0;              // of the ceiling
+  double fraction = 0;              // of the ceiling, had every pair been computed
+  double left_out = -1;             // share of the pairs, where that was asked for
   double ratio = 0, relative = -1;  // of the peer: its time over ours of the same rounds; how far results are apart
 };
 
@@ -80,31 +81,38 @@ class AttentionBench {
   void measure(const CoreCase& what) {
     bench_.begin(to_text(what.text(), ", length ", what.length));
     AttentionCore core(what, device_);
-    std::vector<const Executor*> running;
-    for (const Executor* executor : executors_)
+    struct Measured {
+      const Executor* executor;
+      bool prunes = false;
+      Times times = {};
+      double kept = 0, peak = 0, left_out = -1;
+    };
+    std::vector<Measured> all;
+    for (const Executor* executor : executors_) {
       if (const std::string refused = core.refusal(*executor); !refused.empty())
         keep({.what = what, .engine = executor->name(), .refused = refused});
       else
-        running.push_back(executor);
-    struct Measured {
-      Times times;
-      double kept = 0, peak = 0;
-    };
-    std::vector<Measured> all(running.size());
+        all.push_back({executor});
+      if (options_.prune && executor == &tiled_executor()) all.push_back({executor, true});
+    }
     for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first to warm up
-      for (std::size_t k = 0; k < running.size(); ++k) {
+      for (Measured& each : all) {
         stop_if_asked();
-        const CoreRun found = core.run(*running[k], !options_.forward_only);
-        all[k].kept = found.kept, all[k].peak = std::max(all[k].peak, found.peak);
-        if (round >= 0) all[k].times.add({found.forward, found.backward});
+        set_pruning(each.prunes);
+        const CoreRun found = core.run(*each.executor, !options_.forward_only);
+        if (const auto [pairs, left_out] = pruning_count(); pairs > 0)
+          each.left_out = static_cast<double>(left_out) / static_cast<double>(pairs);
+        each.kept = found.kept, each.peak = std::max(each.peak, found.peak);
+        if (round >= 0) each.times.add({found.forward, found.backward});
       }
     }
+    set_pruning(false);
     const Executor* best = nullptr;
     double least = 0;
-    for (std::size_t k = 0; k < running.size(); ++k) {
-      Row row = row_of(core, what, running[k]->name(), all[k].times);
-      row.kept = all[k].kept, row.peak = all[k].peak;
-      if (!best || row.both.median < least) best = running[k], least = row.both.median;
+    for (const Measured& each : all) {
+      Row row = row_of(core, what, to_text(each.executor->name(), each.prunes ? ", pruned" : ""), each.times);
+      row.kept = each.kept, row.peak = each.peak, row.left_out = each.left_out;
+      if (!each.prunes && (!best || row.both.median < least)) best = each.executor, least = row.both.median;
       keep(row);
     }
     if (best)
@@ -161,6 +169,7 @@ class AttentionBench {
               {"both_ms", row.both.median}, {"spread_ms", row.both.spread},
               {"kept_mib", row.kept < 0 ? none : row.kept}, {"peak_mib", row.peak},
               {"fraction", row.fraction > 0 ? row.fraction : none}});
+      if (row.left_out >= 0) record.push_back({"left_out", row.left_out});
       if (row.ratio > 0) record.insert(record.end(), {{"ratio", row.ratio}, {"difference", row.relative}});
     }
     bench_.record(record);
@@ -169,6 +178,7 @@ class AttentionBench {
   void show() const {
     std::vector<std::string> header{
         "scheme", "length", "by", "forward ms", "backward ms", "both ms", "kept MiB", "peak MiB", "of FMA peak"};
+    if (options_.prune) header.push_back("left out");
     if (options_.settings.with_peer()) header.insert(header.end(), {"theirs / ours", "apart"});
     Table table(header);
     for (const Row& row : rows_) {
@@ -177,6 +187,7 @@ class AttentionBench {
         cells.insert(cells.end(), {text_of(row.forward), row.only_forward ? "-" : text_of(row.backward),
                                       text_of(row.both), row.kept < 0 ? "-" : fixed(row.kept, 1), fixed(row.peak, 1),
                                       row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"});
+        if (options_.prune) cells.push_back(row.left_out < 0 ? "-" : fixed(100 * row.left_out, 0) + " %");
         if (options_.settings.with_peer())
           cells.insert(cells.end(),
               {row.ratio > 0 ? fixed(row.ratio, 2) : "-", row.relative < 0 ? "-" : report::number(row.relative, 2)});
@@ -247,7 +258,9 @@ int run(int argc, char** argv) {
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
-      .flag("forward-only", &options.forward_only, {"no backward pass"});
+      .flag("forward-only", &options.forward_only, {"no backward pass"})
+      .flag("prune", &options.prune,
+          {"the tiled executor once more, with pairs left out that change no row by more than its rounding"});
   declare(line, options.settings);
   declare_peer(line, options.settings);
   line.text("ways", &options.ways, {"of the peer: eager, compile, sdpa, flex, or all"})

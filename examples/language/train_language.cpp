@@ -210,7 +210,7 @@ int run(CommandLine& line, Settings& settings) {
   const TrainingResult trained = train(job, settings.training);
   tokeniser->save((settings.training.folder / tokeniser_file).string());
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
-            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
+            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << pruning_text() << '\n';
   evaluate(model, corpus, settings, beside);
   std::cout << "written: " << settings.out
             << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, "
