@@ -57,7 +57,9 @@ bool TileTerms::add_column(const Tensor& column) {
 }
 
 bool TileTerms::add_gates(const Tensor& query, const Tensor& key, double scale) {
-  if (has(TiledAttention::position_logits) || has(TiledAttention::position_slopes)) return false;
+  for (const auto other :
+      {TiledAttention::position_logits, TiledAttention::position_keys, TiledAttention::position_slopes})
+    if (has(other)) return false;
   operands[TiledAttention::gate_query] = query, operands[TiledAttention::gate_key] = key;
   facts.gate_scale = scale;
   return true;
@@ -72,7 +74,7 @@ bool TileTerms::add_bins(const DistanceSteps& steps, const Tensor& bins, const T
 bool TileTerms::go_together() const {
   if (!has(TiledAttention::mix_input)) return true;
   for (const auto alone : {TiledAttention::relative_query, TiledAttention::column_term, TiledAttention::position_logits,
-           TiledAttention::position_slopes})
+           TiledAttention::position_keys, TiledAttention::position_slopes})
     if (has(alone)) return false;
   return !facts.query_step.defined() && facts.bins == 0;
 }

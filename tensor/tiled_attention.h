@@ -45,6 +45,7 @@ struct TiledAttention {
     gate_query,       // gq [b h i d]
     gate_key,         // gk [b h j d]
     position_logits,  // z [b h i n]
+    position_keys,    // e [n d]: z_i = position_scale q_i.e
     position_slopes,  // [h]
     mix_input,        // W1 [d h k]
     mix_table,        // u [left+1 d n]
@@ -61,7 +62,7 @@ struct TiledAttention {
   // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
   index_t lowest = 0;  // the steps of a table's row 0 (by distance, by row and distance, bins)
-  double relative_scale = 1, gate_scale = 1;
+  double relative_scale = 1, gate_scale = 1, position_scale = 1;
   Tensor bin_of = {};  // i64 [n]
   index_t bins = 0;
 

@@ -11,8 +11,8 @@ namespace {
 using At = TiledAttention;
 constexpr std::size_t count = At::operand_count;
 constexpr const char* names[count]{"query", "key", "value", "distance_table", "relative_query", "relative_keys",
-    "column_term", "gate_query", "gate_key", "position_logits", "position_slopes", "mix_input", "mix_table",
-    "mix_output"};
+    "column_term", "gate_query", "gate_key", "position_logits", "position_keys", "position_slopes", "mix_input",
+    "mix_table", "mix_output"};
 
 // Operands that are read row by row may lie as they like, as long as a row is together; the others are small.
 constexpr bool read_by_rows(std::size_t k) {
@@ -122,6 +122,12 @@ void check(const At& at, const At::Operands& x) {
     require_shape(At::position_logits, z, {b, h, i, z.size(-1)});
     if (z.size(-1) == 0) fail(Tiled::name, "position_logits is ", z.shape(), "; a table of one row or more required");
   }
+  if (const Tensor& e = x[At::position_keys]; e.defined()) {
+    require_shape(At::position_keys, e, {e.size(0), d});
+    if (e.size(0) == 0) fail(Tiled::name, "position_keys is ", e.shape(), "; a table of one row or more required");
+    if (x[At::position_logits].defined())
+      fail(Tiled::name, "position_keys given beside position_logits; one of them required");
+  }
   if (const Tensor& w = x[At::mix_input]; w.defined()) {
     const index_t width = w.size(0), kernel = w.size(-1);
     require_shape(At::mix_input, w, {width, h, kernel});
@@ -130,7 +136,8 @@ void check(const At& at, const At::Operands& x) {
     if (at.mix.left + at.mix.right != kernel - 1 || at.mix.right > at.mix.left)
       fail(Tiled::name, "a mix of ", kernel, " taps with ", at.mix.left, " on the left and ", at.mix.right,
           " on the right given; kernel - 1 together, and no more on the right than on the left, required");
-    for (const std::size_t k : {At::relative_query, At::column_term, At::position_logits, At::position_slopes})
+    for (const std::size_t k :
+        {At::relative_query, At::column_term, At::position_logits, At::position_keys, At::position_slopes})
       if (x[k].defined()) fail(Tiled::name, names[k], " given beside a head mix; only tables by distance go with one");
     if (at.query_step.defined() || at.bins > 0)
       fail(Tiled::name, "steps or bins given beside a head mix; distances first_row + i - j required");
@@ -203,6 +210,8 @@ std::vector<Case> cases() {
           At::relative_keys, draw::normal({2, 5, 3})));
   list.push_back(with(of("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
   list.push_back(with(of("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
+  list.push_back(with(of("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));
+  list.back().at.position_scale = 0.8;
   list.push_back(with(of("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));
   list.push_back(with(of("row scan by slopes", 1, 2, 6, 6, 3), At::position_slopes, draw::normal({2})));
   list.push_back(with(with(with(of("row scan, other gates", 1, 2, 6, 6, 3), At::gate_query, draw::normal({1, 2, 6, 3})),

@@ -42,7 +42,12 @@ class CoPE final : public Contextual, public RunsInTiles {
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
     if (as_printed_ || !add_gates(terms, at)) return false;
-    terms[TiledAttention::position_logits] = position_logits(at);
+    if (position_query_.of(at).identity() != at.query.identity()) {
+      terms[TiledAttention::position_logits] = position_logits(at);
+    } else {  // q.e is computed where it is read
+      terms[TiledAttention::position_keys] = table_;
+      terms.facts.position_scale = position_query_.scale(at);
+    }
     return true;
   }
 

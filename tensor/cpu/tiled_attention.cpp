@@ -147,11 +147,16 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
   p.relative_scale = T(static_cast<T>(at.relative_scale));
   p.column_term = lines_of<const T>(x[Operand::column_term]);
   p.bin_of = at.bin_of.defined() ? at.bin_of.data<std::int64_t>() : nullptr, p.bins = at.bins;
-  p.scans = x[Operand::position_logits].defined() || x[Operand::position_slopes].defined();
+  p.scans = x[Operand::position_logits].defined() || x[Operand::position_keys].defined() ||
+            x[Operand::position_slopes].defined();
   p.gate_scale = T(static_cast<T>(at.gate_scale));
   p.gate_query = rows_of<const T>(x[Operand::gate_query]), p.gate_key = rows_of<const T>(x[Operand::gate_key]);
   p.position_logits = rows_of<const T>(x[Operand::position_logits]);
-  p.positions = p.position_logits ? x[Operand::position_logits].size(-1) : 1;
+  p.position_keys = rows_of<const T>(x[Operand::position_keys]);
+  p.position_scale = T(static_cast<T>(at.position_scale));
+  p.positions = p.position_logits ? x[Operand::position_logits].size(-1)
+                : p.position_keys ? x[Operand::position_keys].size(0)
+                                  : 1;
   if (x[Operand::position_slopes].defined()) p.position_slopes = x[Operand::position_slopes].data<T>();
   if (at.dropout > 0) p.draw = draw_row<T>, p.stream = &drop;
   if (at.pruned) p.count_pairs = count_pairs, p.counts = at.pruned;
@@ -271,6 +276,23 @@ template <class T> void sum_parts(const Tensor& parts, const Tensor& to) {
   });
 }
 
+// to [1|h n d] or [n d] = scale times the sum of what heads of a batch gave, [b h n width].
+template <class T> void sum_rows(const Tensor& parts, T scale, const Tensor& to) {
+  if (planned(to.device())) return;
+  const index_t heads = to.rank() == 3 ? to.size(0) : 1, rows = to.size(-2), dim = to.size(-1);
+  const index_t width = parts.size(3), repeats = parts.size(0) * parts.size(1) / heads;
+  for (index_t h = 0; h < heads; ++h) {
+    for (index_t n = 0; n < rows; ++n) {
+      for (index_t c = 0; c < dim; ++c) {
+        T total = T(0);
+        for (index_t r = 0; r < repeats; ++r)
+          total += parts.data<T>()[((heads == 1 ? r : r * heads + h) * rows + n) * width + c];
+        to.data<T>()[(h * rows + n) * dim + c] = scale * total;
+      }
+    }
+  }
+}
+
 template <class T>
 void backward_of_heads(const Functions<T>& run, Device device, const TiledAttention::Operands& d, Problem<T> p) {
   const auto cleared = [device](const Tensor& like, const Shape& shape) {
@@ -279,29 +301,17 @@ void backward_of_heads(const Functions<T>& run, Device device, const TiledAttent
   const Tensor table = cleared(d[Operand::distance_table], {p.batch, p.heads, p.distances});
   const index_t width = whole(p.dim);
   const Tensor relative = cleared(d[Operand::relative_keys], {p.batch, p.heads, p.distances, width});
+  const Tensor positions = cleared(d[Operand::position_keys], {p.batch, p.heads, p.positions, width});
   const Tensor slopes = cleared(d[Operand::position_slopes], {p.batch, p.heads});
   p.d_distance_table = lines_of<T>(table);
-  if (relative.defined())
-    p.d_relative_keys = {relative.data<T>(), p.heads * p.distances * width, p.distances * width, width};
+  p.d_relative_keys = rows_of<T>(relative), p.d_position_keys = rows_of<T>(positions);
   p.d_position_slopes = slopes.defined() ? slopes.data<T>() : nullptr;
   for_each_task<T>(p.batch * p.heads, run.backward_scratch(p), device,
       [&](index_t task, T* scratch) { run.backward(p, task / p.heads, task % p.heads, scratch); });
   if (table.defined()) sum_parts<T>(table, d[Operand::distance_table]);
   if (slopes.defined()) sum_parts<T>(slopes, d[Operand::position_slopes]);
-  if (relative.defined() && !planned(device)) {
-    const Tensor& to = d[Operand::relative_keys];  // [1|h n d]
-    const index_t heads = to.size(0), repeats = p.batch * p.heads / heads;
-    for (index_t h = 0; h < heads; ++h) {
-      for (index_t n = 0; n < p.distances; ++n) {
-        for (index_t c = 0; c < p.dim; ++c) {
-          T total = T(0);
-          for (index_t r = 0; r < repeats; ++r)
-            total += relative.data<T>()[((heads == 1 ? r : r * heads + h) * p.distances + n) * width + c];
-          to.data<T>()[(h * p.distances + n) * p.dim + c] = total;
-        }
-      }
-    }
-  }
+  if (relative.defined()) sum_rows<T>(relative, T(1), d[Operand::relative_keys]);
+  if (positions.defined()) sum_rows<T>(positions, p.position_scale, d[Operand::position_keys]);
 }
 
 // Parts of rows at work together: as many as a few MiB hold, but enough for some threads. By shapes alone.

@@ -106,7 +106,7 @@ static void forward(const Problem<T>& p, extent b, extent h, extent first_query,
   pack_rows(p.value.of(b, h), p.value.row, seen, p.value_dim, f.value_width, f.values);
   f.by_distance.prepare(p, h, f.distance);
   f.by_row_and_distance.prepare(p, h, f.relative, false);
-  f.scan.prepare(p, h, f.scan_state);
+  f.scan.prepare(p, h, f.scan_state, false);
   f.pruning.prepare(p, b, h, seen, f.values, f.value_width);
   for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
     f.block_of(first, least(block_rows<T>, first_query + queries - first));
@@ -215,7 +215,7 @@ template <class T> struct Backward {
     by_distance.prepare(p, h, distance);
     by_distance.prepare_sums(p, distance_sums);
     by_row_and_distance.prepare(p, h, relative, true);
-    scan.prepare(p, h, scan_state);
+    scan.prepare(p, h, scan_state, true);
     pruning.prepare(p, b, h, p.keys, values, value_width);
     for (extent first = 0; first < p.queries; first += block_rows<T>)
       block_of(Block<T>(p, b, h, first, least(block_rows<T>, p.queries - first)));
@@ -248,7 +248,7 @@ template <class T> struct Backward {
     if (p.scans) {
       for (extent first = active; first < block.keys(); first += tile_keys<T>)
         gradient_of_gates(Tile<T>(block, first, least(tile_keys<T>, block.keys() - first)));
-      scan.finish(block);
+      scan.finish(block, scores.rows, scores.d_rows);
     }
     scores.finish_block(block);
     if (p.gate_query) gates.finish_block(block);

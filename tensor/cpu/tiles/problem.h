@@ -42,8 +42,9 @@ template <class T> struct Problem {
   // row scan
   bool scans;
   T gate_scale;
-  Rows<const T> gate_query, gate_key, position_logits;
-  extent positions;  // columns of position_logits
+  Rows<const T> gate_query, gate_key, position_logits, position_keys;
+  extent positions;  // columns of position_logits, rows of position_keys
+  T position_scale;
   const T* position_slopes;
 
   // head mix. Rows of q, k, v and of their gradients are padded to whole vectors. Tables have room on both sides, so that
@@ -67,6 +68,7 @@ template <class T> struct Problem {
   // Sums over tasks: each task adds to its own part, which the caller has cleared and adds up in order.
   Rows<T> d_distance_table;  // [b h n]
   Rows<T> d_relative_keys;   // [b h n d]
+  Rows<T> d_position_keys;   // [b h n d], without the scale
   T* d_position_slopes;      // [b h]
   // [parts, ...]; d_mix_residual like mix_residual
   T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_residual;

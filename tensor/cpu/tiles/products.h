@@ -3,7 +3,7 @@
 // runs, which is all there is to it: 24 accumulators, 4 loads of b and 6 of a for 24 multiply-adds.
 #pragma once
 
-#include "tensor/cpu/tiles/vector.h"
+#include "tensor/cpu/tiles/transpose.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
@@ -177,8 +177,21 @@ static void pack_rows(
 // to [columns, width] = scale from', rows padded by zeros to `width`.
 template <class T>
 static void pack_transposed(const T* from, extent from_row, extent rows, extent columns, extent width, T scale, T* to) {
+  constexpr extent side = lanes<T>;
+  const extent squares_down = rows / side * side, squares_across = columns / side * side;
+  for (extent r = 0; r < squares_down; r += side) {
+    for (extent c = 0; c < squares_across; c += side) {
+      Vector<T> square[side];
+#pragma GCC unroll 16
+      for (extent n = 0; n < side; ++n) square[n] = load(from + (r + n) * from_row + c);
+      transpose<T>(square);
+#pragma GCC unroll 16
+      for (extent n = 0; n < side; ++n) store<T>(to + (c + n) * width + r, square[n] * splat(scale));
+    }
+  }
   for (extent r = 0; r < rows; ++r)
-    for (extent c = 0; c < columns; ++c) to[c * width + r] = from[r * from_row + c] * scale;
+    for (extent c = r < squares_down ? squares_across : 0; c < columns; ++c)
+      to[c * width + r] = from[r * from_row + c] * scale;
   for (extent c = 0; c < columns; ++c)
     for (extent r = rows; r < width; ++r) to[c * width + r] = T(0);
 }

@@ -1,5 +1,5 @@
 // Safe pruning: a tile is left out where all that it could add to a row is less than what rounding may change there.
-//   A_ij <= B_i = scale |q_i| max |k_j| + max table + max column + slope P_i        (Cauchy and Schwarz for the product)
+//   A_ij <= B_i = |scale| |q_i| max |k_j| + max table + max column + slope P_i        (Cauchy and Schwarz for the product)
 // with the largest of each over the tile's keys. P_i is CoPE_ALiBi's sum of gates down to the tile: it only grows from
 // there on, and slope <= 0. The tile is left out where for each row i of its block
 //   B_i <= log Z_i - log (2 T / u)                            T keys, u the unit roundoff: 2^-24 in f32, 2^-53 in f64
@@ -20,11 +20,13 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Pruning {
-  double *query_length, *log_total;  // per lane: scale |q_i|; log Z_i, or less
-  double *key_length, *column;       // per tile of keys: the largest
-  T* table;                          // per lane: the largest that the tile's pairs read
+  double *query_length, *log_total;  // per lane: |scale| |q_i|; log Z_i, or less
+  // Per tile of keys the largest; where gates are summed, of all keys up to there: the sums below a tile that is left out
+  // are not known, and with it all that is below is left out too.
+  double *key_length, *column;
+  T* table;  // per lane: the largest that the tile's pairs read
   double table_most, margin;
-  bool on, ended;  // ended: a sum of gates is not known below the first tile that was left out
+  bool on;
   extent pairs, left_out;
 
   static extent tiles(const Problem<T>& p) { return (p.keys + tile_keys<T> - 1) / tile_keys<T>; }
@@ -53,8 +55,7 @@ template <class T> struct Pruning {
   void prepare(const Problem<T>& p, extent b, extent h, extent seen, const T* values, extent value_width) {
     pairs = left_out = 0;
     // Terms without a bound: CoPE's tables, products with distances, slopes that raise far keys.
-    on = p.count_pairs && !p.relative_query && !p.position_logits &&
-         (!p.position_slopes || p.position_slopes[h] <= T(0));
+    on = p.count_pairs && !p.relative_query && (!p.scans || (p.position_slopes && p.position_slopes[h] <= T(0)));
     if (!on) return;
     constexpr double unit = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
     margin = __builtin_log(2 * static_cast<double>(p.keys) / unit);
@@ -79,11 +80,10 @@ template <class T> struct Pruning {
   }
 
   void begin(const Block<T>& block) {
-    ended = false;
     const Problem<T>& p = block.p;
     const T* from = on ? p.query.of(block.b, block.h) + block.first_query * p.query.row : nullptr;
     for (extent i = 0; on && i < block.rows; ++i)
-      query_length[i] = static_cast<double>(p.scale) * length(from + i * p.query.row, p.dim);
+      query_length[i] = __builtin_fabs(static_cast<double>(p.scale)) * length(from + i * p.query.row, p.dim);
   }
   // While Z is being summed: e^top times a power of two that is not above the sum; NaN before there is one.
   void read(const RunningSoftmax<T>& softmax, extent rows) {
@@ -105,21 +105,17 @@ template <class T> struct Pruning {
     const Problem<T>& p = block.p;
     if (!on) return false;
     pairs += tile.keys * block.rows;
-    if (!ended) {
-      if (p.scans || !by_distance.largest(tile, table))
-        for (extent i = 0; i < block.rows; ++i) table[i] = T(static_cast<T>(table_most));
-      const extent number = tile.first_key / tile_keys<T>;
-      const double key = key_length[number], rest = column[number] + margin;
-      bool all = true;
-      for (extent i = 0; i < block.rows; ++i) {
-        const double gates = p.scans ? static_cast<double>(scan.slope) * static_cast<double>(scan.sums[i]) : 0;
-        all &= query_length[i] * key + static_cast<double>(table[i]) + gates + rest <= log_total[i];
-      }
-      if (!all) return false;
-      ended = p.scans;
+    if (p.scans || !by_distance.largest(tile, table))
+      for (extent i = 0; i < block.rows; ++i) table[i] = T(static_cast<T>(table_most));
+    const extent number = tile.first_key / tile_keys<T>;
+    const double key = key_length[number], rest = column[number] + margin;
+    bool all = true;
+    for (extent i = 0; i < block.rows; ++i) {
+      const double gates = p.scans ? static_cast<double>(scan.slope) * static_cast<double>(scan.sums[i]) : 0;
+      all &= query_length[i] * key + static_cast<double>(table[i]) + gates + rest <= log_total[i];
     }
-    left_out += tile.keys * block.rows;
-    return true;
+    if (all) left_out += tile.keys * block.rows;
+    return all;
   }
 
   void finish(const Problem<T>& p) const {

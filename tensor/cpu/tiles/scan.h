@@ -1,6 +1,7 @@
 // The tile program of CoPE: gates summed from the right, and the query's table read at the sum.
 //   g = sigmoid(gate score), 0 where not seen     P_k = P_{k+1} + g_k along the keys of a row, from its last key down
 //   p = min(P, n - 1),  f = floor p,  w = p - f    x += z[f] + w (z[f+1] - z[f])            (CoPE, Eq. 3 to 7)
+//   with z given, or z = scale q.e of the block's own queries
 //   or x += slope P                                                                         (CoPE_ALiBi, Eq. 10)
 // Keys run down the tile, so that the sum is one addition of vectors per key. p rises by less than 1 from key to key:
 // z[f] and z[f+1] - z[f] stay in two vectors, and lanes whose floor moved, few of them, are read anew one by one. Once
@@ -19,20 +20,27 @@ template <class T> struct Scan {
   // Per lane of the block.
   T *sums, *floors, *low, *step, *run_below, *run_above, *run_floors, *prefix;
   T *table, *d_table;  // [n, block rows]: z of the block, lanes side by side, and its gradient (backward)
+  T *keys, *queries;   // where z is made here: scale e [n, width], and the block's queries [d, block rows]
   T slope;
   bool by_table, full;  // full: all sums have reached n - 1
 
   static bool runs(const Problem<T>& p) { return p.scans; }
   static extent size(const Problem<T>& p, bool backward) {
     if (!runs(p)) return 0;
-    return 8 * block_rows<T> + (backward ? 2 : 1) * p.positions * block_rows<T>;
+    const extent products = p.position_keys ? p.positions * padded<T>(p.dim) + p.dim * block_rows<T> : 0;
+    return 8 * block_rows<T> + (backward ? 2 : 1) * p.positions * block_rows<T> + products;
   }
-  void prepare(const Problem<T>& p, extent h, T* scratch) {
-    by_table = static_cast<bool>(p.position_logits);
+  void prepare(const Problem<T>& p, extent h, T* scratch, bool backward) {
+    if (!runs(p)) return;
+    by_table = !p.position_slopes;
     slope = p.position_slopes ? p.position_slopes[h] : T(0);
     T** const arrays[] = {&sums, &floors, &low, &step, &run_below, &run_above, &run_floors, &prefix};
     for (T** array : arrays) *array = scratch, scratch += block_rows<T>;
-    table = scratch, d_table = table + p.positions * block_rows<T>;
+    table = scratch, scratch += p.positions * block_rows<T>;
+    d_table = scratch, scratch += backward ? p.positions * block_rows<T> : 0;
+    queries = scratch, keys = queries + p.dim * block_rows<T>;
+    if (p.position_keys)
+      pack_rows(p.position_keys.at, p.position_keys.row, p.positions, p.dim, padded<T>(p.dim), keys, p.position_scale);
   }
 
   void begin(const Block<T>& block, bool backward) {
@@ -46,9 +54,15 @@ template <class T> struct Scan {
       sums[i] = i < block.rows ? T(0) : number<T>(p.positions);
       floors[i] = run_floors[i] = T(-1);
     }
-    if (by_table)
+    if (p.position_logits)
       pack_transposed(p.position_logits.of(block.b, block.h) + block.first_query * p.position_logits.row,
           p.position_logits.row, block.rows, p.positions, block.columns, T(1), table);
+    if (p.position_keys) {
+      pack_transposed(p.query.of(block.b, block.h) + block.first_query * p.query.row, p.query.row, block.rows, p.dim,
+          block.columns, T(1), queries);
+      multiply<T>(p.positions, block.columns, {p.dim}, {keys, padded<T>(p.dim), 1}, queries, block.columns, table,
+          block.columns, Start::zero);
+    }
     if (backward) clear(d_table, p.positions * block_rows<T>);
   }
 
@@ -112,14 +126,21 @@ template <class T> struct Scan {
     }
   }
 
-  // The block's dz to its rows.
-  void finish(const Block<T>& block) {
+  // The block's dz to its rows, or on to the queries [block rows, width] and to e.
+  void finish(const Block<T>& block, const T* query_rows, T* d_query_rows) {
     const Problem<T>& p = block.p;
+    const extent width = padded<T>(p.dim);
     for (extent n = 0; n < block.columns; n += lanes<T>) write_runs(block, n, ~0u, load(run_floors + n));
     for (extent i = 0; p.d_position_logits && i < block.rows; ++i)
       for (extent c = 0; c < p.positions; ++c)
         p.d_position_logits.of(block.b, block.h)[(block.first_query + i) * p.d_position_logits.row + c] =
             d_table[c * block.columns + i];
+    if (!p.position_keys) return;
+    multiply<T>(
+        block.rows, width, {p.positions}, {d_table, 1, block.columns}, keys, width, d_query_rows, width, Start::given);
+    if (p.d_position_keys)
+      multiply<T>(p.positions, width, {block.rows}, {d_table, block.columns, 1}, query_rows, width,
+          p.d_position_keys.of(block.b, block.h), p.d_position_keys.row, Start::given);
   }
 
   // dg g (1-g) for a tile, keys upwards: to[k][i].

@@ -122,6 +122,15 @@ static void sum_values(const Tile<T>& tile, const T* x, const T* rows, extent ro
       for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * rows_row + c];
 }
 
+template <class T> static inline T dot(const T* a, const T* b, extent count) {
+  Vector<T> sum = zero<T>();
+  extent n = 0;
+  for (; n + lanes<T> <= count; n += lanes<T>) sum = sum + load(a + n) * load(b + n);
+  T total = sum_of_lanes<T>(sum);
+  for (; n < count; ++n) total += a[n] * b[n];
+  return total;
+}
+
 // Z and o.do of a block's rows. Lanes without a query have a Z that leaves no pattern.
 template <class T> static void read_rows(const Block<T>& block, T* log_sum, T* output_dot) {
   const Problem<T>& p = block.p;
@@ -130,9 +139,8 @@ template <class T> static void read_rows(const Block<T>& block, T* log_sum, T* o
     if (i >= block.rows) continue;
     const extent row = block.first_query + i;
     log_sum[i] = p.log_sum.of(block.b, block.h)[row];
-    const T *output = p.output.of(block.b, block.h) + row * p.output.row,
-            *gradient = p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row;
-    for (extent c = 0; c < p.value_dim; ++c) output_dot[i] += output[c] * gradient[c];
+    output_dot[i] = dot<T>(p.output.of(block.b, block.h) + row * p.output.row,
+        p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row, p.value_dim);
   }
 }
 
