@@ -32,6 +32,7 @@ static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row
   }
   for (extent o = 0; o < depth.outer; ++o) {
     const T *left = a.at + o * depth.left_outer, *right = b + o * depth.right_outer;
+#pragma GCC unroll 4
     for (extent k = 0; k < depth.inner; ++k) {
       V row[N];
 #pragma GCC unroll 4
