@@ -17,7 +17,7 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> struct Forward {
   const Problem<T>& p;
   extent b, h, value_width;
-  T *values, *queries, *gate_queries, *x, *gate_x, *output, *bin_sums, *distance, *relative, *scan_state;
+  T *values, *queries, *gate_queries, *x, *gate_x, *output, *bin_sums, *distance, *relative, *scan_state, *places;
   RunningSoftmax<T> softmax;
   Pruning<T> pruning;
   ByDistance<T> by_distance;
@@ -39,7 +39,7 @@ template <class T> struct Forward {
     bin_sums = cut.take(Bins<T>::size(p));
     distance = cut.take(ByDistance<T>::copy_size(p));
     relative = cut.take(ByRowAndDistance<T>::size(p, false));
-    scan_state = cut.take(Scan<T>::size(p, false));
+    scan_state = cut.take(Scan<T>::size(p, false)), places = cut.take(p.scans ? tile_keys<T> * rows : 0);
     softmax.take(cut);
     pruning.take(p, cut);
     return cut.taken;
@@ -74,7 +74,7 @@ template <class T> struct Forward {
             tile, p.dim, p.gate_key.of(b, h) + tile.first_key * p.gate_key.row, p.gate_key.row, gate_queries, gate_x);
         scores = gate_x;
       }
-      scan.add(tile, scores, x, nullptr, nullptr, nullptr);
+      scan.add(tile, scores, x, places, nullptr, nullptr);
     }
     by_distance.add(tile, x);
     by_row_and_distance.add(tile, x);
@@ -278,7 +278,7 @@ template <class T> struct Backward {
     scores.products(tile, x);
     if (p.scans) {
       if (p.gate_query) gates.products(tile, gate_x);
-      scan.add(tile, p.gate_query ? gate_x : x, x, gate, places, dp);
+      scan.add(tile, p.gate_query ? gate_x : x, x, places, gate, dp);
     }
     by_distance.add(tile, x);
     by_row_and_distance.add(tile, x);

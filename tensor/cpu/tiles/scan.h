@@ -66,63 +66,49 @@ template <class T> struct Scan {
     if (backward) clear(d_table, p.positions * block_rows<T>);
   }
 
-  // x += scan for a tile, keys downwards. gates, places (backward): g and p of each pair, and slopes_at: dp / dx.
-  void add(const Tile<T>& tile, const T* scores, T* x, T* gates, T* places, T* slopes_at) {
-    using V = Vector<T>;
-    const Block<T>& block = tile.block;
-    const Problem<T>& p = block.p;
-    const extent columns = block.columns;
-    if (full) {
-      for (extent k = 0; k < tile.keys; ++k)
-        for (extent n = 0; n < columns; n += lanes<T>)
-          store<T>(x + k * columns + n, load(x + k * columns + n) + load(low + n));
-      return;
-    }
-    const V last = splat(number<T>(p.positions - 1));
-    for (extent k = tile.keys - 1; k >= 0; --k) {
-      for (extent n = 0; n < columns; n += lanes<T>) {
-        const extent at = k * columns + n;
-        V gate = sigmoid<T>(load(scores + at));
-        if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
-        const V sum = load(sums + n) + gate;
-        store<T>(sums + n, sum);
-        if (gates) store<T>(gates + at, gate);
-        if (!by_table) {
-          store<T>(x + at, load(x + at) + splat(slope) * sum);
-          if (places) store<T>(places + at, sum), store<T>(slopes_at + at, splat(slope));
-          continue;
-        }
-        const V place = smaller<T>(sum, last), floor = whole_part<T>(place);
-        if (bits<T>(floor != load(floors + n))) read_anew(block, n, floor);
-        const V share = place - floor;
-        store<T>(x + at, load(x + at) + (load(low + n) + share * load(step + n)));
-        if (places) {
-          store<T>(places + at, place);
-          store<T>(slopes_at + at, share > zero<T>() ? load(step + n) : zero<T>());
-        }
+  // x += scan for a tile, keys downwards. places: p of each pair, or P where slopes take it. Backward keeps gates, g of
+  // each pair, and slopes_at, dp / dx.
+  void add(const Tile<T>& tile, const T* scores, T* x, T* places, T* gates, T* slopes_at) {
+    const extent columns = tile.block.columns;
+    for (extent n = 0; n < columns; n += lanes<T>) {
+      if (full) {
+        for (extent at = n; at < tile.keys * columns; at += columns) store<T>(x + at, load(x + at) + load(low + n));
+        continue;
       }
+      sum_gates(tile, n, scores, places, gates);
+      if (by_table)
+        read_table(tile, n, places, x, slopes_at);
+      else
+        for (extent at = n; at < tile.keys * columns; at += columns) {
+          store<T>(x + at, load(x + at) + splat(slope) * load(places + at));
+          if (slopes_at) store<T>(slopes_at + at, splat(slope));
+        }
     }
-    if (!by_table) return;
+    if (!by_table || full) return;
     full = true;
-    for (extent i = 0; i < columns; ++i) full = full && sums[i] >= number<T>(p.positions - 1);
+    for (extent i = 0; i < columns; ++i) full = full && sums[i] >= number<T>(tile.block.p.positions - 1);
   }
 
   // dz for a tile, keys downwards; `was_full`: the tile was added with full sums.
   void gather_table(const Tile<T>& tile, const T* dx, const T* places, bool was_full) {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
-    const extent columns = block.columns;
-    for (extent k = tile.keys - 1; k >= 0; --k) {
-      for (extent n = 0; n < columns; n += lanes<T>) {
-        const extent at = k * columns + n;
-        const V gradient = load(dx + at);
-        const V place = was_full ? splat(number<T>(block.p.positions - 1)) : load(places + at);
-        const V floor = was_full ? place : whole_part<T>(place);
-        if (const unsigned moved = bits<T>(floor != load(run_floors + n))) write_runs(block, n, moved, floor);
-        const V above = (place - floor) * gradient;
-        store<T>(run_above + n, load(run_above + n) + above);
-        store<T>(run_below + n, load(run_below + n) + (gradient - above));
+    const V last = splat(number<T>(block.p.positions - 1));
+    for (extent n = 0; n < block.columns; n += lanes<T>) {
+      V run_floor = load(run_floors + n), below = load(run_below + n), above = load(run_above + n);
+      for (extent k = tile.keys - 1; k >= 0; --k) {
+        const extent at = k * block.columns + n;
+        const V gradient = load(dx + at), place = was_full ? last : load(places + at);
+        const V floor = was_full ? last : whole_part<T>(place);
+        if (const unsigned moved = bits<T>(floor != run_floor)) {
+          write_runs(block, n, moved, run_floor, below, above);
+          const auto begun_anew = [&](V sum) { return floor != run_floor ? zero<T>() : sum; };
+          below = begun_anew(below), above = begun_anew(above), run_floor = floor;
+        }
+        const V share = (place - floor) * gradient;
+        above = above + share, below = below + (gradient - share);
       }
+      store<T>(run_floors + n, run_floor), store<T>(run_below + n, below), store<T>(run_above + n, above);
     }
   }
 
@@ -130,7 +116,8 @@ template <class T> struct Scan {
   void finish(const Block<T>& block, const T* query_rows, T* d_query_rows) {
     const Problem<T>& p = block.p;
     const extent width = padded<T>(p.dim);
-    for (extent n = 0; n < block.columns; n += lanes<T>) write_runs(block, n, ~0u, load(run_floors + n));
+    for (extent n = 0; n < block.columns; n += lanes<T>)
+      write_runs(block, n, ~0u, load(run_floors + n), load(run_below + n), load(run_above + n));
     for (extent i = 0; p.d_position_logits && i < block.rows; ++i)
       for (extent c = 0; c < p.positions; ++c)
         p.d_position_logits.of(block.b, block.h)[(block.first_query + i) * p.d_position_logits.row + c] =
@@ -147,29 +134,61 @@ template <class T> struct Scan {
   void gather_gates(const Tile<T>& tile, const T* gates, const T* dp, T* to) {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
-    for (extent k = 0; k < tile.keys; ++k) {
-      for (extent n = 0; n < columns; n += lanes<T>) {
-        const extent at = k * columns + n;
-        const V sum = load(prefix + n) + load(dp + at), gate = load(gates + at);
-        store<T>(prefix + n, sum);
+    for (extent n = 0; n < columns; n += lanes<T>) {
+      V sum = load(prefix + n);
+      for (extent at = n; at < tile.keys * columns; at += columns) {
+        const V gate = load(gates + at);
+        sum = sum + load(dp + at);
         store<T>(to + at, sum * gate * (splat(T(1)) - gate));
       }
+      store<T>(prefix + n, sum);
     }
   }
 
  private:
-  void read_anew(const Block<T>& block, extent n, Vector<T> floor) {
-    store<T>(floors + n, floor);
+  // Gates and their sums first, for all keys of the tile: a wrong guess in the loop below, where lanes move to another
+  // whole number, then costs no sigmoid.
+  void sum_gates(const Tile<T>& tile, extent n, const T* scores, T* places, T* gates) const {
+    using V = Vector<T>;
+    const extent columns = tile.block.columns;
+    const V last = splat(number<T>(tile.block.p.positions - 1));
+    V sum = load(sums + n);
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * columns + n;
+      V gate = sigmoid<T>(load(scores + at));
+      if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
+      sum = sum + gate;
+      if (gates) store<T>(gates + at, gate);
+      store<T>(places + at, by_table ? smaller<T>(sum, last) : sum);
+    }
+    store<T>(sums + n, sum);
+  }
+
+  void read_table(const Tile<T>& tile, extent n, const T* places, T* x, T* slopes_at) const {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    V before = load(floors + n), below = load(low + n), rise = load(step + n);
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * block.columns + n;
+      const V place = load(places + at), floor = whole_part<T>(place), share = place - floor;
+      if (bits<T>(floor != before)) read_anew(block, n, floor, below, rise), before = floor;
+      store<T>(x + at, load(x + at) + (below + share * rise));
+      if (slopes_at) store<T>(slopes_at + at, share > zero<T>() ? rise : zero<T>());
+    }
+    store<T>(floors + n, before), store<T>(low + n, below), store<T>(step + n, rise);
+  }
+
+  // z[floor] and z[floor + 1] - z[floor]
+  void read_anew(const Block<T>& block, extent n, Vector<T> floor, Vector<T>& below, Vector<T>& rise) const {
     if constexpr (has_vectors<T>) {
       const Mask<T> here = place_of(block, n, floor),
                     last = place_of(block, n, splat(number<T>(block.p.positions - 1)));
       const Mask<T> next = here + static_cast<std::int32_t>(block.columns);
-      const Vector<T> below = gather(table, here), above = gather(table, next < last ? next : last);
-      store<T>(low + n, below), store<T>(step + n, above - below);
+      below = gather(table, here), rise = gather(table, next < last ? next : last) - below;
     } else {
       const extent f = static_cast<extent>(static_cast<double>(floor));
-      low[n] = table[f * block.columns + n];
-      step[n] = table[least(f + 1, block.p.positions - 1) * block.columns + n] - low[n];
+      below = table[f * block.columns + n];
+      rise = table[least(f + 1, block.p.positions - 1) * block.columns + n] - below;
     }
   }
 
@@ -179,21 +198,14 @@ template <class T> struct Scan {
            indices<T>(count_up<T>() + splat(number<T>(n)));
   }
 
-  // Lanes leave the floor that their sums were for.
-  void write_runs(const Block<T>& block, extent n, unsigned moved, Vector<T> floor) {
-    using V = Vector<T>;
-    const V before = load(run_floors + n), below = load(run_below + n), above = load(run_above + n);
-    store<T>(run_floors + n, floor);
+  // Lanes that moved leave the floor that their sums were for.
+  void write_runs(const Block<T>& block, extent n, unsigned moved, Vector<T> floor, Vector<T> below, Vector<T> above) {
     if constexpr (has_vectors<T>) {
-      const auto stay = [&](V x) {  // x where the lane did not move
-        return moved == ~0u ? zero<T>() : (floor != before ? zero<T>() : x);
-      };
-      moved &= bits<T>(before >= zero<T>());
-      const Mask<T> here = place_of(block, n, before);
+      moved &= bits<T>(floor >= zero<T>());
+      const Mask<T> here = place_of(block, n, floor);
       scatter_add<T>(d_table, here, moved, below);
       const unsigned higher = moved & bits<T>(above != zero<T>());  // never from the last row
       if (higher) scatter_add<T>(d_table, here + static_cast<std::int32_t>(block.columns), higher, above);
-      store<T>(run_below + n, stay(below)), store<T>(run_above + n, stay(above));
     }
   }
 };
