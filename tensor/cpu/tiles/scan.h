@@ -95,6 +95,7 @@ template <class T> struct Scan {
     const Block<T>& block = tile.block;
     const V last = splat(number<T>(block.p.positions - 1));
     for (extent n = 0; n < block.columns; n += lanes<T>) {
+      if (!was_full && gather_few(tile, n, dx, places)) continue;
       V run_floor = load(run_floors + n), below = load(run_below + n), above = load(run_above + n);
       for (extent k = tile.keys - 1; k >= 0; --k) {
         const extent at = k * block.columns + n;
@@ -167,6 +168,7 @@ template <class T> struct Scan {
   void read_table(const Tile<T>& tile, extent n, const T* places, T* x, T* slopes_at) const {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
+    if (read_few(tile, n, places, x, slopes_at)) return;
     V before = load(floors + n), below = load(low + n), rise = load(step + n);
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * block.columns + n;
@@ -178,18 +180,73 @@ template <class T> struct Scan {
     store<T>(floors + n, before), store<T>(low + n, below), store<T>(step + n, rise);
   }
 
+  // ---- sparse gates: all lanes stay within a few whole numbers, whose rows are read once. The keys of such a tile then
+  // ---- need no branch, which would be guessed wrongly whenever one of the lanes moves.
+
+  static constexpr extent few = 3;
+  // The first whole numbers of the tile, where no lane gets further than `few`.
+  static bool stays_near(const Tile<T>& tile, extent n, const T* places, Vector<T>& first) {
+    first = whole_part<T>(load(places + (tile.keys - 1) * tile.block.columns + n));
+    return has_vectors<T> && bits<T>(load(places + n) >= first + splat(number<T>(few))) == 0;
+  }
+
+  bool read_few(const Tile<T>& tile, extent n, const T* places, T* x, T* slopes_at) const {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    V first, rows[few + 1];
+    if (!stays_near(tile, n, places, first)) return false;
+    for (extent r = 0; r <= few; ++r) rows[r] = row_of(block, n, first + splat(number<T>(r)));
+    V floor = first, below = rows[0], rise = rows[1] - rows[0];
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * block.columns + n;
+      const V place = load(places + at);
+      floor = whole_part<T>(place), below = rows[0], rise = rows[1] - rows[0];
+      for (extent r = 1; r < few; ++r) {
+        const auto reached = floor >= first + splat(number<T>(r));
+        below = reached ? rows[r] : below, rise = reached ? rows[r + 1] - rows[r] : rise;
+      }
+      const V share = place - floor;
+      store<T>(x + at, load(x + at) + (below + share * rise));
+      if (slopes_at) store<T>(slopes_at + at, share > zero<T>() ? rise : zero<T>());
+    }
+    store<T>(floors + n, floor), store<T>(low + n, below), store<T>(step + n, rise);
+    return true;
+  }
+
+  bool gather_few(const Tile<T>& tile, extent n, const T* dx, const T* places) {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    V first, below[few] = {}, above[few] = {};
+    if (!stays_near(tile, n, places, first)) return false;
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * block.columns + n;
+      const V gradient = load(dx + at), place = load(places + at), floor = whole_part<T>(place);
+      const V share = (place - floor) * gradient, rest = gradient - share;
+      for (extent r = 0; r < few; ++r) {
+        const auto here = floor == first + splat(number<T>(r));
+        below[r] = below[r] + (here ? rest : zero<T>()), above[r] = above[r] + (here ? share : zero<T>());
+      }
+    }
+    for (extent r = 0; r < few; ++r) {
+      const V row = first + splat(number<T>(r));
+      write_runs(block, n, bits<T>(row <= splat(number<T>(block.p.positions - 1))), row, below[r], above[r]);
+    }
+    return true;
+  }
+
+  // ---- rows of the table ----
+
+  // z[floor], or the last row behind it
+  Vector<T> row_of(const Block<T>& block, extent n, Vector<T> floor) const {
+    const Vector<T> there = smaller<T>(floor, splat(number<T>(block.p.positions - 1)));
+    if constexpr (has_vectors<T>)
+      return gather(table, place_of(block, n, there));
+    else
+      return table[static_cast<extent>(static_cast<double>(there)) * block.columns + n];
+  }
   // z[floor] and z[floor + 1] - z[floor]
   void read_anew(const Block<T>& block, extent n, Vector<T> floor, Vector<T>& below, Vector<T>& rise) const {
-    if constexpr (has_vectors<T>) {
-      const Mask<T> here = place_of(block, n, floor),
-                    last = place_of(block, n, splat(number<T>(block.p.positions - 1)));
-      const Mask<T> next = here + static_cast<std::int32_t>(block.columns);
-      below = gather(table, here), rise = gather(table, next < last ? next : last) - below;
-    } else {
-      const extent f = static_cast<extent>(static_cast<double>(floor));
-      below = table[f * block.columns + n];
-      rise = table[least(f + 1, block.p.positions - 1) * block.columns + n] - below;
-    }
+    below = row_of(block, n, floor), rise = row_of(block, n, floor + splat(T(1))) - below;
   }
 
   // Where table[floor, n + lane] lies.
