@@ -123,6 +123,18 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
   tile.first += segment;
 }
 
+// f(first, rows) for rows [begin, end), as many at a time as a product of `packs` vectors takes at once. Between two of
+// them it is time to ask for rows of the next head: heads lie far apart, and no cache keeps what all of them read.
+template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
+  const extent few = packs >= most_packs ? rows_at_once<most_packs> : rows_at_once<2>;
+  for (extent at = begin; at < end; at += few) f(at, least(few, end - at));
+}
+template <class T> static void expect(const T* rows, extent row, extent count, extent width) {
+  for (extent r = 0; r < count; ++r)
+    for (extent c = 0; c < width; c += 64 / static_cast<extent>(sizeof(T)))
+      __builtin_prefetch(rows + r * row + c, 0, 2);
+}
+
 // Rows of the queries times rows of the keys [begin, end), for all heads; 0 where not seen. queries: [head, dim, lane].
 template <class T>
 static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
@@ -130,8 +142,11 @@ static void score_columns(const Part<T>& part, const T* queries, Rows<const T> k
   const Problem<T>& p = part.p;
   const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from);
   for (extent h = 0; h < p.heads; ++h) {
-    multiply<T>(to - from, part.wide, {dim}, {keys.of(part.block.b, h) + from * keys.row, keys.row, 1},
-        queries + h * dim * part.wide, part.wide, scores(h, from), part.wide, Start::zero);
+    by_few_rows(from, to, part.wide / lanes<T>, [&](extent at, extent count) {
+      if (h + 1 < p.heads) expect(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
+      multiply<T>(count, part.wide, {dim}, {keys.of(part.block.b, h) + at * keys.row, keys.row, 1},
+          queries + h * dim * part.wide, part.wide, scores(h, at), part.wide, Start::zero);
+    });
     part.blank_unseen(scores(h, begin), begin, end);
   }
 }
@@ -200,7 +215,7 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
 // Keys of a step, and of a piece of it: X, dA and P of a step stay in the cache from the scores to the products, hidden
 // and dpre of a piece from one convolution to the next.
 template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
-template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 8 : 2;
+template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 
 template <class T> struct MixBackward {
   T *queries, *d_outputs;          // [head, dim, lane]
@@ -297,26 +312,28 @@ static void score_gradient(const Part<T>& part, Columns<T> gradient, Columns<T> 
     for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(gradient(h, c), part.first_lane(c));
 }
 
-// What a head's P of the keys [begin, end) and its dX of the keys `behind` before them give to dv, dk and dq.
+// What a head's P of the keys [begin, end) and its dX of the keys `2 left` before them give to dv, dk and dq.
 template <class T>
 static void head_products(const Part<T>& part, const MixBackward<T>& f, Columns<T> pattern, Columns<T> gradient,
     extent h, extent begin, extent end) {
   const Problem<T>& p = part.p;
   const Block<T> block = part.of_head(h);
   const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim), b = block.b;
-  if (const extent to = least(end, part.keys); p.d_value && begin < to)
-    sum_over_queries(Tile<T>(block, begin, to - begin), pattern(h, begin),
-        f.d_output_rows + h * part.wide * value_width, value_width, p.d_value.of(b, h) + begin * p.d_value.row,
-        p.d_value.row);
+  const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
+                                Rows<T> to) {
+    if (!to) return;
+    by_few_rows(first, behind, row_width / lanes<T>, [&](extent at, extent count) {
+      if (h + 1 < p.heads) expect<T>(to.of(b, h + 1) + at * to.row, to.row, count, row_width);
+      sum_over_queries(Tile<T>(block, at, count), x(h, at), rows + h * part.wide * row_width, row_width,
+          to.of(b, h) + at * to.row, to.row);
+    });
+  };
   const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
-  if (from >= to) return;
-  const Tile<T> tile(block, from, to - from);
-  if (p.d_key)
-    sum_over_queries(tile, gradient(h, from), f.query_rows + h * part.wide * width, width,
-        p.d_key.of(b, h) + from * p.d_key.row, p.d_key.row);
-  if (p.d_query)
-    sum_over_keys(tile, gradient(h, from), p.key.of(b, h) + from * p.key.row, p.key.row, width,
-        f.d_query_rows + h * part.wide * width);
+  over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d_value);
+  over_queries(from, to, gradient, f.query_rows, width, p.d_key);
+  if (p.d_query && from < to)
+    sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), p.key.of(b, h) + from * p.key.row, p.key.row,
+        width, f.d_query_rows + h * part.wide * width);
 }
 
 // A block of queries: `number` times block_rows is the first.
