@@ -144,8 +144,9 @@ static void score_columns(const Part<T>& part, const T* queries, Rows<const T> k
   for (extent h = 0; h < p.heads; ++h) {
     by_few_rows(from, to, part.wide / lanes<T>, [&](extent at, extent count) {
       if (h + 1 < p.heads) expect(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
-      multiply<T>(count, part.wide, {dim}, {keys.of(part.block.b, h) + at * keys.row, keys.row, 1},
-          queries + h * dim * part.wide, part.wide, scores(h, at), part.wide, Start::zero);
+      const extent skip = part.first_lane(at) / lanes<T> * lanes<T>;
+      multiply<T>(count, part.wide - skip, {dim}, {keys.of(part.block.b, h) + at * keys.row, keys.row, 1},
+          queries + h * dim * part.wide + skip, part.wide, scores(h, at) + skip, part.wide, Start::zero);
     });
     part.blank_unseen(scores(h, begin), begin, end);
   }
@@ -248,17 +249,6 @@ template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
   return MixBackward<T>().layout(p, nullptr);
 }
 
-// sums[r][steps] += column c of each row, along the diagonals. Neighbouring keys go to overlapping places: rows run
-// inside, so that a place is not read right after it was written.
-template <class T>
-static void add_diagonals(const Part<T>& part, extent rows, Columns<T> from, extent c, T* sums, extent sums_row) {
-  for (extent r = 0; r < rows; ++r)
-    for (extent n = 0; n < part.wide; n += lanes<T>) {
-      T* to = sums + r * sums_row + part.place(c) + n;
-      store<T>(to, load(to) + load(from(r, c) + n));
-    }
-}
-
 // What dA of [begin, end) gives to the second convolution's numbers and to the residual.
 template <class T>
 static void sum_outputs(
@@ -267,9 +257,12 @@ static void sum_outputs(
   for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
     dots<T>(p.heads, p.width, (end - begin) * part.wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
         hidden.row, output_sums + t * p.heads * p.width * lanes<T>);
-  for (extent c = begin; c < end && p.d_mix_residual; ++c)
-    add_diagonals(
-        part, p.heads, gradient, c, p.d_mix_residual + part.block.b * p.heads * p.mix_distances, p.mix_distances);
+  for (extent c = begin; c < end && p.d_mix_residual; ++c) {
+    for (extent h = 0; h < p.heads; ++h) {
+      T* to = p.d_mix_residual + (part.block.b * p.heads + h) * p.mix_distances + part.place(c);
+      for (extent n = 0; n < part.wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(gradient(h, c) + n));
+    }
+  }
 }
 
 // dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
@@ -281,18 +274,23 @@ static void hidden_gradient(const Part<T>& part, Columns<T> scores, Columns<T> g
   products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -part.wide},
       {p.mix_output, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(), 0,
       part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
-  for (extent d = 0; d < p.width; ++d) {
+  for (extent d = 0; d < p.width; ++d)
     clear(dpre(d, begin), (from - begin) * part.wide), clear(dpre(d, to), (end - to) * part.wide);
-    T* g = dpre(d, from);
-    const T* y = hidden(d, from);
-    for (extent n = 0; n < (to - from) * part.wide; n += lanes<T>)
-      store<T>(g + n, load(y + n) > zero<T>() ? load(g + n) : load(g + n) * splat(p.slope));
-    for (extent c = from; p.remask && c < to; ++c) clear(dpre(d, c), part.first_lane(c));
+  // Distances run along lanes and keys: neighbouring keys go to overlapping places. Rows run inside, so that a place is
+  // not read right after it was written.
+  for (extent c = from; c < to; ++c) {
+    const extent table = (part.block.b * (p.left + 1) + least(c - part.first_seen, p.left)) * p.width;
+    for (extent d = 0; d < p.width; ++d) {
+      T *g = dpre(d, c), *sums = p.d_mix_table;
+      if (sums) sums += (table + d) * p.mix_distances + part.place(c);
+      if (p.remask) clear(g, part.first_lane(c));
+      for (extent n = 0; n < part.wide; n += lanes<T>) {
+        const Vector<T> x = load(g + n), sloped = load(hidden(d, c) + n) > zero<T>() ? x : x * splat(p.slope);
+        store<T>(g + n, sloped);
+        if (sums) store<T>(sums + n, load(sums + n) + sloped);
+      }
+    }
   }
-  for (extent c = from; c < to && p.d_mix_table; ++c)
-    add_diagonals(part, p.width, dpre, c,
-        p.d_mix_table + (part.block.b * (p.left + 1) + least(c - part.first_seen, p.left)) * p.width * p.mix_distances,
-        p.mix_distances);
   for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
     dots<T>(p.heads, p.width, (to - from) * part.wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
         input_sums + t * p.heads * p.width * lanes<T>);

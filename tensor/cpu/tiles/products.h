@@ -144,25 +144,24 @@ static inline void dots_block(extent count, const T* a, extent a_row, const T* b
   }
 }
 
-// c: vectors [rows, columns].
+// c: vectors [rows, columns]. Some rows of a stay in the cache while those of b pass.
 template <class T>
 static void dots(extent rows, extent columns, extent count, const T* a, extent a_row, const T* b, extent b_row, T* c) {
-  constexpr extent M = most_packs == 4 ? 4 : 2, N = 4;
   const extent c_row = columns * lanes<T>;
-  for (extent m = 0; m < rows; m += M) {
-    for (extent n = 0; n < columns; n += N) {
-      const T *left = a + m * a_row, *right = b + n * b_row;
-      T* to = c + m * c_row + n * lanes<T>;
-      if (m + M <= rows && n + N <= columns) {
-        dots_block<T, M, N>(count, left, a_row, right, b_row, to, c_row);
-        continue;
-      }
-      for (extent i = 0; i < least(M, rows - m); ++i)
-        for (extent j = 0; j < least(N, columns - n); ++j)
-          dots_block<T, 1, 1>(
-              count, left + i * a_row, a_row, right + j * b_row, b_row, to + i * c_row + j * lanes<T>, c_row);
-    }
-  }
+  extent m = 0;
+  const auto run = [&]<extent M>() {
+    constexpr extent N = most_packs;
+    const T* left = a + m * a_row;
+    extent n = 0;
+    for (; n + N <= columns; n += N)
+      dots_block<T, M, N>(count, left, a_row, b + n * b_row, b_row, c + m * c_row + n * lanes<T>, c_row);
+    for (; n < columns; ++n)
+      dots_block<T, M, 1>(count, left, a_row, b + n * b_row, b_row, c + m * c_row + n * lanes<T>, c_row);
+    m += M;
+  };
+  for (extent times = rows / 6; times > 0; --times) run.template operator()<6>();
+  for (extent times = (rows - m) / 4; times > 0; --times) run.template operator()<4>();
+  for (extent times = rows - m; times > 0; --times) run.template operator()<1>();
 }
 
 // to [rows, columns] = scale from, with columns padded by zeros to `width`.
