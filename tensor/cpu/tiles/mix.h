@@ -11,8 +11,10 @@
 //     dX_h[c]    = dA_h[c] + sum_{d,t} W1[d h t] dpre_d[c - t + left]
 //     dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d h t] = sum dpre_d[c] X_h[c + t - left],
 //     du         = diagonals of dpre
-//             It walks up the keys too. dpre follows `left` columns behind hidden, and dX again `left` behind that, when
-//             all that they read is there. X, dA and P of all keys are kept for the products that follow.
+//             Z and o.do are known, so it walks up the keys too, once, by steps: scores of a step, the mix by pieces of
+//             it, then what the step gives to dv, dk and dq while all of it is in the cache. dpre follows `left` columns
+//             behind hidden, and dX again `left` behind that, when all that they read is there. Blocks of queries walk
+//             one behind the other (problem.h), so that every sum has one order for any number of threads.
 #pragma once
 
 #include "tensor/cpu/tiles/softmax.h"
@@ -123,10 +125,11 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
   tile.first += segment;
 }
 
-// f(first, rows) for rows [begin, end), as many at a time as a product of `packs` vectors takes at once. Between two of
-// them it is time to ask for rows of the next head: heads lie far apart, and no cache keeps what all of them read.
+// f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; all at once where there
+// are no packs. Between two of them is time to ask for rows of the next head: heads lie far apart, and between two
+// blocks of queries no cache keeps what all of them read.
 template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
-  const extent few = packs >= most_packs ? rows_at_once<most_packs> : rows_at_once<2>;
+  const extent few = packs >= most_packs ? rows_at_once<most_packs> : packs > 0 ? rows_at_once<2> : end - begin;
   for (extent at = begin; at < end; at += few) f(at, least(few, end - at));
 }
 template <class T> static void expect(const T* rows, extent row, extent count, extent width) {
@@ -136,14 +139,15 @@ template <class T> static void expect(const T* rows, extent row, extent count, e
 }
 
 // Rows of the queries times rows of the keys [begin, end), for all heads; 0 where not seen. queries: [head, dim, lane].
+// ahead: whether to ask for the next head's rows. Forward goes through half as many bytes and is faster without.
 template <class T>
 static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
-    extent end, Columns<T> scores) {
+    extent end, Columns<T> scores, bool ahead) {
   const Problem<T>& p = part.p;
-  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from);
+  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), packs = part.wide / lanes<T>;
   for (extent h = 0; h < p.heads; ++h) {
-    by_few_rows(from, to, part.wide / lanes<T>, [&](extent at, extent count) {
-      if (h + 1 < p.heads) expect(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
+    by_few_rows(from, to, ahead ? packs : 0, [&](extent at, extent count) {
+      if (ahead && h + 1 < p.heads) expect(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
       const extent skip = part.first_lane(at) / lanes<T> * lanes<T>;
       multiply<T>(count, part.wide - skip, {dim}, {keys.of(part.block.b, h) + at * keys.row, keys.row, 1},
           queries + h * dim * part.wide + skip, part.wide, scores(h, at) + skip, part.wide, Start::zero);
@@ -193,7 +197,7 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
     const bool first = begin == part.first_seen;
     const extent base = hidden.first, end = least(begin + segment, part.keys);
     score_columns(
-        part, f.queries, p.key, p.dim, first ? base : base + kept_scores, base + kept_scores + segment, scores);
+        part, f.queries, p.key, p.dim, first ? base : base + kept_scores, base + kept_scores + segment, scores, false);
     hidden_columns(part, scores, first ? base : base + kept, base + kept + segment, hidden);
     const Columns<T> logits{f.logits, begin, f.row, part.wide};
     mixed_logits(part, scores, hidden, begin, end, logits);
@@ -361,13 +365,13 @@ template <class T> static void mix_backward(const Problem<T>& p, extent b, exten
       gradient = scores, pattern = scores, hidden{f.hidden, first - p.left, f.piece_row, wide}, dpre = hidden;
   gradient.at = f.gradient, pattern.at = f.pattern, pattern.first = first;
   dpre.at = f.dpre, dpre.first = hidden.first - kept;
-  score_columns(part, f.queries, p.key, p.dim, scores.first, scores.first + 2 * kept, scores);
+  score_columns(part, f.queries, p.key, p.dim, scores.first, scores.first + 2 * kept, scores, true);
   for (extent begin = first, step = 0; begin < part.keys; begin += step_keys<T>, ++step) {
     // The last step takes along what follows behind the others.
     const bool last = begin + step_keys<T> >= part.keys;
     const extent end = last ? part.keys + 2 * p.left : begin + step_keys<T>;
-    score_columns(part, f.queries, p.key, p.dim, begin + 2 * p.right, end + 2 * p.right, scores);
-    score_columns(part, f.d_outputs, p.value, p.value_dim, begin, end, gradient);
+    score_columns(part, f.queries, p.key, p.dim, begin + 2 * p.right, end + 2 * p.right, scores, true);
+    score_columns(part, f.d_outputs, p.value, p.value_dim, begin, end, gradient, true);
     p.enter(p.turns, b, number, step);
     for (extent at = begin; at < end;) {
       const extent count = least(piece_keys<T>, end - at), base = hidden.first, to = least(at + count, part.keys);
