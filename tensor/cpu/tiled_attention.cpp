@@ -4,6 +4,7 @@
 #include "tensor/tiled_attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -314,11 +315,26 @@ void backward_of_heads(const Functions<T>& run, Device device, const TiledAttent
   if (positions.defined()) sum_rows<T>(positions, p.position_scale, d[Operand::position_keys]);
 }
 
-// Parts of rows at work together: as many as a few MiB hold, but enough for some threads. By shapes alone.
-template <class T> index_t parts_at_once(index_t strips, index_t parts) {
-  constexpr index_t budget = index_t(10) << 20;
-  return std::min(parts, std::clamp<index_t>(budget / (strips * static_cast<index_t>(sizeof(T))), 2, 8));
-}
+// Who may go where in the backward of the mix (tensor/cpu/tiles/problem.h). Each block enters the steps in their order.
+class Turns {
+ public:
+  Turns(index_t batch, index_t blocks) : blocks_(blocks), left_(static_cast<std::size_t>(batch * blocks)) {}
+  static void enter(void* turns, index_t b, index_t block, index_t step) {
+    if (block == 0) return;
+    const std::atomic<int>& before = static_cast<Turns*>(turns)->left(b, block - 1);
+    for (int left = before; left <= step; left = before) before.wait(left);
+  }
+  static void leave(void* turns, index_t b, index_t block, index_t step) {
+    std::atomic<int>& left = static_cast<Turns*>(turns)->left(b, block);
+    left = static_cast<int>(step + 1);
+    left.notify_all();
+  }
+
+ private:
+  std::atomic<int>& left(index_t b, index_t block) { return left_[static_cast<std::size_t>(b * blocks_ + block)]; }
+  index_t blocks_;
+  std::vector<std::atomic<int>> left_;  // how many steps a block has left behind
+};
 
 // Where sums over blocks of rows go: x itself, or wider rows of whole vectors.
 Tensor cleared_rows(const Tensor& x) {
@@ -334,13 +350,12 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
     const TiledAttention::Operands& d, Problem<T> p) {
   const MixOperands<T> mix(at, x, p);
   const Device device = x[Operand::query].device();
-  const index_t parts = (p.queries + run.mix_rows - 1) / run.mix_rows;
-  const index_t strips = run.mix_part_strips(p), together = parts_at_once<T>(strips, parts);
+  const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows, tasks = p.batch * blocks;
   const Tensor wide_key = cleared_rows(d[Operand::key]), wide_value = cleared_rows(d[Operand::value]);
   p.d_key = rows_of<T>(wide_key), p.d_value = rows_of<T>(wide_value);
-  const index_t sums = p.batch * together, weights = p.width * p.heads * p.kernel;
+  const index_t weights = p.width * p.heads * p.kernel;
   const auto make = [&](Operand which, index_t count, T*& to) {
-    const Tensor part = d[which].defined() ? Tensor::zeros({sums, count}, dtype_of<T>, device) : Tensor();
+    const Tensor part = d[which].defined() ? Tensor::zeros({p.batch, count}, dtype_of<T>, device) : Tensor();
     to = part.defined() ? part.data<T>() : nullptr;
     return part;
   };
@@ -348,30 +363,13 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
                output = make(Operand::mix_output, weights, p.d_mix_output),
                table = make(Operand::mix_table, (p.left + 1) * p.width * p.mix_distances, p.d_mix_table),
                residual = make(Operand::distance_table, p.heads * p.mix_distances, p.d_mix_residual);
-  const index_t numbers = run.mix_backward_scratch(p);
-  // The rows of one sequence, some parts at a time: each(tasks, f) runs the tasks of a step.
-  const auto sequence = [&](index_t b, T* memory, const auto& each) {
-    for (index_t first = 0; first < parts; first += together) {
-      const index_t count = std::min(together, parts - first), query = first * run.mix_rows;
-      each(p.heads, [&](index_t h, T* scratch) { run.mix_scores(p, b, h, query, count, memory, scratch); });
-      each(count, [&](index_t n, T* scratch) {
-        run.mix_backward(p, b, b * together + n, query + n * run.mix_rows, memory + n * strips, scratch);
-      });
-      each(p.heads, [&](index_t h, T* scratch) { run.mix_products(p, b, h, query, count, memory, scratch); });
-    }
-  };
-  if (p.batch < threads()) {  // threads share the steps of one sequence
-    const Tensor memory = Tensor::empty({together * strips}, dtype_of<T>, device);
-    Scratch<T> scratch(threads(), numbers, device);
-    const auto together_each = [&](index_t tasks, const auto& f) { for_each_task(tasks, scratch, f); };
-    for (index_t b = 0; b < p.batch && !planned(device); ++b) sequence(b, memory.template data<T>(), together_each);
-  } else {  // each has a sequence of its own
-    for_each_task<T>(p.batch, together * strips + numbers, device, [&](index_t b, T* memory) {
-      sequence(b, memory, [&](index_t tasks, const auto& f) {
-        for (index_t task = 0; task < tasks; ++task) f(task, memory + together * strips);
-      });
-    });
-  }
+  Turns turns(p.batch, blocks);
+  p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
+  const index_t workers = std::min<index_t>(tasks, threads());
+  std::atomic<index_t> next = 0;  // tasks begin in their order: whoever waits waits for one that has begun
+  for_each_task<T>(workers, run.mix_backward_scratch(p), device, [&](index_t, T* scratch) {
+    for (index_t task = next++; task < tasks; task = next++) run.mix_backward(p, task / blocks, task % blocks, scratch);
+  });
   if (input.defined()) sum_parts<T>(input, d[Operand::mix_input]);
   if (output.defined()) sum_parts<T>(output, d[Operand::mix_output]);
   if (table.defined()) add_narrowed<T>(table, at.mix.lowest, mix.tables, d[Operand::mix_table]);

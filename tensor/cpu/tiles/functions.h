@@ -7,9 +7,8 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> static Functions<T> functions() {
-  return {forward_scratch<T>, forward<T>, backward_scratch<T>, backward<T>, mix_block<T>, mix_rows<T>,
-      mix_forward_scratch<T>, mix_forward<T>, mix_part_strips<T>, mix_backward_scratch<T>, mix_scores<T>,
-      mix_backward<T>, mix_products<T>};
+  return {forward_scratch<T>, forward<T>, backward_scratch<T>, backward<T>, mix_block<T>, block_rows<T>,
+      mix_forward_scratch<T>, mix_forward<T>, mix_backward_scratch<T>, mix_backward<T>};
 }
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

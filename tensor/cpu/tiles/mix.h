@@ -11,17 +11,18 @@
 //     dX_h[c]    = dA_h[c] + sum_{d,t} W1[d h t] dpre_d[c - t + left]
 //     dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d h t] = sum dpre_d[c] X_h[c + t - left],
 //     du         = diagonals of dpre
-//             It walks up the keys too. dpre follows `left` columns behind hidden, and dX again `left` behind that, when
-//             all that they read is there. X, dA and P of all keys are kept for the products that follow.
+//             Z and o.do are known, so it walks up the keys too, once, by steps: scores of a step, the mix by pieces of
+//             it, then what the step gives to dv, dk and dq while all of it is in the cache. dpre follows `left` columns
+//             behind hidden, and dX again `left` behind that, when all that they read is there. Blocks of queries walk
+//             one behind the other (problem.h), so that every sum has one order for any number of threads.
 #pragma once
 
 #include "tensor/cpu/tiles/softmax.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Queries of a part in backward and of a block in forward, and pairs of a segment.
-template <class T> inline constexpr extent mix_rows = sizeof(T) == 4 ? 16 : has_vectors<T> ? 8 : 2;
-template <class T> inline constexpr extent mix_block = has_vectors<T> ? 2 * mix_rows<T> : 2;
+// Queries of a block in forward, and pairs of a segment.
+template <class T> inline constexpr extent mix_block = has_vectors<T> ? block_rows<T> / 2 : 2;
 template <class T> inline constexpr extent segment_pairs = has_vectors<T> ? 1024 : 8;
 
 // Numbers [row, key, lane] of the keys from `first` on.
@@ -124,6 +125,37 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
   tile.first += segment;
 }
 
+// f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; all at once where there
+// are no packs. Between two of them is time to ask for rows of the next head: heads lie far apart, and between two
+// blocks of queries no cache keeps what all of them read.
+template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
+  const extent few = packs >= most_packs ? rows_at_once<most_packs> : packs > 0 ? rows_at_once<2> : end - begin;
+  for (extent at = begin; at < end; at += few) f(at, least(few, end - at));
+}
+template <class T> static void expect(const T* rows, extent row, extent count, extent width) {
+  for (extent r = 0; r < count; ++r)
+    for (extent c = 0; c < width; c += 64 / static_cast<extent>(sizeof(T)))
+      __builtin_prefetch(rows + r * row + c, 0, 2);
+}
+
+// Rows of the queries times rows of the keys [begin, end), for all heads; 0 where not seen. queries: [head, dim, lane].
+// ahead: whether to ask for the next head's rows. Forward goes through half as many bytes and is faster without.
+template <class T>
+static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
+    extent end, Columns<T> scores, bool ahead) {
+  const Problem<T>& p = part.p;
+  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), packs = part.wide / lanes<T>;
+  for (extent h = 0; h < p.heads; ++h) {
+    by_few_rows(from, to, ahead ? packs : 0, [&](extent at, extent count) {
+      if (ahead && h + 1 < p.heads) expect(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
+      const extent skip = part.first_lane(at) / lanes<T> * lanes<T>;
+      multiply<T>(count, part.wide - skip, {dim}, {keys.of(part.block.b, h) + at * keys.row, keys.row, 1},
+          queries + h * dim * part.wide + skip, part.wide, scores(h, at) + skip, part.wide, Start::zero);
+    });
+    part.blank_unseen(scores(h, begin), begin, end);
+  }
+}
+
 // ---- forward ----
 
 template <class T> struct MixForward {
@@ -146,18 +178,6 @@ template <class T> struct MixForward {
 
 template <class T> static extent mix_forward_scratch(const Problem<T>& p) { return MixForward<T>().layout(p, nullptr); }
 
-// Scores of all heads for the columns [begin, end), 0 where not seen.
-template <class T>
-static void score_columns(const Part<T>& part, const T* queries, extent begin, extent end, Columns<T> scores) {
-  const Problem<T>& p = part.p;
-  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from);
-  for (extent h = 0; h < p.heads; ++h) {
-    multiply<T>(to - from, part.wide, {p.dim}, {p.key.of(part.block.b, h) + from * p.key.row, p.key.row, 1},
-        queries + h * p.dim * part.wide, part.wide, scores(h, from), part.wide, Start::zero);
-    part.blank_unseen(scores(h, begin), begin, end);
-  }
-}
-
 template <class T> static void mix_forward(const Problem<T>& p, extent b, extent first_query, T* scratch) {
   const Part<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;
@@ -176,7 +196,8 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
   for (extent begin = part.first_seen; begin < part.keys; begin += segment) {
     const bool first = begin == part.first_seen;
     const extent base = hidden.first, end = least(begin + segment, part.keys);
-    score_columns(part, f.queries, first ? base : base + kept_scores, base + kept_scores + segment, scores);
+    score_columns(
+        part, f.queries, p.key, p.dim, first ? base : base + kept_scores, base + kept_scores + segment, scores, false);
     hidden_columns(part, scores, first ? base : base + kept, base + kept + segment, hidden);
     const Columns<T> logits{f.logits, begin, f.row, part.wide};
     mixed_logits(part, scores, hidden, begin, end, logits);
@@ -196,216 +217,204 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
 
 // ---- backward ----
 
-// Strips of a part, all keys with room for taps on either side: X, then dP, dA and at last dX, then logits and at last P.
-template <class T> static inline extent margin(const Problem<T>& p) { return 2 * p.kernel; }
-template <class T> static inline extent strip(const Problem<T>& p) { return (p.keys + 2 * margin(p)) * mix_rows<T>; }
-template <class T> static extent mix_part_strips(const Problem<T>& p) { return 3 * p.heads * strip(p); }
-template <class T> struct Strips {
-  Columns<T> scores, gradient, pattern;
-  Strips(const Problem<T>& p, T* part)
-      : scores{part, -margin(p), strip(p), mix_rows<T>},
-        gradient{part + p.heads * strip(p), -margin(p), strip(p), mix_rows<T>},
-        pattern{part + 2 * p.heads * strip(p), -margin(p), strip(p), mix_rows<T>} {}
-};
-
-inline constexpr extent most_parts = 8;
+// Keys of a step, and of a piece of it: X, dA and P of a step stay in the cache from the scores to the products, hidden
+// and dpre of a piece from one convolution to the next.
+template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
+template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 
 template <class T> struct MixBackward {
-  T *transposed, *rows, *output_rows, *d_rows, *hidden, *dpre, *log_sum, *output_dot;
-  extent row;  // of hidden and dpre
+  T *queries, *d_outputs;          // [head, dim, lane]
+  T *query_rows, *d_output_rows;   // [head, lane, dim]
+  T* d_query_rows;                 // [head, lane, dim]
+  T *scores, *gradient, *pattern;  // X; dP, then dA, then dX; logits, then P
+  T *hidden, *dpre;
+  T *input_sums, *output_sums;  // [tap, head, hidden number], vectors whose lanes are to be summed
+  T *log_sum, *output_dot;      // [head, lane]
+  extent step_row, piece_row;   // rows of scores, gradient and pattern, and of hidden and dpre
 
   extent layout(const Problem<T>& p, T* at) {
     Cutter<T> cut{at};
-    const extent wide = most(padded<T>(p.dim), padded<T>(p.value_dim));
-    row = segment_pairs<T> + p.kernel * mix_rows<T>;
-    transposed = cut.take(wide * mix_rows<T> * most_parts);
-    rows = cut.take(most_parts * mix_rows<T> * wide), output_rows = cut.take(most_parts * mix_rows<T> * wide);
-    d_rows = cut.take(most_parts * mix_rows<T> * wide);
-    hidden = cut.take(p.width * row), dpre = cut.take(p.width * row);
-    log_sum = cut.take(p.heads * mix_rows<T>), output_dot = cut.take(p.heads * mix_rows<T>);
+    constexpr extent wide = block_rows<T>;
+    queries = cut.take(p.heads * p.dim * wide), d_outputs = cut.take(p.heads * p.value_dim * wide);
+    query_rows = cut.take(p.heads * wide * padded<T>(p.dim)),
+    d_query_rows = cut.take(p.heads * wide * padded<T>(p.dim));
+    d_output_rows = cut.take(p.heads * wide * padded<T>(p.value_dim));
+    step_row = (step_keys<T> + 4 * p.kernel) * wide, piece_row = (piece_keys<T> + p.kernel) * wide;
+    scores = cut.take(p.heads * step_row), gradient = cut.take(p.heads * step_row);
+    pattern = cut.take(p.heads * step_row);
+    hidden = cut.take(p.width * piece_row), dpre = cut.take(p.width * piece_row);
+    input_sums = cut.take(sums(p)), output_sums = cut.take(sums(p));
+    log_sum = cut.take(p.heads * wide), output_dot = cut.take(p.heads * wide);
     return cut.taken;
   }
+  static extent sums(const Problem<T>& p) { return p.kernel * p.heads * p.width * lanes<T>; }
 };
 template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
   return MixBackward<T>().layout(p, nullptr);
 }
 
-// X and dP of one head, for all parts at once.
-template <class T>
-static void mix_scores(
-    const Problem<T>& p, extent b, extent h, extent first_query, extent parts, T* block, T* scratch) {
-  MixBackward<T> f;
-  f.layout(p, scratch);
-  const extent wide = parts * mix_rows<T>, rows = least(wide, p.queries - first_query), each = mix_rows<T> / lanes<T>;
-  const extent keys = Part<T>(p, b, first_query + (parts - 1) * mix_rows<T>, mix_rows<T>).keys;
-  const auto strips_of = [&](extent n) { return Strips<T>(p, block + n * mix_part_strips(p)); };
-  const auto product = [&](Rows<const T> queries, T scale, Rows<const T> of_keys, extent dim, auto which) {
-    pack_transposed(queries.of(b, h) + first_query * queries.row, queries.row, rows, dim, wide, scale, f.transposed);
-    products<T, Finish::none>(
-        keys, wide / lanes<T>, {dim}, {of_keys.of(b, h), of_keys.row, 1}, f.transposed, wide, from_zero<T>(), 0,
-        [&](extent n) { return which(strips_of(n / each))(h, 0) + n % each * lanes<T>; }, mix_rows<T>, T(0));
-    for (extent n = 0; n < parts; ++n) {
-      const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
-      const Columns<T> strip = which(strips_of(n));
-      part.blank_unseen(strip(h, -margin(p)), -margin(p), 0);
-      const extent from = p.present ? 0 : most(0, p.causal ? part.block.first_token() : part.keys);
-      part.blank_unseen(strip(h, from), from, part.keys + margin(p));
-    }
-  };
-  product(p.query, p.scale, p.key, p.dim, [](const Strips<T>& s) { return s.scores; });
-  product(p.output_gradient, T(1), p.value, p.value_dim, [](const Strips<T>& s) { return s.gradient; });
-}
-
-// sums[r][steps] += column c of each row, along the diagonals. Neighbouring keys go to overlapping places: rows run
-// inside, so that a place is not read right after it was written.
-template <class T>
-static void add_diagonals(const Part<T>& part, extent rows, Columns<T> from, extent c, T* sums, extent sums_row) {
-  for (extent r = 0; r < rows; ++r)
-    for (extent n = 0; n < part.wide; n += lanes<T>) {
-      T* to = sums + r * sums_row + part.place(c) + n;
-      store<T>(to, load(to) + load(from(r, c) + n));
-    }
-}
-
 // What dA of [begin, end) gives to the second convolution's numbers and to the residual.
 template <class T>
 static void sum_outputs(
-    const Part<T>& part, Columns<T> gradient, Columns<T> hidden, extent begin, extent end, extent sums) {
+    const Part<T>& part, Columns<T> gradient, Columns<T> hidden, extent begin, extent end, T* output_sums) {
   const Problem<T>& p = part.p;
   for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
     dots<T>(p.heads, p.width, (end - begin) * part.wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
-        hidden.row, p.d_mix_output + sums * p.width * p.heads * p.kernel + t, p.width * p.kernel, p.kernel);
-  for (extent c = begin; c < end && p.d_mix_residual; ++c)
-    add_diagonals(part, p.heads, gradient, c, p.d_mix_residual + sums * p.heads * p.mix_distances, p.mix_distances);
+        hidden.row, output_sums + t * p.heads * p.width * lanes<T>);
+  for (extent c = begin; c < end && p.d_mix_residual; ++c) {
+    for (extent h = 0; h < p.heads; ++h) {
+      T* to = p.d_mix_residual + (part.block.b * p.heads + h) * p.mix_distances + part.place(c);
+      for (extent n = 0; n < part.wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(gradient(h, c) + n));
+    }
+  }
 }
 
 // dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
 template <class T>
-static void hidden_gradient(const Part<T>& part, const Strips<T>& strips, Columns<T> hidden, extent begin, extent end,
-    Columns<T> dpre, extent sums) {
+static void hidden_gradient(const Part<T>& part, Columns<T> scores, Columns<T> gradient, Columns<T> hidden,
+    extent begin, extent end, Columns<T> dpre, T* input_sums) {
   const Problem<T>& p = part.p;
   const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
   products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -part.wide},
-      {p.mix_output, p.kernel, p.width * p.kernel}, strips.gradient(from + p.left), strips.gradient.row, from_zero<T>(),
-      0, part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
-  for (extent d = 0; d < p.width; ++d) {
+      {p.mix_output, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(), 0,
+      part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
+  for (extent d = 0; d < p.width; ++d)
     clear(dpre(d, begin), (from - begin) * part.wide), clear(dpre(d, to), (end - to) * part.wide);
-    T* g = dpre(d, from);
-    const T* y = hidden(d, from);
-    for (extent n = 0; n < (to - from) * part.wide; n += lanes<T>)
-      store<T>(g + n, load(y + n) > zero<T>() ? load(g + n) : load(g + n) * splat(p.slope));
-    for (extent c = from; p.remask && c < to; ++c) clear(dpre(d, c), part.first_lane(c));
+  // Distances run along lanes and keys: neighbouring keys go to overlapping places. Rows run inside, so that a place is
+  // not read right after it was written.
+  for (extent c = from; c < to; ++c) {
+    const extent table = (part.block.b * (p.left + 1) + least(c - part.first_seen, p.left)) * p.width;
+    for (extent d = 0; d < p.width; ++d) {
+      T *g = dpre(d, c), *sums = p.d_mix_table;
+      if (sums) sums += (table + d) * p.mix_distances + part.place(c);
+      if (p.remask) clear(g, part.first_lane(c));
+      for (extent n = 0; n < part.wide; n += lanes<T>) {
+        const Vector<T> x = load(g + n), sloped = load(hidden(d, c) + n) > zero<T>() ? x : x * splat(p.slope);
+        store<T>(g + n, sloped);
+        if (sums) store<T>(sums + n, load(sums + n) + sloped);
+      }
+    }
   }
-  for (extent c = from; c < to && p.d_mix_table; ++c)
-    add_diagonals(part, p.width, dpre, c,
-        p.d_mix_table + (sums * (p.left + 1) + least(c - part.first_seen, p.left)) * p.width * p.mix_distances,
-        p.mix_distances);
   for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
-    dots<T>(p.width, p.heads, (to - from) * part.wide, dpre(from), dpre.row, strips.scores(from + t - p.left),
-        strips.scores.row, p.d_mix_input + sums * p.width * p.heads * p.kernel + t, p.heads * p.kernel, p.kernel);
+    dots<T>(p.heads, p.width, (to - from) * part.wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
+        input_sums + t * p.heads * p.width * lanes<T>);
 }
 
 // dX of the columns [begin, end), added to dA.
 template <class T>
-static void score_gradient(const Part<T>& part, const Strips<T>& strips, Columns<T> dpre, extent begin, extent end) {
+static void score_gradient(const Part<T>& part, Columns<T> gradient, Columns<T> dpre, extent begin, extent end) {
   const Problem<T>& p = part.p;
   const extent from = most(begin, part.first_seen), to = least(end, part.keys);
   if (from >= to) return;
-  const auto column = [&](extent c) { return strips.gradient(c); };
+  const auto column = [&](extent c) { return gradient(c); };
   products<T, Finish::none>(p.heads, part.packs(to - from), {p.width, p.kernel, 1, -part.wide},
       {p.mix_input, p.kernel, p.heads * p.kernel}, dpre(from + p.left), dpre.row, part.by_column(from, column),
-      strips.gradient.row, part.by_column(from, column), strips.gradient.row, T(0));
+      gradient.row, part.by_column(from, column), gradient.row, T(0));
   for (extent c = from; c < to; ++c)
-    for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(strips.gradient(h, c), part.first_lane(c));
+    for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(gradient(h, c), part.first_lane(c));
 }
 
-// `sums`: which part of the gradients' sums this one adds to.
+// What a head's P of the keys [begin, end) and its dX of the keys `2 left` before them give to dv, dk and dq.
 template <class T>
-static void mix_backward(const Problem<T>& p, extent b, extent sums, extent first_query, T* part_strips, T* scratch) {
-  const Part<T> part(p, b, first_query, mix_rows<T>);
-  const Strips<T> strips(p, part_strips);
+static void head_products(const Part<T>& part, const MixBackward<T>& f, Columns<T> pattern, Columns<T> gradient,
+    extent h, extent begin, extent end) {
+  const Problem<T>& p = part.p;
+  const Block<T> block = part.of_head(h);
+  const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim), b = block.b;
+  const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
+                                Rows<T> to) {
+    if (!to) return;
+    by_few_rows(first, behind, row_width / lanes<T>, [&](extent at, extent count) {
+      if (h + 1 < p.heads) expect<T>(to.of(b, h + 1) + at * to.row, to.row, count, row_width);
+      sum_over_queries(Tile<T>(block, at, count), x(h, at), rows + h * part.wide * row_width, row_width,
+          to.of(b, h) + at * to.row, to.row);
+    });
+  };
+  const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
+  over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d_value);
+  over_queries(from, to, gradient, f.query_rows, width, p.d_key);
+  if (p.d_query && from < to)
+    sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), p.key.of(b, h) + from * p.key.row, p.key.row,
+        width, f.d_query_rows + h * part.wide * width);
+}
+
+// A block of queries: `number` times block_rows is the first.
+template <class T> static void mix_backward(const Problem<T>& p, extent b, extent number, T* scratch) {
+  const Part<T> part(p, b, number * block_rows<T>, block_rows<T>);
   MixBackward<T> f;
   f.layout(p, scratch);
+  const extent kept = p.kernel - 1, width = padded<T>(p.dim), value_width = padded<T>(p.value_dim);
+  const extent first_query = part.block.first_query, rows = part.block.rows, wide = part.wide;
   for (extent h = 0; h < p.heads; ++h) {
-    read_rows(part.of_head(h), f.log_sum + h * mix_rows<T>, f.output_dot + h * mix_rows<T>);
-    // Products take whole tiles.
-    clear(strips.pattern(h, part.first_seen / tile_keys<T> * tile_keys<T>), part.first_seen % tile_keys<T> * part.wide);
+    const T *query = p.query.of(b, h) + first_query * p.query.row,
+            *d_output = p.output_gradient.of(b, h) + first_query * p.output_gradient.row;
+    pack_transposed(query, p.query.row, rows, p.dim, wide, p.scale, f.queries + h * p.dim * wide);
+    pack_transposed(
+        d_output, p.output_gradient.row, rows, p.value_dim, wide, T(1), f.d_outputs + h * p.value_dim * wide);
+    pack_rows(query, p.query.row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
+    pack_rows(
+        d_output, p.output_gradient.row, rows, p.value_dim, value_width, f.d_output_rows + h * wide * value_width);
+    read_rows(part.of_head(h), f.log_sum + h * wide, f.output_dot + h * wide);
+    clear(f.gradient + h * f.step_row, 2 * p.left * wide);
   }
-  const extent segment = part.segment(), kept = p.kernel - 1;
-  Columns<T> hidden{f.hidden, part.first_seen - p.left, f.row, part.wide},
-      dpre{f.dpre, hidden.first - kept, f.row, part.wide};
-  for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.row, kept * part.wide);
-  for (extent begin = part.first_seen; begin - 2 * p.left < part.keys; begin += segment) {
-    const extent end = most(begin, least(begin + segment, part.keys)), base = hidden.first;
-    hidden_columns(part, strips.scores, begin == part.first_seen ? base : base + kept, base + kept + segment, hidden);
-    if (begin < end) {
-      mixed_logits(part, strips.scores, hidden, begin, end, strips.pattern);
-      for (extent h = 0; h < p.heads; ++h) {
-        const Block<T> block = part.of_head(h);
-        pattern_and_gradient(Tile<T>(block, begin, end - begin), f.log_sum + h * mix_rows<T>,
-            f.output_dot + h * mix_rows<T>, strips.pattern(h, begin), strips.gradient(h, begin));
+  clear(f.d_query_rows, p.heads * wide * width);
+  clear(f.input_sums, f.sums(p)), clear(f.output_sums, f.sums(p));
+  for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.piece_row, kept * wide);
+  const extent first = part.first_seen;
+  Columns<T> scores{f.scores, first - 2 * p.left, f.step_row, wide},
+      gradient = scores, pattern = scores, hidden{f.hidden, first - p.left, f.piece_row, wide}, dpre = hidden;
+  gradient.at = f.gradient, pattern.at = f.pattern, pattern.first = first;
+  dpre.at = f.dpre, dpre.first = hidden.first - kept;
+  score_columns(part, f.queries, p.key, p.dim, scores.first, scores.first + 2 * kept, scores, true);
+  for (extent begin = first, step = 0; begin < part.keys; begin += step_keys<T>, ++step) {
+    // The last step takes along what follows behind the others.
+    const bool last = begin + step_keys<T> >= part.keys;
+    const extent end = last ? part.keys + 2 * p.left : begin + step_keys<T>;
+    score_columns(part, f.queries, p.key, p.dim, begin + 2 * p.right, end + 2 * p.right, scores, true);
+    score_columns(part, f.d_outputs, p.value, p.value_dim, begin, end, gradient, true);
+    p.enter(p.turns, b, number, step);
+    for (extent at = begin; at < end;) {
+      const extent count = least(piece_keys<T>, end - at), base = hidden.first, to = least(at + count, part.keys);
+      hidden_columns(part, scores, at == first ? base : base + kept, base + kept + count, hidden);
+      if (at < to) {
+        mixed_logits(part, scores, hidden, at, to, pattern);
+        for (extent h = 0; h < p.heads; ++h) {
+          const Block<T> block = part.of_head(h);
+          pattern_and_gradient(Tile<T>(block, at, to - at), f.log_sum + h * wide, f.output_dot + h * wide,
+              pattern(h, at), gradient(h, at));
+        }
+        sum_outputs(part, gradient, hidden, at, to, f.output_sums);
       }
-      sum_outputs(part, strips.gradient, hidden, begin, end, sums);
+      hidden_gradient(part, scores, gradient, hidden, base, base + count, dpre, f.input_sums);
+      score_gradient(part, gradient, dpre, base - p.left, base - p.left + count);
+      carry(p.width, kept, count, hidden);
+      carry(p.width, kept, count, dpre);
+      at += count;
     }
-    hidden_gradient(part, strips, hidden, base, base + segment, dpre, sums);
-    score_gradient(part, strips, dpre, base - p.left, base - p.left + segment);
-    carry(p.width, kept, segment, hidden);
-    carry(p.width, kept, segment, dpre);
+    for (extent h = 0; h < p.heads; ++h) head_products(part, f, pattern, gradient, h, begin, end);
+    p.leave(p.turns, b, number, step);
+    carry(p.heads, 2 * kept, step_keys<T>, scores);
+    carry(p.heads, 2 * p.left, step_keys<T>, gradient);
+    pattern.first += step_keys<T>;
   }
-}
-
-// dv, dk and dq of one head. All parts meet a tile of keys before the next one: sums over queries take them together
-// where every part sees the whole tile.
-template <class T>
-static void mix_products(
-    const Problem<T>& p, extent b, extent h, extent first_query, extent parts, T* block, T* scratch) {
-  MixBackward<T> f;
-  f.layout(p, scratch);
-  const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim), part_strips = mix_part_strips(p);
-  const extent rows = least(parts * mix_rows<T>, p.queries - first_query);
-  pack_rows(p.query.of(b, h) + first_query * p.query.row, p.query.row, rows, p.dim, width, f.rows, p.scale);
-  pack_rows(p.output_gradient.of(b, h) + first_query * p.output_gradient.row, p.output_gradient.row, rows, p.value_dim,
-      value_width, f.output_rows);
-  clear(f.d_rows, rows * width);
-  const Part<T> first(p, b, first_query, mix_rows<T>), last(p, b, first_query + (parts - 1) * mix_rows<T>, mix_rows<T>);
-  const Strips<T> strips(p, block);
-  tiles_down<T>(last.keys, [&](extent first_key, extent count) {
-    if (first_key + count <= first.first_seen) return;
-    const bool whole = !Tile<T>(first.block, first_key, count).edge && last.block.rows == mix_rows<T>;
-    const extent together = whole ? parts : 1;
-    T *d_value = p.d_value ? p.d_value.of(b, h) + first_key * p.d_value.row : nullptr,
-      *d_key = p.d_key ? p.d_key.of(b, h) + first_key * p.d_key.row : nullptr;
-    for (extent n = 0; n < parts; n += together) {
-      const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
-      if (first_key >= part.keys) continue;
-      const Tile<T> tile(part.block, first_key, least(count, part.keys - first_key));
-      const T *pattern = strips.pattern(h, first_key) + n * part_strips,
-              *gradient = strips.gradient(h, first_key) + n * part_strips;
-      const T *queries = f.rows + n * mix_rows<T> * width, *outputs = f.output_rows + n * mix_rows<T> * value_width;
-      if (whole) {
-        const Depth all{mix_rows<T>, parts, part_strips, mix_rows<T> * value_width};
-        if (d_value)
-          multiply<T>(count, value_width, all, {pattern, mix_rows<T>, 1}, outputs, value_width, d_value, p.d_value.row,
-              Start::given);
-        if (d_key)
-          multiply<T>(count, width, {mix_rows<T>, parts, part_strips, mix_rows<T> * width}, {gradient, mix_rows<T>, 1},
-              queries, width, d_key, p.d_key.row, Start::given);
-      } else {
-        if (d_value) sum_over_queries(tile, pattern, outputs, value_width, d_value, p.d_value.row);
-        if (d_key) sum_over_queries(tile, gradient, queries, width, d_key, p.d_key.row);
+  for (extent h = 0; p.d_query && h < p.heads; ++h)
+    for (extent i = 0; i < rows; ++i)
+      for (extent c = 0; c < p.dim; ++c)
+        p.d_query.of(b, h)[(first_query + i) * p.d_query.row + c] =
+            f.d_query_rows[(h * wide + i) * width + c] * p.scale;
+  p.enter(p.turns, b, number, last_step);
+  for (extent t = 0; t < p.kernel; ++t) {
+    for (extent h = 0; h < p.heads; ++h) {
+      for (extent d = 0; d < p.width; ++d) {
+        const extent from = ((t * p.heads + h) * p.width + d) * lanes<T>;
+        const extent inputs = ((b * p.width + d) * p.heads + h) * p.kernel + t,
+                     outputs = ((b * p.heads + h) * p.width + d) * p.kernel + t;
+        if (p.d_mix_input) p.d_mix_input[inputs] += sum_of_lanes<T>(load(f.input_sums + from));
+        if (p.d_mix_output) p.d_mix_output[outputs] += sum_of_lanes<T>(load(f.output_sums + from));
       }
     }
-    for (extent n = 0; n < parts; ++n) {
-      const Part<T> part(p, b, first_query + n * mix_rows<T>, mix_rows<T>);
-      if (first_key < part.keys)
-        sum_over_keys(Tile<T>(part.block, first_key, least(count, part.keys - first_key)),
-            strips.gradient(h, first_key) + n * part_strips, p.key.of(b, h) + first_key * p.key.row, p.key.row, width,
-            f.d_rows + n * mix_rows<T> * width);
-    }
-  });
-  for (extent i = 0; p.d_query && i < rows; ++i)
-    for (extent c = 0; c < p.dim; ++c)
-      p.d_query.of(b, h)[(first_query + i) * p.d_query.row + c] = f.d_rows[i * width + c] * p.scale;
+  }
+  p.leave(p.turns, b, number, last_step);
 }
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -9,6 +9,8 @@ namespace whence::tiles {
 
 using extent = std::int64_t;
 
+inline constexpr extent last_step = INT32_MAX - 1;  // of a block that enters a step after the other
+
 // Rows of numbers [batch, head, row, column], columns side by side.
 template <class T> struct Rows {
   T* at = nullptr;
@@ -70,8 +72,13 @@ template <class T> struct Problem {
   Rows<T> d_relative_keys;   // [b h n d]
   Rows<T> d_position_keys;   // [b h n d], without the scale
   T* d_position_slopes;      // [b h]
-  // [parts, ...]; d_mix_residual like mix_residual
+  // [b, ...]; d_mix_residual like mix_residual
   T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_residual;
+  // Blocks of queries add to the same keys and distances, one behind the other: whoever enters a step up the keys has
+  // waited until the block before it has left that step.
+  void (*enter)(void* turns, extent b, extent block, extent step);
+  void (*leave)(void* turns, extent b, extent block, extent step);
+  void* turns;
 };
 
 // What one instruction set offers for one type of numbers.
@@ -81,17 +88,12 @@ template <class T> struct Functions {
   void (*forward)(const Problem<T>&, extent b, extent h, extent first_query, extent queries, T* scratch);
   extent (*backward_scratch)(const Problem<T>&);
   void (*backward)(const Problem<T>&, extent b, extent h, T* scratch);
-  // The head mix: all heads of `mix_block` queries in forward, of a part of `mix_rows` in backward. Backward takes up to 8
-  // parts at a time, in three steps: scores and products for each head, the mix between them for each part. `block`:
-  // mix_part_strips numbers for each part.
+  // The head mix: all heads of `mix_block` queries in forward, of `mix_rows` in backward.
   extent mix_block, mix_rows;
   extent (*mix_forward_scratch)(const Problem<T>&);
   void (*mix_forward)(const Problem<T>&, extent b, extent first_query, T* scratch);
-  extent (*mix_part_strips)(const Problem<T>&);
   extent (*mix_backward_scratch)(const Problem<T>&);
-  void (*mix_scores)(const Problem<T>&, extent b, extent h, extent first_query, extent parts, T* block, T* scratch);
-  void (*mix_backward)(const Problem<T>&, extent b, extent sums, extent first_query, T* part, T* scratch);
-  void (*mix_products)(const Problem<T>&, extent b, extent h, extent first_query, extent parts, T* block, T* scratch);
+  void (*mix_backward)(const Problem<T>&, extent b, extent block, T* scratch);
 };
 
 }  // namespace whence::tiles

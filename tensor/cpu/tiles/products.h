@@ -116,16 +116,16 @@ static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a,
   products<T, Finish::none>(rows, columns / lanes<T>, depth, a, b, b_row, begin, c_row, place, c_row, T(0));
 }
 
-// c[m][n] += sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes: rows of numbers against rows.
+// The sum of the lanes of vector c[m][n] grows by sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes:
+// rows of numbers against rows. Lanes are for the caller to sum, after all calls.
 template <class T, extent M, extent N>
-static inline void dots_block(
-    extent count, const T* a, extent a_row, const T* b, extent b_row, T* c, extent c_row, extent c_column) {
+static inline void dots_block(extent count, const T* a, extent a_row, const T* b, extent b_row, T* c, extent c_row) {
   using V = Vector<T>;
   V sum[M][N];
 #pragma GCC unroll 8
   for (extent m = 0; m < M; ++m) {
 #pragma GCC unroll 8
-    for (extent n = 0; n < N; ++n) sum[m][n] = zero<T>();
+    for (extent n = 0; n < N; ++n) sum[m][n] = load(c + m * c_row + n * lanes<T>);
   }
   for (extent x = 0; x < count; x += lanes<T>) {
     V right[N];
@@ -141,28 +141,28 @@ static inline void dots_block(
 #pragma GCC unroll 8
   for (extent m = 0; m < M; ++m) {
 #pragma GCC unroll 8
-    for (extent n = 0; n < N; ++n) c[m * c_row + n * c_column] += sum_of_lanes<T>(sum[m][n]);
+    for (extent n = 0; n < N; ++n) store<T>(c + m * c_row + n * lanes<T>, sum[m][n]);
   }
 }
 
+// c: vectors [rows, columns]. Some rows of a stay in the cache while those of b pass.
 template <class T>
-static void dots(extent rows, extent columns, extent count, const T* a, extent a_row, const T* b, extent b_row, T* c,
-    extent c_row, extent c_column) {
-  constexpr extent M = most_packs == 4 ? 4 : 2, N = 4;
-  for (extent m = 0; m < rows; m += M) {
-    for (extent n = 0; n < columns; n += N) {
-      const T *left = a + m * a_row, *right = b + n * b_row;
-      T* to = c + m * c_row + n * c_column;
-      if (m + M <= rows && n + N <= columns) {
-        dots_block<T, M, N>(count, left, a_row, right, b_row, to, c_row, c_column);
-        continue;
-      }
-      for (extent i = 0; i < least(M, rows - m); ++i)
-        for (extent j = 0; j < least(N, columns - n); ++j)
-          dots_block<T, 1, 1>(
-              count, left + i * a_row, a_row, right + j * b_row, b_row, to + i * c_row + j * c_column, c_row, c_column);
-    }
-  }
+static void dots(extent rows, extent columns, extent count, const T* a, extent a_row, const T* b, extent b_row, T* c) {
+  const extent c_row = columns * lanes<T>;
+  extent m = 0;
+  const auto run = [&]<extent M>() {
+    constexpr extent N = most_packs;
+    const T* left = a + m * a_row;
+    extent n = 0;
+    for (; n + N <= columns; n += N)
+      dots_block<T, M, N>(count, left, a_row, b + n * b_row, b_row, c + m * c_row + n * lanes<T>, c_row);
+    for (; n < columns; ++n)
+      dots_block<T, M, 1>(count, left, a_row, b + n * b_row, b_row, c + m * c_row + n * lanes<T>, c_row);
+    m += M;
+  };
+  for (extent times = rows / 6; times > 0; --times) run.template operator()<6>();
+  for (extent times = (rows - m) / 4; times > 0; --times) run.template operator()<4>();
+  for (extent times = rows - m; times > 0; --times) run.template operator()<1>();
 }
 
 // to [rows, columns] = scale from, with columns padded by zeros to `width`.
