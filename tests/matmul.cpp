@@ -111,6 +111,9 @@ TEST_CASE("products give the same bits for any number of threads") {
     const Tensor a = random_tensor({520, 300}, dtype, 8), b = random_tensor({300, 310}, dtype, 9),
                  bias = random_tensor({310}, dtype, 10);
     expect_thread_independent("matmul", [&] { return raw::matmul(a, b, 1, &bias); });
+    expect_thread_independent("scaled matmul", [&] { return raw::matmul(a, b, 0.3, &bias); });
+    const Tensor tall = random_tensor({2100, 90}, dtype, 14);
+    expect_thread_independent("slabs", [&] { return raw::matmul(raw::transpose(tall), tall, 0.3); });
     expect_thread_independent("a long inner axis", [&] { return raw::matmul(raw::transpose(b), b); });
     const Tensor heads = random_tensor({6, 100, 40}, dtype, 11);
     expect_thread_independent("batched matmul", [&] { return raw::matmul(heads, raw::transpose(heads)); });
