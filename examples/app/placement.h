@@ -1,6 +1,5 @@
-// Where a program's model runs and in which numbers: --threads, --device and --precision, declared once
+// Where a program's model runs and in which numbers: --threads, --device, --precision and --products, declared once
 // for every program that runs one.
-// program that runs one.
 #pragma once
 
 #include <string>
@@ -15,6 +14,7 @@ struct MachineOptions {
   int threads = whence::threads();
   std::string device = "auto";
   std::string precision = "f32";
+  std::string products = "f32";
 };
 
 // Under the title "Machine".
@@ -25,10 +25,11 @@ void declare_device(CommandLine& line, std::string* device);
 struct Placement {
   Device device;
   DType precision = DType::f32;
-  std::string text;  // "device: cpu, because ...; precision: bf16"
+  std::string text;  // "device: cpu, because ...; precision: bf16; products: bf16"
 };
 
-// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and none can be used.
+// Sets the threads and the numbers of products, and finds the device. InputError, with the cause, when a GPU, or bf16
+// for products, is asked for and cannot be had.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
 
 // Moves a model there and rounds it. For a model that is only run, not trained, and has its parameters already.

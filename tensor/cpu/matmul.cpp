@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -13,7 +14,9 @@
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/product.h"
+#include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tensor/products.h"
 #include "tensor/strided_loop.h"
 
 extern "C" {
@@ -173,7 +176,7 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   return offsets;
 }
 
-enum class By { plain_loops, tiles, blas };
+enum class By { plain_loops, tiles, bf16_tiles, blas };
 
 // Everything that one tile of work needs to know.
 template <class T> struct Job {
@@ -230,12 +233,15 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
   const index_t depth = std::min(job.tile.depth, k - first);
   const T* bias = job.bias ? job.bias + column : nullptr;
   if constexpr (!std::is_same_v<T, Dual>) {
-    T* const scratch = job.by == By::tiles ? product_scratch<T>(products::scratch_size<T>(columns)) : nullptr;
-    if (scratch) {
-      return products::multiply<T>(
-          {{left, job.a.row_stride, job.a.column_stride}, {right, job.b.column_stride, job.b.row_stride}, rows, columns,
-              depth, job.alpha, bias, to, n},
-          scratch);
+    if constexpr (products::compiled) {
+      const bool tiled = job.by == By::tiles || job.by == By::bf16_tiles;
+      if (T* const scratch = tiled ? product_scratch<T>(products::scratch_size<T>(columns)) : nullptr) {
+        const products::Tile<T> tile{{left, job.a.row_stride, job.a.column_stride},
+            {right, job.b.column_stride, job.b.row_stride}, rows, columns, depth, job.alpha, bias, to, n};
+        if constexpr (std::is_same_v<T, float>)
+          if (job.by == By::bf16_tiles) return products::multiply_bf16(tile, scratch);
+        return products::multiply<T>(tile, scratch);
+      }
     }
     if (job.by != By::plain_loops) return multiply_by_blas(job, left, right, bias, rows, columns, depth, to, n);
   }
@@ -264,11 +270,14 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
+std::atomic<bool> rounds_to_bf16 = false;
+
 // What multiplies best. A few rows or columns are not worth packing the other operand for.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
   if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
   static const bool has_avx512 = cpu_has(InstructionSet::avx512);
-  return has_avx512 && m >= 8 && n >= 8 ? By::tiles : By::blas;
+  if (!has_avx512 || m < 8 || n < 8) return By::blas;
+  return std::is_same_v<T, float> && rounds_to_bf16 ? By::bf16_tiles : By::tiles;
 }
 
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
@@ -280,10 +289,10 @@ template <class T> void run_product(const Product& p) {
   const index_t wanted = threads() == 1 ? 1 : 4 * index_t{threads()};
   if (job.by == By::plain_loops)
     job.tile = {std::min<index_t>(m, 64), n, k};
-  else if (job.by == By::tiles)
-    job.tile = choose_tiles(job.matrices(), m, n, k, 1024, wanted, a.column_stride != 1);
-  else
+  else if (job.by == By::blas)
     job.tile = choose_tiles(job.matrices(), m, n, k, 512, 8, true);
+  else
+    job.tile = choose_tiles(job.matrices(), m, n, k, 1024, wanted, job.by == By::bf16_tiles || a.column_stride != 1);
   if (job.slabs() == 1) return run_job(job);
   const T* bias = std::exchange(job.bias, nullptr);
   const Tensor slabs = Tensor::empty({job.slabs(), p.out.numel()}, p.out.dtype());
@@ -321,6 +330,22 @@ Product collapse_batch(const Product& p) {
 }
 
 }  // namespace
+
+bool can_multiply_bf16() {
+#ifdef __x86_64__
+  return cpu_has(InstructionSet::avx512) && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+DType product_numbers() { return rounds_to_bf16 ? DType::bf16 : DType::f32; }
+void set_product_numbers(DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::bf16)
+    fail("set_product_numbers", to_string(dtype), " given; f32 or bf16 required");
+  if (dtype == DType::bf16 && !can_multiply_bf16())
+    fail("set_product_numbers", "bf16 given; this processor or build lacks AVX512_BF16, which multiplies it; use f32");
+  rounds_to_bf16 = dtype == DType::bf16;
+}
 
 void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;
