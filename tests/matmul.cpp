@@ -1,5 +1,6 @@
 // Matrix products against three plain loops in long double:
 // layouts, broadcast batches, bias, every dtype, and the bits on several threads.
+#include "tensor/products.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
 
@@ -111,6 +112,9 @@ TEST_CASE("products give the same bits for any number of threads") {
     const Tensor a = random_tensor({520, 300}, dtype, 8), b = random_tensor({300, 310}, dtype, 9),
                  bias = random_tensor({310}, dtype, 10);
     expect_thread_independent("matmul", [&] { return raw::matmul(a, b, 1, &bias); });
+    expect_thread_independent("scaled matmul", [&] { return raw::matmul(a, b, 0.3, &bias); });
+    const Tensor tall = random_tensor({2100, 90}, dtype, 14);
+    expect_thread_independent("slabs", [&] { return raw::matmul(raw::transpose(tall), tall, 0.3); });
     expect_thread_independent("a long inner axis", [&] { return raw::matmul(raw::transpose(b), b); });
     const Tensor heads = random_tensor({6, 100, 40}, dtype, 11);
     expect_thread_independent("batched matmul", [&] { return raw::matmul(heads, raw::transpose(heads)); });
@@ -118,5 +122,47 @@ TEST_CASE("products give the same bits for any number of threads") {
     expect_thread_independent("small batched matmul", [&] { return raw::matmul(small, small); });
     const Tensor one = random_tensor({60, 90}, dtype, 13);
     expect_thread_independent("one tile", [&] { return raw::matmul(one, raw::transpose(one)); });
+  }
+}
+
+TEST_CASE("products in bf16 keep the error that is stated, and the same bits for any number of threads") {
+  CHECK_THROWS_WITH(set_product_numbers(DType::f16), "set_product_numbers: f16 given; f32 or bf16 required");
+  if (!can_multiply_bf16()) {
+    CHECK_THROWS_WITH(set_product_numbers(DType::bf16),
+        "set_product_numbers: bf16 given; this processor or build lacks AVX512_BF16, which multiplies it; use f32");
+    return;
+  }
+  struct InBf16 {
+    InBf16() { set_product_numbers(DType::bf16); }
+    ~InBf16() { set_product_numbers(DType::f32); }
+  };
+  const auto magnitudes = [](const Tensor& x) {
+    auto numbers = read(x);
+    for (double& number : numbers) number = std::abs(number);
+    return Tensor::of(numbers, x.shape(), DType::f64);
+  };
+  for (const Problem& problem : {Problem{{8, 1}, {1, 8}}, Problem{{9, 33}, {33, 70}}, Problem{{131, 70}, {70, 131}},
+           Problem{{70, 801}, {801, 90}}, Problem{{33, 2105}, {2105, 49}}, Problem{{3, 57, 65}, {3, 65, 129}}}) {
+    CAPTURE(problem.a);
+    CAPTURE(problem.b);
+    for (const Layout layout_a : {Layout::contiguous, Layout::permuted}) {
+      for (const Layout layout_b : {Layout::contiguous, Layout::permuted}) {
+        const Guards guards;
+        const Tensor a = random_tensor(problem.a, DType::f32, 1, layout_a),
+                     b = random_tensor(problem.b, DType::f32, 2, layout_b),
+                     bias = random_tensor({problem.b[-1]}, DType::f32, 3);
+        const InBf16 in_bf16;
+        const Tensor y = raw::matmul(a, b, -0.5, &bias);
+        CHECK(y.storage().guards_intact());
+        const auto found = read(y), wanted = reference(a, b, -0.5, read(bias), y.shape()),
+                   sizes = read(raw::matmul(magnitudes(a), magnitudes(b)));
+        double worst = 0;
+        for (std::size_t i = 0; i < found.size(); ++i)
+          worst = std::max(worst, std::abs(found[i] - wanted[i]) / (0.5 * sizes[i] + 1e-3));
+        CHECK(worst < 0x1.02p-8);
+        if (y.numel() * problem.a[-1] >= 4096) CHECK(worst > 1e-5);  // bf16 was used at all
+        expect_thread_independent("bf16", [&] { return raw::matmul(a, b, -0.5, &bias); });
+      }
+    }
   }
 }

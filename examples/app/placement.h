@@ -1,5 +1,5 @@
-// Where a program's model runs and in which numbers: --threads, --device, --precision and --prune, declared once for
-// every program that runs one.
+// Where a program's model runs, in which numbers and how exactly: --threads, --device, --precision, --products and
+// --prune, declared once for every program that runs one.
 #pragma once
 
 #include <string>
@@ -14,6 +14,7 @@ struct MachineOptions {
   int threads = whence::threads();
   std::string device = "auto";
   std::string precision = "f32";
+  std::string products = "f32";
   bool prune = false;
 };
 
@@ -25,10 +26,11 @@ void declare_device(CommandLine& line, std::string* device);
 struct Placement {
   Device device;
   DType precision = DType::f32;
-  std::string text;  // "device: cpu, because ...; precision: bf16"
+  std::string text;  // "device: cpu, because ...; precision: bf16; products: bf16"
 };
 
-// Sets the threads and pruning, and finds the device. InputError, with the cause, when a GPU is asked for and none can be used.
+// Sets the threads, the numbers of products and pruning, and finds the device. InputError, with the cause, when a GPU, or
+// bf16 for products, is asked for and cannot be had.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
 
 // "; 41 % of attention's pairs left out" under --prune, else "".

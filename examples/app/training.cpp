@@ -16,6 +16,7 @@
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/error.h"
+#include "tensor/products.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -326,6 +327,7 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   declare_validation(options, shown);
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
+  facts.emplace_back("products", to_string(product_numbers()));
   if (pruning()) facts.emplace_back("prune", "yes");
   if (training.precision != DType::f16)
     std::erase_if(facts, [](const auto& fact) { return fact.first == "loss-scale-growth"; });

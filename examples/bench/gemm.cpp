@@ -1,5 +1,5 @@
 // bench gemm: matrix products of the shapes that a GPT-2 of 124M parameters multiplies, as shares of the multiply-adds
-// that this machine can do.
+// in f32 that this machine can do; in bf16 too, where it can multiply that, with what the rounding changes.
 #include <iostream>
 #include <memory>
 #include <tuple>
@@ -9,6 +9,7 @@
 #include "tensor/device_choice.h"
 #include "tensor/device_runtime.h"
 #include "tensor/parallel.h"
+#include "tensor/products.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -67,8 +68,8 @@ class GemmBench {
         device_(device),
         list_(products(options)),
         ways_(chosen_ways(options.settings, "all", {"eager"}, device.is_cpu())),
-        bench_("gemm", options.settings, device.is_cpu(), static_cast<std::int64_t>(list_.size() * (1 + ways_.size())),
-            peer_version(options.settings)) {}
+        bench_("gemm", options.settings, device.is_cpu(),
+            static_cast<std::int64_t>(list_.size() * (1 + bf16_ + ways_.size())), peer_version(options.settings)) {}
 
   void run() {
     bench_.run(
@@ -95,10 +96,22 @@ class GemmBench {
       synchronise(device_);
       return {(steady_seconds() - start) * 1e3, 0};
     };
-    (void)ours();
-    Times times;
-    for (int round = 0; round < options_.settings.repetitions; ++round) stop_if_asked(), times.add(ours());
-    keep(product, "whence", times, 0, -1);
+    const auto timed = [&] {
+      (void)ours();
+      Times times;
+      for (int round = 0; round < options_.settings.repetitions; ++round) stop_if_asked(), times.add(ours());
+      return times;
+    };
+    keep(product, "whence", timed(), 0, -1);
+    if (bf16_) {
+      bench_.begin(to_text(product.name, ", ", product.shape(), ", bf16"));
+      const Tensor in_f32 = out;
+      set_product_numbers(DType::bf16);
+      const Times times = timed();
+      set_product_numbers(DType::f32);
+      keep(product, "whence, bf16", times, 0, largest_difference({{"product", out}}, {{"product", in_f32}}).relative);
+      out = in_f32;
+    }
     for (const PeerWay& way : ways_) {
       bench_.begin(to_text(product.name, ", ", product.shape(), ", ", way.text()));
       std::unique_ptr<Peer>& started = peers_[way.tuned];
@@ -126,18 +139,21 @@ class GemmBench {
         {"threads", std::int64_t{threads()}}, {"ms", row.time.median}, {"spread_ms", row.time.spread},
         {"gflops", row.gflops}};
     if (device_.is_cpu()) record.push_back({"fraction", row.fraction});
-    if (ratio > 0) record.insert(record.end(), {{"ratio", ratio}, {"difference", relative}});
+    if (ratio > 0) record.push_back({"ratio", ratio});
+    if (relative >= 0) record.push_back({"difference", relative});
     bench_.record(record);
     rows_.push_back(row);
   }
 
   void show() const {
-    std::vector<std::string> header{"product", "rows x inner x columns", "by", "ms", "GFLOP/s", "of FMA peak"};
+    std::vector<std::string> header{
+        "product", "rows x inner x columns", "by", "ms", "GFLOP/s", "of FMA peak", "off by"};
     if (!ways_.empty()) header.emplace_back("theirs / ours");
     Table table(header);
     for (const Row& row : rows_) {
       std::vector<std::string> cells{row.name, row.shape, row.engine, text_of(row.time), fixed(row.gflops, 0),
-          row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"};
+          row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-",
+          row.relative < 0 ? "-" : fixed(100 * row.relative, 4) + " %"};
       if (!ways_.empty()) cells.push_back(row.ratio > 0 ? fixed(row.ratio, 2) : "-");
       table.row(cells);
     }
@@ -146,6 +162,7 @@ class GemmBench {
 
   const Options& options_;
   Device device_;
+  bool bf16_ = device_.is_cpu() && can_multiply_bf16();
   std::vector<Product> list_;
   std::vector<PeerWay> ways_;
   Bench bench_;

@@ -1,8 +1,10 @@
 // Matrix products. One tile is multiplied on one thread, by product.cpp where the processor has AVX-512, else by
-// OpenBLAS; the shapes alone decide the tiles, and so the bits.
+// OpenBLAS; the shapes alone decide the bits. There are as many tiles as the threads need, because the sides of a tile
+// change no bits in product.cpp; in BLAS they may, and the shapes alone decide them too.
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -12,7 +14,9 @@
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/product.h"
+#include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tensor/products.h"
 #include "tensor/strided_loop.h"
 
 extern "C" {
@@ -89,28 +93,35 @@ struct Tiling {
   index_t rows, columns, depth;  // of one tile of work: rows x columns of the result, depth of the inner axis
 };
 
-// The length of equal parts of at most `longest`, a multiple of 16 where there are several.
-index_t even_part(index_t extent, index_t longest) {
+// The length of equal parts of at most `longest`, a multiple of `unit` where there are several.
+index_t even_part(index_t extent, index_t longest, index_t unit) {
   const index_t parts = (extent + longest - 1) / longest;
-  return parts <= 1 ? extent : ((extent + parts - 1) / parts + 15) / 16 * 16;
+  return parts <= 1 ? extent : ((extent + parts - 1) / parts + unit - 1) / unit * unit;
 }
 
-// Tiles of at most `tallest` x 1024, which are multiplied at full speed. Where they are fewer than 8, a long inner axis
-// is cut, and then the sides are halved, but no tile gets below 64 x 64 or 2 MFLOP.
-Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k, index_t tallest) {
-  Tiling tile{even_part(m, tallest), even_part(n, 1024), k};
-  const auto tiles = [&] {
-    return batch * ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
-  };
-  if (tiles() < 8 && k >= 2048) tile.depth = even_part(k, std::max<index_t>(k * tiles() / 8, 1024));
+// A long inner axis is cut where few tiles have room beside each other, by the shapes alone: that decides the bits.
+index_t slab_depth(index_t batch, index_t m, index_t n, index_t k) {
+  const index_t room = batch * ((m + 127) / 128) * ((n + 191) / 192);
+  return room < 32 && k >= 2048 ? even_part(k, std::max<index_t>(k * room / 32, 1024), 16) : k;
+}
+
+// Tiles of at most `tallest` x 1008, which are multiplied at full speed. Where they are fewer than `wanted`, sides are
+// halved, but no tile gets below 64 x 48 or 2 MFLOP. What is packed is packed for each tile: columns of b, and, where
+// `packs_a`, rows of a.
+Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k, index_t tallest, index_t wanted, bool packs_a) {
+  Tiling tile{even_part(m, tallest, 16), even_part(n, 1008, 48), slab_depth(batch, m, n, k)};
   const index_t slabs = (k + tile.depth - 1) / tile.depth;
+  const auto tiles = [&] {
+    return slabs * batch * ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
+  };
   const auto heavy = [&] {
     return 2.0 * static_cast<double>(tile.rows * tile.columns) * static_cast<double>(tile.depth) >= 4e6;
   };
-  while (tiles() * slabs < 8 && heavy() && (tile.rows > 64 || tile.columns > 64)) {
-    index_t& side = tile.columns >= tile.rows && tile.columns > 64 ? tile.columns : tile.rows;
-    side = std::max<index_t>((side / 2 + 15) / 16 * 16, 64);
-  }
+  while (tiles() < wanted && heavy() && (tile.rows > 64 || tile.columns > 96))
+    if (tile.columns > 96 && (tile.rows <= 64 || !packs_a || tile.columns >= tile.rows))
+      tile.columns = (tile.columns / 2 + 47) / 48 * 48;
+    else
+      tile.rows = std::max<index_t>((tile.rows / 2 + 15) / 16 * 16, 64);
   return tile;
 }
 
@@ -165,7 +176,7 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   return offsets;
 }
 
-enum class By { plain_loops, tiles, blas };
+enum class By { plain_loops, tiles, bf16_tiles, blas };
 
 // Everything that one tile of work needs to know.
 template <class T> struct Job {
@@ -222,12 +233,15 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
   const index_t depth = std::min(job.tile.depth, k - first);
   const T* bias = job.bias ? job.bias + column : nullptr;
   if constexpr (!std::is_same_v<T, Dual>) {
-    T* const scratch = job.by == By::tiles ? product_scratch<T>(products::scratch_size<T>(columns)) : nullptr;
-    if (scratch) {
-      return products::multiply<T>(
-          {{left, job.a.row_stride, job.a.column_stride}, {right, job.b.column_stride, job.b.row_stride}, rows, columns,
-              depth, job.alpha, bias, to, n},
-          scratch);
+    if constexpr (products::compiled) {
+      const bool tiled = job.by == By::tiles || job.by == By::bf16_tiles;
+      if (T* const scratch = tiled ? product_scratch<T>(products::scratch_size<T>(columns)) : nullptr) {
+        const products::Tile<T> tile{{left, job.a.row_stride, job.a.column_stride},
+            {right, job.b.column_stride, job.b.row_stride}, rows, columns, depth, job.alpha, bias, to, n};
+        if constexpr (std::is_same_v<T, float>)
+          if (job.by == By::bf16_tiles) return products::multiply_bf16(tile, scratch);
+        return products::multiply<T>(tile, scratch);
+      }
     }
     if (job.by != By::plain_loops) return multiply_by_blas(job, left, right, bias, rows, columns, depth, to, n);
   }
@@ -256,11 +270,14 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
+std::atomic<bool> rounds_to_bf16 = false;
+
 // What multiplies best. A few rows or columns are not worth packing the other operand for.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
   if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
   static const bool has_avx512 = cpu_has(InstructionSet::avx512);
-  return has_avx512 && m >= 8 && n >= 8 ? By::tiles : By::blas;
+  if (!has_avx512 || m < 8 || n < 8) return By::blas;
+  return std::is_same_v<T, float> && rounds_to_bf16 ? By::bf16_tiles : By::tiles;
 }
 
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
@@ -269,8 +286,13 @@ template <class T> void run_product(const Product& p) {
   const index_t m = a.rows, n = b.columns, k = a.columns;
   Job<T> job{a, b, p.a.data<T>(), p.b.data<T>(), p.bias ? p.bias->data<T>() : nullptr, p.out.data<T>(),
       T(static_cast<T>(p.alpha)), batch_offsets(p), {}, best_way<T>(m, n, k)};
-  job.tile = job.by == By::plain_loops ? Tiling{std::min<index_t>(m, 64), n, k}
-                                       : choose_tiles(job.matrices(), m, n, k, job.by == By::blas ? 512 : 1024);
+  const index_t wanted = threads() == 1 ? 1 : 4 * index_t{threads()};
+  if (job.by == By::plain_loops)
+    job.tile = {std::min<index_t>(m, 64), n, k};
+  else if (job.by == By::blas)
+    job.tile = choose_tiles(job.matrices(), m, n, k, 512, 8, true);
+  else
+    job.tile = choose_tiles(job.matrices(), m, n, k, 1024, wanted, job.by == By::bf16_tiles || a.column_stride != 1);
   if (job.slabs() == 1) return run_job(job);
   const T* bias = std::exchange(job.bias, nullptr);
   const Tensor slabs = Tensor::empty({job.slabs(), p.out.numel()}, p.out.dtype());
@@ -308,6 +330,22 @@ Product collapse_batch(const Product& p) {
 }
 
 }  // namespace
+
+bool can_multiply_bf16() {
+#ifdef __x86_64__
+  return cpu_has(InstructionSet::avx512) && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+DType product_numbers() { return rounds_to_bf16 ? DType::bf16 : DType::f32; }
+void set_product_numbers(DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::bf16)
+    fail("set_product_numbers", to_string(dtype), " given; f32 or bf16 required");
+  if (dtype == DType::bf16 && !can_multiply_bf16())
+    fail("set_product_numbers", "bf16 given; this processor or build lacks AVX512_BF16, which multiplies it; use f32");
+  rounds_to_bf16 = dtype == DType::bf16;
+}
 
 void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;

@@ -1,11 +1,16 @@
 // One tile of a matrix product on one thread, for processors with AVX-512 (tensor/cpu/instruction_set.h says whether this
-// is one). BLAS is for all others, and for what is too
-// thin for tiles. It is here because BLAS has to be told which processor it is on, and packs what need not be packed.
+// is one). BLAS is for all others, and for what is too thin for tiles. It is here because BLAS has to be told which processor it is on, and packs what need not be packed.
 #pragma once
 
 #include <cstdint>
 
 namespace whence::products {
+
+#ifdef __x86_64__
+inline constexpr bool compiled = true;
+#else
+inline constexpr bool compiled = false;  // what follows is declared alone
+#endif
 
 // `along` numbers lie between neighbours along the inner axis, `across` between rows of a or columns of b. One is 1.
 template <class T> struct Operand {
@@ -26,5 +31,7 @@ template <class T> struct Tile {
 // `scratch`: scratch_size<T>(columns) numbers, aligned to 64 bytes.
 template <class T> std::int64_t scratch_size(std::int64_t columns);
 template <class T> void multiply(const Tile<T>& tile, T* scratch);
+// Operands are rounded to bf16. REQUIRES: AVX512_BF16.
+void multiply_bf16(const Tile<float>& tile, float* scratch);
 
 }  // namespace whence::products

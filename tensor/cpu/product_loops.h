@@ -1,0 +1,166 @@
+// The loops of a matrix product on one thread, those of Goto and van de Geijn (2008): of b a slab as deep as fits is
+// packed, then 8 rows of a times three vectors of columns are kept in registers while the inner axis runs. Each number
+// of the result is a sum in the order of the inner axis, by slabs whose borders the depth alone decides, whatever the
+// tile around it.
+// Compiled for AVX-512 by each file that includes it, with WHENCE_TILES_TARGET defined and the vectors of tiled
+// attention; the rule of vector.h about shared headers holds here too.
+#pragma once
+
+#define WHENCE_TILES_BYTES 64
+#include "tensor/cpu/product.h"
+
+#include "tensor/cpu/tiles/vector.h"
+
+namespace whence::products::WHENCE_TILES_TARGET {
+
+using tiles::extent;
+using namespace tiles::WHENCE_TILES_TARGET;
+
+constexpr int rows_at_once = 8, vectors_at_once = 3;
+template <class T> constexpr extent widest = vectors_at_once * lanes<T>;  // panel of b
+constexpr extent deepest = 384;  // of a slab: what fits the second cache is multiplied for as long as can be
+template <class T> constexpr extent block_of_rows = 2048 / static_cast<extent>(sizeof(T)) / 4;
+
+#define WHENCE_INLINE __attribute__((always_inline)) static inline
+
+WHENCE_INLINE extent parts_of(extent whole, extent part) { return (whole + part - 1) / part; }
+
+// ---- transposing a square of vectors ----
+
+template <int... numbers> struct Numbers {};
+template <int count, int... numbers> struct CountUp : CountUp<count - 1, count - 1, numbers...> {};
+template <int... numbers> struct CountUp<0, numbers...> {
+  using type = Numbers<numbers...>;
+};
+
+// Swaps the upper right with the lower left square, of side `half`, in every square of twice that side.
+template <int half, class V, int... lane> WHENCE_INLINE void swap_squares(V& above, V& below, Numbers<lane...>) {
+  constexpr int count = sizeof...(lane);
+  const V first = __builtin_shufflevector(above, below, ((lane & half) ? lane - half + count : lane)...);
+  below = __builtin_shufflevector(above, below, ((lane & half) ? lane + count : lane + half)...);
+  above = first;
+}
+template <class T, int half> WHENCE_INLINE void transpose(Vector<T>* rows) {
+  if constexpr (half > 0) {
+    using Lanes = typename CountUp<static_cast<int>(lanes<T>)>::type;
+#pragma GCC unroll 16
+    for (int row = 0; row < lanes<T>; ++row)
+      if (!(row & half)) swap_squares<half>(rows[row], rows[row + half], Lanes{});
+    transpose<T, half / 2>(rows);
+  }
+}
+
+// ---- the product of packed panels: of b, and of a where it is packed, [depth][lines] each ----
+
+// Columns of the panel of b that begins where `left` are left, in whole vectors. Four vectors are two and two: one alone
+// is read more often than it is multiplied.
+template <class T> WHENCE_INLINE extent panel_of(extent left) {
+  const extent vectors = parts_of(left, lanes<T>);
+  return (vectors == 4 ? 2 : least(vectors, vectors_at_once)) * lanes<T>;
+}
+
+// What becomes of sums: put into the result, or, after the first slab, added to it.
+template <class T> struct Finish {
+  T alpha;
+  const T* bias;
+  bool add;
+};
+
+// A step along the inner axis: sum += left * right.
+struct MultiplyAdd {
+  template <class V> WHENCE_INLINE V step(V left, V right, V sum) { return sum + left * right; }
+};
+
+// Blocks of 8 rows of a are `block` apart, rows `across`; `along` is known when this is compiled.
+template <class T> struct Rows {
+  const T* at;
+  extent block, across;
+};
+
+// The numbers of a vector whose bit is set, the others 0 or left as they are.
+WHENCE_INLINE Vector<float> load_some(const float* from, unsigned bits) {
+  return reinterpret_cast<Vector<float>>(_mm512_maskz_loadu_ps(static_cast<__mmask16>(bits), from));
+}
+WHENCE_INLINE Vector<double> load_some(const double* from, unsigned bits) {
+  return reinterpret_cast<Vector<double>>(_mm512_maskz_loadu_pd(static_cast<__mmask8>(bits), from));
+}
+WHENCE_INLINE void store_some(float* to, Vector<float> x, unsigned bits) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(bits), reinterpret_cast<__m512>(x));
+}
+WHENCE_INLINE void store_some(double* to, Vector<double> x, unsigned bits) {
+  _mm512_mask_storeu_pd(to, static_cast<__mmask8>(bits), reinterpret_cast<__m512d>(x));
+}
+
+// The same bits in every lane, whatever they mean.
+WHENCE_INLINE Vector<float> in_all_lanes(float x) { return reinterpret_cast<Vector<float>>(_mm512_set1_ps(x)); }
+WHENCE_INLINE Vector<double> in_all_lanes(double x) { return reinterpret_cast<Vector<double>>(_mm512_set1_pd(x)); }
+
+// 8 rows of a by one panel of b. Where there are fewer rows the last one is multiplied again, and left out.
+template <class Step, int along, int vectors, class T>
+void multiply_panels(const T* a, extent across, const T* b, extent depth, const Finish<T>& finish, T* to,
+    extent leading, extent rows, extent columns) {
+  constexpr int width = lanes<T>;
+  using V = Vector<T>;
+  V sums[rows_at_once][vectors] = {};
+  const T* lines[rows_at_once];
+  for (int row = 0; row < rows_at_once; ++row) lines[row] = a + least(row, rows - 1) * across;
+  if (finish.add)  // what an earlier slab wrote is far by now
+    for (int row = 0; row < rows_at_once; ++row)
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(to + least(row, rows - 1) * leading + v * width, 1);
+  for (extent k = 0; k < depth; ++k) {
+    V right[vectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < vectors; ++v) right[v] = load(b + (k * vectors + v) * width);
+#pragma GCC unroll 8
+    for (int row = 0; row < rows_at_once; ++row) {
+      const V left = in_all_lanes(lines[row][k * along]);
+#pragma GCC unroll 3
+      for (int v = 0; v < vectors; ++v) sums[row][v] = Step::step(left, right[v], sums[row][v]);
+    }
+  }
+  unsigned some[vectors];
+  V bias[vectors];
+#pragma GCC unroll 3
+  for (int v = 0; v < vectors; ++v) {
+    some[v] = (1U << least(columns - v * width, width)) - 1;
+    bias[v] = finish.bias ? load_some(finish.bias + v * width, some[v]) : V{};
+  }
+#pragma GCC unroll 8
+  for (int row = 0; row < rows_at_once; ++row) {
+    if (row >= rows) break;
+#pragma GCC unroll 3
+    for (int v = 0; v < vectors; ++v) {
+      T* const there = to + row * leading + v * width;
+      if (columns >= (v + 1) * width)  // stored without a mask, which some processors are slow at
+        store(there, sums[row][v] * finish.alpha + (finish.add ? load(there) : V{}) + bias[v]);
+      else
+        store_some(
+            there, sums[row][v] * finish.alpha + (finish.add ? load_some(there, some[v]) : V{}) + bias[v], some[v]);
+    }
+  }
+}
+
+template <class Step, int along, class T>
+void multiply_block(const Rows<T>& a, const T* b, const Tile<T>& tile, extent first_row, extent rows, extent depth,
+    const Finish<T>& finish) {
+  extent columns;
+  for (extent column = 0; column < tile.columns; column += columns) {
+    const T* right = b + column * depth;
+    const Finish<T> here{finish.alpha, finish.bias ? finish.bias + column : nullptr, finish.add};
+    const extent panel = panel_of<T>(tile.columns - column);
+    columns = least(panel, tile.columns - column);
+    for (extent row = 0; row < rows; row += rows_at_once) {
+      const T* left = a.at + row / rows_at_once * a.block;
+      T* to = tile.to + (first_row + row) * tile.leading + column;
+      const extent height = least(rows - row, rows_at_once);
+      if (panel == widest<T>)
+        multiply_panels<Step, along, 3>(left, a.across, right, depth, here, to, tile.leading, height, columns);
+      else if (panel == 2 * lanes<T>)
+        multiply_panels<Step, along, 2>(left, a.across, right, depth, here, to, tile.leading, height, columns);
+      else
+        multiply_panels<Step, along, 1>(left, a.across, right, depth, here, to, tile.leading, height, columns);
+    }
+  }
+}
+
+}  // namespace whence::products::WHENCE_TILES_TARGET
