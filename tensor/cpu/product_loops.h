@@ -8,8 +8,7 @@
 
 #define WHENCE_TILES_BYTES 64
 #include "tensor/cpu/product.h"
-
-#include "tensor/cpu/tiles/vector.h"
+#include "tensor/cpu/tiles/transpose.h"
 
 namespace whence::products::WHENCE_TILES_TARGET {
 
@@ -24,31 +23,6 @@ template <class T> constexpr extent block_of_rows = 2048 / static_cast<extent>(s
 #define WHENCE_INLINE __attribute__((always_inline)) static inline
 
 WHENCE_INLINE extent parts_of(extent whole, extent part) { return (whole + part - 1) / part; }
-
-// ---- transposing a square of vectors ----
-
-template <int... numbers> struct Numbers {};
-template <int count, int... numbers> struct CountUp : CountUp<count - 1, count - 1, numbers...> {};
-template <int... numbers> struct CountUp<0, numbers...> {
-  using type = Numbers<numbers...>;
-};
-
-// Swaps the upper right with the lower left square, of side `half`, in every square of twice that side.
-template <int half, class V, int... lane> WHENCE_INLINE void swap_squares(V& above, V& below, Numbers<lane...>) {
-  constexpr int count = sizeof...(lane);
-  const V first = __builtin_shufflevector(above, below, ((lane & half) ? lane - half + count : lane)...);
-  below = __builtin_shufflevector(above, below, ((lane & half) ? lane + count : lane + half)...);
-  above = first;
-}
-template <class T, int half> WHENCE_INLINE void transpose(Vector<T>* rows) {
-  if constexpr (half > 0) {
-    using Lanes = typename CountUp<static_cast<int>(lanes<T>)>::type;
-#pragma GCC unroll 16
-    for (int row = 0; row < lanes<T>; ++row)
-      if (!(row & half)) swap_squares<half>(rows[row], rows[row + half], Lanes{});
-    transpose<T, half / 2>(rows);
-  }
-}
 
 // ---- the product of packed panels: of b, and of a where it is packed, [depth][lines] each ----
 

@@ -12,13 +12,15 @@ template <int... numbers> struct CountUp<0, numbers...> {
 };
 
 // Swaps the upper right with the lower left square, of side `half`, in every square of twice that side.
-template <int half, class V, int... lane> static inline void swap_squares(V& above, V& below, Numbers<lane...>) {
+template <int half, class V, int... lane>
+__attribute__((always_inline)) static inline void swap_squares(V& above, V& below, Numbers<lane...>) {
   constexpr int count = sizeof...(lane);
   const V first = __builtin_shufflevector(above, below, ((lane & half) ? lane - half + count : lane)...);
   below = __builtin_shufflevector(above, below, ((lane & half) ? lane + count : lane + half)...);
   above = first;
 }
-template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline void transpose(Vector<T>* rows) {
+template <class T, int half = static_cast<int>(lanes<T> / 2)>
+__attribute__((always_inline)) static inline void transpose(Vector<T>* rows) {
   if constexpr (half > 0) {
     using Lanes = typename CountUp<static_cast<int>(lanes<T>)>::type;
 #pragma GCC unroll 16
