@@ -9,7 +9,6 @@
 #include <sched.h>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -17,35 +16,11 @@
 #include <system_error>
 #include <thread>
 
+#include "tensor/cpu/turn.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
-
-// About what it costs to wake a sleeping thread: so waiting never costs twice the better of turning and sleeping.
-constexpr std::chrono::microseconds longest_turning{50};
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-// Turns until done() or for as long as is worth it. True when done.
-template <class Done> bool turn_until(const Done& done) {
-  const auto turn = [&] {
-    for (int count = 0; count < 64; ++count) {
-      if (done()) return true;
-      pause();
-    }
-    return false;
-  };
-  if (turn()) return true;
-  const auto end = std::chrono::steady_clock::now() + longest_turning;
-  while (std::chrono::steady_clock::now() < end)
-    if (turn()) return true;
-  return done();
-}
 
 // The helpers of a process, and the one loop that they share at a time.
 class Helpers {

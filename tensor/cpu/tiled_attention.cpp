@@ -11,6 +11,7 @@
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/tiles/instruction_sets.h"
+#include "tensor/cpu/turn.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -322,6 +323,7 @@ class Turns {
   static void enter(void* turns, index_t b, index_t block, index_t step) {
     if (block == 0) return;
     const std::atomic<int>& before = static_cast<Turns*>(turns)->left(b, block - 1);
+    if (turn_until([&] { return before > step; })) return;
     for (int left = before; left <= step; left = before) before.wait(left);
   }
   static void leave(void* turns, index_t b, index_t block, index_t step) {

@@ -1,0 +1,33 @@
+// Waiting for another thread without sleeping yet: Note [Threads that wait] in tensor/parallel.cpp.
+#pragma once
+
+#include <chrono>
+
+namespace whence {
+
+// About what it costs to wake a sleeping thread: so waiting never costs twice the better of turning and sleeping.
+inline constexpr std::chrono::microseconds longest_turning{50};
+
+inline void pause_turning() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Turns until done() or for as long as is worth it. True when done.
+template <class Done> bool turn_until(const Done& done) {
+  const auto turn = [&] {
+    for (int count = 0; count < 64; ++count) {
+      if (done()) return true;
+      pause_turning();
+    }
+    return false;
+  };
+  if (turn()) return true;
+  const auto end = std::chrono::steady_clock::now() + longest_turning;
+  while (std::chrono::steady_clock::now() < end)
+    if (turn()) return true;
+  return done();
+}
+
+}  // namespace whence
