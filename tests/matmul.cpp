@@ -99,6 +99,16 @@ TEST_CASE("a dual product has tangent a' b + a b'") {
   expect_close(read(raw::matmul(a, b), true), expected, DType::f64, 12);
 }
 
+TEST_CASE("a batch of single rows, however they lie") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor x = random_tensor({64, 16, 2}, dtype, 1), b = random_tensor({64, 32}, dtype, 2);
+    const Tensor across = raw::slice(raw::permute(x, {1, 2, 0}), 1, 0, 1);  // [16 1 64], strides 2, 1, 32
+    expect_close(read(raw::matmul(across, b)), reference(across, b, 1, {}, {16, 1, 32}), dtype, 64);
+    const Tensor same = raw::expand(random_tensor({1, 1, 64}, dtype, 3), {16, 1, 64});
+    expect_close(read(raw::matmul(same, b)), reference(same, b, 1, {}, {16, 1, 32}), dtype, 64);
+  }
+}
+
 TEST_CASE("NaN and infinity pass through") {
   const Tensor a = Tensor::of({NAN, 1, 0, 1}, {2, 2}), b = Tensor::of({1, 2, INFINITY, 3}, {2, 2});
   const auto y = read(raw::matmul(a, b));
@@ -116,6 +126,11 @@ TEST_CASE("products give the same bits for any number of threads") {
     const Tensor tall = random_tensor({2100, 90}, dtype, 14);
     expect_thread_independent("slabs", [&] { return raw::matmul(raw::transpose(tall), tall, 0.3); });
     expect_thread_independent("a long inner axis", [&] { return raw::matmul(raw::transpose(b), b); });
+    for (const index_t columns : {300, 304}) {  // the last panels of columns are of other widths in other tiles
+      const Tensor wide = random_tensor({800, columns}, dtype, 15), left = random_tensor({520, 800}, dtype, 16),
+                   term = random_tensor({columns}, dtype, 17);
+      expect_thread_independent("columns", [&] { return raw::matmul(left, wide, 0.3, &term); });
+    }
     const Tensor heads = random_tensor({6, 100, 40}, dtype, 11);
     expect_thread_independent("batched matmul", [&] { return raw::matmul(heads, raw::transpose(heads)); });
     const Tensor small = random_tensor({60, 9, 9}, dtype, 12);

@@ -74,8 +74,10 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
   std::string differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const char* const unsaid =
-        name == "precision" || name == "products" ? "f32" : "absent";  // of runs from before there was a choice
+    const char* const unsaid = name == "precision" || name == "products"
+                                   ? "f32"  // of runs from before there was a choice
+                               : name == "prune" ? "no"
+                                                 : "absent";
     const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
     if (name == "steps" || had == value) continue;  // more of them are another end of the same run
     if (name == "data" && had.size() == 16) {

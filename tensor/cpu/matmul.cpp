@@ -325,8 +325,10 @@ Product collapse_batch(const Product& p) {
     rows *= extent;
   }
   const index_t k = p.a.size(-1), n = p.b.size(-1);
-  return {p.a.view({rows, k}, {stride, p.a.strides()[-1]}), p.b.view({k, n}, {p.b.strides()[-2], p.b.strides()[-1]}),
-      p.out.view({rows, n}, {n, 1}), p.bias, p.alpha};
+  const Tensor tall = p.a.view({rows, k}, {stride, p.a.strides()[-1]});
+  if (!blas_can_read(tall)) return p;  // rows one by one lie in ways that a matrix of them cannot
+  return {
+      tall, p.b.view({k, n}, {p.b.strides()[-2], p.b.strides()[-1]}), p.out.view({rows, n}, {n, 1}), p.bias, p.alpha};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Tiled attention on the CPU: which instruction set, who does which part, and what parts leave to be added up.
 // The tiles themselves are in tensor/cpu/tiles/. A part of the work is a head, or with a head mix a few rows of all
-// heads; how the work is cut depends on shapes alone, and what several parts sum to is summed in their order.
+// heads; how the work is cut changes no bits, and what several parts sum to is summed in their order.
 #include "tensor/tiled_attention.h"
 
 #include <algorithm>

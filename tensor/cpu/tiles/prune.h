@@ -6,11 +6,13 @@
 // Proof. Let S be the keys that row i leaves out. Each has A_ij <= B_i of its tile, so that
 //   sum_{j in S} e^{A_ij} <= |S| Z_i u / (2 T) <= Z_i u / 2,
 // half of what one rounding of Z_i may change. Forward knows only the part of Z_i that the keys behind the tile made,
-// which is less, so that it leaves out no more. The other half of u is for the roundings of the logits and of Z itself;
-// the bound is computed in double, its own do not count.                                                           QED
-// So o_i is off by at most u max |v_j|, dq_i by at most u times its largest term. Pairs left out have P_ij <= u / (2 T):
-// dk_j and dv_j miss at most T such terms. (Dropout multiplies all of them by 1 / (1 - p).) A tile with a key or value
-// that is not finite is never left out.
+// which is less, so that it leaves out no more. The other half of u is for the roundings of the logits and of Z itself, as
+// long as they are below log 2 (in f32: |scale| |q| |k| below 10^5); the bound is computed in double, its own do not
+// count.                                                                                                           QED
+// So o_i is off by at most u max |v_j|. Pairs left out have P_ij <= u / (2 T) each and u / 2 for a row together: any
+// gradient misses such terms P_ij (dP_ij - o_i.do_i) alone, dq_i for instance at most u / 2 times the largest
+// |scale| |dP_ij - o_i.do_i| |k_j|. Dropout multiplies by 1 / (1 - p). A tile with a key or value that is not finite is
+// never left out, nor is any beside a table with a NaN.
 #pragma once
 
 #include "tensor/cpu/tiles/scan.h"
@@ -59,11 +61,11 @@ template <class T> struct Pruning {
     if (!on) return;
     constexpr double unit = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
     margin = __builtin_log(2 * static_cast<double>(p.keys) / unit);
-    table_most = 0;
-    for (extent n = 0; p.distance_table && n < p.distances; ++n) {
-      const auto value = static_cast<double>(p.distance_table.of(0, h)[n]);
-      table_most = n == 0 ? value : larger_of(table_most, value);
-    }
+    table_most = 0;  // what a table without that distance adds
+    for (extent n = 0; p.distance_table && n < p.distances; ++n)
+      table_most = larger_of(table_most, static_cast<double>(p.distance_table.of(0, h)[n]));
+    on = !__builtin_isnan(table_most);
+    if (!on) return;
     for (extent first = 0, tile = 0; first < seen; first += tile_keys<T>, ++tile) {
       const extent count = least(tile_keys<T>, seen - first);
       const bool of_all_before = p.scans && tile > 0;

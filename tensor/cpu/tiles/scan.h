@@ -261,7 +261,7 @@ template <class T> struct Scan {
       moved &= bits<T>(floor >= zero<T>());
       const Mask<T> here = place_of(block, n, floor);
       scatter_add<T>(d_table, here, moved, below);
-      const unsigned higher = moved & bits<T>(above != zero<T>());  // never from the last row
+      const unsigned higher = moved & bits<T>(floor < splat(number<T>(block.p.positions - 1)));
       if (higher) scatter_add<T>(d_table, here + static_cast<std::int32_t>(block.columns), higher, above);
     }
   }
