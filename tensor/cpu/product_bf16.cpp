@@ -14,8 +14,6 @@ constexpr int width = lanes<float>;
 
 struct MultiplyAddPairs {
   WHENCE_INLINE V step(V left, V right, V sum) {
-    asm(""
-        : "+v"(left));  // clang 16 breaks down where a number from memory, in all lanes, goes straight into the product
     return reinterpret_cast<V>(_mm512_dpbf16_ps(
         reinterpret_cast<__m512>(sum), reinterpret_cast<__m512bh>(left), reinterpret_cast<__m512bh>(right)));
   }

@@ -66,7 +66,9 @@ WHENCE_INLINE void store_some(double* to, Vector<double> x, unsigned bits) {
 }
 
 // The same bits in every lane, whatever they mean.
-WHENCE_INLINE Vector<float> in_all_lanes(float x) { return reinterpret_cast<Vector<float>>(_mm512_set1_ps(x)); }
+WHENCE_INLINE Vector<float> in_all_lanes(float x) {  // clang 16 breaks down over _mm512_set1_ps for bf16
+  return reinterpret_cast<Vector<float>>(_mm512_broadcastd_epi32(_mm_cvtsi32_si128(__builtin_bit_cast(int, x))));
+}
 WHENCE_INLINE Vector<double> in_all_lanes(double x) { return reinterpret_cast<Vector<double>>(_mm512_set1_pd(x)); }
 
 // 8 rows of a by one panel of b. Where there are fewer rows the last one is multiplied again, and left out.
