@@ -50,11 +50,8 @@ std::vector<const Executor*> executors();
 // the number of threads is; off at first. Results differ in their last bits.
 void set_pruning(bool on);
 [[nodiscard]] bool pruning();
-// Since set_pruning: pairs of the tiles that were come upon, forward and backward, and of those left out.
-struct PruningCount {
-  std::int64_t pairs = 0, left_out = 0;
-};
-[[nodiscard]] PruningCount pruning_count();
+// Which share of the pairs was left out since set_pruning, forward and backward; nothing where no tile could be.
+[[nodiscard]] std::optional<double> share_left_out();
 
 // Whether this device has tile programs for these numbers.
 bool tiles_take(const Tensor& query);

@@ -66,7 +66,10 @@ void set_pruning(bool on) {
   pruned_pairs.all = 0, pruned_pairs.left_out = 0;
 }
 bool pruning() { return prunes; }
-PruningCount pruning_count() { return {pruned_pairs.all, pruned_pairs.left_out}; }
+std::optional<double> share_left_out() {
+  const auto all = static_cast<double>(pruned_pairs.all), left_out = static_cast<double>(pruned_pairs.left_out);
+  return all > 0 ? std::optional(left_out / all) : std::nullopt;
+}
 
 const Executor& tiled_executor() {
   static const TiledExecutor executor;

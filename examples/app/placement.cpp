@@ -40,9 +40,7 @@ Placement placement_of(const MachineOptions& options) {
 
 std::string pruning_text() {
   if (!pruning()) return {};
-  const auto [pairs, left_out] = pruning_count();
-  const double share = pairs > 0 ? static_cast<double>(left_out) / static_cast<double>(pairs) : 0;
-  return to_text("; ", fixed(100 * share, 0), " % of attention's pairs left out");
+  return to_text("; ", fixed(100 * share_left_out().value_or(0), 0), " % of attention's pairs left out");
 }
 
 void place(Module& model, const Placement& placement) {

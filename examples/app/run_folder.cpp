@@ -71,13 +71,14 @@ void RunFolder::load_weights(const std::string& name) const {
 }
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
+  // What runs had that were saved before one could choose.
+  static const std::map<std::string, std::string> the_only_choice{
+      {"precision", "f32"}, {"products", "f32"}, {"prune", "no"}};
   std::string differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const char* const unsaid = name == "precision" || name == "products"
-                                   ? "f32"  // of runs from before there was a choice
-                               : name == "prune" ? "no"
-                                                 : "absent";
+    const auto only = the_only_choice.find(name);
+    const std::string unsaid = only == the_only_choice.end() ? "absent" : only->second;
     const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
     if (name == "steps" || had == value) continue;  // more of them are another end of the same run
     if (name == "data" && had.size() == 16) {

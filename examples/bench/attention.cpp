@@ -30,9 +30,9 @@ struct Row {
   Figure forward = {}, backward = {}, both = {};
   bool only_forward = false;
   double kept = 0, peak = 0;
-  double fraction = 0;              // of the ceiling, had every pair been computed
-  double left_out = -1;             // share of the pairs, where that was asked for
-  double ratio = 0, relative = -1;  // of the peer: its time over ours of the same rounds; how far results are apart
+  double fraction = 0;                  // of the ceiling, had every pair been computed
+  std::optional<double> left_out = {};  // share of the pairs, under --prune
+  double ratio = 0, relative = -1;      // of the peer: its time over ours of the same rounds; how far results are apart
 };
 
 std::vector<CoreCase> cases_of(const Options& options) {
@@ -87,14 +87,16 @@ class AttentionBench {
       const Executor* executor;
       bool prunes = false;
       Times times = {};
-      double kept = 0, peak = 0, left_out = -1;
+      double kept = 0, peak = 0;
+      std::optional<double> left_out = {};
     };
     std::vector<Measured> all;
     for (const Executor* executor : executors_) {
-      if (const std::string refused = core.refusal(*executor); !refused.empty())
+      if (const std::string refused = core.refusal(*executor); !refused.empty()) {
         keep({.what = what, .engine = executor->name(), .refused = refused});
-      else
-        all.push_back({executor});
+        continue;
+      }
+      all.push_back({executor});
       if (options_.prune && executor == &tiled_executor()) all.push_back({executor, true});
     }
     for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first to warm up
@@ -102,11 +104,11 @@ class AttentionBench {
         stop_if_asked();
         set_pruning(each.prunes);
         const CoreRun found = core.run(*each.executor, !options_.forward_only);
-        if (const auto [pairs, left_out] = pruning_count(); pairs > 0)
-          each.left_out = static_cast<double>(left_out) / static_cast<double>(pairs);
+        each.left_out = share_left_out();
         each.kept = found.kept, each.peak = std::max(each.peak, found.peak);
         if (round >= 0) each.times.add({found.forward, found.backward});
       }
+      std::erase_if(all, [](const Measured& each) { return each.prunes && !each.left_out; });  // nothing to leave out
     }
     set_pruning(false);
     const Executor* best = nullptr;
@@ -175,7 +177,7 @@ class AttentionBench {
               {"both_ms", row.both.median}, {"spread_ms", row.both.spread},
               {"kept_mib", row.kept < 0 ? none : row.kept}, {"peak_mib", row.peak},
               {"fraction", row.fraction > 0 ? row.fraction : none}});
-      if (row.left_out >= 0) record.push_back({"left_out", row.left_out});
+      if (row.left_out) record.push_back({"left_out", *row.left_out});
       if (row.ratio > 0) record.insert(record.end(), {{"ratio", row.ratio}, {"difference", row.relative}});
     }
     bench_.record(record);
@@ -193,7 +195,7 @@ class AttentionBench {
         cells.insert(cells.end(), {text_of(row.forward), row.only_forward ? "-" : text_of(row.backward),
                                       text_of(row.both), row.kept < 0 ? "-" : fixed(row.kept, 1), fixed(row.peak, 1),
                                       row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"});
-        if (options_.prune) cells.push_back(row.left_out < 0 ? "-" : fixed(100 * row.left_out, 0) + " %");
+        if (options_.prune) cells.push_back(row.left_out ? fixed(100 * *row.left_out, 0) + " %" : "-");
         if (options_.settings.with_peer())
           cells.insert(cells.end(),
               {row.ratio > 0 ? fixed(row.ratio, 2) : "-", row.relative < 0 ? "-" : report::number(row.relative, 2)});

@@ -29,7 +29,7 @@ template <class T> void pack_transposed(const Operand<T>& from, extent depth, ex
       __builtin_prefetch(at + 4 * width);
       square[line] = load(at);
     }
-    transpose<T, width / 2>(square);
+    transpose<T>(square);
 #pragma GCC unroll 16
     for (int line = 0; line < width; ++line) store(to + (k + line) * pitch, square[line]);
   }

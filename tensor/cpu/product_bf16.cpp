@@ -56,7 +56,7 @@ void pack_lines(const Operand<float>& from, extent lines, extent depth, extent p
 #pragma GCC unroll 16
     for (int line = 0; line < width; ++line)
       square[line] = line < lines ? pairs_in_row(from.at + line * from.across + k, depth - k) : V{};
-    transpose<float, width / 2>(square);
+    transpose<float>(square);
     const extent pairs = least(parts_of(depth - k, 2), width);
     for (extent pair = 0; pair < pairs; ++pair) store(to + (k / 2 + pair) * pitch, square[pair]);
   }
