@@ -3,37 +3,28 @@
 
 #include <algorithm>
 #include <memory>
-#include <queue>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
+#include "autograd/pass.h"
 #include "autograd/releasing.h"
 #include "tensor/raw.h"
 
 namespace whence {
-namespace {
+namespace detail {
 
-// The gradient that has arrived at a node so far. The first term is moved in; the second makes a
-// sum; later terms add in place.
-struct Slot {
-  Tensor gradient;
-  int terms = 0;
+void Arrived::add(Tensor term, DType sum_dtype) {
+  if (++terms_ == 1)
+    gradient_ = std::move(term);
+  else if (whence::recording())
+    gradient_ = whence::add(gradient_, term);
+  else if (terms_ == 2)
+    gradient_ = raw::add(in_dtype(gradient_, sum_dtype), in_dtype(term, sum_dtype));
+  else
+    raw::add_into(in_dtype(term, sum_dtype), gradient_);
+}
 
-  void add(Tensor term, DType sum_dtype) {
-    if (++terms == 1)
-      gradient = std::move(term);
-    else if (recording())
-      gradient = whence::add(gradient, term);
-    else if (terms == 2)
-      gradient = raw::add(detail::in_dtype(gradient, sum_dtype), detail::in_dtype(term, sum_dtype));
-    else
-      raw::add_into(detail::in_dtype(term, sum_dtype), gradient);
-  }
-};
-
-// Nodes from which one of `targets` can be reached.
 std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets) {
   std::vector<const Node*> found{root}, pending{root};
   std::unordered_set<const Node*> seen{root};
@@ -54,7 +45,7 @@ std::unordered_set<const Node*> leading_to(const Node* root, const std::unordere
   return leading;
 }
 
-void check_gradient(const Node& node, const Node& input, std::size_t k, const Tensor& dx) {
+static void check_gradient(const Node& node, const Node& input, std::size_t k, const Tensor& dx) {
   if (!dx.defined()) {
     fail("backward", node.name(), " recorded at ", to_string(node.site), " gave no gradient for input ", k,
         ", which needs one");
@@ -65,68 +56,35 @@ void check_gradient(const Node& node, const Node& input, std::size_t k, const Te
   }
 }
 
-class Pass {
- public:
-  // `wanted`: only nodes in it receive gradients; null: all do.
-  Pass(const std::unordered_set<const Node*>* wanted, bool release) : wanted_(wanted), release_(release) {}
-
-  void seed(Node* root, const Tensor& gradient) { arrive(root, gradient); }
-
-  // visit(node, gradient) sees each node with its whole gradient; true means: go no further from here.
-  template <class Visit> void run(const Visit& visit) {
-    while (!ready_.empty()) {
-      Node* node = ready_.top();
-      ready_.pop();
-      const auto entry = slots_.find(node);
-      const Tensor dy = std::move(entry->second.gradient);
-      slots_.erase(entry);
-      if (!visit(node, dy)) step(node, dy);
-    }
+std::vector<Tensor> terms_for_inputs(
+    Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted, bool release) {
+  const auto inputs = node.inputs();
+  const auto needed = std::make_unique<bool[]>(inputs.size());
+  std::vector<Tensor> gradients(inputs.size());
+  bool any = false;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    needed[k] = inputs[k] && (!wanted || wanted->count(inputs[k].get()));
+    any = any || needed[k];
   }
-
- private:
-  struct LowerId {
-    bool operator()(const Node* a, const Node* b) const { return a->id < b->id; }
-  };
-
-  void arrive(Node* node, Tensor gradient) {
-    const auto [entry, is_new] = slots_.try_emplace(node);
-    entry->second.add(std::move(gradient), node->is_leaf() ? compute_dtype(node->dtype) : node->dtype);
-    if (is_new) ready_.push(node);
+  if (!any) return {};  // only where grad() ends at an intermediate result
+  const CallSite place(node.site, node.name());
+  {
+    const Exchange running(backward_node, &node);
+    const ReleasingScope forgetting(release);
+    const OpTimer timer(node.name(), &node);
+    node.backward(dy, {needed.get(), inputs.size()}, gradients);
   }
-
-  void step(Node* node, const Tensor& dy) {
-    const auto inputs = node->inputs();
-    const auto needed = std::make_unique<bool[]>(inputs.size());
-    std::vector<Tensor> gradients(inputs.size());
-    bool any = false;
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      needed[k] = inputs[k] && (!wanted_ || wanted_->count(inputs[k].get()));
-      any = any || needed[k];
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!needed[k]) {
+      gradients[k] = {};
+      continue;
     }
-    if (!any) return;  // only where grad() ends at an intermediate result
-    const CallSite place(node->site, node->name());
-    {
-      const detail::Exchange running(detail::backward_node, node);
-      const detail::ReleasingScope releasing(release_);
-      const OpTimer timer(node->name(), node);
-      node->backward(dy, {needed.get(), inputs.size()}, gradients);
-    }
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (!needed[k]) continue;
-      check_gradient(*node, *inputs[k], k, gradients[k]);
-      if (detail::check_finite)
-        detail::require_finite(node->name(), "backward", gradients[k], std::array<Tensor, 1>{dy});
-      arrive(inputs[k].get(), std::move(gradients[k]));
-    }
-    if (release_) node->release_saved();
+    check_gradient(node, *inputs[k], k, gradients[k]);
+    if (check_finite) require_finite(node.name(), "backward", gradients[k], std::array<Tensor, 1>{dy});
   }
-
-  const std::unordered_set<const Node*>* wanted_;
-  bool release_;
-  std::unordered_map<Node*, Slot> slots_;
-  std::priority_queue<Node*, std::vector<Node*>, LowerId> ready_;
-};
+  if (release) node.release_saved();
+  return gradients;
+}
 
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
   if (!tracked(y)) {
@@ -142,16 +100,58 @@ Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed) {
   return seed;
 }
 
+}  // namespace detail
+
+namespace {
+
+class Pass {
+ public:
+  // `wanted`: only nodes in it receive gradients; null: all do.
+  Pass(const std::unordered_set<const Node*>* wanted, bool release) : wanted_(wanted), release_(release) {}
+
+  void seed(Node* root, const Tensor& gradient) { arrive(root, gradient); }
+
+  // visit(node, gradient) sees each node with its whole gradient; true means: go no further from here.
+  template <class Visit> void run(const Visit& visit) {
+    while (!ready_.empty()) {
+      Node* node = ready_.top();
+      ready_.pop();
+      const auto entry = arrived_.find(node);
+      const Tensor dy = entry->second.take();
+      arrived_.erase(entry);
+      if (!visit(node, dy)) step(*node, dy);
+    }
+  }
+
+ private:
+  void arrive(Node* node, Tensor gradient) {
+    const auto [entry, is_new] = arrived_.try_emplace(node);
+    entry->second.add(std::move(gradient), detail::sum_dtype(*node));
+    if (is_new) ready_.push(node);
+  }
+
+  void step(Node& node, const Tensor& dy) {
+    std::vector<Tensor> terms = detail::terms_for_inputs(node, dy, wanted_, release_);
+    for (std::size_t k = 0; k < terms.size(); ++k)
+      if (terms[k].defined()) arrive(node.inputs()[k].get(), std::move(terms[k]));
+  }
+
+  const std::unordered_set<const Node*>* wanted_;
+  bool release_;
+  std::unordered_map<Node*, detail::Arrived> arrived_;
+  detail::Ready ready_;
+};
+
 }  // namespace
 
 std::vector<Tensor> grad(
     const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs, GradOptions options, Site at) {
   const CallSite place(at);
-  const Tensor start = checked_seed("grad", y, seed);
+  const Tensor start = detail::checked_seed("grad", y, seed);
   std::unordered_set<const Node*> targets;
   for (const Tensor& input : inputs)
     if (node_of(input)) targets.insert(node_of(input));
-  const auto wanted = leading_to(node_of(y), targets);
+  const auto wanted = detail::leading_to(node_of(y), targets);
   std::unordered_map<const Node*, Tensor> found;
   {
     const RecordingScope record(options.create_graph);
@@ -176,7 +176,7 @@ std::vector<Tensor> grad(
 
 void backward(const Tensor& loss, const Tensor& seed, BackwardOptions options, Site at) {
   const CallSite place(at);
-  const Tensor start = checked_seed("backward", loss, seed);
+  const Tensor start = detail::checked_seed("backward", loss, seed);
   const RecordingScope record(false);
   Pass pass(nullptr, !options.keep_graph);
   pass.seed(node_of(loss), start);

@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "autograd/stop.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -31,6 +33,15 @@ class Node : public GraphLink {
   // gradients[k] = (d output / d input k)' dy for each k with needed[k]. Runs op code: may throw.
   virtual void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) = 0;
   virtual bool is_leaf() const { return false; }
+  // Names of the parts that the op is a sum of, where one may want to see them apart; mostly none. (autograd/ways.h)
+  virtual std::vector<std::string> parts() const { return {}; }
+  // backward of one of them; undefined gradients are 0.
+  virtual void backward_of_part(std::size_t, const Tensor&, std::span<const bool>, std::span<Tensor>) {}
+  // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of them;
+  // empty: the op has no word for it. (autograd/zeros.h)
+  virtual std::vector<Stop> stops(std::size_t) const { return {}; }
+  // The op once more on other inputs, of which some may be duals; undefined where it cannot. (autograd/explain.h)
+  virtual Tensor again(const std::vector<Tensor>&) const { return {}; }
   virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here is an error
   bool released() const { return released_; }
 

@@ -17,8 +17,9 @@
 //
 // Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
 // says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional:
-// `static BadInputs bad_inputs()`, and for a family of functions in one op `const char* label() const`, which graphs
-// and errors show instead of the name.
+// `static BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and
+// errors show instead of the name; `stops(saved, input)` and `parts(saved)` with `backward_of_part(saved, dy, needs,
+// part)`, which autograd/node.h explains.
 #pragma once
 
 #include <array>
@@ -27,6 +28,7 @@
 #include "autograd/op_clock.h"
 #include "autograd/recording.h"
 #include "autograd/saved.h"
+#include "autograd/tape.h"
 
 namespace whence {
 
@@ -71,6 +73,22 @@ template <class Op, std::size_t N> class OpNode final : public Node {
     Grads<N> result = op.backward(saved, dy, needed.template first<N>());
     for (std::size_t k = 0; k < N; ++k) gradients[k] = std::move(result[k]);
   }
+  std::vector<Stop> stops(std::size_t input) const override {
+    if constexpr (requires { op.stops(saved, input); }) return op.stops(saved, input);
+    return {};
+  }
+  std::vector<std::string> parts() const override {
+    if constexpr (requires { op.parts(saved); }) return op.parts(saved);
+    return {};
+  }
+  void backward_of_part(
+      std::size_t part, const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+    if constexpr (requires { op.parts(saved); }) {
+      Grads<N> result = op.backward_of_part(saved, dy, needed.template first<N>(), part);
+      for (std::size_t k = 0; k < N; ++k) gradients[k] = std::move(result[k]);
+    }
+  }
+  Tensor again(const std::vector<Tensor>& inputs) const override;
   void release_saved() override {
     for (const SavedTensor* held = first_saved(); held; held = held->next()) const_cast<SavedTensor*>(held)->release();
     released_ = true;
@@ -105,6 +123,7 @@ template <class Op, class... In> [[nodiscard]] Tensor apply(Op op, const Site& a
     node->shape = y.shape();
     node->dtype = y.dtype();
     y.set_link(node);
+    if (detail::tape) detail::tape->keep(*node, {in...}, y);
   } else {
     const RecordingScope values_only(false);
     const detail::Exchange saving(detail::saving_node, nullptr);
@@ -115,6 +134,11 @@ template <class Op, class... In> [[nodiscard]] Tensor apply(Op op, const Site& a
   if (detail::check_finite)
     detail::require_finite(detail::label_of(op), "forward", y, std::array<Tensor, count>{in...});
   return y;
+}
+
+template <class Op, std::size_t N> Tensor detail::OpNode<Op, N>::again(const std::vector<Tensor>& inputs) const {
+  return [&]<std::size_t... K>(std::index_sequence<K...>) { return apply(Op(op), site, inputs[K]...); }(
+             std::make_index_sequence<N>());
 }
 
 }  // namespace whence

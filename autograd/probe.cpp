@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/node.h"
 #include "autograd/op.h"
 #include "tensor/raw.h"
 
@@ -43,7 +44,12 @@ Capture::Capture(std::vector<std::string> patterns) : patterns_(std::move(patter
   detail::active_capture = this;
 }
 
-Capture::~Capture() { detail::active_capture = outer_; }
+Capture::~Capture() { stop(); }
+
+void Capture::stop() {
+  if (!stopped_) detail::active_capture = outer_;
+  stopped_ = true;
+}
 
 void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) {
   edits_.push_back({std::move(pattern), std::move(f)});
@@ -83,8 +89,11 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
     return value;
   auto entry = std::find_if(seen_.begin(), seen_.end(), [&](const auto& seen) { return seen.first == name; });
   if (entry == seen_.end()) entry = seen_.insert(seen_.end(), {name, std::make_shared<Probed>()});
-  entry->second->value_ = value.detach();
-  return apply(ProbeOp{entry->second}, at, value);
+  Probed& probed = *entry->second;
+  probed.value_ = value.detach(), probed.site_ = at;
+  const Tensor passed = apply(ProbeOp{entry->second}, at, value);
+  if (node_of(passed)) probed.nodes_.push_back(node_of(passed)->id);
+  return passed;
 }
 
 Tensor detail::probe_captured(const char* name, const Tensor& x, const Site& at) {

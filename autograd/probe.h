@@ -6,6 +6,7 @@
 //   capture["blocks.0.attention.position.gates"].gradient()
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,12 @@
 #include "tensor/tensor.h"
 
 namespace whence {
+
+// Something of the graph that has a name: what passed a probe (Capture::place), or a leaf. What ways.h and zeros.h ask for.
+struct Place {
+  std::string name;
+  std::vector<std::uint64_t> nodes;  // several where a probe was passed several times
+};
 
 class Capture;
 
@@ -45,11 +52,14 @@ class Probed {
  public:
   const Tensor& value() const { return value_; }
   const Tensor& gradient() const { return gradient_; }  // of masked elements too; undefined before a backward pass
+  const Site& site() const { return site_; }            // the line that passed it
 
  private:
   friend class Capture;
   friend struct ProbeOp;
   Tensor value_, gradient_;
+  Site site_ = Site::current();
+  std::vector<std::uint64_t> nodes_;  // of the graph, one for each pass
 };
 
 class Capture {
@@ -66,10 +76,14 @@ class Capture {
   // ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
+  void stop();  // sees nothing from now on; what was seen stays
+
   std::vector<std::string> names() const;  // in the order first seen
   bool contains(const std::string& name) const;
   // Error that lists the nearest names when nothing of that name was seen.
   const Probed& operator[](const std::string& name) const;
+  // Where in the graph it stands; nowhere if it had no history.
+  [[nodiscard]] Place place(const std::string& name) const { return {name, (*this)[name].nodes_}; }
 
   // Whether an active capture of this thread has a pattern that could match a name under `path`.
   static bool wants_under(const std::string& path);
@@ -86,6 +100,7 @@ class Capture {
   std::vector<Edit> edits_;
   std::vector<std::pair<std::string, std::shared_ptr<Probed>>> seen_;
   Capture* outer_;
+  bool stopped_ = false;
 };
 
 // '*' matches any run of characters, everything else itself.

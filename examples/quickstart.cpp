@@ -1,5 +1,6 @@
-// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop, compares them with the paper, and
-// writes report.html. It shows the gates, positions and attention of the trained CoPE model, and their gradients.
+// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop and compares them with the paper
+// (report.html). look.html shows the gates, positions and attention of the trained CoPE model, and whence their gradients
+// came.
 #include <iostream>
 
 #include "examples/app/command.h"
@@ -9,7 +10,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
-#include "examples/report/flip_flop_maps.h"
+#include "examples/look/page.h"
 #include "examples/tasks/flip_flop.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
@@ -107,10 +108,6 @@ report::Page page_of(
     plot.curves.push_back(std::move(curve));
   }
   page.plots.push_back(std::move(plot));
-  page.map_title = "Inside the trained CoPE model";
-  page.map_note =
-      "One string, every layer and head. Rows are queries i, columns are keys j. The gradients are of the loss at the "
-      "string's reads.";
   page.footnotes = {
       "Contextual Position Encoding: Golovneva et al. 2024, arXiv:2405.18719. Flip-flop: Liu et al. 2023, "
       "arXiv:2306.00946.",
@@ -123,7 +120,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("steps", &options.training.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
       .integer("seed", &options.training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters and data"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"})
-      .text("out", &options.out, {"folder for report.html and comparison.csv"})
+      .text("out", &options.out, {"folder for report.html, look.html and comparison.csv"})
       .flag("quiet", &options.training.quiet, {"no progress"})
       .flag("smoke", &options.smoke, {"a few steps only, to see that everything runs"});
   declare_device(line, &options.device);
@@ -157,15 +154,17 @@ int run(int argc, char** argv) {
   const Table table = comparison(*task, runs);
   std::cout << "\nwrong bits after a read:\n" << table.text();
 
-  report::Page page = page_of(runs, table, cope->options(), options);
-  const tasks::Tokens sample =
-      tasks::sample({length, tasks::training_set.p_ignore}, Stream(options.training.seed, "flip_flop.report"));
-  report::add_maps(page, *cope, tasks::text(sample));
+  const report::Page page = page_of(runs, table, cope->options(), options);
   const std::filesystem::path folder = options.out;
-  report::write(page, folder / "report.html");
+  const std::string comparison_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
+  report::write(page, comparison_page);
   write_file((folder / "comparison.csv").string(), table.csv());
-  std::cout << "\nopen " << (folder / "report.html").string()
-            << " in a browser to see the gates, positions, attention and their gradients\n";
+  cope->to(Device::cpu());
+  look::Subject subject = look::task_subject(std::move(cope), *task, options.training.seed, 0);
+  subject.title = "CoPE on flip-flop, trained by quickstart";
+  write_file(look_page, look::page_of(look::Inspection(subject)));
+  std::cout << "\nopen " << look_page << " in a browser to see gates, positions, attention, and whence their gradients "
+            << "came; " << comparison_page << " has the comparison\n";
   return 0;
 }
 

@@ -16,8 +16,8 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
-#include "examples/app/scheme_names.h"
 #include "examples/language/train_language.h"
+#include "examples/look/history.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
 
@@ -87,19 +87,8 @@ class Run {
 
   void declare_options() {
     using Count = Range<std::int64_t>;
-    auto& model = settings_.model;
     auto& sizes = settings_.sizes;
-    line_.heading("Model")
-        .text("scheme", &model.scheme,
-            {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
-                .known = scheme_names()})
-        .elsewhere("list-schemes", "whence schemes lists them")
-        .integer("dim", &model.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
-        .integer("layers", &model.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
-        .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
-        .choice("activation", &model.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
-        .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-        .choice("executor", &model.executor, executor_names(), {"how attention is computed"});
+    tasks::declare(line_, settings_.model);
     line_.heading("Data")
         .integer("batch", &sizes.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
         .integer("test-sequences", &sizes.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
@@ -315,6 +304,8 @@ int train_and_test(const Run& run) {
   RunRecord record = run.record();
   record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}, memory};
   job.record = text_of(record);
+  const Batch sample = task.test_batch(0, settings.training.seed, 0, 1);
+  job.look = look::looks_at(model, sample.input_tensor(), sample.target_tensor());
   const TrainingResult trained = train(job, settings.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s";

@@ -36,6 +36,19 @@ Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, ind
 
 }  // namespace
 
+const std::vector<ProbeInfo>& attention_probes() {
+  using Scale = ProbeInfo::Scale;
+  static const std::vector<ProbeInfo> probes{
+      {"x", "b t c", Scale::diverging, "what the layer's attention reads", "the residual stream, after its norm"},
+      {"q", "b h i d", Scale::diverging, "what each token asks for", "q_i = W_q x_i + b_q"},
+      {"k", "b h j d", Scale::diverging, "what each token offers to be found by", "k_j = W_k x_j + b_k"},
+      {"v", "b h j d", Scale::diverging, "what each token hands on", "v_j = W_v x_j + b_v"},
+      {"scores", "b h i j", Scale::diverging, "how well query i and key j fit, by content", "S_ij = q_i.k_j / sqrt(d)"},
+      {"logits", "b h i j", Scale::diverging, "scores with all that positions add", "A_ij"},
+      {"pattern", "b h i j", Scale::unit, "how much query i takes of key j", "P_ij = softmax over j of A_ij"}};
+  return probes;
+}
+
 Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
     const std::vector<const PositionalScheme*>& shared)
     : options_(checked(options)),
@@ -60,8 +73,10 @@ Tensor Attention::by_head(const Tensor& x) const {
   return permute(reshape(x, heads_apart), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
 }
 
-Tensor Attention::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+Tensor Attention::operator()(
+    const Tensor& input, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
+  const Tensor x = probe("x", input);
   AttendInputs inputs{x, by_head(query_(x)), by_head(key_(x)), by_head(value_(x)), sequence};
   if (cache) {
     const index_t capacity = sequence.positions.length;

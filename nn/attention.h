@@ -31,6 +31,9 @@ struct AttentionCache {
   index_t filled = 0;    // tokens
 };
 
+// What attention passes to probes under any scheme, in its order: x q k v scores logits pattern.
+const std::vector<ProbeInfo>& attention_probes();
+
 class Attention final : public Module {
  public:
   // Makes those schemes of `specs` that each layer has for itself. `shared` are the model's, serve all layers, and
@@ -39,7 +42,7 @@ class Attention final : public Module {
       const std::vector<const PositionalScheme*>& shared = {});
 
   // x [b t c] -> [b t c]. With a cache, x are the tokens after those in it, and the keys of `sequence` are all of them.
-  // Probes: q k v scores logits pattern, and the schemes' own.
+  // Probes: those of attention_probes(), and the schemes' own.
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 

@@ -22,7 +22,7 @@ class ReferenceExecutor final : public Executor {
 Tensor pattern_of(const Tensor& logits, const AttendContext& at, const Stages& stages) {
   if (stages.patterns.empty()) return softmax(logits, at.mask());  // masked keys get exactly 0
   const auto& stage = stages.patterns[0];
-  const Scope scope(*stage.path);
+  const StageScope scope(*stage.path);
   return stage.scheme->pattern(logits, stage.at(at));
 }
 
@@ -37,7 +37,7 @@ AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) 
   at.value = probe("v", inputs.value);
   at.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
   for (const auto& stage : stages.rotates) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     stage.scheme->rotate(at.query, at.key, stage.moved(at.positions));
   }
   return at;
@@ -47,17 +47,17 @@ Tensor attend_rows(
     AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, index_t total_rows) {
   at.content_scores = probe("scores", matmul(at.query, transpose(at.key), at.scale));  // S = q.k / sqrt(d), [b h i j]
   for (const auto& stage : stages.biases) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     const Tensor bias = stage.scheme->bias(stage.at(at));
     at.bias = at.bias.defined() ? at.bias + bias : bias;  // [1|b h i j]
   }
   Tensor logits = at.bias.defined() ? at.content_scores + at.bias : at.content_scores;
   for (const auto& stage : stages.transforms) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     logits = stage.scheme->transform_scores(logits, stage.at(at));
   }
   for (const auto& stage : stages.maps) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     logits = stage.scheme->map_scores(logits, stage.at(at));
   }
   logits = probe("logits", logits);
@@ -65,7 +65,7 @@ Tensor attend_rows(
   if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, {at.first_row, total_rows});
   Tensor output = matmul(pattern, at.value);  // [b h i d]
   for (const auto& stage : stages.mixes) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     output = output + stage.scheme->mix(pattern, stage.at(at));
   }
   return output;

@@ -19,7 +19,7 @@ std::optional<TileTerms> terms_of(const AttendContext& at, const Stages& stages)
   if (at.given_mask.defined()) return std::nullopt;
   TileTerms terms(at);
   for (const auto& stage : stages.tiled) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
   }
   if (!terms.go_together()) return std::nullopt;

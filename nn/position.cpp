@@ -22,6 +22,12 @@ void enter_moved_stage(
 
 }  // namespace
 
+std::string StageScope::within(const std::string& path) {
+  if (!detail::scope_path || detail::scope_path->empty()) return {};
+  const std::string here = *detail::scope_path + ".";
+  return path.starts_with(here) ? std::string() : here + "shared." + path;
+}
+
 void PositionalScheme::join(Stages& stages) const { stages.enter(*this); }
 
 void Stages::enter(const PositionalScheme& scheme) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/probe.h"
 #include "nn/module.h"
 
 namespace whence {
@@ -203,6 +204,19 @@ template <class Interface> struct StageOf {
     if (!movers.empty()) context.positions = moved(context.positions);
     return context;
   }
+};
+
+// The Scope in which a stage runs: its scheme's path. Probes of a scheme that serves all layers get the layer's path in
+// front, "blocks.0.attention.shared.position.bias": else all layers would be seen as one.
+class StageScope {
+ public:
+  explicit StageScope(const std::string& path) : within_(within(path)), scope_(within_.empty() ? path : within_) {}
+
+ private:
+  static std::string within(const std::string& path);  // empty: the path says where it is
+
+  std::string within_;
+  Scope scope_;
 };
 
 // The schemes of one attention, sorted into stages once. REQUIRES: they outlive it.

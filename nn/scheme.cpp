@@ -283,6 +283,29 @@ std::vector<const PositionalScheme*> SchemeList::all() const {
   return result;
 }
 
+std::optional<FoundProbe> find_probe(const std::vector<SchemeSpec>& specs, const std::string& path) {
+  const std::string within = path.starts_with("shared.") ? path.substr(7) : path,
+                    name = path.substr(path.rfind('.') + 1);
+  const auto found_in = [&](const SchemeSpec& spec, std::string rest) -> std::optional<FoundProbe> {
+    const SchemeSpec* inner = &spec;
+    if (rest.starts_with(spec.info().name + ".")) rest = rest.substr(spec.info().name.size() + 1);
+    for (; inner->base() && rest.starts_with("base."); rest = rest.substr(5)) inner = inner->base();
+    if (rest != name) return std::nullopt;
+    for (const ProbeInfo& probe : inner->info().probes)
+      if (probe.name == name) return FoundProbe{inner, &probe};
+    return std::nullopt;
+  };
+  if (!within.starts_with("position.")) return std::nullopt;
+  const bool shared = within.size() < path.size();
+  for (const bool as_said : {true, false}) {
+    for (const SchemeSpec& spec : specs) {
+      if ((spec.shared() == shared) != as_said) continue;
+      if (auto found = found_in(spec, within.substr(9))) return found;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string describe_schemes(const std::vector<std::string>& names) {
   std::vector<std::string> wanted;
   for (const std::string& name : names) wanted.push_back(find_scheme(name, name).name);

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,18 @@ class SchemeArguments {
   std::map<std::string, std::string> values_;
 };
 
+// What a probe shows: for everything that draws it or writes about it.
+struct ProbeInfo {
+  enum class Scale : unsigned char { unit, sequential, diverging };  // 0 to 1; from 0 up; either sign
+
+  std::string name;  // as it is passed to probe(): "gates"
+  std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row
+  Scale scale;       // of the value; a gradient has either sign
+  std::string caption;    // what it says, one clause
+  std::string equation;   // how it is computed, with its number in the paper
+  std::string mark = {};  // the option whose value is a line worth drawing: "p_max"
+};
+
 struct SchemeInfo {
   std::string name;                       // "cope"
   std::vector<std::string> aliases = {};  // accepted, never printed
@@ -84,7 +97,8 @@ struct SchemeInfo {
   std::string paper;                      // "Golovneva et al. 2024, arXiv:2405.18719"
   std::string equation;                   // one line
   std::vector<SchemeOption> options = {};
-  bool takes_base = false;  // made over another scheme, named first in the parentheses
+  std::vector<ProbeInfo> probes = {};  // every one that its code passes
+  bool takes_base = false;             // made over another scheme, named first in the parentheses
   // Whether one instance serves all layers. By default each layer has its own, and a scheme over
   // another does as that one does.
   std::function<bool(const SchemeArguments&)> shared = {};
@@ -149,6 +163,14 @@ class SchemeList final : public Module {
  private:
   std::vector<std::unique_ptr<PositionalScheme>> schemes_;
 };
+
+// What is known of a probe of these schemes by its path in attention: "position.cope.gates", "position.base.bias".
+// Nothing where no scheme names it.
+struct FoundProbe {
+  const SchemeSpec* scheme;
+  const ProbeInfo* probe;
+};
+std::optional<FoundProbe> find_probe(const std::vector<SchemeSpec>& specs, const std::string& path);
 
 // For --help and reference pages: every scheme, or those that are named, with paper, equation and options.
 std::string describe_schemes(const std::vector<std::string>& names = {});

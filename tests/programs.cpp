@@ -211,8 +211,9 @@ TEST_CASE("programs: the quickstart's smoke run writes its page and its table") 
   const fs::path out = fresh_folder("quickstart");
   const Outcome outcome = run("quickstart", {"--smoke", "--quiet", "--out", out.string()});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  const std::string page = text_of(out / "report.html");
-  for (const char* text : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"})
+  CHECK(text_of(out / "report.html").find("Wrong bits after a read") != std::string::npos);
+  const std::string page = text_of(out / "look.html");
+  for (const char* text : {"position.gates", "position.positions", "pattern", "look-data"})
     CHECK_MESSAGE(page.find(text) != std::string::npos, text);
   CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
   fs::remove_all(out);

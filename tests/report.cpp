@@ -1,22 +1,17 @@
-// The report page: embedded data comes back bit for bit, no text can break out of its place,
-// a failed write leaves nothing.
+// The report page: no text can break out of its place, a failed write leaves nothing.
 #include "examples/report/report.h"
 
 #include <doctest/doctest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "examples/app/run_files.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
 #include "tensor/error.h"
-#include "tensor/random.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -25,20 +20,6 @@ using whence::test::Scratch;
 
 namespace {
 
-constexpr float hatched = std::numeric_limits<float>::quiet_NaN();
-
-HeatMap causal_map(const std::string& name, int layer, int head, int length) {
-  HeatMap map{name, "x_ij", HeatMap::Scale::diverging, -2, 2, layer, head, length, length, {}};
-  const Stream noise(7, name, static_cast<std::uint64_t>(layer * 100 + head));
-  for (int i = 0; i < length; ++i) {
-    for (int j = 0; j < length; ++j) {
-      map.values.push_back(
-          j <= i ? static_cast<float>(noise.normal(static_cast<std::uint64_t>(i * length + j))) : hatched);
-    }
-  }
-  return map;
-}
-
 Page small_page() {
   Page page;
   page.title = "A run";
@@ -46,55 +27,8 @@ Page small_page() {
   page.tables = {{"Errors", "a note", {"scheme", "error"}, {{"cope", "0.00"}, {"rope", "9.30"}}}};
   page.plots = {
       {"Loss", "step", "nats", {{"cope", {0, 1, 2}, {0.7, 0.1, 0.01}}, {"rope", {0, 1, 2}, {0.7, 0.6, 0.5}}}, true}};
-  page.map_title = "Maps";
-  page.row_tokens = page.column_tokens = {"w", "1", "r"};
-  page.maps = {causal_map("gates", 0, 0, 3), causal_map("positions", 0, 0, 3)};
   page.footnotes = {"a footnote"};
   return page;
-}
-
-// Reads base64 by its definition: six bits per letter, eight bits per byte.
-std::vector<std::uint8_t> from_base64(const std::string& text) {
-  const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<std::uint8_t> bytes;
-  std::uint32_t word = 0;
-  int bits = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    word = word << 6 | static_cast<std::uint32_t>(alphabet.find(c));
-    bits += 6;
-    if (bits < 8) continue;
-    bits -= 8;
-    bytes.push_back(static_cast<std::uint8_t>(word >> bits & 0xFFu));
-  }
-  return bytes;
-}
-
-// The JSON between the tags, exactly as the page's script finds it.
-nlohmann::json embedded_data(const std::string& page) {
-  const std::string open = "id=\"map-data\">";
-  const std::size_t start = page.find(open);
-  REQUIRE(start != std::string::npos);
-  const std::size_t end = page.find("</script>", start);
-  REQUIRE(end != std::string::npos);
-  return nlohmann::json::parse(page.substr(start + open.size(), end - start - open.size()));
-}
-
-// The page's own decoding: one bit per cell, then a little-endian float per shown cell.
-std::vector<float> decoded(const nlohmann::json& map) {
-  const std::vector<std::uint8_t> shown = from_base64(map.at("shown")), bytes = from_base64(map.at("values"));
-  const auto count = map.at("rows").get<std::size_t>() * map.at("columns").get<std::size_t>();
-  std::vector<float> values(count, hatched);
-  std::size_t next = 0;
-  for (std::size_t cell = 0; cell < count; ++cell) {
-    if (!shown.empty() && (shown[cell / 8] >> cell % 8 & 1) == 0) continue;
-    std::uint32_t word = 0;
-    for (std::size_t k = 0; k < 4; ++k) word |= static_cast<std::uint32_t>(bytes.at(next + k)) << 8 * k;
-    values[cell] = std::bit_cast<float>(word);
-    next += 4;
-  }
-  CHECK(next == bytes.size());
-  return values;
 }
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
@@ -116,46 +50,20 @@ std::ptrdiff_t entries(const Scratch& scratch) {
 
 }  // namespace
 
-TEST_CASE("report: values come back bit for bit, masked cells as NaN") {
-  Page page = small_page();
-  page.maps[0].values = {0.1f, hatched, hatched, -0.0f, 1e-45f, hatched, 3.4e38f, -1.23456789e-7f, 0.99999994f};
-  page.maps[1].values = {1, 2, 3, 4, 5, 6, 7, 8, 9};  // nothing masked
-  const nlohmann::json data = embedded_data(html(page));
-  REQUIRE(data.at("maps").size() == 2);
-  for (std::size_t m = 0; m < 2; ++m) {
-    const std::vector<float> values = decoded(data.at("maps").at(m));
-    REQUIRE(values.size() == 9);
-    for (std::size_t cell = 0; cell < 9; ++cell) {
-      const float expected = page.maps[m].values[cell];
-      if (std::isnan(expected))
-        CHECK(std::isnan(values[cell]));
-      else
-        CHECK(std::bit_cast<std::uint32_t>(values[cell]) == std::bit_cast<std::uint32_t>(expected));
-    }
-  }
-  CHECK(data.at("maps").at(1).at("shown") == "");
-  CHECK(data.at("maps").at(0).at("scale") == "diverging");
-}
-
 TEST_CASE("report: hostile text stays text") {
   const std::string evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'single'";
   const std::size_t scripts = occurrences(html(small_page()), "<script"),
                     ends = occurrences(html(small_page()), "</script");
   Page page = small_page();
-  page.title = page.introduction = page.map_title = page.map_note = page.footnotes[0] = evil;
+  page.title = page.introduction = page.footnotes[0] = evil;
+  page.footnotes.emplace_back("\xFF\xFE");
   page.tables = {{evil, evil, {evil, evil}, {{evil, evil}}}};
   page.plots = {{evil, evil, evil, {{evil, {0, 1}, {0, 1}}}, false}};
-  page.row_tokens = page.column_tokens = {evil, "\xFF\xFE", std::string("a\0b", 3)};
-  for (HeatMap& map : page.maps) map.name += evil, map.caption = evil;
   const std::string text = html(page);
   CHECK(occurrences(text, "<script") == scripts);
   CHECK(occurrences(text, "</script") == ends);
   CHECK(occurrences(text, "<!--") == 0);
   CHECK(occurrences(text, "\xFF") == 0);
-  const nlohmann::json data = embedded_data(text);
-  CHECK(data.at("rows").at(0) == evil);
-  CHECK(data.at("rows").at(1) == "\xEF\xBF\xBD\xEF\xBF\xBD");
-  CHECK(data.at("maps").at(0).at("caption") == evil);
 }
 
 TEST_CASE("report: escape and base64") {
@@ -180,12 +88,9 @@ TEST_CASE("report: nothing refers to the outside") {
   CHECK(text.find("default-src 'none'") != std::string::npos);
 }
 
-TEST_CASE("report: without maps there is no viewer and no script") {
-  Page page = small_page();
-  page.maps.clear();
-  const std::string text = html(page);
+TEST_CASE("report: without a matrix there is no script") {
+  const std::string text = html(small_page());
   CHECK(occurrences(text, "<script") == 0);
-  CHECK(text.find("id=\"viewer\"") == std::string::npos);
   CHECK(text.find("9.30") != std::string::npos);
 }
 
@@ -210,21 +115,6 @@ TEST_CASE("report: a matrix shows its rows by group, its notes, and what its col
   CHECK(message_of(page) ==
         "report: matrix 'Checks': row 'rope' has 1 cells; there are 2 columns; give every row one "
         "cell per column");
-}
-
-TEST_CASE("report: two layers, four heads, five quantities of 63 x 63 stay light") {
-  Page page = small_page();
-  page.maps.clear();
-  page.row_tokens = page.column_tokens = std::vector<std::string>(63, "w");
-  for (const char* name : {"gates", "positions", "attention pattern", "dLoss/dgates", "dLoss/dpositions"}) {
-    for (int layer = 0; layer < 2; ++layer)
-      for (int head = 0; head < 4; ++head) page.maps.push_back(causal_map(name, layer, head, 63));
-  }
-  CHECK(html(page).size() < 600'000);
-  for (HeatMap& map : page.maps)
-    for (float& value : map.values)
-      value = std::isnan(value) ? 0.5f : value;  // nothing masked: the most there is to say
-  CHECK(html(page).size() < 1'000'000);
 }
 
 TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do not overlap") {
@@ -295,22 +185,6 @@ TEST_CASE("report: a picture of its own brings its colours along, dark ones too"
 
 TEST_CASE("report: contradictions are refused by name") {
   Page page = small_page();
-  page.maps[1].values.pop_back();
-  CHECK(message_of(page) ==
-        "report: map 'positions' of layer 0, head 0: 8 values for 3 x 3 cells; give one per cell, NaN where masked");
-  page = small_page();
-  page.row_tokens.pop_back();
-  CHECK(message_of(page).find("the page has 2 row tokens and 3 column tokens") != std::string::npos);
-  page = small_page();
-  page.maps[0].high = hatched;
-  CHECK(message_of(page).find("it must be finite") != std::string::npos);
-  page = small_page();
-  page.maps[0].high = 3;
-  CHECK(message_of(page).find("symmetric about 0") != std::string::npos);
-  page = small_page();
-  page.maps[1].name = "gates";
-  CHECK(message_of(page).find("given twice") != std::string::npos);
-  page = small_page();
   page.tables[0].rows[1].pop_back();
   CHECK(message_of(page) ==
         "report: table 'Errors': row 1 has 1 cells; the header has 2; give every row one cell per column");
@@ -328,7 +202,7 @@ TEST_CASE("report: write replaces the whole file or nothing") {
   CHECK(entries(scratch) == 1);
 
   const std::string before = read_file(path);
-  page.maps[0].values.clear();
+  page.tables[0].rows[0].clear();
   CHECK_THROWS_AS(write(page, path), Error);  // refused before the disk is touched
   CHECK(read_file(path) == before);
   CHECK(entries(scratch) == 1);

@@ -21,6 +21,7 @@ class ConcatNode final : public Node {
   const char* name() const override { return "concat_along"; }
   std::span<const Ref<Node>> inputs() const override { return edges_; }
   void release_saved() override { released_ = true; }
+  Tensor again(const std::vector<Tensor>& parts) const override { return concat_along(axis_, parts, site); }
   void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
     if (released_) detail::refuse_released(*this);
     // y[begin_k ... begin_k + extent_k) = x_k: each gradient is a view of dy
@@ -101,6 +102,7 @@ Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at) {
     node->shape = y.shape();
     node->dtype = y.dtype();
     y.set_link(node);
+    if (detail::tape) detail::tape->keep(*node, parts, y);
   }
   if (detail::check_finite) detail::require_finite(op, "forward", y, parts);
   return y;

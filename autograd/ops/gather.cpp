@@ -33,6 +33,7 @@ struct Gather {
   };
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const;
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
+  std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
   static Samples<Gather> samples() {
     return {{"last axis", {1}, {draw::normal({3, 5}), draw::index({3, 7}, 5)}},
         {"first axis", {0}, {draw::normal({4, 2, 3}), draw::index({6, 2, 3}, 4)}},

@@ -4,6 +4,8 @@
 //   dt[a] += (1-w) dy_j     dt[c] += w dy_j     dp_j = (t[c] - t[a]) dy_j
 // At an integer a = c: the value is t[p], and dp_j is exactly 0 although the function has a corner there. Positions
 // outside the table are read at its nearest end with derivative 0.
+#include <algorithm>
+
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -34,6 +36,23 @@ struct LerpAt {
                  dp = Tensor::empty(p.shape(), p.dtype(), p.device());
     kernels(p.device()).lerp_at_backward(t, p, g, dt, dp);
     return {dt, dp};
+  }
+
+  std::vector<Stop> stops(const Saved& saved, std::size_t input) const {
+    if (input == 0) return {Stop::unread};
+    const std::vector<double> t = saved.table.peek().to_vector(), p = saved.position.peek().to_vector();
+    const auto rows = static_cast<std::size_t>(saved.table.peek().size(-1));
+    const auto width = static_cast<std::size_t>(saved.position.peek().size(-1));
+    std::vector<Stop> all;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const auto row = t.begin() + static_cast<std::ptrdiff_t>(i / width * rows);
+      const bool level = std::all_of(row, row + static_cast<std::ptrdiff_t>(rows), [&](double x) { return x == *row; });
+      all.push_back(level                                   ? Stop::flat
+                    : p[i] >= static_cast<double>(rows - 1) ? Stop::clamped
+                    : p[i] == std::floor(p[i]) || p[i] < 0  ? Stop::whole
+                                                            : Stop::flat);
+    }
+    return all;
   }
 
   static void check(const Tensor& table, const Tensor& position) {

@@ -21,6 +21,7 @@ struct Masked {
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     return {apply(Masked{0}, Site::current(), dy, saved.mask.get()), Tensor()};
   }
+  std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::masked}; }
 
   static Samples<Masked> samples() {
     return {{"mask that broadcasts", {-2.5}, {draw::normal({2, 3, 4}), draw::mask({3, 4}, 0.5)}},

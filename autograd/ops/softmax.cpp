@@ -30,6 +30,11 @@ struct Softmax {
     kernels(y.device()).softmax_backward(y, raw::contiguous(dy), dx);
     return {dx, Tensor()};
   }
+  std::vector<Stop> stops(const Saved& saved, std::size_t) const {
+    std::vector<Stop> all;
+    for (const double weight : saved.y.peek().to_vector()) all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
+    return all;
+  }
 
   static Samples<Softmax> samples() {
     return {{"no mask", {}, {draw::normal({2, 3, 5}), Tensor()}},

@@ -56,6 +56,19 @@ struct UnaryBackward {
   }
 };
 
+// What a derivative of next to nothing means.
+Stop stop_of(Unary f) {
+  return visit(f, []<class F>(F) {
+    using namespace functions;
+    if constexpr (std::is_same_v<F, Clamp>) return Stop::clamped;
+    if constexpr (std::is_same_v<F, Relu>) return Stop::dead;
+    if constexpr (std::is_same_v<F, LeakyRelu>) return Stop::leaking;
+    constexpr bool flattens = std::is_same_v<F, Sigmoid> || std::is_same_v<F, Tanh> || std::is_same_v<F, Softplus> ||
+                              std::is_same_v<F, Silu> || std::is_same_v<F, Gelu> || std::is_same_v<F, GeluErf>;
+    return flattens ? Stop::saturated : Stop::zero;
+  });
+}
+
 struct UnaryOp {
   Unary f;
   UnaryAttributes p;
@@ -74,6 +87,16 @@ struct UnaryOp {
     if (facts_of(f).saves == Saves::nothing) return {unary(f, dy, {p.a, 0})};  // affine: dx = a dy
     const Tensor kept = saved.kept.get();
     return {recording() ? unary_backward(f, kept, dy, p) : times_derivative(f, p, kept, dy)};
+  }
+  std::vector<Stop> stops(const Saved& saved, std::size_t) const {
+    if (facts_of(f).saves == Saves::nothing) return {};
+    const Tensor& kept = saved.kept.peek();
+    const Stop meant = stop_of(f);
+    std::vector<Stop> all;
+    for (const double slope :
+        times_derivative(f, p, kept, Tensor::ones(kept.shape(), kept.dtype(), kept.device())).to_vector())
+      all.push_back(std::abs(slope) < (meant == Stop::leaking ? 1 : 1e-3) ? meant : Stop::nothing);
+    return all;
   }
 };
 

@@ -27,7 +27,7 @@ TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
   if (resume) {
     require_same_run(read_training_state(*latest), *latest);
     state = load_checkpoint(*latest, weights_, &optimizer);
-    truncate_jsonl_after(folder_ / "metrics.jsonl", state.step);
+    for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder_ / log, state.step);
   }
   log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
   if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, state.step + 1);
@@ -52,6 +52,12 @@ void RunFolder::log(const LogRecord& record) {
     if (const double* number = std::get_if<double>(&value)) tensorboard_->scalar(name, step, *number);
   }
   tensorboard_->flush();
+}
+
+void RunFolder::log_look(const LogRecord& record) {
+  if (!checkpoints_) return;
+  if (!looks_) looks_ = std::make_unique<JsonLog>(folder_ / "looks.jsonl", JsonLog::Mode::append);
+  looks_->append(record);
 }
 
 void RunFolder::write_csv_of_log() const {

@@ -29,8 +29,9 @@ class RunFolder {
 
   // A checkpoint, unless this step has one. `facts` go with it.
   void save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts);
-  void log(const LogRecord& record);  // its numbers also as scalars for TensorBoard, if wanted
-  void write_csv_of_log() const;      // metrics.csv, for spreadsheets
+  void log(const LogRecord& record);       // its numbers also as scalars for TensorBoard, if wanted
+  void log_look(const LogRecord& record);  // into looks.jsonl, which begins with the first
+  void write_csv_of_log() const;           // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
   void save_weights(const std::string& name) const;
   void load_weights(const std::string& name) const;
@@ -43,7 +44,7 @@ class RunFolder {
   Facts description_;
   std::uint64_t seed_;
   std::unique_ptr<CheckpointFolder> checkpoints_;  // holds the lock of the folder for as long as the run
-  std::unique_ptr<JsonLog> log_;
+  std::unique_ptr<JsonLog> log_, looks_;
   std::unique_ptr<TensorBoardLog> tensorboard_;
   std::int64_t saved_ = -1;
 };

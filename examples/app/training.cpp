@@ -88,6 +88,7 @@ class Trainer {
   TrainingResult run() {
     const std::int64_t first = open();
     Progress progress(job_.label, options_.steps, first, ProgressStyle::for_standard_error(options_.quiet), std::cerr);
+    if (first == 0) look(0);
     std::optional<CheckFinite> checking;
     if (options_.check_finite && options_.precision != DType::f16) checking.emplace();
     for (std::int64_t step = first + 1; step <= options_.steps && !out_of_patience(); ++step) {
@@ -95,6 +96,7 @@ class Trainer {
       const double loss = take(step, progress);
       progress.update(step, tokens_ - tokens_before, {{"loss", loss}});
       if (step % options_.log_every == 0 || step == options_.steps) log(step);
+      look(step);
       if (options_.validate_every > 0 && (step % options_.validate_every == 0 || step == options_.steps))
         validate(step, progress);
       if (step % options_.save_every == 0) save(step);
@@ -231,6 +233,11 @@ class Trainer {
     loss_since_ = 0, steps_since_ = 0;
   }
 
+  void look(std::int64_t step) {
+    if (options_.look_every == 0 || !job_.look || (step % options_.look_every != 0 && step != options_.steps)) return;
+    for (const LogRecord& record : job_.look(step)) folder_.log_look(record);
+  }
+
   void validate(std::int64_t step, Progress& progress) {
     const Validation validation = job_.validate();
     LogRecord record{{"step", step}, {"validation_score", validation.score}};
@@ -308,6 +315,9 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
   options.heading("Output")
       .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
       .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
+      .integer("look-every", &training.look_every, Count{0, many},
+          {"between looks at why gradients are zero, on one sequence (looks.jsonl; whence look draws them); 0: none",
+              "steps"})
       .flag("resume", &training.resume,
           {"go on from the latest checkpoint in --out with the options of its run.json, to the same bits as an "
            "undisturbed run; more --steps: the rate follows the longer run from there on"})

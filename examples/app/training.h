@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "examples/app/command_line.h"
+#include "examples/app/results.h"
 #include "nn/training_step.h"
 
 namespace whence {
@@ -33,6 +34,7 @@ struct TrainingOptions {
   std::int64_t patience = 0;          // validations without a better one after which training stops; 0: it goes on
   std::int64_t save_every = 500;      // steps
   std::int64_t log_every = 10;        // steps
+  std::int64_t look_every = 0;        // steps between records of job.look; 0: none
   std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written
   bool resume = false;
   bool tensorboard = false;   // an event file besides metrics.jsonl
@@ -89,6 +91,8 @@ struct TrainingJob {
   LossOf loss_of = {};
   std::string not_recordable = {};  // why a step cannot be recorded and replayed, such as dropout; empty: it can
   std::int64_t sequences = 0;       // in a part, for advice when memory is out; 0: unknown
+  // Records of a look at the model as it is after a step, for looks.jsonl (examples/look/history.h).
+  std::function<std::vector<LogRecord>(std::int64_t step)> look = {};
   std::function<Validation()> validate = {};  // with the weights as they are; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume
   std::string record = {};                                            // text of run.json, written when a new run begins

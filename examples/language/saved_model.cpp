@@ -115,7 +115,7 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
   return options;
 }
 
-SavedModel load_language_model(const std::string& folder, const std::string& executor) {
+SavedModel language_model_without_weights(const std::string& folder, const std::string& executor) {
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
   if (record.subject != "lm")
@@ -130,6 +130,11 @@ SavedModel load_language_model(const std::string& folder, const std::string& exe
     throw InputError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   saved.model = std::make_unique<Transformer>(options);
+  return saved;
+}
+
+SavedModel load_language_model(const std::string& folder, const std::string& executor) {
+  SavedModel saved = language_model_without_weights(folder, executor);
   load_weights(folder + "/weights.safetensors", *saved.model);
   return saved;
 }

@@ -16,6 +16,7 @@
 #include "examples/app/text.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/saved_model.h"
+#include "examples/look/history.h"
 #include "nn/io/files.h"
 #include "nn/models.h"
 
@@ -203,6 +204,8 @@ int run(CommandLine& line, Settings& settings) {
     const LanguageScore found = score(model, corpus, Part::validation, windows, settings.validation_windows);
     return Validation{found.loss, {{"perplexity", found.perplexity}, {"bits_per_byte", found.bits_per_byte}}};
   };
+  const TrainingBatch sample = lm_batch(corpus, {settings.length, 1}, settings.training.seed, 1);
+  job.look = look::looks_at(model, sample.tensors[0], sample.tensors[1]);
   job.description = description(settings, corpus, facts);
   RunRecord record = record_of(settings, line, corpus, facts);
   record.facts.push_back(memory);

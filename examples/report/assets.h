@@ -1,4 +1,4 @@
-// The script and the style of the pages: page.css, heat_map.js, viewer.js and table.js, built into the program.
+// The scripts and the styles of the pages, built into the program.
 #pragma once
 
 #include <string_view>
@@ -6,7 +6,8 @@
 namespace whence::report {
 
 extern const std::string_view style_sheet;
-extern const std::string_view viewer_script;  // heat_map.js, then viewer.js: they share one scope
-extern const std::string_view table_script;   // of matrices
+extern const std::string_view table_script;  // of matrices
+extern const std::string_view look_script;   // of `look`'s page: examples/look/*.js in one scope
+extern const std::string_view look_style;    // what page.css lacks for it
 
 }  // namespace whence::report

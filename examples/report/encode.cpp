@@ -51,6 +51,27 @@ std::string paragraphs(std::string_view text) {
   return out;
 }
 
+std::string safe_in_script(std::string_view json) {
+  std::string safe;
+  for (const char c : json)
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  return safe;
+}
+
+std::string document(std::string_view title, std::string_view style, std::string_view body, std::string_view scripts) {
+  std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  out += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; ";
+  out += "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  out += "<title>" + escape(title) + "</title>\n<style>" + std::string(style) + "</style>\n</head>\n<body>\n";
+  out += "<div class=\"top\"><h1>" + escape(title) + "</h1><div id=\"theme\"></div></div>\n";
+  out += body;
+  out += scripts;
+  return out + "</body>\n</html>\n";
+}
+
 std::string base64(std::span<const std::uint8_t> bytes) {
   static constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;

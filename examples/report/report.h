@@ -8,19 +8,6 @@
 
 namespace whence::report {
 
-// One quantity of one attention head over (query i, key j), e.g. gates g_ij.
-struct HeatMap {
-  enum class Scale { sequential, diverging };
-
-  std::string name;     // "gates"; maps of one name form one quantity over layers and heads
-  std::string caption;  // one sentence with the equation: "g_ij = sigmoid(q_i.k_j / sqrt(d)) (CoPE, Eq. 3)"
-  Scale scale = Scale::sequential;
-  double low = 0, high = 1;  // colour range, finite; -high == low where diverging
-  int layer = 0, head = 0;
-  int rows = 0, columns = 0;
-  std::vector<float> values;  // rows x columns, row-major; NaN = masked, drawn hatched
-};
-
 struct PageTable {
   std::string title, note;
   std::vector<std::string> header;
@@ -63,15 +50,15 @@ struct Plot {
 };
 
 struct Page {
-  std::string title, verdict, introduction;  // a blank line starts a new paragraph, here and in map_note
+  std::string title, verdict, introduction;  // a blank line starts a new paragraph
   std::vector<Matrix> matrices;
   std::vector<PageTable> tables;
   std::vector<Plot> plots;
-  std::string map_title, map_note;
-  std::vector<std::string> row_tokens, column_tokens;  // query tokens down the rows i, key tokens along the columns j
-  std::vector<HeatMap> maps;                           // empty: the page has no viewer
   std::vector<std::string> footnotes;
 };
+
+// One table as HTML, complete without script.
+[[nodiscard]] std::string table_html(const PageTable& table);
 
 // The page as one HTML document that refers to nothing outside. Throws where sizes or ranges contradict each other.
 [[nodiscard]] std::string html(const Page& page);

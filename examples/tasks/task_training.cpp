@@ -10,6 +10,7 @@
 #include "examples/app/interrupt.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/scheme_names.h"
 #include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "nn/loss.h"
@@ -66,6 +67,39 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
 ModelChoice choice_of(const TransformerOptions& model) {
   return {
       model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
+}
+
+void declare(CommandLine& line, ModelChoice& choice) {
+  using Count = Range<std::int64_t>;
+  line.heading("Model")
+      .text("scheme", &choice.scheme,
+          {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
+              .known = scheme_names()})
+      .elsewhere("list-schemes", "whence schemes lists them")
+      .integer("dim", &choice.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
+      .integer("layers", &choice.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
+      .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
+      .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
+      .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
+      .choice("executor", &choice.executor, executor_names(), {"how attention is computed"});
+}
+
+RecordedTask recorded_task(const RunRecord& record) {
+  RecordedTask recorded;
+  CommandLine line("whence train " + record.subject, "");
+  const auto make = find_task(record.subject).declare(line);
+  ModelChoice choice = choice_of(make()->model());
+  declare(line, choice);
+  line.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
+  std::vector<std::string> known;
+  for (const auto& [name, value] : line.values()) known.push_back(name);
+  const std::vector<std::string> arguments = arguments_of(record, known, {});
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  (void)line.parse(static_cast<int>(argv.size()), argv.data());
+  recorded.task = make();
+  recorded.model = with(recorded.task->model(), choice);
+  return recorded;
 }
 
 TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {

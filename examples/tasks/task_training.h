@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "examples/app/run_record.h"
 #include "examples/app/training.h"
 #include "examples/tasks/task.h"
 
@@ -18,9 +20,19 @@ struct ModelChoice {
   double dropout = 0;
 };
 [[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
+void declare(CommandLine& line, ModelChoice& choice);  // under the title "Model"
 // A dropout of patterns and hidden numbers follows where the model has one, and so does
 // an MLP's width other than 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
+
+// What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this version
+// knows no such task, or not its options.
+struct RecordedTask {
+  std::unique_ptr<Task> task;
+  TransformerOptions model;
+  std::uint64_t seed = 0;
+};
+[[nodiscard]] RecordedTask recorded_task(const RunRecord& record);
 
 struct RunSizes {
   std::int64_t batch = 16;             // sequences per part of a step, and at once in tests

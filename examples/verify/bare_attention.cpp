@@ -111,8 +111,8 @@ std::vector<std::string> BareAttention::draw_names() const {
   return names;
 }
 
-void BareAttention::draw_parameters(std::uint64_t seed) const {
-  for (const Module::Parameter& parameter : root().parameters()) {
+void draw_parameters(const Module& module, std::uint64_t seed) {
+  for (const Module::Parameter& parameter : module.parameters()) {
     const Tensor around =
         Tensor::normal(parameter.tensor.shape(), middle(parameter.init), 0.5, Stream(seed, parameter.path), DType::f64);
     raw::copy_into(

@@ -29,6 +29,9 @@ struct BareSetting {
   [[nodiscard]] Sequence sequence(index_t length) const;
 };
 
+// Draws each parameter of a module around the middle of its Init, by its path.
+void draw_parameters(const Module& module, std::uint64_t seed);
+
 // All schemes of one text with their parameters, those that a model has once and those that each layer has.
 class BareAttention {
  public:
@@ -50,7 +53,7 @@ class BareAttention {
 
   // Draws parameters around the middle of their Init, none at a zero that would hide others:
   // gradients are best checked there.
-  void draw_parameters(std::uint64_t seed) const;
+  void draw_parameters(std::uint64_t seed) const { whence::draw_parameters(root(), seed); }
 
   struct Result {
     Tensor output;    // [b h t d]; [b t c] where nothing attends

@@ -30,7 +30,7 @@ void Adaptive::join(Stages& stages) const {
 Tensor Adaptive::base_bias(const AttendContext& at, Site here) const {
   Tensor total;
   for (const auto& stage : inner_.biases) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     const Tensor bias = stage.scheme->bias(stage.at(at));
     total = total.defined() ? add(total, bias, here) : bias;
   }
@@ -43,7 +43,7 @@ std::optional<Adaptive::BaseTable> Adaptive::base_table(const AttendContext& at)
   if (!has_bias()) return BaseTable{*steps, {}};
   TileTerms terms(at);
   for (const auto& stage : inner_.tiled) {
-    const Scope scope(*stage.path);
+    const StageScope scope(*stage.path);
     if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
   }
   TiledAttention::Operands without = terms.operands;

@@ -33,7 +33,7 @@ Contextual::Contextual(const SchemeArguments& arguments)
 }
 
 Tensor Contextual::gates(const AttendContext& at) const {
-  const Tensor g = probe("gates", at.masked(sigmoid(gate_scores(at))));  // [b h i j]
+  const Tensor g = probe("gates", at.masked(sigmoid(probe("gate_logits", gate_scores(at)))));  // [b h i j]
   return cast(g, compute_dtype(g.dtype()));
 }
 

@@ -35,7 +35,7 @@ class CoPE final : public Contextual, public RunsInTiles {
   Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
     const Tensor g = gates(at);                                                         // Eq. 3, [b h i j]
     const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));  // Eq. 4, [b h i j]
-    const Tensor z = position_logits(at);                                               // Eq. 7, [b h i n]
+    const Tensor z = probe("z", position_logits(at));                                   // Eq. 7, [b h i n]
     const Tensor c = interpolated(cast(z, p.dtype()), p);                               // Listing 1, [b h i j]
     return s + probe("position_logit", cast(c, s.dtype()));
   }
@@ -86,6 +86,16 @@ const RegisterScheme registered{{.name = "cope",
         option::words("table", {"per_layer", "shared"}, "e of each layer, or one e for all"),
         option::words("interpolation", {"listing", "equation5"},
             "listing, or the swapped weights of Eq. 5 as printed, to see the error")},
+    .probes = {{"gate_logits", "b h i j", ProbeInfo::Scale::diverging, "how much query i finds key j worth counting",
+                   "q_i.kappa_j / sqrt(d)  (CoPE, in Eq. 3)"},
+        {"gates", "b h i j", ProbeInfo::Scale::unit, "does query i count key j?",
+            "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked  (CoPE, Eq. 3)"},
+        {"positions", "b h i j", ProbeInfo::Scale::sequential, "how many counted keys from j up to i",
+            "p_ij = min(sum_{l=j..i} g_il, p_max)  (CoPE, Eq. 4)", "p_max"},
+        {"z", "b h i n", ProbeInfo::Scale::diverging, "what query i makes of each whole position",
+            "z_i[n] = q_i.e[n]  (CoPE, Eq. 7)"},
+        {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the position adds to the logit",
+            "(1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p  (CoPE, Listing 1)"}},
     .shared = one_table,
     .variants = {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
         "cope(p_max=3, table=shared)", "cope(p_max=3, interpolation=equation5)", "cope(p_max=2) + rope",

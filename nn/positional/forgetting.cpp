@@ -62,6 +62,10 @@ const RegisterScheme registered{{.name = "forgetting",
     .paper = "Lin et al. 2025, arXiv:2503.02130",
     .equation = "A_ij = S_ij + sum_{l=j+1..i} log sigmoid(w_h.x_l + b_h)",
     .options = {option::number("bias", 0, {-20, 20}, "of every gate at first; larger forgets less")},
+    .probes = {{"log_kept", "b h t", ProbeInfo::Scale::diverging, "how much of the start is still there at token t",
+                   "c_t = sum_{l<=t} log f_l  (FoX, Eq. 3)"},
+        {"bias", "b h i j", ProbeInfo::Scale::diverging, "how far key j has faded for query i",
+            "c_i - c_j = sum_{l=j+1..i} log f_l  (FoX, Eq. 3)"}},
     .variants = {"forgetting(bias=2)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Forgetting>(arguments.sizes(), arguments.number("bias"));

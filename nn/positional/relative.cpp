@@ -65,6 +65,8 @@ const RegisterScheme registered{{.name = "relative",
     .options = {option::integer("rows", 0, {0, 1e9}, "distances in the table; 0: as many as the training length"),
         option::yes_no("capped", "whether distances beyond the table read its last row"),
         option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
+    .probes = {{"relative_logit", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
+        "q_i.r[i - j] / sqrt(d)  (CoPE, Eq. 1)"}},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"relative(rows=3)", "relative(rows=3, capped=yes)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {

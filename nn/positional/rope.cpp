@@ -34,6 +34,10 @@ const RegisterScheme registered{{.name = "rope",
     .paper = "Su et al. 2021, arXiv:2104.09864",
     .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
     .options = rotation_options(),
+    .probes = {{"rotated_q", "b h i d", ProbeInfo::Scale::diverging, "queries, each pair turned by its position",
+                   "R_i q_i  (RoPE)"},
+        {"rotated_k", "b h j d", ProbeInfo::Scale::diverging, "keys, each pair turned by its position",
+            "R_j k_j  (RoPE)"}},
     .variants = {"rope(layout=interleaved, width=2)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const Rotation rotation = rotation_of(arguments);

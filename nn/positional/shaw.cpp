@@ -71,6 +71,12 @@ const RegisterScheme registered{{.name = "shaw",
     .paper = "Shaw et al. 2018, arXiv:1803.02155",
     .equation = "A_ij = q_i.(k_j + aK[c_ij]) / sqrt(d),  o_i = sum_j P_ij (v_j + aV[c_ij]),  c_ij = clip(j - i, -K, K)",
     .options = {option::integer("clip", 16, {1, 1e6}, "K: distances beyond it count as K")},
+    .probes = {{"relative_logit", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
+                   "q_i.a^K[c_ij] / sqrt(d)  (Shaw et al., Eq. 4)"},
+        {"pattern_by_distance", "b h i n", ProbeInfo::Scale::unit,
+            "how much of the pattern lies at each clipped distance", "sum_j P_ij [c_ij = n]"},
+        {"relative_value", "b h i d", ProbeInfo::Scale::diverging, "what distances add to the output",
+            "sum_j P_ij a^V[c_ij]  (Shaw et al., Eq. 3)"}},
     .variants = {"shaw(clip=2)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Shaw>(arguments.integer("clip"), arguments.sizes().head_dim());

@@ -75,6 +75,8 @@ const RegisterScheme registered{{.name = "t5",
         option::number("max_distance", 128, {3, 1e9}, "tokens from which on the last bucket serves"),
         option::words("scale", {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"),
         option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
+    .probes = {{"bias", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
+        "tau[bucket(i - j), h]"}},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
     .make = make}};

@@ -87,6 +87,16 @@ const RegisterScheme registered{{.name = "transformer_xl",
     .title = "Transformer-XL's relative positions",
     .paper = "Dai et al. 2019, arXiv:1901.02860",
     .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
+    .probes = {{"sinusoids", "n c", ProbeInfo::Scale::diverging, "waves of the distance",
+                   "PE(n)  (Dai et al., section 3.3)"},
+        {"relative_keys", "n c", ProbeInfo::Scale::diverging, "keys of distances",
+            "R_n = PE(n) W'  (Dai et al., section 3.3)"},
+        {"content_bias_logit", "b h o j", ProbeInfo::Scale::diverging, "what every query finds in key j",
+            "u.k_j / sqrt(d)  (Dai et al., term c)"},
+        {"content_logit", "b h i j", ProbeInfo::Scale::diverging, "the logit without distances",
+            "(q_i + u).k_j / sqrt(d)  (Dai et al., terms a and c)"},
+        {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
+            "(q_i + w).R_{i-j} / sqrt(d)  (Dai et al., terms b and d)"}},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       if (arguments.sizes().dim % 2)
         throw InputError("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required");

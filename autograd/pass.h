@@ -1,0 +1,49 @@
+// What every walk from a result back to what it was computed from is made of: backward.cpp, routes.cpp, zeros.cpp.
+#pragma once
+
+#include <queue>
+#include <unordered_set>
+#include <vector>
+
+#include "autograd/node.h"
+#include "autograd/probe.h"
+
+namespace whence::detail {
+
+// The gradient that has arrived at a node so far. The first term is moved in; the second makes a sum; later terms add in
+// place.
+class Arrived {
+ public:
+  void add(Tensor term, DType sum_dtype);
+  const Tensor& gradient() const { return gradient_; }
+  Tensor take() { return std::move(gradient_); }
+
+ private:
+  Tensor gradient_;
+  int terms_ = 0;
+};
+
+// What the terms of a node's gradient are added up in.
+inline DType sum_dtype(const Node& node) { return node.is_leaf() ? compute_dtype(node.dtype) : node.dtype; }
+
+// The nodes of a place that a result was computed from, `root` being its node.
+std::unordered_set<const Node*> nodes_at(const Place& place, const Node* root);
+
+// Nodes from which one of `targets` can be reached, targets among them.
+std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets);
+
+// The terms that `node` sends to its inputs where dy has arrived; undefined where an input is not in `wanted` (null: all
+// are). Nothing where no input is. `release`: what the op saved is forgotten afterwards.
+std::vector<Tensor> terms_for_inputs(
+    Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted, bool release);
+
+// The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
+Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);
+
+struct LowerId {
+  bool operator()(const Node* a, const Node* b) const { return a->id < b->id; }
+};
+// Nodes in descending order of creation: each comes when all that uses it has been.
+using Ready = std::priority_queue<Node*, std::vector<Node*>, LowerId>;
+
+}  // namespace whence::detail

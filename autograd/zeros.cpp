@@ -1,0 +1,217 @@
+#include "autograd/zeros.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "autograd/op.h"
+#include "autograd/pass.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using Codes = std::vector<unsigned char>;
+using Numbers = std::vector<double>;
+
+// How far a sum may be from 0, of what it would be without signs that fit together, to count as cancelled.
+double rounding(DType dtype) { return dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : 1e-2; }
+
+class ReasonsPass {
+ public:
+  ReasonsPass(const std::vector<Place>& places, Node* root)
+      : wanted_(detail::leading_to(root, found_in(places, root))) {
+    zeros_.reasons.emplace_back();
+    for (const Place& place : places)
+      for (const std::uint64_t id : place.nodes) names_.emplace(id, place.name);
+  }
+
+  void seed(Node* root, const Tensor& gradient) {
+    if (!wanted_.count(root)) return;
+    const Numbers numbers = gradient.to_vector();
+    Codes codes(numbers.size());
+    for (std::size_t e = 0; e < numbers.size(); ++e) codes[e] = numbers[e] == 0 ? code_of(Stop::no_target, *root) : 0;
+    arrive(*root, gradient, codes);
+  }
+
+  Zeros run() {
+    while (!ready_.empty()) {
+      Node& node = *ready_.top();
+      ready_.pop();
+      Slot slot = std::move(arrived_.extract(&node).mapped());
+      settle(node, slot);
+      if (const auto name = names_.find(node.id); name != names_.end()) {
+        const auto [entry, is_new] = zeros_.of.try_emplace(name->second, slot.codes);
+        if (!is_new) merge(entry->second, slot.codes);
+      }
+      if (!node.is_leaf()) step(node, slot);
+    }
+    return std::move(zeros_);
+  }
+
+ private:
+  struct Slot {
+    detail::Arrived gradient;
+    Codes codes;
+  };
+
+  static std::unordered_set<const Node*> found_in(const std::vector<Place>& places, const Node* root);
+
+  // The number of the reason that an op stops gradients for; looked up once for each of its reasons.
+  unsigned char code_of(Stop stop, const Node& node) {
+    if (node_of_codes_ != &node) node_of_codes_ = &node, codes_of_node_.fill(std::nullopt);
+    std::optional<unsigned char>& code = codes_of_node_[static_cast<std::size_t>(stop)];
+    if (code) return *code;
+    const Reason reason{stop, node.name(), to_string(node.site), node.path};
+    auto found = std::ranges::find(zeros_.reasons, reason);
+    // A byte holds them all: what is more than that shares the last one.
+    if (found == zeros_.reasons.end() && zeros_.reasons.size() > 255) --found;
+    if (found == zeros_.reasons.end()) found = zeros_.reasons.insert(found, reason);
+    code = static_cast<unsigned char>(found - zeros_.reasons.begin());
+    return *code;
+  }
+  Stop stop_of(unsigned char code) const { return zeros_.reasons[code].stop; }
+
+  // An entry lives if it does by any of its terms.
+  void merge(Codes& codes, const Codes& others) const {
+    for (std::size_t e = 0; e < codes.size(); ++e)
+      if (stop_of(others[e]) < stop_of(codes[e])) codes[e] = others[e];
+  }
+
+  void arrive(Node& node, const Tensor& gradient, const Codes& codes) {
+    const auto [entry, is_new] = arrived_.try_emplace(&node);
+    entry->second.gradient.add(gradient, detail::sum_dtype(node));
+    if (is_new)
+      entry->second.codes = codes, ready_.push(&node);
+    else
+      merge(entry->second.codes, codes);
+  }
+
+  // The terms of an entry that lives may still add up to 0.
+  void settle(const Node& node, Slot& slot) {
+    const Numbers numbers = slot.gradient.gradient().to_vector();
+    for (std::size_t e = 0; e < numbers.size(); ++e)
+      if (numbers[e] == 0 && slot.codes[e] == 0) slot.codes[e] = code_of(Stop::cancelled, node);
+  }
+
+  // What backward makes of `weights` at those entries of dy that have `code`, and 0 elsewhere.
+  std::vector<Tensor> sent(
+      Node& node, const Numbers& weights, const Codes& codes, unsigned char code, const Tensor& dy) {
+    Numbers numbers(weights.size());
+    for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = codes[e] == code ? weights[e] : 0;
+    return terms(node, Tensor::of(numbers, dy.shape(), dy.dtype()));
+  }
+  std::vector<Tensor> terms(Node& node, const Tensor& dy) {
+    return detail::terms_for_inputs(node, dy, &wanted_, false);
+  }
+
+  void step(Node& node, Slot& slot) {
+    const Tensor dy = slot.gradient.take();
+    const Codes& codes = slot.codes;
+    const Numbers numbers = dy.to_vector();
+    const Stream random(0, "why_zero");
+    Numbers weights(numbers.size()), weighted(numbers.size());
+    for (std::size_t e = 0; e < weights.size(); ++e)
+      weights[e] = 0.5 + random.uniform53(e), weighted[e] = weights[e] * numbers[e];
+
+    const std::vector<Tensor> dx = terms(node, dy), size = terms(node, Tensor::of(weighted, dy.shape(), dy.dtype()));
+    std::array<bool, 256> occurs{};
+    for (const unsigned char code : codes) occurs[code] = true;
+    std::map<unsigned char, std::vector<Tensor>> by_code;
+    for (std::size_t code = 0; code < zeros_.reasons.size(); ++code)
+      if (occurs[code]) by_code.emplace(code, sent(node, weights, codes, static_cast<unsigned char>(code), dy));
+    for (std::size_t k = 0; k < dx.size(); ++k) {
+      if (!dx[k].defined()) continue;
+      std::map<unsigned char, Numbers> depends;
+      for (const auto& [code, all] : by_code) depends.emplace(code, all[k].to_vector());
+      arrive(*node.inputs()[k], dx[k], codes_of(node, k, dx[k], size[k].to_vector(), depends));
+    }
+  }
+
+  Codes codes_of(const Node& node, std::size_t input, const Tensor& dx, const Numbers& size,
+      const std::map<unsigned char, Numbers>& depends) {
+    const Numbers numbers = dx.to_vector();
+    const std::vector<Stop> stops = node.stops(input);
+    const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
+    Codes codes(numbers.size());
+    for (std::size_t e = 0; e < codes.size(); ++e) {
+      std::optional<unsigned char> first;  // of what it depends on, in the order of Stop
+      for (const auto& [code, weights] : depends)
+        if (weights[e] != 0 && (!first || stop_of(code) < stop_of(*first))) first = code;
+      if (!first)
+        codes[e] = code_of(own_of(e) == Stop::nothing ? Stop::zero : own_of(e), node);
+      else if (*first != 0)
+        codes[e] = *first;
+      else if (std::abs(numbers[e]) <= rounding(dx.dtype()) * std::abs(size[e]))
+        codes[e] = code_of(Stop::cancelled, node);
+      else if (vanishes(own_of(e)))
+        codes[e] = code_of(own_of(e), node);
+    }
+    return codes;
+  }
+
+  Zeros zeros_;
+  const Node* node_of_codes_ = nullptr;
+  std::array<std::optional<unsigned char>, stop_count> codes_of_node_;
+  std::unordered_set<const Node*> wanted_;
+  std::unordered_map<std::uint64_t, std::string> names_;
+  std::unordered_map<Node*, Slot> arrived_;
+  detail::Ready ready_;
+};
+
+std::unordered_set<const Node*> ReasonsPass::found_in(const std::vector<Place>& places, const Node* root) {
+  std::unordered_set<const Node*> found;
+  for (const Place& place : places) found.merge(detail::nodes_at(place, root));
+  return found;
+}
+
+}  // namespace
+
+Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at) {
+  const CallSite place(at);
+  const Tensor start = detail::checked_seed("why_zero", y, seed);
+  const RecordingScope values_only(false);
+  ReasonsPass pass(places, node_of(y));
+  pass.seed(node_of(y), start);
+  return pass.run();
+}
+
+const char* to_string(Stop stop) {
+  static constexpr const char* names[stop_count] = {"lives", "saturated", "leaking", "table flat", "whole position",
+      "clamped", "dead unit", "cancels", "all weight", "no weight", "row not read", "zero derivative", "no target",
+      "masked", "frozen", "no path"};
+  return names[static_cast<int>(stop)];
+}
+
+const char* meaning_of(Stop stop) {
+  static constexpr const char* clauses[stop_count] = {"the gradient passes",
+      "the function is flat there: a gate that is all but open or shut", "below 0 a leaky unit passes a hundredth",
+      "both rows that are interpolated between are equal, so moving between them changes nothing",
+      "at a whole position floor and ceiling are one row; what is returned there is 0",
+      "beyond the bound (p_max, the end of a table) a move changes nothing", "below 0 the unit passes nothing",
+      "its terms add up to 0: it moves a whole row, and softmax ignores what is constant along a row",
+      "the softmax gives it all of its row's weight: it is the only key, or by far the strongest",
+      "the softmax gives it no weight: it is masked, or its weight rounds to 0", "no position or token reads this row",
+      "the derivative of the op is 0 there", "no loss is taken at a token that this could reach",
+      "the mask hides it: a later key, padding, or what the scheme blanks", "this parameter is not trained",
+      "the loss does not depend on it"};
+  return clauses[static_cast<int>(stop)];
+}
+
+const char* way_out_of(Stop stop) {
+  static constexpr const char* clauses[stop_count] = {"", "smaller queries and keys, or a penalty on what is saturated",
+      "a first distribution that leaves the unit above 0",
+      "the first steps: the table gets its own gradient, and the rows part",
+      "any move of a gate; it is a set of measure 0 unless gates are exactly 0 or 1",
+      "a larger p_max, or gates that open less", "a leaky unit, or another first distribution",
+      "nothing, and nothing is lost: the loss does not change with it either",
+      "nothing in a row of one key; else smaller logits", "smaller logits",
+      "longer texts, or positions that reach it; else the row is of no use", "", "more targets",
+      "nothing: it is no part of the model", "training it", "nothing short of another model"};
+  return clauses[static_cast<int>(stop)];
+}
+
+}  // namespace whence

@@ -1,0 +1,37 @@
+// Why is a gradient zero? Each entry of a gradient that is 0, or next to nothing, has a reason: the op that stopped it, on
+// the way from the result back to it. Nothing here knows a single op. Backward is linear in dy, so whatever an entry of dx
+// depends on is found by sending random positive numbers, one kind of entry of dy at a time, through the op's own
+// backward:
+//   - it depends on entries that are not 0: the gradient lives, or its terms cancel;
+//   - it depends on entries that are 0 alone: it takes over their reason;
+//   - it depends on nothing: the op's derivative is 0 there, and the op says what that means (Node::stop).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autograd/stop.h"
+#include "autograd/ways.h"
+
+namespace whence {
+
+struct Reason {
+  Stop stop = Stop::nothing;
+  std::string op, place, path;  // "lerp_at", "nn/positional/cope.cpp:95", the Scope that it ran in
+  friend bool operator==(const Reason&, const Reason&) = default;
+};
+
+struct Zeros {
+  std::vector<Reason> reasons;  // the first is that there is none: the gradient lives
+  // By the name of a place: for each entry of its gradient, row-major, a number into `reasons`. An entry that is exactly
+  // 0 always has a reason.
+  std::map<std::string, std::vector<unsigned char>> of;
+};
+
+// For the gradient of y by each of `places`, summed over a place's nodes. `seed` as in grad(). A place that y does not
+// depend on has Stop::no_path everywhere; its number of entries is unknown here, and so its list is empty.
+[[nodiscard]] Zeros why_zero(
+    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at = Site::current());
+
+}  // namespace whence

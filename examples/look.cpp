@@ -1,0 +1,129 @@
+// look: whence did this gradient come? One pass of a trained model, with every named number, its gradient, the ways by
+// which that came, and why it is zero where it is.
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "examples/app/command.h"
+#include "examples/app/command_line.h"
+#include "examples/app/run_files.h"
+#include "examples/look/history.h"
+#include "examples/look/page.h"
+#include "examples/look/subject.h"
+#include "examples/look/written.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  std::vector<std::string> runs;
+  look::SubjectOptions subject;
+  std::string out, explain, edit, dtype = "f32";
+  std::int64_t edits = 0;
+  bool causes = false, ways = false, numbers = false;
+  int threads = whence::threads();
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  using Count = Range<std::int64_t>;
+  line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
+  line.heading("What is looked at")
+      .text("text", &options.subject.text, {"file that a language model reads"})
+      .integer(
+          "task-sample", &options.subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
+      .integer("length", &options.subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
+      .integer("step", &options.subject.step, Count{0, 1000000000000},
+          {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
+      .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
+      .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
+      .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
+  line.heading("What is made of it")
+      .text("out", &options.out, {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
+      .flag("numbers", &options.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
+      .flag("causes", &options.causes, {"print how much of each gradient is zero, and why; no page"})
+      .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
+      .text("explain", &options.explain,
+          {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
+      .text("edit", &options.edit,
+          {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
+           "with "
+           "';' between them; prints what the gradient predicts and what the loss does; no page"})
+      .integer("edits", &options.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
+  line.example("whence look runs/flip_flop", "a page of one test sequence");
+  line.example("whence look \"dape(kerple)\" --ways", "by which ways gradients come through a scheme");
+  line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
+  line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
+      "one number, term by term");
+}
+
+// Beside the page: look.html -> look.causes.csv
+std::string beside(const std::filesystem::path& page, const std::string& ending) {
+  return (page.parent_path() / (page.stem().string() + ending)).string();
+}
+
+void write_page(const look::Inspection& inspection, const Options& options) {
+  const bool in_run = options.out.empty() && std::filesystem::is_directory(options.subject.run);
+  const std::filesystem::path page = in_run                ? std::filesystem::path(options.subject.run) / "look.html"
+                                     : options.out.empty() ? std::filesystem::path("look.html")
+                                                           : std::filesystem::path(options.out);
+  std::vector<std::string> written{page.string()};
+  const auto edits = look::strongest_edits(inspection, static_cast<std::size_t>(options.edits));
+  const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
+  write_file(page.string(), look::page_of(inspection, edits, history));
+  if (!edits.empty()) std::cout << look::edits_table(edits).text();
+  if (options.numbers) {
+    written.insert(
+        written.end(), {beside(page, ".safetensors"), beside(page, ".causes.csv"), beside(page, ".ways.csv")});
+    write_safetensors(written[1], look::tensors_of(inspection));
+    write_file(written[2], look::causes_of(inspection).csv());
+    write_file(written[3], look::ways_table(inspection).csv());
+  }
+  for (const std::string& file : written) std::cout << "written: " << file << '\n';
+}
+
+void print_edits(const look::Inspection& inspection, const std::string& texts) {
+  std::vector<look::EditOutcome> outcomes;
+  std::istringstream all(texts);
+  for (std::string text; std::getline(all, text, ';');)
+    outcomes.push_back(look::outcome_of(inspection, look::edit_of(text)));
+  std::cout << look::edits_table(outcomes).text();
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line(
+      "whence look", "Shows whence each gradient of a trained model came: values, gradients, ways, and why zero.");
+  declare_options(line, options);
+  if (line.shows_page(argc, argv)) return 0;
+  if (options.runs.size() != 1)
+    throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
+  options.subject.run = options.runs[0];
+  options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
+  const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
+  for (const char* name : {"out", "numbers", "edits"}) line.refuse_unless(name, !prints, "a page");
+  const bool drawn = !std::filesystem::exists(options.subject.run);
+  for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
+  for (const char* name : {"text", "task-sample", "step"}) line.refuse_unless(name, !drawn, "the folder of a run");
+  set_threads(options.threads);
+  const look::Subject subject = look::subject_of(options.subject);
+  const look::Inspection inspection(subject);
+  std::cout << subject.title << ", loss " << inspection.loss();
+  for (const auto& [name, value] : subject.facts) std::cout << "; " << name << ' ' << value;
+  std::cout << '\n';
+  if (!options.explain.empty()) std::cout << look::explained(inspection, options.explain);
+  if (!options.edit.empty()) print_edits(inspection, options.edit);
+  if (options.causes) std::cout << look::causes_of(inspection).text();
+  if (options.ways) std::cout << look::ways_table(inspection).text();
+  if (!prints) write_page(inspection, options);
+  return 0;
+}
+
+const RegisterCommand registered{{"look", Purpose::learn,
+    "whence each gradient of a trained model came: a page, tables, one number worked out", run}};
+
+}  // namespace
+}  // namespace whence

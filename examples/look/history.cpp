@@ -1,0 +1,111 @@
+#include "examples/look/history.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "examples/app/run_files.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence::look {
+namespace {
+
+// Of one quantity: by step, how many entries there are and how many each reason takes.
+struct Counts {
+  double entries = 0, masked = 0;
+  std::map<std::string, double> by_reason;
+};
+using History = std::map<std::string, std::map<double, Counts>>;
+
+History read(const std::filesystem::path& file) {
+  History history;
+  std::istringstream lines(read_file(file));
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    try {
+      const auto record = nlohmann::json::parse(line);
+      Counts& counts = history[record.at("quantity")][record.at("step")];
+      for (const auto& [name, value] : record.items()) {
+        if (name == "step" || name == "layer" || name == "quantity" || name == "head") continue;
+        double& sum = name == "entries"                 ? counts.entries
+                      : name == to_string(Stop::masked) ? counts.masked
+                                                        : counts.by_reason[name];
+        sum += value.get<double>();
+      }
+    } catch (const nlohmann::json::exception&) {
+      throw InputError(
+          file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
+    }
+  }
+  return history;
+}
+
+report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>& by_step) {
+  report::Plot plot{.title = to_text("Gradient of ", quantity, ": why entries are zero or next to it"),
+      .x_label = "step",
+      .y_label = "% of entries",
+      .curves = {}};
+  std::map<std::string, report::Curve> curves;
+  for (const auto& [step, counts] : by_step)
+    for (const auto& [reason, count] : counts.by_reason) curves[reason].name = reason;
+  for (auto& [reason, curve] : curves) {
+    for (const auto& [step, counts] : by_step) {
+      const auto found = counts.by_reason.find(reason);
+      const double seen = counts.entries - counts.masked;
+      curve.x.push_back(step);
+      curve.y.push_back(found == counts.by_reason.end() || seen <= 0 ? 0 : 100 * found->second / seen);
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  return plot;
+}
+
+}  // namespace
+
+std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step) {
+  std::vector<LogRecord> records;
+  for (const Shares& shares : inspection.shares()) {
+    LogRecord record{{"step", step}, {"layer", std::int64_t{shares.quantity->layer}},
+        {"quantity", shares.quantity->name}, {"head", std::int64_t{shares.head}}};
+    std::map<Stop, std::int64_t> by_stop;
+    std::int64_t entries = 0;
+    for (std::size_t code = 0; code < shares.entries.size(); ++code) {
+      by_stop[inspection.reasons()[code].stop] += shares.entries[code];
+      entries += shares.entries[code];
+    }
+    record.emplace_back("entries", entries);
+    for (const auto& [stop, count] : by_stop)
+      if (stop != Stop::nothing && count > 0) record.emplace_back(to_string(stop), count);
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+std::function<std::vector<LogRecord>(std::int64_t)> looks_at(
+    const Transformer& model, const Tensor& tokens, const Tensor& targets) {
+  return [&model, tokens, targets](std::int64_t step) {
+    Subject subject;
+    subject.model = std::make_shared<Transformer>(model.options());
+    const auto from = model.parameters(), to = subject.model->parameters();
+    for (std::size_t k = 0; k < from.size(); ++k)
+      raw::copy_into(raw::cast(raw::to_device(from[k].tensor.detach(), {}), DType::f32), to[k].tensor);
+    subject.tokens = tokens, subject.targets = targets;
+    return records_of(Inspection(subject), step);
+  };
+}
+
+std::vector<report::Plot> history_of(const std::filesystem::path& file) {
+  std::vector<report::Plot> plots;
+  if (!std::filesystem::exists(file)) return plots;
+  for (const auto& [quantity, by_step] : read(file)) {
+    const bool stopped =
+        std::ranges::any_of(by_step, [](const auto& entry) { return !entry.second.by_reason.empty(); });
+    if (stopped) plots.push_back(plot_of(quantity, by_step));
+  }
+  return plots;
+}
+
+}  // namespace whence::look

@@ -1,0 +1,200 @@
+#include "examples/look/inspection.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/backward.h"
+#include "autograd/node.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence::look {
+namespace {
+
+// The layer of "blocks.3.attention.q", and the rest behind "attention."; -1 and the whole path where it is none.
+std::pair<index_t, std::string> split(const std::string& path) {
+  const std::string front = "blocks.", middle = ".attention.";
+  const std::size_t at = path.find(middle);
+  if (!path.starts_with(front) || at == std::string::npos) return {-1, path};
+  return {std::stoll(path.substr(front.size(), at - front.size())), path.substr(at + middle.size())};
+}
+
+// The last name of a path.
+std::string leaf_of(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+// Where `letter` stands in axes such as "b h i j"; -1: nowhere.
+int axis_of(const std::string& axes, char letter) {
+  const std::size_t at = axes.find(letter);
+  return at == std::string::npos ? -1 : static_cast<int>(at / 2);
+}
+
+double largest(const Tensor& x) {
+  double result = 0;
+  for (const double number : x.to_vector()) result = std::max(result, std::abs(number));
+  return result;
+}
+
+}  // namespace
+
+Inspection::Inspection(const Subject& subject)
+    : subject_(subject),
+      specs_(parse_schemes(subject.model->scheme())),
+      tape_(std::make_unique<Tape>()),
+      capture_(std::make_unique<Capture>("*")) {
+  loss_ = subject.loss();
+  loss_value_ = loss_.item();
+  tape_->stop();
+  capture_->stop();
+  for (const std::string& name : capture_->names()) places_.push_back(capture_->place(name));
+  backward(loss_, {}, {.keep_graph = true});
+  find_quantities();
+  find_reasons();
+}
+
+void Inspection::find_quantities() {
+  for (const std::string& path : capture_->names()) {
+    const auto [layer, name] = split(path);
+    Quantity quantity{.path = path, .name = name, .layer = layer};
+    for (const ProbeInfo& probe : attention_probes())
+      if (layer >= 0 && probe.name == name) quantity.probe = &probe;
+    if (const auto found = find_probe(specs_, name); found && !quantity.probe)
+      quantity.probe = found->probe, quantity.scheme = found->scheme->text();
+    const Probed& probed = (*capture_)[path];
+    quantity.line = to_string(probed.site());
+    quantity.value = probed.value(), quantity.gradient = probed.gradient();
+    quantities_.push_back(std::move(quantity));
+  }
+  for (const Module::Parameter& parameter : subject_.model->parameters()) {
+    Quantity quantity{.path = parameter.path, .name = parameter.path, .frozen = parameter.frozen};
+    quantity.value = parameter.tensor.detach();
+    if (!parameter.frozen) {
+      quantity.gradient = gradient(parameter.tensor);
+      clear_gradient(parameter.tensor);
+      places_.push_back(place_of(parameter.path, parameter.tensor));
+    }
+    parameters_.push_back(std::move(quantity));
+  }
+}
+
+void Inspection::find_reasons() {
+  Zeros zeros = why_zero(loss_, {}, places_);
+  reasons_ = std::move(zeros.reasons);
+  const auto code_of = [this](Stop stop) {
+    const Reason reason{stop, "", "", ""};
+    const auto found = std::ranges::find(reasons_, reason);
+    if (found != reasons_.end()) return static_cast<unsigned char>(found - reasons_.begin());
+    reasons_.push_back(reason);
+    return static_cast<unsigned char>(reasons_.size() - 1);
+  };
+  for (std::vector<Quantity>* all : {&quantities_, &parameters_}) {
+    for (Quantity& quantity : *all) {
+      if (const auto found = zeros.of.find(quantity.path); found != zeros.of.end())
+        quantity.reasons = std::move(found->second);
+      else
+        quantity.reasons.assign(
+            static_cast<std::size_t>(quantity.value.numel()), code_of(quantity.frozen ? Stop::frozen : Stop::no_path));
+      hide_masked(quantity);
+    }
+  }
+}
+
+// A pair that the mask hides is no part of the model, whatever else stops its gradient.
+void Inspection::hide_masked(Quantity& quantity) {
+  if (!quantity.probe || !subject_.model->options().causal) return;
+  const int i = axis_of(quantity.probe->axes, 'i'), j = axis_of(quantity.probe->axes, 'j');
+  const Shape& shape = quantity.value.shape();
+  if (i < 0 || j < 0 || shape.rank() <= std::max(i, j)) return;
+  unsigned char masked = 0;
+  for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
+    index_t rest = static_cast<index_t>(e), row = 0, column = 0;
+    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
+      if (axis == i) row = rest % shape[axis];
+      if (axis == j) column = rest % shape[axis];
+    }
+    if (column <= row) continue;
+    if (masked == 0) {
+      const Reason reason{Stop::masked, "", "", ""};
+      const auto found = std::ranges::find(reasons_, reason);
+      masked = static_cast<unsigned char>(found - reasons_.begin());
+      if (found == reasons_.end()) reasons_.push_back(reason);
+    }
+    quantity.reasons[e] = masked;
+  }
+}
+
+std::vector<Shares> Inspection::shares() const {
+  std::vector<Shares> all;
+  for (const Quantity& quantity : quantities_) {
+    if (!quantity.probe || quantity.layer < 0) continue;
+    const Shape& shape = quantity.value.shape();
+    const int axis = axis_of(quantity.probe->axes, 'h');
+    const index_t heads = axis < 0 ? 1 : shape[axis];
+    index_t inside = 1;  // entries of one head, one behind another
+    for (int later = axis + 1; later < shape.rank(); ++later) inside *= shape[later];
+    const std::vector<double> gradient =
+        quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>(quantity.reasons.size());
+    const std::size_t first = all.size();
+    for (index_t head = 0; head < heads; ++head)
+      all.push_back({&quantity, axis < 0 ? -1 : head, std::vector<index_t>(reasons_.size()), 0});
+    for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
+      const index_t head = axis < 0 ? 0 : static_cast<index_t>(e) / inside % heads;
+      Shares& shares = all[first + static_cast<std::size_t>(head)];
+      ++shares.entries[quantity.reasons[e]];
+      shares.exact_zeros += gradient[e] == 0;
+    }
+  }
+  return all;
+}
+
+std::vector<WaysTo> Inspection::ways_of(index_t layer) const {
+  const std::string inside = to_text("blocks.", layer, ".attention.");
+  std::vector<Place> places;
+  for (const Place& place : places_)
+    if (place.name.starts_with(inside) && capture_->contains(place.name))
+      places.push_back({place.name.substr(inside.size()), place.nodes});
+  std::vector<WaysTo> all;
+  for (const char* name : {"x", "q", "k", "v"}) {
+    WaysTo found{layer, name, {}, {}};
+    const Quantity* whole = nullptr;
+    for (const Quantity& quantity : quantities_)
+      if (quantity.path == inside + name) whole = &quantity;
+    if (!whole || !whole->gradient.defined()) continue;
+    found.whole = whole->gradient;
+    found.ways = ways(loss_, {}, capture_->place(inside + name), places, inside);
+    std::vector<double> sum(static_cast<std::size_t>(found.whole.numel()));
+    for (const Way& way : found.ways) {
+      const std::vector<double> numbers = way.gradient.to_vector();
+      for (std::size_t e = 0; e < sum.size(); ++e) sum[e] += numbers[e];
+    }
+    const std::vector<double> expected = found.whole.to_vector();
+    for (std::size_t e = 0; e < sum.size(); ++e)
+      found.difference = std::max(found.difference, std::abs(sum[e] - expected[e]));
+    if (const double size = largest(found.whole); size > 0) found.difference /= size;
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
+Contribution Inspection::explain_value(const std::string& path, const Shape& at) const {
+  return whence::explain_value(*tape_, capture_->place(path), at, places_);
+}
+
+ExplainedGradient Inspection::explain_gradient(const std::string& path, const Shape& at) const {
+  return whence::explain_gradient(*tape_, loss_, capture_->place(path), at, places_);
+}
+
+std::string name_of(const Way& way) {
+  std::string name;
+  for (const std::string& step : way.steps) {
+    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v")
+      continue;
+    name += (name.empty() ? "" : " > ") + leaf_of(step);
+  }
+  const auto passed = [&](const char* step) { return std::ranges::find(way.steps, step) != way.steps.end(); };
+  if (name.empty()) name = passed("scores") ? "content" : passed("v") || way.steps.empty() ? "values" : "pattern";
+  for (const char* through : {"q", "k"})
+    if (passed(through)) name = to_text(through, ": ", name);
+  return name;
+}
+
+}  // namespace whence::look

@@ -1,0 +1,84 @@
+// Everything that one pass computed, and whence its gradients came: named quantities with values, gradients and the
+// reasons of zeros; and the ways by which the gradients of queries, keys, values and inputs arrived.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/explain.h"
+#include "autograd/probe.h"
+#include "autograd/tape.h"
+#include "autograd/zeros.h"
+#include "examples/look/subject.h"
+
+namespace whence::look {
+
+// What passed a probe in one layer, or a parameter.
+struct Quantity {
+  std::string path;                         // "blocks.0.attention.position.gates"
+  std::string name;                         // within attention: "position.gates"; of a parameter its path
+  index_t layer = -1;                       // -1: of the whole model
+  const ProbeInfo* probe = nullptr;         // null: of a parameter, or of a layer other than attention
+  std::string scheme = {};                  // that passed it; empty: attention itself
+  std::string line = {};                    // "nn/positional/cope.cpp:36"
+  Tensor value = {}, gradient = {};         // gradient undefined: no path, or frozen
+  std::vector<unsigned char> reasons = {};  // for each entry, into Inspection::reasons; 0: it lives
+  bool frozen = false;
+};
+
+// How much of a quantity's gradient each reason takes, in one head (or all, where it has no heads).
+struct Shares {
+  const Quantity* quantity;
+  index_t head;                  // -1: no heads
+  std::vector<index_t> entries;  // by reason
+  index_t exact_zeros = 0;       // entries that are 0; the others with a reason are next to it
+};
+
+struct WaysTo {
+  index_t layer;
+  std::string name;  // "q"
+  Tensor whole;      // autograd's gradient
+  std::vector<Way> ways;
+  double difference = 0;  // largest |sum of the ways - whole|, relative to the largest |whole|
+};
+
+class Inspection {
+ public:
+  // Runs the subject forward and backward. REQUIRES: `subject` outlives this.
+  explicit Inspection(const Subject& subject);
+
+  const Subject& subject() const { return subject_; }
+  double loss() const { return loss_value_; }
+  const std::vector<Quantity>& quantities() const { return quantities_; }
+  const std::vector<Quantity>& parameters() const { return parameters_; }
+  const std::vector<Reason>& reasons() const { return reasons_; }
+  [[nodiscard]] std::vector<Shares> shares() const;
+
+  // Of x, q, k and v of one layer.
+  [[nodiscard]] std::vector<WaysTo> ways_of(index_t layer) const;
+
+  // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error when there is none.
+  [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
+  [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;
+
+ private:
+  void find_quantities();
+  void find_reasons();
+  void hide_masked(Quantity& quantity);
+
+  const Subject& subject_;
+  std::vector<SchemeSpec> specs_;
+  std::unique_ptr<Tape> tape_;
+  std::unique_ptr<Capture> capture_;
+  Tensor loss_;
+  double loss_value_ = 0;
+  std::vector<Place> places_;
+  std::vector<Quantity> quantities_, parameters_;
+  std::vector<Reason> reasons_;
+};
+
+// "content", "position_logit > positions > gates": the steps without those that every way has.
+[[nodiscard]] std::string name_of(const Way& way);
+
+}  // namespace whence::look

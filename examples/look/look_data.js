@@ -1,0 +1,200 @@
+// What the page is made of: the quantities of one run or of two, decoded when they are first looked at and cut into
+// sheets, which have rows and columns.
+"use strict";
+
+// ---- Embedded data
+const embedded = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
+const runs = { this: embedded("look-data"), beside: embedded("look-data-beside") };
+const data = runs.this;
+
+const counted = (count) => Array.from({ length: count }, (_, index) => index);
+const unique = (list) => [...new Set(list)];
+const clamped = (value, low, high) => Math.min(high, Math.max(low, value));
+
+const kept = new Map();
+function once(key, build) {
+  if (!kept.has(key)) kept.set(key, build());
+  return kept.get(key);
+}
+
+function bytes_of(text) {
+  const letters = atob(text), bytes = new Uint8Array(letters.length);
+  for (let k = 0; k < letters.length; ++k) bytes[k] = letters.charCodeAt(k);
+  return bytes;
+}
+
+// The numbers of one field of a layer, a parameter or a way; null where there are none.
+const decoded = new WeakMap();
+function decode(holder, field, bits = holder.bits) {
+  if (holder[field] == null) return null;
+  if (!decoded.has(holder)) decoded.set(holder, {});
+  return decoded.get(holder)[field] ??= numbers_of(bytes_of(holder[field]), bits);
+}
+
+function numbers_of(bytes, bits) {
+  if (bits === 8) return bytes;
+  return bits === 64 ? new Float64Array(bytes.buffer) : new Float32Array(bytes.buffer);
+}
+
+// ---- Quantities
+// A parameter is a quantity of one layer, or of none. Axes of size 1 say nothing; of more than three the first become
+// one, so that a selector, rows and columns remain.
+function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
+  const letters = axes.split(" ");
+  const named = shape.map((size, axis) => ({ size, letter: letters[axis] })).filter(({ size }) => size !== 1);
+  if (!named.length) named.push({ size: 1 });
+  while (named.length > 3) named.splice(0, 2, { size: named[0].size * named[1].size });
+  if (named.length === 3) named[0].letter = "c";
+  const others = ["c", "r", "k"].slice(-named.length);
+  return {
+    name: path, axes: named.map(({ letter }, axis) => letter || others[axis]).join(" "), scale: "diverging", marks: [],
+    caption: frozen ? "a parameter, frozen" : "a parameter", equation: `[${shape.join(", ")}]`, parameter: true,
+    layers: [{ ...part, layer, shape: named.map(({ size }) => size) }],
+  };
+}
+
+for (const run of Object.values(runs).filter(Boolean)) {
+  run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
+}
+const quantities = [...data.all.values()];
+const letters_of = (quantity) => quantity.axes.split(" ").filter((letter) => letter !== "b");
+const part_of = (quantity, layer) =>
+  quantity.parameter ? quantity.layers[0] : quantity.layers.find((part) => part.layer === layer);
+
+// Where the state keeps the index along an axis: a token is a token, whether it asks or is asked.
+const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
+const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
+                     n: "position n", r: "row", k: "column", w: "way" };
+const word_of = (axis) => axis_words[axis] ?? axis;
+
+// ---- Sheets
+// The last two axes are rows and columns, a single one is a row; `at` chooses along those before.
+function slice_of(letters, shape, at) {
+  const leading = letters.slice(0, -2);
+  const chosen = (axis) => clamped(at[key_of(leading[axis])] ?? 0, 0, shape[axis] - 1);
+  const index = leading.reduce((sum, _, axis) => sum * shape[axis] + chosen(axis), 0);
+  const [rows, columns] = letters.length > 1 ? shape.slice(-2) : [1, shape[0]];
+  return { offset: index * rows * columns, rows, columns, row_axis: letters.at(-2) ?? "", column_axis: letters.at(-1) };
+}
+
+// Which cells the mask hides; without reasons a causal model's rule says it. null: none.
+function hidden_of(run, reasons, { rows, columns, row_axis, column_axis }) {
+  if (reasons) return Uint8Array.from(reasons, (reason) => run.reasons[reason].kind === "masked");
+  if (!run.causal || row_axis !== "i" || column_axis !== "j" || rows !== columns) return null;
+  return Uint8Array.from({ length: rows * columns }, (_, cell) => cell % columns > Math.floor(cell / columns));
+}
+
+// Smallest and largest value shown, so that a reader need not guess them from colours.
+function extremes_of(cells, hidden) {
+  let low = Infinity, high = -Infinity;
+  cells.forEach((value, cell) => {
+    if (hidden?.[cell] || !Number.isFinite(value)) return;
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  });
+  return low <= high ? [low, high] : [0, 0];
+}
+
+function sheet(fields) {
+  return { hidden: null, reasons: null, marks: [], note: "", row_labels: labels_of(fields.row_axis),
+           column_labels: labels_of(fields.column_axis), pictures: new Map(), ...fields,
+           extremes: extremes_of(fields.cells, fields.hidden) };
+}
+
+// `kind` is "value" or "gradient", `run` is "this", "beside" or "difference"; null where that is not recorded.
+function sheet_of(name, kind, at, run = "this") {
+  const quantity = (runs[run] ?? data).all.get(name), part = quantity && part_of(quantity, at.layer);
+  if (!part || part[kind] == null) return null;
+  const slice = slice_of(letters_of(quantity), part.shape, at);
+  return once([run, name, kind, part.layer, slice.offset].join(" "), () =>
+    run === "difference" ? difference_of(name, kind, at) : cut(runs[run], quantity, part, kind, slice));
+}
+
+function cut(run, quantity, part, kind, slice) {
+  const { name, marks, scale } = quantity, end = slice.offset + slice.rows * slice.columns;
+  const reasons = decode(part, "reasons", 8)?.subarray(slice.offset, end) ?? null, value = kind === "value";
+  return sheet({
+    ...slice, name, kind, reasons, quantity, run, hidden: hidden_of(run, reasons, slice),
+    title: value ? name : `dLoss/d${name}`, scale: value ? scale : "diverging", marks: value ? marks : [],
+    cells: decode(part, kind).subarray(slice.offset, end), note: value ? words_of(quantity) : gradient_words,
+    shared: () => shared_extremes(name, kind, ["this", "beside"]),
+  });
+}
+
+const gradient_words = "how the loss changes as this number grows";
+const words_of = ({ caption, equation, source, line }) =>
+  [[caption, equation].filter(Boolean).join(": "), source && `(${source})`, line].filter(Boolean).join(" ");
+
+function difference_of(name, kind, at) {
+  const one = sheet_of(name, kind, at, "this"), other = runs.beside && sheet_of(name, kind, at, "beside");
+  if (!other || one.rows !== other.rows || one.columns !== other.columns) return null;
+  const hidden = one.hidden && one.hidden.map((here, cell) => here | (other.hidden?.[cell] ?? 0));
+  return sheet({
+    ...one, pictures: new Map(), title: `${one.title}: this \u2212 beside`, scale: "diverging", marks: [], hidden,
+    cells: Float64Array.from(one.cells, (value, cell) => value - other.cells[cell]),
+    shared: () => shared_extremes(name, kind, ["difference"]),
+  });
+}
+
+// Over every layer, head, channel and run, so that equal colours are equal numbers.
+function shared_extremes(name, kind, of_runs) {
+  return once(["extremes", name, kind, of_runs].join(" "), () => {
+    const there = of_runs.filter((run) => run === "difference" || runs[run]);
+    const all = there.flatMap((run) => all_sheets(name, kind, run));
+    return [Math.min(...all.map((each) => each.extremes[0])), Math.max(...all.map((each) => each.extremes[1]))];
+  });
+}
+
+// Every slice of a quantity with the place it is from.
+function places_of(name, run = "this") {
+  const quantity = (runs[run] ?? data).all.get(name);
+  return (quantity?.layers ?? []).flatMap(({ layer, shape }) => {
+    const leading = letters_of(quantity).slice(0, -2), count = (axis) => shape[leading.indexOf(axis)] ?? 1;
+    return counted(count("h")).flatMap((head) => counted(count("c")).map((c) => ({ layer, head, c })));
+  });
+}
+
+const all_sheets = (name, kind, run) =>
+  places_of(name, run).map((at) => sheet_of(name, kind, at, run)).filter(Boolean);
+
+// The colours' ends: those of all sheets, or of this one. Zero stays in the middle, or at the low end.
+function range_of(sheet, fit) {
+  if (!fit && sheet.scale === "unit") return [0, 1];
+  const [low, high] = fit ? sheet.extremes : sheet.shared(), reach = Math.max(Math.abs(low), Math.abs(high));
+  if (sheet.scale === "diverging") return [-reach, reach];
+  return fit ? [low, high] : [Math.min(0, low), Math.max(0, high)];
+}
+
+const value_at = (sheet, row, column) => sheet.cells[row * sheet.columns + column];
+const hidden_at = (sheet, row, column) => Boolean(sheet.hidden?.[row * sheet.columns + column]);
+const is_row = (sheet) => sheet.row_axis === "";
+
+// ---- Tokens
+const unseen = /[\0-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+function picture_of(letter) {
+  const code = letter.charCodeAt(0), known = { "\n": "\u21b5", "\t": "\u21e5", "\x7f": "\u2421" }[letter];
+  return known ?? (code < 32 ? String.fromCharCode(0x2400 + code) : `<${code.toString(16).padStart(4, "0")}>`);
+}
+
+// White space, control characters and marks without a letter have to be seen, and must not act.
+function visible(token) {
+  if (token === "") return "\u2205";
+  const seen = token.replace(/ /g, "\u2423").replace(unseen, picture_of);
+  return /^[\p{M}\u200c\u200d]/u.test(seen) ? "\u25cc" + seen : seen;
+}
+
+const tokens = data.tokens.map(visible);
+const token_at = (index) => tokens[index] ?? "(none)";
+const labels_of = (axis) => ["i", "j", "t"].includes(axis) ? tokens : null;
+const short = (text) => [...text].length > 10 ? [...text].slice(0, 9).join("") + "\u2026" : text;
+const longest = (labels) => labels ? Math.max(...labels.map((label) => [...short(label)].length)) : 0;
+
+// ---- Numbers
+function format(value, digits = 4) {
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  return size < 1e-3 || size >= 1e6 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
+}
+
+const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);
+const norm_of = (vector) => Math.sqrt(sum_of(Array.from(vector, (value) => value * value)));

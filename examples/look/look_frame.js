@@ -1,0 +1,230 @@
+// Around every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
+
+// ---- Elements
+function dress(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (typeof value === "boolean" && name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+const make = (tag, attributes = {}, ...children) => dress(document.createElement(tag), attributes, children);
+const draw = (tag, attributes = {}, ...children) =>
+  dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+const number_cell = (value) => make("td", { class: "n", title: String(value) }, shown(value));
+const table_of = (head, lines, attributes = {}) => make("div", { class: "scroll" }, make("table", attributes,
+  make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)));
+const heading = (text, numeric = false) => make("th", { scope: "col", ...(numeric ? { class: "n" } : {}) }, text);
+const on_button_keys = (act) => (event) => {
+  if (event.key !== "Enter" && event.key !== " ") return;
+  event.preventDefault();
+  act();
+};
+
+// A token's text comes from anywhere: it is isolated from the direction of its neighbours.
+const token_name = (index) =>
+  make("span", { class: "name" }, `${index} \u2018`, make("bdi", { class: "token" }, token_at(index)), "\u2019");
+
+// ---- State
+// i, j, d, n, c, r, k, w are the selected places along the axes; hover replaces some while the pointer is there.
+const start = {
+  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", fit: false,
+  numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", theme: "auto",
+  i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0,
+};
+const state = { ...start };
+let hover = null;
+let followers = [];  // called with the cursor when it moves
+let redrawn = [];    // called when the selected cell has changed, before them
+
+const cursor = () => ({ ...state, ...hover });
+const shown = (value) => state.digits ? String(value) : format(value);
+const has_heads = (quantity) => letters_of(quantity).slice(0, -2).includes("h");
+const has_channels = (quantity) => letters_of(quantity).slice(0, -2).includes("c");
+const current_quantity = () => data.all.get(state.quantity);
+const place_words = (quantity = current_quantity()) => `layer ${state.layer}` +
+  (!quantity || has_heads(quantity) ? `, head ${state.head}` : "") +
+  (quantity && has_channels(quantity) ? `, channel ${state.c}` : "");
+
+// ---- Controls
+const pair = (text) => [text, text];
+// Where c is a row or a column and no selector, it stays as the cursor has it.
+const channels_offered = (quantity) =>
+  quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
+const controls = {
+  layer: { text: "layer", options: () => counted(data.layers).map(pair) },
+  head: { text: "head", options: () => counted(data.heads).map(pair) },
+  quantity: { text: "quantity", options: () => current_view().quantities().map(({ name }) => pair(name)) },
+  c: { text: "channel", options: () => channels_offered(current_quantity()).map(pair) },
+  part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])].map(pair) },
+  show: { text: "show",
+    options: () => [["all", "all quantities"], ["one", "one, large"], ["parameters", "parameters"]] },
+  of: { text: "gradient of", options: () => route_names().map(pair) },
+  side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
+  run: { text: "run", options: () => [["this", "this"], ["beside", "beside"], ["difference", "difference"]] },
+  fit: { text: "colours fitted to each map", check: true },
+  numbers: { text: "numbers in cells", check: true },
+  cell: { text: "cell size", low: 3, high: 44 },
+  mono: { text: "monospace", check: true },
+  digits: { text: "all digits", check: true },
+};
+const everywhere = () => runs.beside ? ["run", "digits"] : ["digits"];
+
+function input_of(key, { options, check, low, high }) {
+  const change = (value) => update({ [key]: value });
+  if (options) return make("select", { onchange: ({ target }) => change(of_type(key, target.value)) });
+  if (check) return make("input", { type: "checkbox", onchange: ({ target }) => change(target.checked) });
+  return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
+}
+
+for (const [key, control] of Object.entries(controls)) {
+  control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key }, []);
+  control.label = make("label", {}, control.text, control.input);
+}
+
+const types = { number: Number, boolean: (word) => word === "true", string: String };
+const of_type = (key, text) => types[typeof start[key]](text);
+const used = (key) => everywhere().includes(key) || current_view().controls().includes(key);
+
+// Shows the controls of the view. A state that they do not offer, from an old address or another view, gives way.
+function settle() {
+  for (const [key, { options, check, input, label }] of Object.entries(controls)) {
+    label.hidden = !used(key);
+    if (label.hidden) continue;
+    const offered = options?.() ?? [];
+    if (options && !offered.some(([value]) => value === state[key])) state[key] = offered[0]?.[0] ?? start[key];
+    input.replaceChildren?.(...offered.map(([value, text]) => make("option", { value }, text)));
+    label.hidden = Boolean(options) && offered.length < 2;
+    if (check) input.checked = state[key];
+    else input.value = String(state[key]);
+  }
+}
+
+// ---- Address
+// It keeps what is shown, so that a view can be reloaded and sent: look.html#view=why&layer=1&head=2
+function read_address() {
+  for (const [key, text] of new URLSearchParams(location.hash.slice(1))) {
+    if (!(key in start)) continue;
+    const value = of_type(key, text), whole = Number.isInteger(value) && value >= 0;
+    if (typeof value !== "number" || whole) state[key] = value;
+  }
+  for (const key of ["i", "j"]) state[key] = Math.min(state[key], tokens.length - 1);
+  if (!views.some((view) => view.key === state.view)) state.view = start.view;
+  if (!themes.includes(state.theme)) state.theme = start.theme;
+  if (!runs.beside) state.run = start.run;
+}
+
+function write_address() {
+  const always = ["view", "layer", "head", "quantity", "i", "j"];
+  const told = Object.entries(state).filter(([key, value]) => always.includes(key) || value !== start[key]);
+  // some viewers forbid it for local files; nothing depends on it
+  try { history.replaceState(null, "", "#" + new URLSearchParams(told)); } catch { /* the address stays */ }
+}
+
+// ---- Skeleton
+const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelledby": "", tabindex: -1 });
+const readout = make("div", { id: "readout", role: "status" });
+const hint = make("p", { class: "hint" });
+const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
+const themes = ["auto", "light", "dark"];
+const theme_input = make("select", { "data-key": "theme", onchange: ({ target }) => update({ theme: target.value }) },
+  ...themes.map((name) => make("option", { value: name }, name)));
+const current_view = () => views.find((view) => view.key === state.view);
+
+function build() {
+  tabs.append(...views.map(({ key, title }) => make("button", { type: "button", role: "tab", id: `tab-${key}`,
+    "data-focus": `tab ${key}`, "aria-controls": "stage", onclick: () => update({ view: key }), onkeydown: press_tab },
+    title)));
+  const bar = make("div", { class: "controls" }, ...Object.values(controls).map(({ label }) => label));
+  const keys = make("p", { class: "note" }, "Point at a cell to read it in every picture; click to select it. Keys " +
+    "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows. Hatched " +
+    "cells are masked.");
+  document.getElementById("look").append(
+    make("div", { class: "top" }, tabs, make("label", { class: "theme" }, "theme", theme_input)), hint,
+    make("div", { class: "bar" }, bar, readout), stage, keys);
+}
+
+function press_tab(event) {
+  const at = views.indexOf(current_view()), last = views.length - 1;
+  const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  update({ view: views[clamped(next, 0, last)].key });
+  tabs.querySelector("[aria-selected='true']").focus();
+}
+
+function show_tabs() {
+  for (const [index, tab] of [...tabs.children].entries()) {
+    const selected = views[index].key === state.view;
+    tab.setAttribute("aria-selected", selected);
+    tab.tabIndex = selected ? 0 : -1;
+  }
+  stage.setAttribute("aria-labelledby", `tab-${state.view}`);
+  const sections = unique(data.quantities.map(({ section }) => section).filter(Boolean));
+  hint.replaceChildren(current_view().hint + " ", make("cite", {}, `More in nn/README.md: ${sections.join(", ")}.`));
+}
+
+// ---- Cursor
+function set_hover(place) {
+  if (place ? hover && Object.entries(place).every(([key, index]) => hover[key] === index) : !hover) return;
+  hover = place;
+  readout.setAttribute("aria-live", "off");  // a pointer would flood a screen reader; keys and clicks do announce
+  show_cursor();
+}
+
+// A head or a channel as a row of a map: what is shown changes with it.
+function choose(place) {
+  hover = null;
+  if ("head" in place || "c" in place) return update(place);
+  Object.assign(state, place);
+  readout.setAttribute("aria-live", "polite");
+  for (const redraw of redrawn) redraw();
+  show_cursor();
+  write_address();
+}
+
+function show_cursor() {
+  const at = cursor();
+  for (const follow of followers) follow(at);
+  readout.replaceChildren(...current_view().readout(at));
+}
+
+// ---- Everything
+const system_dark = matchMedia("(prefers-color-scheme: dark)");
+function show_theme() {
+  const system_theme = system_dark.matches ? "dark" : "light";
+  document.documentElement.dataset.theme = state.theme === "auto" ? system_theme : state.theme;
+  theme_input.value = state.theme;
+  read_theme();
+}
+
+function update(change = {}) {
+  Object.assign(state, change);
+  hover = null;
+  const focus = document.activeElement?.dataset.focus;
+  show_theme();
+  settle();
+  show_tabs();
+  followers = [];
+  redrawn = [];
+  stage.style.minHeight = `${stage.offsetHeight}px`;  // the page keeps its length, and so the reader's place
+  stage.replaceChildren();
+  current_view().draw();
+  stage.style.minHeight = "";
+  show_cursor();
+  if (focus && document.activeElement.dataset.focus !== focus) {
+    document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  }
+  write_address();
+}
+
+// What a view shows of the selected cell: drawn now, and again whenever another is selected. `draw_part` returns what
+// follows the cursor within it, or nothing.
+function of_selection(draw_part) {
+  let follow = draw_part();
+  redrawn.push(() => follow = draw_part());
+  followers.push((at) => follow?.(at));
+}

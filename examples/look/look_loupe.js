@@ -1,0 +1,256 @@
+// View: one pair (i, j) under a loupe. Where positions are sums of gates, a gate can be moved; what hangs on it is
+// computed again, here, from the gates, z and the logits.
+
+const part_value = (name) => {
+  const found = sheet_of(name, "value", state, state.run === "beside" ? "beside" : "this");
+  return found && found.rows > state.i ? found : null;
+};
+const has_loupe = () => ["gates", "positions"].every((name) => data.all.has(name));
+
+// ---- The engine's numbers of row i
+function loupe_row() {
+  const gates = part_value("gates"), positions = part_value("positions");
+  if (!gates || !positions) return null;
+  const row = (found) => found && counted(found.columns).map((column) => value_at(found, state.i, column));
+  const keys = counted(gates.columns).filter((j) => !hidden_at(gates, state.i, j));
+  const limit = positions.marks.find(({ text }) => text === "p_max")?.value ?? Infinity;
+  const [z, scores, logits, pattern] = ["z", "scores", "logits", "pattern"].map((name) => row(part_value(name)));
+  return { keys, limit, gates: row(gates), positions: row(positions), z, scores, logits, pattern };
+}
+
+// ---- The same numbers again, from gates
+// p_j = min(g_j + ... + g_i, p_max): from the query leftwards.
+function positions_of({ keys, limit }, gates) {
+  const positions = gates.map(() => NaN);
+  let sum = 0;
+  for (const j of [...keys].reverse()) {
+    sum += gates[j];
+    positions[j] = Math.min(sum, limit);
+  }
+  return positions;
+}
+
+// Between two rows of the table, as Listing 1 reads it; at a whole position both are one row.
+const between = (z, p) => ({ low: clamped(Math.floor(p), 0, z.length - 1), high: clamped(Math.ceil(p), 0, z.length - 1),
+                             w: p - Math.floor(p) });
+function read_z(z, p) {
+  const { low, high, w } = between(z, p);
+  return (1 - w) * z[low] + w * z[high];
+}
+
+function softmax_of({ keys }, logits) {
+  const most = Math.max(...keys.map((j) => logits[j])), weights = logits.map(() => NaN);
+  for (const j of keys) weights[j] = Math.exp(logits[j] - most);
+  const sum = sum_of(keys.map((j) => weights[j]));
+  return weights.map((weight) => weight / sum);
+}
+
+// Logits move from the engine's own, so that what other schemes added to them stays.
+function moved(row, gates) {
+  const positions = positions_of(row, gates), before = positions_of(row, row.gates);
+  const logits = row.z && row.logits
+    ? row.logits.map((logit, j) => logit + read_z(row.z, positions[j]) - read_z(row.z, before[j])) : null;
+  return { gates, positions, logits, pattern: logits && softmax_of(row, logits) };
+}
+
+// ---- Are they the engine's? The largest difference over the scale, for each that can be computed.
+function check_row(row) {
+  const positions = positions_of(row, row.gates), found = [["positions", positions]];
+  if (row.z && row.scores && row.logits) {
+    found.push(["logits", row.scores.map((score, j) => score + read_z(row.z, positions[j]))]);
+  }
+  if (row.logits && row.pattern) found.push(["pattern", softmax_of(row, row.logits)]);
+  return found.map(([name, computed]) => {
+    const scale = Math.max(...row.keys.map((j) => Math.abs(row[name][j]))) || 1;
+    return { name, difference: Math.max(...row.keys.map((j) => Math.abs(computed[j] - row[name][j]))) / scale };
+  });
+}
+
+function check_words(row) {
+  const found = check_row(row), equal = found.every(({ difference }) => difference <= 1e-6);
+  const numbers = found.map(({ name, difference }) => `${name} ${format(difference, 2)}`).join(", ");
+  const verdict = equal ? "\u2713 Computed again here, they are the engine\u2019s: "
+    : "\u2717 Computed again here, they differ from the engine\u2019s (another scheme adds, or p is read otherwise): ";
+  return make("p", { class: "check", "data-equal": String(equal) }, make("b", {}, verdict),
+    `largest difference over the scale: ${numbers}.`);
+}
+
+// ---- State of the gates: the engine's, or moved by hand as long as the row stays
+const hand = { row: "", gates: null };
+function gates_now(row) {
+  const key = [state.run, state.layer, state.head, state.i].join(" ");
+  if (hand.row !== key) Object.assign(hand, { row: key, gates: null });
+  return hand.gates ?? row.gates;
+}
+
+function set_gate(j, value, redraw) {
+  const row = loupe_row();
+  if (!row.keys.includes(j)) return;
+  hand.gates = [...gates_now(row)];
+  hand.gates[j] = clamped(value, 0, 1);
+  redraw();
+}
+
+// ---- Charts over the keys
+const loupe_charts = [["gates", "gates g (drag one)"], ["positions", "positions p: gates summed from the query on"],
+                      ["logits", "logits A"], ["pattern", "pattern P"]];
+
+function draw_staircase(container, row, now) {
+  const width = Math.max(320, Math.floor(container.clientWidth)), charts = loupe_charts.filter(([name]) => now[name]);
+  const frames = charts.map(([name, title], index) => {
+    const seen = (values) => values.map((value, j) => row.keys.includes(j) ? value : NaN);
+    const values = { now: seen(now[name]), engine: seen(row[name] ?? []) };
+    return loupe_strip({ name, title, values, limit: row.limit, width, last: index === charts.length - 1 });
+  });
+  container.replaceChildren(...frames.map((frame) => frame.picture));
+  return frames[0];
+}
+
+// The numbers of now, and the engine's as a line of dashes.
+function loupe_strip({ name, title, values: { now, engine }, limit, width, last }) {
+  const reach = name === "gates" ? [0, 1] : reach_of([...now, ...engine]);
+  const marks = name === "positions" && Number.isFinite(limit) ? [{ value: limit, text: "p_max" }] : [];
+  const label = `${title} of query ${state.i}: ${now.map((value) => format(value, 3)).join(" ")}`;
+  const frame = strip({ label, values: now, width, last, labels: tokens, word: word_of("j"), marks, reach });
+  if (name === "positions") steps(frame, now);
+  else columns(frame, now, name === "gates" ? "gate" : "stem");
+  trace(frame, engine, "engine", false);
+  if (name === "logits" || name === "pattern") trace(frame, now);
+  const x = frame.x_of(state.j);
+  frame.add("line", { class: "follow", x1: x, x2: x, y1: frame.top - 4, y2: frame.floor });
+  frame.add("text", { class: "title", x: frame.left, y: 12 }, title);
+  frame.add("text", { class: "now end", x: width - frame.right, y: 12 }, `key ${state.j}: ${shown(now[state.j])}`);
+  return frame;
+}
+
+function columns(frame, values, name) {
+  const half = 0.36 * (frame.x_of(1) - frame.x_of(0));
+  values.forEach((value, j) => {
+    const ends = [frame.y_of(value), frame.y_of(0)], y = Math.min(...ends), height = Math.max(1, Math.max(...ends) - y);
+    if (Number.isFinite(value)) frame.add("rect", { class: name, x: frame.x_of(j) - half, width: 2 * half, y, height });
+  });
+}
+
+// The staircase: each key's step is as high as its gate.
+function steps(frame, values) {
+  const half = (frame.x_of(1) - frame.x_of(0)) / 2;
+  const path = values.map((value, j) => {
+    const to = `${frame.y_of(value)}H${frame.x_of(j) + half}`;
+    if (!Number.isFinite(value)) return "";
+    return Number.isFinite(values[j - 1]) ? `V${to}` : `M${frame.x_of(j) - half} ${to}`;
+  });
+  frame.add("path", { class: "trace", d: path.join("") });
+}
+
+// ---- z over positions, with the point that (i, j) reads and its slope
+function z_curve(row, now, width) {
+  const { z } = row, p = now.positions[state.j], reach = reach_of(z), { low, high, w } = between(z, p);
+  const label = `z of query ${state.i} over whole positions: ${z.map((value) => format(value, 3)).join(" ")}`;
+  const frame = chart({ label, width, height: 240, bottom: 32, x: [0, Math.max(1, z.length - 1)], y: reach });
+  grid(frame, reach);
+  index_axis(frame, null, z.length, "n");
+  trace(frame, z);
+  frame.add("text", { class: "title", x: frame.left, y: 12 }, `z over positions n of query ${state.i}`);
+  for (const n of [low, high]) {
+    frame.add("circle", { class: "row-read", cx: frame.x_of(n), cy: frame.y_of(z[n]), r: 5 });
+  }
+  const slope = z[high] - z[low], value = read_z(z, p), far = 0.8;
+  if (high > low) frame.add("line", { class: "tangent", x1: frame.x_of(p - far), x2: frame.x_of(p + far),
+    y1: frame.y_of(value - far * slope), y2: frame.y_of(value + far * slope) });
+  frame.add("circle", { class: "point", cx: frame.x_of(p), cy: frame.y_of(value), r: 5 });
+  return { picture: frame.picture, facts: [["position p", p], ["floor of p: row", low], ["ceiling of p: row", high],
+    ["w = p \u2212 floor p", w], ["z at the floor", z[low]], ["z at the ceiling", z[high]],
+    ["read: (1\u2212w) z[floor] + w z[ceil]", value], ["slope dA/dp = z[ceil] \u2212 z[floor]", slope]] };
+}
+
+function slope_words(row, p) {
+  if (p >= row.limit) return "p is at p_max: the clamp passes no gradient to the gates.";
+  return Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
+    : "The slope is what a gate to the right of j, or at j, would change this logit by.";
+}
+
+// ---- Skeleton
+function draw_loupe() {
+  const row = loupe_row();
+  if (!row) return stage.append(make("p", { class: "note" }, `No gates and positions recorded for ${place_words()}.`));
+  const parts = {
+    title: make("h3"), check: make("div"), slider_name: make("span"), value: make("output"),
+    slider: make("input", { type: "range", min: 0, max: 1, step: "any", "data-focus": "gate", "data-key": "gate" }),
+    charts: make("div", { class: "strips drag", tabindex: 0, role: "application", "data-focus": "gates",
+      "aria-label": "gates of the row: left and right choose a key, up and down move its gate" }),
+    side: make("div", { class: "loupe-side" }),
+  };
+  const reset = make("button", { type: "button", "data-focus": "reset" }, "as the engine has them");
+  const { title, check, slider_name, value, slider, charts, side } = parts, redraw = () => show_loupe(parts);
+  stage.append(title, check, make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset),
+    make("div", { class: "beside" }, charts, side));
+  slider.addEventListener("input", () => set_gate(state.j, Number(slider.value), redraw));
+  reset.addEventListener("click", () => {
+    hand.gates = null;
+    redraw();
+  });
+  charts.addEventListener("keydown", (event) => press_gate(event, redraw));
+  drag_gates(parts, redraw);
+  of_selection(redraw);
+}
+
+function show_loupe(parts) {
+  const { title, check, charts, slider, slider_name, value, side } = parts;
+  const row = loupe_row(), gates = gates_now(row), now = moved(row, gates), seen = row.keys.includes(state.j);
+  const place = `layer ${state.layer}, head ${state.head}`;
+  title.replaceChildren("Query ", token_name(state.i), ", key ", token_name(state.j), `, ${place}`);
+  check.replaceChildren(check_words(row));
+  slider_name.replaceChildren("gate of key ", token_name(state.j));
+  slider.disabled = !seen;
+  slider.value = gates[state.j];
+  value.textContent = seen ? `${shown(gates[state.j])} (engine ${shown(row.gates[state.j])})` : "masked";
+  parts.gates = draw_staircase(charts, row, now);
+  side.replaceChildren(...loupe_facts(row, now, seen, side.clientWidth));
+}
+
+function loupe_facts(row, now, seen, width) {
+  if (!seen) return [make("p", { class: "note" }, "The mask hides this key from this query.")];
+  if (!row.z) return [make("p", { class: "note" }, "z is not recorded: positions move, logits stay.")];
+  const { picture, facts } = z_curve(row, now, Math.max(320, width));
+  const all = [...facts, ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
+  const lines = all.filter(([, each]) => each != null);
+  const line = ([name, each]) => make("tr", {}, make("th", { scope: "row" }, name), number_cell(each));
+  return [picture, table_of([heading("of this pair"), heading("now", true)], lines.map(line), { class: "facts" }),
+    make("p", { class: "note" }, slope_words(row, now.positions[state.j]))];
+}
+
+function press_gate(event, redraw) {
+  const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key], up = { ArrowUp: 0.05, ArrowDown: -0.05 }[event.key];
+  if (!across && !up) return;
+  event.preventDefault();
+  if (across) choose({ j: clamped(state.j + across, 0, tokens.length - 1) });
+  else set_gate(state.j, gates_now(loupe_row())[state.j] + up, redraw);
+}
+
+// The charts are drawn anew while a gate is dragged, so their container listens.
+function drag_gates(parts, redraw) {
+  const { charts } = parts;
+  let dragged = null;
+  charts.addEventListener("pointerdown", (event) => {
+    const { x, y } = parts.gates.at(event), j = Math.round(x);
+    if (j < 0 || j >= tokens.length) return;
+    choose({ j });
+    dragged = y > -0.1 && y < 1.2 ? j : null;
+    charts.setPointerCapture(event.pointerId);
+  });
+  charts.addEventListener("pointermove", (event) => {
+    if (dragged !== null) set_gate(dragged, parts.gates.at(event).y, redraw);
+  });
+  for (const end of ["pointerup", "pointercancel"]) charts.addEventListener(end, () => dragged = null);
+}
+
+const loupe_view = {
+  key: "loupe", title: "Loupe",
+  hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
+  quantities: () => [],
+  controls: () => ["layer", "head"],
+  readout: (at) => [`layer ${at.layer}, head ${at.head}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
+    ...["gates", "positions", "logits", "pattern"].map(part_value).filter(Boolean).flatMap((found) =>
+      [" ", make("span", { class: "reading" }, `${found.title} `, make("b", {}, text_at(found, at)))])],
+  draw: draw_loupe,
+};

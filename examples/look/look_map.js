@@ -1,0 +1,315 @@
+// The picture of a sheet: cells of colour or of figures, tokens and indices along both axes, a colour bar, a cursor.
+
+// ---- Picture
+// One pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the hatching.
+function picture(sheet, range) {
+  const key = range + " " + theme.dark;
+  if (sheet.pictures.has(key)) return sheet.pictures.get(key);
+  const canvas = document.createElement("canvas");
+  canvas.width = sheet.columns;
+  canvas.height = sheet.rows;
+  const context = canvas.getContext("2d"), image = context.createImageData(sheet.columns, sheet.rows);
+  sheet.cells.forEach((value, cell) => {
+    if (!sheet.hidden?.[cell]) image.data.set([...stop_of(sheet.scale, value, range).rgb, 255], 4 * cell);
+  });
+  context.putImageData(image, 0, 0);
+  sheet.pictures.set(key, canvas);
+  return canvas;
+}
+
+function paint_values(context, g, sheet, range) {
+  context.imageSmoothingEnabled = false;
+  context.drawImage(picture(sheet, range), g.left, g.top, g.width, g.height);
+}
+
+// Figures have the size of the screen, not of the cells, so that areas of one reason read as one.
+function paint_reasons(context, g, sheet, ratio) {
+  const tiles = sheet.run.reasons.map((_, index) => tile_of(context, look_of(sheet.run.reasons, index)));
+  context.save();
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  sheet.reasons.forEach((reason, cell) => {
+    const column = cell % sheet.columns, row = Math.floor(cell / sheet.columns);
+    const [x, y] = [g.left + column * g.cell, g.top + row * g.cell].map((at) => Math.round(at * ratio));
+    const size = Math.ceil(g.cell * ratio);
+    context.fillStyle = tiles[reason];
+    context.fillRect(x, y, size, size);
+  });
+  context.restore();
+}
+
+// ---- Geometry
+const mono = (size) => `${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
+
+// Margins for tokens and indices around cells of `cell` pixels; without axes (small multiples) there are none.
+function geometry(sheet, cell, { axes = true, bar = true } = {}) {
+  const width = cell * sheet.columns, height = cell * sheet.rows;
+  if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
+  const font = clamped(Math.floor(cell * 0.8), 9, 13), letter = font * 0.602;
+  const wide = longest(sheet.column_labels), token_across = wide * letter, upright = token_across <= 2 * cell - 1;
+  const stack = upright && token_across + 0.5 > cell;
+  // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of
+  // two cells.
+  const stagger = font + 1 > cell && wide <= 3, token_width = longest(sheet.row_labels) * letter;
+  const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;
+  const left = Math.ceil(3 + gap + 5.42 * String(sheet.rows - 1).length + token_width * (stagger ? 2 : 1));
+  const top = Math.ceil(14 + (wide ? upright ? font * (stack ? 2 : 1) : token_across : 0));
+  return { cell, width, height, left, top, font, wide, upright, stack, stagger, gap, every, token_width, bar,
+           total_width: left + Math.max(width, bar ? 120 : 0) + 2, total_height: top + height + (bar ? 40 : 2) };
+}
+
+// The largest cell with which a sheet fits into `space` pixels both ways; whole device pixels keep all cells equal.
+function fitting_cell(sheet, space, largest = 40) {
+  const ratio = devicePixelRatio || 1;
+  let cell = largest;
+  while (cell > 2 && (geometry(sheet, cell).total_width > space || sheet.rows * cell > space)) cell -= 1 / ratio;
+  return Math.max(2, Math.floor(cell * ratio) / ratio);
+}
+
+// ---- Labels
+// Every k-th token where the cells are smaller than letters, so that labels never touch.
+function paint_labels(context, g, sheet) {
+  const across = g.upright ? 1 : Math.ceil((g.font + 1) / g.cell);
+  for (let row = 0; row < sheet.rows; row += g.every) label_row(context, g, sheet, row, theme.ink);
+  for (let column = 0; column < sheet.columns; column += across) label_column(context, g, sheet, column, theme.ink);
+  const down_step = g.cell >= 12 ? 1 : g.cell >= 3 ? 5 : 20;
+  const across_step = g.cell >= 22 ? 1 : g.cell >= 12 ? 2 : g.cell >= 5 ? 5 : 20;
+  for (let row = 0; row < sheet.rows; row += down_step) number_row(context, g, row, theme.soft);
+  for (let column = 0; column < sheet.columns; column += across_step) number_column(context, g, column, theme.soft);
+}
+
+function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
+  Object.assign(context, { font: mono(font), fillStyle: ink, textAlign: align, textBaseline: base, direction: "ltr" });
+  context.fillText(text, x, y);
+}
+
+function label_row(context, g, sheet, row, ink) {
+  if (!sheet.row_labels) return;
+  const y = g.top + (row + 0.5) * g.cell + 0.5, outer = g.stagger && Math.floor(row / g.every) % 2 === 0;
+  const x = g.left - 2 - (outer ? g.token_width : 0);
+  write(context, short(sheet.row_labels[row] ?? ""), x, y, { font: g.font, ink, align: "right" });
+}
+
+function number_row(context, g, row, ink) {
+  const x = g.left - 2 - g.gap - g.token_width * (g.stagger ? 2 : 1);
+  write(context, row, x, g.top + (row + 0.5) * g.cell + 0.5, { font: 9, ink, align: "right" });
+}
+
+function label_column(context, g, sheet, column, ink) {
+  if (!sheet.column_labels) return;
+  const x = g.left + (column + 0.5) * g.cell, text = short(sheet.column_labels[column] ?? "");
+  const raised = g.stack && column % 2 === 0 ? g.font : 0;
+  if (g.upright) return write(context, text, x, g.top - 2 - g.font / 2 - raised, { font: g.font, ink });
+  context.save();
+  context.translate(x, g.top - 4);
+  context.rotate(-Math.PI / 2);
+  write(context, text, 0, 0.5, { font: g.font, ink, align: "left" });
+  context.restore();
+}
+
+const number_column = (context, g, column, ink) =>
+  write(context, column, g.left + (column + 0.5) * g.cell, 5.5, { font: 9, ink });
+
+function paint_bar(context, g, sheet, range) {
+  const y = g.top + g.height + 8, stops = palette(sheet.scale), width = clamped(g.width, 110, 460);
+  for (let x = 0; x < width; ++x) {
+    context.fillStyle = `rgb(${stops[Math.round(255 * x / Math.max(1, width - 1))].rgb})`;
+    context.fillRect(g.left + x, y, 1, 9);
+  }
+  context.strokeStyle = theme.soft;
+  context.lineWidth = 1;
+  context.strokeRect(g.left - 0.5, y - 0.5, width + 1, 10);
+  const parts = width >= 260 ? 4 : width >= 130 ? 2 : 1;
+  for (const k of counted(parts + 1)) {
+    const x = g.left + Math.round(width * k / parts), align = k === 0 ? "left" : k === parts ? "right" : "center";
+    const value = range[0] + (range[1] - range[0]) * k / parts;
+    write(context, format(value, 3), x, y + 15, { font: 10, ink: theme.ink, align, base: "top" });
+    context.fillRect(Math.min(x, g.left + width - 1), y + 9, 1, 4);
+  }
+  for (const mark of sheet.marks) {
+    const x = g.left + width * (mark.value - range[0]) / (range[1] - range[0]);
+    if (x < g.left || x > g.left + width + 1) continue;
+    context.fillStyle = theme.ink;
+    context.fillRect(Math.round(x) - 2, y - 4, 3, 14);
+  }
+}
+
+// ---- Numbers inside cells must be short: in units of a power of ten that the caption states.
+function unit_of(sheet) {
+  const reach = Math.max(...sheet.extremes.map(Math.abs)), power = reach > 0 ? Math.floor(Math.log10(reach)) : 0;
+  return power < -1 || power > 2 ? power : 0;
+}
+
+function paint_numbers(context, g, sheet, range) {
+  const unit = 10 ** unit_of(sheet), font = Math.min(12, Math.floor((g.cell - 3) / 0.602 / 5));
+  sheet.cells.forEach((value, cell) => {
+    if (sheet.hidden?.[cell]) return;
+    const number = value / unit, size = Math.abs(number);
+    // Leading zeros carry nothing here: .98 instead of 0.98 leaves room for a sign.
+    const rounded = number.toFixed(size >= 99.5 ? 0 : size >= 9.95 ? 1 : 2);
+    const text = rounded.replace(/^-(0\.00)$/, "$1").replace(/^(-?)0\./, "$1.");
+    const x = g.left + (cell % sheet.columns + 0.5) * g.cell;
+    const y = g.top + (Math.floor(cell / sheet.columns) + 0.5) * g.cell;
+    write(context, value === 0 ? "0" : text, x, y, { font, ink: stop_of(sheet.scale, value, range).ink });
+  });
+}
+
+// ---- Painting
+// Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
+function paint_base(panel, g, { numbers = false, reasons = false } = {}) {
+  const { canvas, sheet } = panel, ratio = devicePixelRatio || 1, base = document.createElement("canvas");
+  base.width = canvas.width = Math.round(g.total_width * ratio);
+  base.height = canvas.height = Math.round(g.total_height * ratio);
+  canvas.style.width = g.total_width + "px";
+  canvas.style.height = g.total_height + "px";
+  const context = base.getContext("2d"), range = range_of(sheet, state.fit);
+  context.fillStyle = masked_tile(context);
+  context.fillRect(g.left * ratio, g.top * ratio, g.width * ratio, g.height * ratio);
+  context.scale(ratio, ratio);
+  if (reasons) paint_reasons(context, g, sheet, ratio);
+  else paint_values(context, g, sheet, range);
+  context.strokeStyle = theme.soft;
+  context.strokeRect(g.left - 0.5, g.top - 0.5, g.width + 1, g.height + 1);
+  if (numbers) paint_numbers(context, g, sheet, range);
+  if (g.font) paint_labels(context, g, sheet);
+  if (g.bar) paint_bar(context, g, sheet, range);
+  Object.assign(panel, { base, g });
+}
+
+// The cursor: its row and column between thin lines, its cell in a frame of two tones that shows on any colour, its
+// tokens marked.
+function paint_cursor(panel, at) {
+  const { canvas, base, g, sheet } = panel, context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(base, 0, 0);
+  const { row, column } = cell_of(sheet, at);
+  if (row >= sheet.rows || column >= sheet.columns) return;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const x = g.left + column * g.cell, y = g.top + row * g.cell;
+  const frame = (tone, grow, line) => {
+    context.strokeStyle = tone;
+    context.lineWidth = line;
+    context.strokeRect(x - grow, y - grow, g.cell + 2 * grow, g.cell + 2 * grow);
+  };
+  if (g.font) {
+    context.lineWidth = 1;
+    context.strokeStyle = theme.accent;
+    context.strokeRect(g.left - 0.5, y - 0.5, g.width + 1, g.cell + 1);
+    context.strokeRect(x - 0.5, g.top - 0.5, g.cell + 1, g.height + 1);
+    mark_labels(context, g, sheet, row, column, x, y);
+  }
+  frame("#fff", g.font ? 2.5 : 1.5, 1.5);
+  frame("#000", g.font ? 1 : 0.5, 1.5);
+}
+
+// The cursor's labels stand on the marker colour, over their neighbours where cells are small.
+function mark_labels(context, g, sheet, row, column, x, y) {
+  const tall = Math.max(g.cell, g.font + 3);
+  const wide = Math.max(g.cell, g.upright ? g.wide * g.font * 0.602 + 3 : g.font + 3);
+  context.fillStyle = theme.mark;
+  context.fillRect(0, y + g.cell / 2 - tall / 2, g.left - 2, tall);
+  context.fillRect(x + g.cell / 2 - Math.max(wide, 16) / 2, 0, Math.max(wide, 16), 11);
+  context.fillRect(x + g.cell / 2 - wide / 2, 11, wide, g.top - 13);
+  label_row(context, g, sheet, row, theme.ink);
+  number_row(context, g, row, theme.ink);
+  label_column(context, g, sheet, column, theme.ink);
+  number_column(context, g, column, theme.ink);
+}
+
+// ---- Cells
+// Where the cursor `at` stands in a sheet, and the other way round: the part of the state that a cell is.
+const cell_of = (sheet, at) =>
+  ({ row: is_row(sheet) ? 0 : at[key_of(sheet.row_axis)], column: at[key_of(sheet.column_axis)] });
+const place_of = (sheet, { row, column }) =>
+  ({ ...(is_row(sheet) ? {} : { [key_of(sheet.row_axis)]: row }), [key_of(sheet.column_axis)]: column });
+
+// The cell under a pointer event as a place, or null outside of the map.
+function place_under(panel, event) {
+  const box = panel.canvas.getBoundingClientRect(), { g, sheet } = panel;
+  const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
+  const row = Math.floor((event.clientY - box.top - g.top) / g.cell);
+  const inside = row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
+  return inside ? place_of(sheet, { row, column }) : null;
+}
+
+function text_at(sheet, at) {
+  const { row, column } = cell_of(sheet, at);
+  if (row >= sheet.rows || column >= sheet.columns) return "\u2013";
+  return hidden_at(sheet, row, column) ? "masked" : shown(value_at(sheet, row, column));
+}
+
+// ---- Panels
+// A map with its name, the value under the cursor, a caption, and its numbers as a table for those who cannot see it.
+function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choose } = {}) {
+  const value = make("output", { "aria-live": "off" });
+  const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
+    `${sheet.title}: ${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
+    `${word_of(sheet.column_axis)}; arrow keys move the cell cursor` });
+  const panel = { canvas, sheet, pick };
+  paint_base(panel, geometry(sheet, cell, { bar: !reasons }), { numbers: numbers && cell >= 16, reasons });
+  listen(panel);
+  followers.push((at) => {
+    paint_cursor(panel, at);
+    value.textContent = reasons ? reason_text(sheet, at) : text_at(sheet, at);
+  });
+  return make("figure", { class: "panel" }, make("header", {}, make("h4", {}, sheet.title), value),
+    caption_of(sheet, numbers), make("div", { class: "frame" }, canvas),
+    table_behind(sheet, reasons ? (row, column) => reason_text(sheet, place_of(sheet, { row, column })) : undefined));
+}
+
+function caption_of(sheet, numbers) {
+  const [low, high] = sheet.extremes.map((end) => format(end)), unit = unit_of(sheet);
+  const axes = is_row(sheet) ? "" : `\u2193 ${word_of(sheet.row_axis)}, `;
+  const note = numbers && unit ? `; numbers in units of 1e${unit}` : "";
+  const marks = sheet.marks.map((mark) => `, ${mark.text} = ${format(mark.value)}`).join("");
+  const range = `${axes}\u2192 ${word_of(sheet.column_axis)}; min ${low}, max ${high}${marks}${note}`;
+  return make("figcaption", {}, sheet.note, sheet.note ? make("br") : "", make("span", { class: "range" }, range));
+}
+
+function listen(panel) {
+  const { canvas, sheet, pick } = panel;
+  canvas.addEventListener("pointermove", (event) => set_hover(place_under(panel, event)));
+  canvas.addEventListener("pointerleave", () => set_hover(null));
+  canvas.addEventListener("click", (event) => {
+    const place = place_under(panel, event);
+    if (place) pick(place);
+  });
+  canvas.addEventListener("keydown", (event) => press(event, panel));
+}
+
+// Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
+// cell that is not masked: the diagonal of a causal model.
+function press(event, { sheet, pick }) {
+  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
+                  PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns] };
+  if (!moves[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  const [down, right] = moves[event.key], now = cell_of(sheet, state);
+  const row = clamped(now.row + down, 0, sheet.rows - 1);
+  let column = clamped(now.column + right, 0, sheet.columns - 1);
+  while (event.key === "End" && column > 0 && hidden_at(sheet, row, column)) --column;
+  pick(place_of(sheet, { row, column }));
+}
+
+// The numbers of a sheet, written out when first opened.
+function table_behind(sheet, words = (row, column) => cell_words(sheet, row, column)) {
+  const details = make("details", { class: "behind" }, make("summary", {}, "as a table"));
+  details.addEventListener("toggle", () => {
+    if (details.open && !details.querySelector("table")) details.append(sheet_table(sheet, words));
+  });
+  return details;
+}
+
+function sheet_table(sheet, words) {
+  const { row_labels, column_labels } = sheet, columns = counted(sheet.columns);
+  const token = (text) => make("bdi", { class: "token" }, text ?? "");
+  const name = (labels, index) => labels ? [`${index} `, token(labels[index])] : [index];
+  const head = columns.map((column) => make("th", { class: "n", scope: "col" }, ...name(column_labels, column)));
+  const line = (row) => make("tr", {}, make("th", { scope: "row" }, ...name(row_labels, row)),
+    ...columns.map((column) => make("td", { class: "n" }, words(row, column))));
+  const table = table_of([heading(word_of(sheet.row_axis)), ...head], counted(sheet.rows).map(line));
+  return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" }, []);
+}
+
+const cell_words = (sheet, row, column) =>
+  hidden_at(sheet, row, column) ? "masked" : String(value_at(sheet, row, column));

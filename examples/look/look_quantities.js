@@ -1,0 +1,161 @@
+// View: all quantities of one layer and head next to each other, or one large; then the selected row, how the values
+// are distributed, and the same quantity in all other layers and heads.
+
+const kinds = () => state.part === "both" ? ["value", "gradient"] : [state.part];
+const measured = quantities.filter((quantity) => !quantity.parameter);
+const parameters_here = () => quantities.filter(({ parameter, layers: [{ layer }] }) =>
+  parameter && (layer === null || layer === state.layer));
+
+function offered_quantities() {
+  if (state.show === "parameters") return parameters_here();
+  return state.show === "one" ? [...measured, ...parameters_here()] : measured;
+}
+
+const chosen_names = () => state.show === "one" ? [state.quantity] : offered_quantities().map(({ name }) => name);
+const chosen_sheets = () =>
+  chosen_names().flatMap((name) => kinds().map((kind) => sheet_of(name, kind, state, state.run))).filter(Boolean);
+
+// Those that share a row with the selected quantity, and so its cursor.
+function sheets_of_row() {
+  const sheets = chosen_sheets(), first = sheets.find((each) => each.name === state.quantity);
+  const alike = (each) => ["row_axis", "column_axis", "columns"].every((key) => each[key] === first[key]);
+  return first ? sheets.filter(alike) : [];
+}
+
+// ---- Panels
+const panel_gap = 16;
+function panels_across(count, space) {
+  const widest = state.part === "both" ? space >= 1300 ? 4 : 2 : space >= 1150 ? 3 : 2;
+  return Math.min(count, space >= 700 ? widest : 1);
+}
+
+function draw_panels() {
+  const sheets = chosen_sheets(), space = stage.clientWidth, across = Math.max(1, panels_across(sheets.length, space));
+  const room = Math.floor((space - panel_gap * (across - 1)) / across), large = state.show === "one";
+  const panels = make("div", { class: "panels", style: `--across: ${across}` });
+  const missing = chosen_names().filter((name) => !sheets.some((each) => each.name === name));
+  const gap = `Not recorded for ${place_words()}: ${missing.join(", ")}.`;
+  if (missing.length) stage.append(make("p", { class: "note" }, gap));
+  stage.append(panels);
+  for (const each of sheets) panels.append(is_row(each) ? row_figure(each, room) : panel_of(each, room, large));
+}
+
+function panel_of(sheet, room, large) {
+  let cell = fitting_cell(sheet, Math.min(room, large ? 900 : 480), large ? 24 : 40);
+  if (large) cell = state.cell || Math.max(cell, state.numbers ? 30 : 0);
+  // browsers bound the size of a canvas
+  cell = Math.min(cell, 8192 / (devicePixelRatio || 1) / Math.max(sheet.rows, sheet.columns));
+  if (large) controls.cell.input.value = cell;
+  const pick = (place) => sheet.name === state.quantity ? choose(place) : update({ ...place, quantity: sheet.name });
+  return map_figure(sheet, cell, { numbers: large && state.numbers, pick });
+}
+
+// One axis alone is a curve.
+function row_figure(sheet, room) {
+  const value = make("output"), strips = make("div", { class: "strips", tabindex: 0, role: "application", "aria-label":
+    `${sheet.title}; arrow keys move the cursor`, "data-focus": `map ${sheet.title}` });
+  strips.addEventListener("keydown", (event) => press(event, { sheet, pick: choose }));
+  followers.push(row_strips(strips, [sheet], 0, Math.min(room, 640)), (at) => value.textContent = text_at(sheet, at));
+  return make("figure", { class: "panel" }, make("header", {}, make("h4", {}, sheet.title), value),
+    caption_of(sheet, false), strips, table_behind(sheet));
+}
+
+// ---- The selected row
+function draw_row() {
+  const [first] = sheets_of_row();
+  if (!first) return;
+  const title = make("h3"), strips = make("div", { class: "strips" });
+  const list = make("div", { class: "list", tabindex: 0, role: "region", "aria-label": "values of the selected row" });
+  stage.append(make("section", { "aria-label": "selected row" }, title, make("div", { class: "row" }, strips, list)));
+  of_selection(() => {
+    const sheets = sheets_of_row(), row = Math.min(cell_of(first, state).row, first.rows - 1);
+    const name = is_row(first) ? [first.title] : [`${word_of(first.row_axis)} `, label_of(first.row_axis, row)];
+    title.replaceChildren(...name, ` of ${place_words()}`);
+    const follow = [row_list(list, sheets, row), row_strips(strips, sheets, row)];
+    return (at) => follow.forEach((each) => each(at));
+  });
+}
+
+const label_of = (axis, index) => labels_of(axis) ? token_name(index) : String(index);
+
+// ---- Distributions and multiples
+const slice_words = ({ layer, head, c }, quantity) => quantity.parameter ? `slice ${c}`
+  : `layer ${layer}${has_heads(quantity) ? `, head ${head}` : ""}${has_channels(quantity) ? `, channel ${c}` : ""}`;
+const is_here = ({ layer, head, c }, quantity) => (quantity.parameter || layer === state.layer) &&
+  (!has_heads(quantity) || head === state.head) && (!has_channels(quantity) || c === state.c);
+
+function draw_distributions() {
+  const quantity = current_quantity(), width = 230;
+  const places = places_of(quantity.name).filter(({ layer }) => quantity.parameter || layer === state.layer);
+  const section = make("section", {}, make("h3", {}, `How the values of ${quantity.name} are distributed`));
+  for (const kind of kinds()) {
+    const sheets = places.map((at) => [at, sheet_of(quantity.name, kind, at, state.run)]).filter((pair) => pair[1]);
+    if (!sheets.length) continue;
+    const range = range_of(sheets[0][1], false);
+    const note = `${sheets[0][1].title}; values that are exactly 0 are counted, not drawn`;
+    const pictures = sheets.map(([at, each]) =>
+      histogram(each, range, slice_words(at, quantity), width, is_here(at, quantity)));
+    section.append(make("p", { class: "note" }, note), make("div", { class: "histograms" }, ...pictures));
+  }
+  stage.append(section);
+}
+
+// All places of one quantity, small: where to look next. Layers go down, heads or channels across.
+function draw_multiples() {
+  const quantity = current_quantity(), kind = kinds()[0], places = places_of(quantity.name);
+  const across = Math.min(8, places.filter(({ layer }) => layer === places[0].layer).length);
+  if (places.length < 2 || letters_of(quantity).length < 2) return;
+  const grid = make("div", { class: "multiples", style: `grid-template-columns: repeat(${across}, max-content)` });
+  const space = Math.floor((stage.clientWidth - 6) / across) - 28;
+  grid.append(...places.map((at) => small_map(at, quantity, kind, clamped(space, 60, 300))));
+  const where = quantity.parameter ? "in all its slices" : "in all layers and heads";
+  stage.append(make("section", {}, make("h3", {}, `${quantity.name} ${where}`), grid));
+}
+
+function small_map(at, quantity, kind, width) {
+  const sheet = sheet_of(quantity.name, kind, at, state.run), name = slice_words(at, quantity);
+  const value = make("span", { class: "what" }, "not recorded");
+  const { layer = state.layer, head, c } = quantity.parameter ? { ...at, layer: undefined } : at;
+  const place = { layer, c, head: has_heads(quantity) ? head : state.head };
+  const button = make("button", { type: "button", "aria-pressed": String(is_here(at, quantity)),
+    "data-focus": `small ${name}`, onclick: () => update(place) }, make("span", { class: "where" }, name), value);
+  if (!sheet) return button;
+  const panel = { sheet, canvas: make("canvas", {}) }, exact = width / Math.max(sheet.columns, sheet.rows);
+  button.append(panel.canvas);
+  paint_base(panel, geometry(sheet, exact >= 3 ? Math.floor(exact) : exact, { axes: false }));
+  value.style.maxWidth = `${Math.max(110, panel.g.width)}px`;
+  const extent = sheet.extremes.map((end) => format(end, 3)).join(" \u2026 ");
+  followers.push((cursor) => {
+    paint_cursor(panel, cursor);
+    value.textContent = `${text_at(sheet, cursor)} in ${extent}`;
+  });
+  return button;
+}
+
+// ---- What the status line says: the place, and each value there
+function where(sheet, at) {
+  const { row, column } = cell_of(sheet, at), along = (axis, index) => [`${word_of(axis)} `, label_of(axis, index)];
+  return [...(is_row(sheet) ? [] : [...along(sheet.row_axis, row), ", "]), ...along(sheet.column_axis, column)];
+}
+
+function values_readout(sheets, at) {
+  if (!sheets.length) return [place_words()];
+  return [`${place_words()}, `, ...where(sheets[0], at), ":", ...sheets.flatMap((each) =>
+    [" ", make("span", { class: "reading" }, `${each.title} `, make("b", {}, text_at(each, at)))])];
+}
+
+const quantities_view = {
+  key: "quantities", title: "Quantities",
+  hint: "Look for rows that differ from their neighbours: that query counts, reads or learns otherwise than the rest.",
+  both: true, quantities: offered_quantities,
+  controls: () =>
+    ["layer", "head", "quantity", "c", "part", "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
+  readout: (at) => values_readout(sheets_of_row(), at),
+  draw() {
+    draw_panels();
+    if (!current_quantity()) return;
+    draw_row();
+    draw_distributions();
+    draw_multiples();
+  },
+};

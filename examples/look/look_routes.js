@@ -1,0 +1,146 @@
+// View: the gradient of one vector, q, k, v or x of a token, split into the ways on which it came down from the loss.
+
+const run_of_routes = () => runs[state.run === "beside" ? "beside" : "this"];
+const routes_of = (run) => run?.routes.filter(({ layer }) => layer === state.layer) ?? [];
+const route_names = () => routes_of(data).map(({ of }) => of);
+const find_route = (run) => routes_of(run).find(({ of }) => of === state.of);
+
+// ---- Numbers
+function vector_of(route, way, at) {
+  const { offset, columns } = slice_of(letters_of(route), route.shape, at), from = offset + at.i * columns;
+  return decode(way, "value", route.bits).subarray(from, from + columns);
+}
+
+// Each way's part, its norm, and its share along the whole gradient: the shares add up to the whole's norm.
+function split(route, at) {
+  const parts = route.ways.map((way) => ({ ...way, vector: vector_of(route, way, at) }));
+  const whole = Array.from(parts[0].vector, (_, k) => sum_of(parts.map(({ vector }) => vector[k])));
+  const norm = norm_of(whole);
+  const along = (vector) => norm > 0 ? sum_of(whole.map((value, k) => value * vector[k])) / norm : 0;
+  return { norm, parts: parts.map((part) => ({ ...part, norm: norm_of(part.vector), along: along(part.vector) })) };
+}
+
+// ---- Bands
+const flow = { top: 30, bar: 14, side: 16, least: 120, step: 34 };
+
+function draw_bands(container, { parts, norm }, route) {
+  const { open } = state, steps = parts[open]?.steps ?? [];
+  const width = Math.max(container.clientWidth, parts.length * flow.least);
+  const height = 240 + Math.max(0, steps.length - 2) * flow.step, most = sum_of(parts.map((part) => part.norm)) || 1;
+  const slot = (width - 2 * flow.side) / parts.length, largest = Math.max(...parts.map((part) => part.norm)) || 1;
+  const scale = Math.min(0.55 * slot / largest, 0.9 * (width - 2 * flow.side) / most);
+  const bars = { top: flow.top + flow.bar, floor: height - flow.top - flow.bar };
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", style: `min-width: ${width}px`,
+    "aria-label": `ways of the gradient of ${route.of}, from the loss down` });
+  let from = (width - most * scale) / 2;
+  const bar = (y, label, label_y) => [
+    draw("rect", { class: "end-bar", x: from, y, width: Math.max(2, most * scale), height: flow.bar }),
+    draw("text", { class: "title middle", x: width / 2, y: label_y }, label)];
+  picture.append(...bar(flow.top, "loss", flow.top - 10), ...bar(bars.floor,
+    `dLoss/d${route.of} of this token: norm ${shown(norm)}`, bars.floor + flow.bar + 18));
+  parts.forEach((part, index) => {
+    const middle = flow.side + (index + 0.5) * slot, wide = part.norm * scale;
+    picture.append(band(part, { index, from, middle, wide, slot, open: index === open, ...bars }));
+    from += wide;
+  });
+  container.replaceChildren(picture);
+}
+
+// A band leaves the loss beside its neighbours, stands apart in its slot, and joins them again.
+function band(part, { index, from, middle, wide, slot, open, top, floor }) {
+  const left = middle - wide / 2, bend = 70, high = top + bend, low = floor - bend;
+  const down = (x0, x1, y0, y1) => `C${x0} ${(y0 + y1) / 2} ${x1} ${(y0 + y1) / 2} ${x1} ${y1}`;
+  const outline = `M${from} ${top}${down(from, left, top, high)}V${low}${down(left, from, low, floor)}H${from + wide}` +
+    `${down(from + wide, left + wide, floor, low)}V${high}${down(left + wide, from + wide, high, top)}Z`;
+  const against = part.along < 0;
+  const words = `${part.name}: norm ${shown(part.norm)}, ${shown(part.along)} along the whole`;
+  const toggle = () => update({ open: open ? start.open : index });
+  const group = draw("g", { class: `band c${index % 6}${against ? " against" : ""}`, tabindex: 0, role: "button",
+    "aria-expanded": String(open), "aria-label": `${words}${open ? `; steps: ${part.steps.join(", ")}` : ""}`,
+    "data-focus": `way ${index}`, onclick: toggle,
+    onkeydown: on_button_keys(toggle) }, draw("path", { d: outline }));
+  const lines = open ? [part.name, ...part.steps.map((step) => `\u2193 ${step}`)]
+    : [part.name, shown(part.norm), ...(against ? ["against the whole"] : [])];
+  const gap = open ? (low - high) / Math.max(1, lines.length - 1) : 18;
+  const first = (high + low - gap * (lines.length - 1)) / 2;
+  lines.forEach((text, line) => group.append(plate(text, middle, first + gap * line, slot - 8, line === 0)));
+  return group;
+}
+
+// Text on a ground of its own, readable on any band.
+function plate(text, x, y, room, strong) {
+  const width = Math.min(room, 7.4 * [...text].length + 10);
+  return draw("g", {}, draw("rect", { class: "plate", x: x - width / 2, y: y - 9, width, height: 18, rx: 3 }),
+    draw("text", { class: strong ? "title middle" : "middle", x, y: y + 4 }, text));
+}
+
+// ---- Table and map
+function ways_table({ parts, norm }) {
+  const head = [heading("way"), heading("steps from the loss down"), heading("norm", true),
+    heading("along the whole", true), heading("share of the whole", true), heading("direction")];
+  const reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
+  const line = (part) => make("tr", {}, make("th", { scope: "row" }, part.name),
+    make("td", {}, make("code", {}, part.steps.join(" \u2192 "))), number_cell(part.norm), number_cell(part.along),
+    make("td", { class: "n" }, norm > 0 ? `${(100 * part.along / norm).toFixed(1)} %` : "\u2013"),
+    make("td", {}, signed_bar(part.along / reach)));
+  return table_of(head, [...parts, { name: "whole", steps: [], norm, along: norm }].map(line), { class: "ways" });
+}
+
+// Left of the middle: against the whole gradient.
+function signed_bar(share) {
+  const size = 60 * Math.abs(share);
+  const label = share < 0 ? "against" : "along";
+  return draw("svg", { viewBox: "0 0 124 14", class: "signed", role: "img", "aria-label": label },
+    draw("rect", { class: share < 0 ? "minus" : "plus", x: share < 0 ? 62 - size : 62, y: 2, width: size, height: 10 }),
+    draw("line", { class: "axis", x1: 62, x2: 62, y1: 0, y2: 14 }));
+}
+
+// Rows are ways, columns are tokens; of one run, or the difference of two.
+function ways_sheet(field) {
+  const of_run = (run) => {
+    const route = find_route(run);
+    return route && counted(tokens.length).map((i) => split(route, { ...state, i }).parts.map((part) => part[field]));
+  };
+  const one = of_run(run_of_routes()), other = state.run === "difference" ? of_run(runs.beside) : null;
+  const route = find_route(run_of_routes()), names = route.ways.map(({ name }) => name);
+  const cells = names.flatMap((_, way) => one.map((parts, i) => parts[way] - (other?.[i]?.[way] ?? 0)));
+  const what = field === "norm" ? "norm of each way" : "each way along the whole";
+  const title = other ? `${what}: this \u2212 beside` : what;
+  const made = sheet({ cells: Float64Array.from(cells), rows: names.length, columns: tokens.length, row_axis: "w",
+    column_axis: "t", row_labels: names, title, name: field, note: `of dLoss/d${state.of}, ${route_place()}`,
+    scale: field === "norm" && !other ? "sequential" : "diverging" });
+  return Object.assign(made, { shared: () => made.extremes });
+}
+
+const route_place = () => place_words(find_route(run_of_routes()));
+
+function draw_routes() {
+  const route = find_route(run_of_routes());
+  if (!route) return stage.append(make("p", { class: "note" }, `No routes recorded for layer ${state.layer}.`));
+  const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
+  const sum = make("b", {}, `The ways add up to autograd\u2019s gradient to ${format(route.difference, 2)}.`);
+  const note = "Widths are norms. Ways may point apart, so norms need not add up; what lies along the whole does. ";
+  stage.append(title, bands, make("p", {}, note, sum), table);
+  of_selection(() => {
+    const parts = split(route, state);
+    title.replaceChildren(`How the gradient came to ${route.of} of token `, token_name(state.i), `, ${route_place()}`);
+    draw_bands(bands, parts, route);
+    table.replaceChildren(ways_table(parts));
+  });
+  const room = stage.clientWidth - 130, cell = clamped(Math.floor(room / tokens.length), 3, 26);
+  stage.append(make("h3", {}, "All tokens"), ...["norm", "along"].map((field) => map_figure(ways_sheet(field), cell)));
+}
+
+const routes_view = {
+  key: "routes", title: "Routes",
+  hint: "Look for a wide band that points against the whole gradient: there two ways pull one vector apart.",
+  quantities: () => [],
+  controls: () => ["layer", "head", "of"],
+  readout(at) {
+    const route = find_route(run_of_routes());
+    if (!route) return [route_place()];
+    return [route_place(), ", token ", token_name(at.i), ":", ...split(route, at).parts.flatMap((part) =>
+      [" ", make("span", { class: "reading" }, `${part.name} `, make("b", {}, shown(part.norm)))])];
+  },
+  draw: draw_routes,
+};

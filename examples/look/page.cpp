@@ -1,0 +1,39 @@
+#include "examples/look/page.h"
+
+#include "examples/look/written.h"
+#include "examples/report/assets.h"
+#include "examples/report/encode.h"
+#include "examples/report/plot.h"
+
+namespace whence::look {
+
+std::string page_of(
+    const Inspection& inspection, const std::vector<EditOutcome>& edits, const std::vector<report::Plot>& history) {
+  const Table causes = causes_of(inspection), ways = ways_table(inspection);
+  std::string body =
+      "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they ";
+  body += "show is in the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
+  body += report::table_html({.title = "How much of each gradient is zero, and why",
+      .note = "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
+              "cancels) counts beside the zeros.",
+      .header = causes.header(),
+      .rows = causes.rows(),
+      .folded = true});
+  body += report::table_html({.title = "By which ways gradients came",
+      .note =
+          "Steps from the logits down to what the gradient is of. \"Along the whole\" is the projection of the way's "
+          "part on the whole gradient; the ways of one gradient add up to 100.",
+      .header = ways.header(),
+      .rows = ways.rows(),
+      .folded = true});
+  if (!history.empty()) body += "<h2>Over the training</h2>\n<div class=\"plots\">\n";
+  for (const report::Plot& plot : history)
+    body += "<figure><h3>" + report::escape(plot.title) + "</h3>\n" + report::svg(plot) + "</figure>\n";
+  if (!history.empty()) body += "</div>\n";
+  const std::string scripts =
+      to_text("<script type=\"application/json\" id=\"look-data\">", report::safe_in_script(json_of(inspection, edits)),
+          "</script>\n<script>\n(() => {\n\"use strict\";\n", report::look_script, "})();\n</script>\n");
+  return report::document(inspection.subject().title, to_text(report::style_sheet, report::look_style), body, scripts);
+}
+
+}  // namespace whence::look

@@ -1,0 +1,184 @@
+#include "examples/look/subject.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "examples/app/run_files.h"
+#include "examples/app/run_record.h"
+#include "examples/app/unicode.h"
+#include "examples/language/saved_model.h"
+#include "examples/tasks/task_training.h"
+#include "examples/verify/bare_attention.h"
+#include "nn/io/checkpoint.h"
+#include "nn/loss.h"
+#include "tensor/error.h"
+
+namespace whence::look {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The weights that are asked for, and what to call them.
+std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
+  const fs::path run = options.run, checkpoints = run / "checkpoints";
+  if (options.step > 0) {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%06lld", static_cast<long long>(options.step));
+    const fs::path folder = checkpoints / name;
+    if (!fs::exists(folder)) {
+      std::string there;
+      std::error_code none;
+      for (const auto& entry : fs::directory_iterator(checkpoints, none))
+        there += (there.empty() ? "" : ", ") + entry.path().filename().string();
+      throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
+          there.empty() ? "none" : there);
+    }
+    return {(folder / "weights.safetensors").string(), to_text("step ", options.step)};
+  }
+  if (fs::exists(run / "weights.safetensors")) return {(run / "weights.safetensors").string(), "the end of training"};
+  const auto latest = find_latest(checkpoints.string());
+  if (!latest)
+    throw InputError(
+        options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
+  return {*latest + "/weights.safetensors", to_text("step ", read_training_state(*latest).step)};
+}
+
+// A token's bytes as valid UTF-8: what is none is written as <E2>.
+std::string readable(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const CodePoint code = first_code_point(bytes);
+    if (code.valid) {
+      text += bytes.substr(0, code.bytes);
+    } else {
+      char hex[8];
+      std::snprintf(hex, sizeof hex, "<%02X>", static_cast<unsigned>(code.value));
+      text += hex;
+    }
+    bytes.remove_prefix(code.bytes);
+  }
+  return text;
+}
+
+// Rows of one number each, as a tensor [1 t].
+Tensor row_of(const std::vector<std::int64_t>& numbers) {
+  const Tensor row = Tensor::empty({1, static_cast<index_t>(numbers.size())}, DType::i64);
+  std::copy(numbers.begin(), numbers.end(), row.data<index_t>());
+  return row;
+}
+
+template <class TextOf>
+void give_sequence(Subject& subject, std::vector<std::int64_t> inputs, std::vector<std::int64_t> targets,
+    std::int64_t length, const TextOf& text_of) {
+  if (length > 0 && length < static_cast<std::int64_t>(inputs.size()))
+    inputs.resize(static_cast<std::size_t>(length)), targets.resize(static_cast<std::size_t>(length));
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    subject.texts.push_back(text_of(inputs[t]));
+    subject.answers.push_back(targets[t] < 0 ? std::nullopt : std::optional(text_of(targets[t])));
+  }
+  subject.tokens = row_of(inputs), subject.targets = row_of(targets);
+  subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
+}
+
+Subject of_task(const SubjectOptions& options, const RunRecord& record) {
+  if (!options.text.empty()) {
+    throw InputError("--text: given with a run of ", record.subject,
+        ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
+  }
+  const tasks::RecordedTask recorded = tasks::recorded_task(record);
+  return task_subject(
+      std::make_unique<Transformer>(recorded.model), *recorded.task, recorded.seed, options.sample, options.length);
+}
+
+Subject of_language(const SubjectOptions& options) {
+  if (options.text.empty())
+    throw InputError(options.run, ": a run of train lm given; --text FILE required: what it is to read");
+  language::SavedModel saved = language::language_model_without_weights(options.run);
+  const std::string text = read_file(options.text);
+  const std::int64_t length = options.length > 0 ? options.length : saved.model->options().length;
+  // A token is a byte at least: no more of the text is needed than the longest tokens take.
+  language::TokenIds ids;
+  try {
+    (void)saved.tokeniser->encode_part(text, ids);
+  } catch (const language::UnfitText& unfit) { throw InputError(options.text, ": ", unfit.what()); }
+  if (ids.size() < 2) throw InputError(options.text, ": ", ids.size(), " tokens found; at least 2 required");
+  const std::size_t count = std::min(static_cast<std::size_t>(length), ids.size() - 1);
+  std::vector<std::int64_t> inputs(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)),
+      targets(ids.begin() + 1, ids.begin() + static_cast<std::ptrdiff_t>(count) + 1);
+  Subject subject;
+  subject.model = std::move(saved.model);
+  give_sequence(subject, std::move(inputs), std::move(targets), 0,
+      [&](std::int64_t token) { return readable(saved.tokeniser->token(static_cast<language::TokenId>(token))); });
+  subject.facts.emplace_back("text", options.text);
+  return subject;
+}
+
+// Wide enough a model to show something: as training begins, tables are zero and patterns flat.
+Subject of_scheme(const SubjectOptions& options) {
+  constexpr std::int64_t letters = 26;
+  const std::int64_t length = options.length > 0 ? options.length : 16;
+  std::string scheme;
+  try {
+    scheme = canonical_text(parse_schemes(options.run));
+  } catch (const InputError& not_a_scheme) {
+    throw InputError(options.run, ": no folder, and no scheme either (", not_a_scheme.what(), ")");
+  }
+  Subject subject;
+  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = letters,
+      .length = length,
+      .dim = 32,
+      .layers = 1,
+      .heads = 4,
+      .scheme = scheme,
+      .causal = !options.bidirectional});
+  draw_parameters(*subject.model, options.seed);
+  const Stream random(options.seed, "look");
+  std::vector<std::int64_t> inputs, targets;
+  for (std::int64_t t = 0; t < length; ++t) {
+    inputs.push_back(random.below(static_cast<std::uint64_t>(2 * t), letters));
+    targets.push_back(random.below(static_cast<std::uint64_t>(2 * t + 1), letters));
+  }
+  give_sequence(
+      subject, inputs, targets, 0, [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); });
+  subject.model->to(options.dtype);
+  subject.title = scheme;
+  subject.facts.emplace_back("model", "one layer, drawn at random, not trained");
+  subject.facts.emplace_back("numbers", to_string(options.dtype));
+  return subject;
+}
+
+}  // namespace
+
+Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
+    std::int64_t sample, std::int64_t length) {
+  Subject subject;
+  subject.model = std::move(model);
+  const tasks::Batch batch = task.test_batch(0, seed, sample, 1);
+  give_sequence(
+      subject, batch.inputs, batch.targets, length, [&](std::int64_t token) { return readable(task.text(token)); });
+  subject.facts.emplace_back("sequence", to_text(task.test_sets()[0].name, ", number ", sample));
+  return subject;
+}
+
+Tensor Subject::loss() const { return token_loss((*model)(tokens), targets); }
+
+Subject subject_of(const SubjectOptions& options) {
+  if (!fs::exists(options.run)) return of_scheme(options);
+  const RunRecord record = read_run_record(fs::path(options.run) / "run.json");
+  if (record.program != "train")
+    throw InputError(options.run, ": a run of ", record.program, " given; one of whence train required");
+  const auto [weights, when] = weights_of(options);
+  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
+  load_weights(weights, *subject.model);
+  subject.model->to(options.dtype);
+  subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
+  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", when}});
+  for (const auto& [name, value] : record.options)
+    if (name == "precision" && value != "f32")
+      subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
+  subject.facts.emplace_back("numbers", to_string(options.dtype));
+  return subject;
+}
+
+}  // namespace whence::look

@@ -1,0 +1,46 @@
+// What `look` looks at: a model, one sequence, and the loss that is taken there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/tasks/task.h"
+#include "nn/transformer.h"
+
+namespace whence::look {
+
+struct SubjectOptions {
+  std::string run;   // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of one layer, drawn at random
+  std::string text;  // file to read, for language models
+  std::int64_t sample = 0;     // which sequence of the first test set, for tasks
+  std::int64_t length = 0;     // tokens at most; 0: as many as the model was trained on
+  std::int64_t step = 0;       // of the checkpoint; 0: the weights that training left, or the last checkpoint
+  std::uint64_t seed = 0;      // of a model and a sequence that are drawn
+  bool bidirectional = false;  // of a model that is drawn
+  DType dtype = DType::f32;
+};
+
+struct Subject {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::shared_ptr<Transformer> model;
+  Tensor tokens, targets;                           // i64 [1 t]; -1: no loss is taken there
+  std::vector<std::string> texts;                   // of the tokens, valid UTF-8
+  std::vector<std::optional<std::string>> answers;  // of the targets
+
+  // The graph of one pass: the loss, a scalar.
+  [[nodiscard]] Tensor loss() const;
+};
+
+// The model on one sequence of the task's first test set.
+[[nodiscard]] Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
+    std::int64_t sample, std::int64_t length = 0);
+
+// InputError when the run cannot be read, is damaged, or does not have what is asked for.
+[[nodiscard]] Subject subject_of(const SubjectOptions& options);
+
+}  // namespace whence::look

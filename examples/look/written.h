@@ -1,0 +1,30 @@
+// What was found, for people and for programs: the page's data, tables, and text.
+#pragma once
+
+#include <string>
+
+#include "examples/app/results.h"
+#include "examples/look/edits.h"
+#include "examples/look/inspection.h"
+#include "nn/io/safetensors.h"
+
+namespace whence::look {
+
+// The data of the page as JSON; examples/look/page.js reads them. Numbers are base64 of little-endian f32 or f64, causes
+// a byte for each entry.
+[[nodiscard]] std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {});
+
+// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NAME".
+[[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
+
+// How much of each gradient is 0, and why: a row per layer, quantity and head, a column per reason.
+[[nodiscard]] Table causes_of(const Inspection& inspection);
+// Each way's share of the gradients of x, q, k and v: its norm, and its projection on the whole.
+[[nodiscard]] Table ways_table(const Inspection& inspection);
+
+[[nodiscard]] Table edits_table(const std::vector<EditOutcome>& edits);
+
+// One number worked out, as lines of text. `what`: "logits layer=0 head=3 i=41 j=17", or "dLoss/dgates ...".
+[[nodiscard]] std::string explained(const Inspection& inspection, const std::string& what);
+
+}  // namespace whence::look

@@ -1,0 +1,206 @@
+// `whence look`: every scheme's quantities are known, its ways add up, its zeros have reasons; and the command.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/look/page.h"
+#include "examples/look/written.h"
+#include "examples/verify/scheme_texts.h"
+#include "nn/io/safetensors.h"
+#include "tests/models.h"
+#include "tests/program_run.h"
+#include "tests/scratch.h"
+
+using namespace whence;
+using namespace whence::look;
+using namespace whence::test;
+
+namespace {
+
+Subject subject_with(const TransformerOptions& options, index_t length, bool random = true) {
+  Subject subject;
+  subject.title = options.scheme;
+  subject.model = std::make_unique<Transformer>(options);
+  if (random)
+    randomise(*subject.model);
+  else
+    subject.model->initialise(1), subject.model->to(DType::f64);
+  subject.tokens = random_tokens(1, length, options.vocabulary);
+  subject.targets = random_tokens(1, length, options.vocabulary, 2);
+  subject.texts.assign(static_cast<std::size_t>(length), "a");
+  subject.answers.assign(static_cast<std::size_t>(length), "b");
+  return subject;
+}
+
+// Nothing where the model refuses the scheme.
+std::optional<Subject> subject_of_scheme(const std::string& text, bool causal) {
+  TransformerOptions options = small(text);
+  options.causal = causal;
+  try {
+    return subject_with(options, 7);
+  } catch (const InputError&) { return std::nullopt; }
+}
+
+void check_quantities(const Inspection& inspection) {
+  for (const Quantity& quantity : inspection.quantities()) {
+    if (quantity.layer < 0) continue;
+    CAPTURE(quantity.path);
+    REQUIRE(quantity.probe != nullptr);
+    CHECK(static_cast<int>((quantity.probe->axes.size() + 1) / 2) == quantity.value.rank());
+    CHECK_FALSE(quantity.probe->caption.empty());
+    CHECK(quantity.reasons.size() == static_cast<std::size_t>(quantity.value.numel()));
+  }
+}
+
+// What is exactly 0 has a reason, and what has one is 0 or next to it.
+void check_reasons(const Inspection& inspection) {
+  for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+    for (const Quantity& quantity : *all) {
+      if (!quantity.gradient.defined()) continue;
+      CAPTURE(quantity.path);
+      const std::vector<double> numbers = quantity.gradient.to_vector();
+      double size = 0;
+      for (const double number : numbers) size = std::max(size, std::abs(number));
+      for (std::size_t e = 0; e < numbers.size(); ++e) {
+        const Stop stop = inspection.reasons()[quantity.reasons[e]].stop;
+        if (numbers[e] == 0) CHECK(stop != Stop::nothing);
+        if (stop != Stop::nothing && stop != Stop::masked && !vanishes(stop))
+          CHECK(std::abs(numbers[e]) <= 1e-10 * std::max(size, 1e-3));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("look: of every scheme, quantities are described, ways add up and zeros have reasons") {
+  for (const std::string& text : promised_texts()) {
+    for (const bool causal : {true, false}) {
+      const std::optional<Subject> subject = subject_of_scheme(text, causal);
+      if (!subject) continue;
+      CAPTURE(text);
+      CAPTURE(causal);
+      const Inspection inspection(*subject);
+      check_quantities(inspection);
+      check_reasons(inspection);
+      for (const WaysTo& to : inspection.ways_of(1)) {
+        CAPTURE(to.name);
+        CHECK(to.difference < 1e-12);
+      }
+    }
+  }
+}
+
+TEST_CASE("look: one gradient and one number of every scheme, worked out") {
+  for (const std::string& text : promised_texts()) {
+    const std::optional<Subject> subject = subject_of_scheme(text, true);
+    if (!subject) continue;
+    CAPTURE(text);
+    const Inspection inspection(*subject);
+    for (const Quantity& quantity : inspection.quantities()) {
+      if (quantity.layer != 0 || !quantity.gradient.defined()) continue;
+      CAPTURE(quantity.path);
+      Shape last = quantity.value.shape();
+      for (int axis = 0; axis < last.rank(); ++axis) --last[axis];
+      const ExplainedGradient found = inspection.explain_gradient(quantity.path, last);
+      CHECK(std::abs(found.sum - found.gradient) < 1e-12);
+      CHECK(inspection.explain_value(quantity.path, last).at == last);
+    }
+  }
+}
+
+TEST_CASE("look: CoPE before training has no gradient in its gates but by a table that is zero") {
+  const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
+  const Inspection inspection(subject);
+  bool seen = false;
+  for (const Quantity& quantity : inspection.quantities()) {
+    if (quantity.name != "position.gates") continue;
+    seen = true;
+    for (const unsigned char code : quantity.reasons) {
+      const Stop stop = inspection.reasons()[code].stop;
+      CAPTURE(std::string(to_string(stop)));  // sole: a row of one key
+      CHECK((stop == Stop::flat || stop == Stop::masked || stop == Stop::sole));
+    }
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("look: the ways of a query in CoPE, and of a key in CDAPE, have their names") {
+  const auto names = [](const std::string& scheme, const std::string& of) {
+    const Subject subject = subject_with(small(scheme), 7);
+    std::vector<std::string> found;
+    for (const WaysTo& to : Inspection(subject).ways_of(0))
+      if (to.name == of)
+        for (const Way& way : to.ways) found.push_back(name_of(way));
+    return found;
+  };
+  CHECK(names("cope(p_max=3)", "q") ==
+        std::vector<std::string>{"content", "position_logit > z", "position_logit > positions > gates > gate_logits"});
+  const std::vector<std::string> taps = names("cdape(alibi, width=3)", "k");
+  CHECK(taps.size() == 10);  // content, and three taps by three
+  CHECK(taps[0] == "content");
+  CHECK(taps[1] == "conv_bias > tap j+0 > conv_hidden > tap j+0 > conv_in");
+}
+
+TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
+  Subject subject = subject_with(small("cope(p_max=3)"), 7);
+  subject.texts[2] = "</script><b>&\x01";
+  subject.texts[3] = "\xD7\xA9\xF0\x9F\x98\x80\xFF";
+  const Inspection inspection(subject);
+  const std::string page = page_of(inspection);
+  CHECK(page.find("</script><b>") == std::string::npos);
+  const nlohmann::json data = nlohmann::json::parse(json_of(inspection));
+  CHECK(data["tokens"].size() == 7);
+  CHECK(data["quantities"].size() == 12);
+  for (const auto& quantity : data["quantities"]) CHECK(quantity["layers"].size() == 2);
+  CHECK(data["quantities"][6]["name"] == "gates");
+  CHECK(data["quantities"][7]["marks"][0]["value"] == 3);
+}
+
+TEST_CASE("look: a model of one token and one head") {
+  TransformerOptions options = small("cdape(kerple, width=3)");
+  options.heads = 1;
+  const Subject subject = subject_with(options, 1);
+  const Inspection inspection(subject);
+  check_quantities(inspection);
+  check_reasons(inspection);
+  CHECK_FALSE(page_of(inspection).empty());
+}
+
+TEST_CASE("look: the command, on a run of train") {
+  const Scratch scratch("look");
+  const std::string run = scratch / "run";
+  const auto look = [&](std::vector<std::string> arguments) {
+    return RunningProgram("look", arguments, scratch / "log").finish();
+  };
+  const Outcome trained = RunningProgram("train",
+      {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "4",
+          "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", run},
+      scratch / "train")
+                              .finish();
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+
+  const Outcome page = look({run, "--numbers"});
+  REQUIRE_MESSAGE(page.code == 0, page.err);
+  CHECK(text_of(run + "/look.html").find("look-data") != std::string::npos);
+  CHECK(read_safetensors(run + "/look.safetensors").tensors.size() > 20);
+  CHECK(text_of(run + "/look.causes.csv").starts_with("layer,quantity,head,entries,zero %"));
+
+  const Outcome causes = look({run, "--causes", "--step", "2"});
+  CHECK(causes.code == 0);
+  CHECK(causes.out.find("position.gates") != std::string::npos);
+  const Outcome number = look({run, "--explain", "dLoss/dgates layer=0 head=1 i=9 j=4", "--dtype", "f64"});
+  CHECK(number.code == 0);
+  CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
+
+  for (const auto& [arguments, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "0 runs given"}, {{scratch / "none"}, "no folder, and no scheme either"},
+           {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
+           {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
+           {{run, "--explain", "gates head=0 i=99 j=0"}, "i=99 given"}, {{run, "--causes", "--out", "x"}, "--out"}}) {
+    CAPTURE(words);
+    const Outcome refused = look(arguments);
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.err.find(words) != std::string::npos, refused.err);
+  }
+}
