@@ -2,6 +2,8 @@
 // which that came, and why it is zero where it is.
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <sstream>
 
 #include "examples/app/command.h"
@@ -21,7 +23,8 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string out, explain, edit, dtype = "f32";
+  std::string beside, out, explain, edit, dtype = "f32";
+  std::int64_t beside_step = 0;
   std::int64_t edits = 0;
   bool causes = false, ways = false, numbers = false;
   int threads = whence::threads();
@@ -37,6 +40,8 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("length", &options.subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
       .integer("step", &options.subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
+      .text("beside", &options.beside, {"another run, or this one, to be shown beside it on the same tokens"})
+      .integer("beside-step", &options.beside_step, Count{0, 1000000000000}, {"as --step, of --beside"})
       .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
@@ -65,6 +70,18 @@ std::string beside(const std::filesystem::path& page, const std::string& ending)
   return (page.parent_path() / (page.stem().string() + ending)).string();
 }
 
+// The run of --beside, if any. Two texts would not fit one map.
+std::optional<look::Subject> subject_beside(const look::Subject& subject, const Options& options) {
+  if (options.beside.empty()) return std::nullopt;
+  look::SubjectOptions other = options.subject;
+  other.run = options.beside, other.step = options.beside_step;
+  look::Subject beside = look::subject_of(other);
+  if (beside.texts != subject.texts)
+    throw InputError("--beside: ", options.beside,
+        " reads other tokens; a run on the same ones required (same task and ", "length, or same tokeniser)");
+  return beside;
+}
+
 void write_page(const look::Inspection& inspection, const Options& options) {
   const bool in_run = options.out.empty() && std::filesystem::is_directory(options.subject.run);
   const std::filesystem::path page = in_run                ? std::filesystem::path(options.subject.run) / "look.html"
@@ -73,7 +90,9 @@ void write_page(const look::Inspection& inspection, const Options& options) {
   std::vector<std::string> written{page.string()};
   const auto edits = look::strongest_edits(inspection, static_cast<std::size_t>(options.edits));
   const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
-  write_file(page.string(), look::page_of(inspection, edits, history));
+  const std::optional<look::Subject> other = subject_beside(inspection.subject(), options);
+  const auto second = other ? std::make_unique<look::Inspection>(*other) : nullptr;
+  write_file(page.string(), look::page_of(inspection, {history, edits, second.get()}));
   if (!edits.empty()) std::cout << look::edits_table(edits).text();
   if (options.numbers) {
     written.insert(
@@ -104,10 +123,11 @@ int run(int argc, char** argv) {
   options.subject.run = options.runs[0];
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
-  for (const char* name : {"out", "numbers", "edits"}) line.refuse_unless(name, !prints, "a page");
+  for (const char* name : {"out", "numbers", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
   const bool drawn = !std::filesystem::exists(options.subject.run);
   for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step"}) line.refuse_unless(name, !drawn, "the folder of a run");
+  line.refuse_unless("beside-step", !options.beside.empty(), "--beside");
   set_threads(options.threads);
   const look::Subject subject = look::subject_of(options.subject);
   const look::Inspection inspection(subject);

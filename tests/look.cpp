@@ -1,8 +1,11 @@
 // `whence look`: every scheme's quantities are known, its ways add up, its zeros have reasons; and the command.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "examples/look/history.h"
 #include "examples/look/page.h"
 #include "examples/look/written.h"
 #include "examples/verify/scheme_texts.h"
@@ -193,14 +196,67 @@ TEST_CASE("look: the command, on a run of train") {
   CHECK(number.code == 0);
   CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
 
-  for (const auto& [arguments, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{}, "0 runs given"}, {{scratch / "none"}, "no folder, and no scheme either"},
-           {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
+  for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{{{}, "0 runs given"},
+           {{scratch / "none"}, "no folder, and no scheme either"}, {{run, "--step", "3"}, "--step: 3 given"},
+           {{run, "--text", run}, "--text: given with a run of flip_flop"},
            {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
            {{run, "--explain", "gates head=0 i=99 j=0"}, "i=99 given"}, {{run, "--causes", "--out", "x"}, "--out"}}) {
-    CAPTURE(words);
-    const Outcome refused = look(arguments);
+    CAPTURE(refusal.second);
+    const Outcome refused = look(refusal.first);
     CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.err.find(words) != std::string::npos, refused.err);
+    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
   }
+}
+
+TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, and what cannot be read is refused") {
+  const Subject subject = subject_with(small("cope(p_max=3)"), 7);
+  const Inspection inspection(subject);
+  for (const std::string path : {"blocks.0.attention.position.gates[h=1]", "blocks.1.attention.scores",
+           "blocks.0.attention.position.table[0=2]"}) {
+    CAPTURE(path);
+    const EditOutcome nothing = outcome_of(inspection, edit_of(path + " *= 1"));
+    CHECK(nothing.predicted == 0);
+    CHECK(nothing.real == 0);
+    // So small that the loss is a straight line: the gradient tells the change to its own square.
+    const EditOutcome small_step = outcome_of(inspection, edit_of(path + " *= 1.000001"));
+    CHECK(std::abs(small_step.real - small_step.predicted) < 1e-4 * std::abs(small_step.predicted) + 1e-13);
+  }
+  const double before = subject.loss().item();
+  CHECK(outcome_of(inspection, edit_of("blocks.0.attention.position.table[0=0..3] = 0")).real != 0);
+  CHECK(subject.loss().item() == before);  // the parameter is as it was
+  const std::vector<EditOutcome> strongest = strongest_edits(inspection, 5);
+  REQUIRE(strongest.size() == 5);
+  for (std::size_t k = 1; k < strongest.size(); ++k)
+    CHECK(std::abs(strongest[k - 1].real) >= std::abs(strongest[k].real));
+  for (const auto& refusal : std::vector<std::pair<std::string, std::string>>{{"gates", "= NUMBER"},
+           {"gates[h=1 = 0", "a ']' behind the '['"}, {"gates[h] = 0", "AXIS=NUMBER"}, {"gates = x", "a number behind"},
+           {"gates = 0", "'gates' given"}, {"blocks.0.attention.scores[n=1] = 0", "axis n given"},
+           {"blocks.0.attention.scores[h=2] = 0", "h=2..2 given"}}) {
+    CAPTURE(refusal.first);
+    const std::string text = error_text([&] { (void)outcome_of(inspection, edit_of(refusal.first)); });
+    CHECK_MESSAGE(text.find(refusal.second) != std::string::npos, text);
+  }
+}
+
+TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
+  const Scratch scratch("history");
+  const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
+  {
+    JsonLog log(scratch / history_file, JsonLog::Mode::fresh);
+    const auto look = looks_at(*subject.model, subject.tokens, subject.targets);
+    for (const LogRecord& record : look(0)) log.append(record);
+    for (const LogRecord& record : look(10)) log.append(record);
+  }
+  const std::vector<report::Plot> plots = history_of(scratch / history_file);
+  const auto gates = std::ranges::find_if(
+      plots, [](const report::Plot& plot) { return plot.title.find("position.gates") != std::string::npos; });
+  REQUIRE(gates != plots.end());
+  const auto flat = std::ranges::find(gates->curves, "table flat", &report::Curve::name);
+  REQUIRE(flat != gates->curves.end());
+  CHECK(flat->x == std::vector<double>{0, 10});
+  CHECK(flat->y[0] > 90);  // all but the rows of one key
+  CHECK(history_of(scratch / "none").empty());
+  std::ofstream(scratch / "damaged") << "{\"step\": 1}\n";
+  CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: no record of a look") !=
+        std::string::npos);
 }

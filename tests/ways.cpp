@@ -60,9 +60,9 @@ TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
 TEST_CASE("ways: a convolution splits into its taps and its bias, for map, kernel and bias") {
   const Tensor x = normal_leaf({1, 2, 3, 5}, 1), w = normal_leaf({2, 2, 1, 3}, 2), b = normal_leaf({2}, 3);
   const Tensor y = sum(square(convolve_keys(x, w, b, 2, 0)));
-  for (const auto& [name, leaf] : {std::pair{"x", x}, {"w", w}, {"b", b}}) {
-    CAPTURE(name);
-    const std::vector<Way> found = ways(y, {}, place_of(name, leaf), {});
+  for (const Tensor& leaf : {x, w, b}) {
+    CAPTURE(leaf.shape());
+    const std::vector<Way> found = ways(y, {}, place_of("leaf", leaf), {});
     CHECK(distance(sum_of(found), grad(y, {}, {leaf})[0]) < 1e-13);
     if (leaf.identity() == b.identity()) {
       REQUIRE(found.size() == 1);

@@ -87,8 +87,8 @@ Tensor change_of(const Inspection& inspection, const Quantity& quantity, const E
 
 double loss_with(const Subject& subject, const Quantity& quantity, const Tensor& change) {
   const NoGrad values_only;
-  if (quantity.probe || quantity.layer >= 0) {
-    Capture capture(std::vector<std::string>{});
+  Capture capture("*");  // so that attention is computed as it was when it was looked at
+  if (!quantity.is_parameter) {
     capture.edit(quantity.path, [&](const Tensor& value) { return raw::add(value, change); });
     return subject.loss().item();
   }

@@ -65,7 +65,9 @@ void Inspection::find_quantities() {
     quantities_.push_back(std::move(quantity));
   }
   for (const Module::Parameter& parameter : subject_.model->parameters()) {
-    Quantity quantity{.path = parameter.path, .name = parameter.path, .frozen = parameter.frozen};
+    const index_t layer = split(parameter.path).first;
+    Quantity quantity{.path = parameter.path, .name = parameter.path, .layer = layer};
+    quantity.is_parameter = true, quantity.frozen = parameter.frozen;
     quantity.value = parameter.tensor.detach();
     if (!parameter.frozen) {
       quantity.gradient = gradient(parameter.tensor);

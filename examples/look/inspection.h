@@ -24,7 +24,7 @@ struct Quantity {
   std::string line = {};                    // "nn/positional/cope.cpp:36"
   Tensor value = {}, gradient = {};         // gradient undefined: no path, or frozen
   std::vector<unsigned char> reasons = {};  // for each entry, into Inspection::reasons; 0: it lives
-  bool frozen = false;
+  bool is_parameter = false, frozen = false;
 };
 
 // How much of a quantity's gradient each reason takes, in one head (or all, where it has no heads).

@@ -39,7 +39,7 @@ function mark_across(frame, marks, [low, high]) {
   for (const { value, text } of marks.filter((mark) => mark.value >= low && mark.value <= high)) {
     const y = frame.y_of(value);
     frame.add("line", { class: "limit", x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y });
-    frame.add("text", { class: "tick end", x: frame.width - frame.right, y: y - 3 }, text);
+    frame.add("text", { class: "tick end", x: frame.width - frame.right, y: y + 13 }, text);
   }
 }
 
@@ -84,7 +84,7 @@ const row_of = (sheet, row) => Array.from({ length: sheet.columns }, (_, column)
   hidden_at(sheet, row, column) ? NaN : value_at(sheet, row, column));
 
 function row_strips(container, sheets, row, space = container.clientWidth) {
-  const width = Math.max(320, Math.floor(space)), key = key_of(sheets[0].column_axis);
+  const width = Math.max(240, Math.floor(space)), key = key_of(sheets[0].column_axis);
   const frames = sheets.map((sheet, index) => row_strip(sheet, row, width, index === sheets.length - 1));
   container.replaceChildren(...frames.map((frame) => frame.picture));
   const column_at = (event) => Math.round(frames[0].at(event).x);
@@ -104,12 +104,17 @@ function row_strip(sheet, row, width, last) {
   stems(frame, values);
   const line = frame.add("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
   trace(frame, values);
-  frame.add("text", { class: "title", x: frame.left, y: 12 }, sheet.title);
+  const title = end_of(sheet.title, (width - frame.left - 90) / letter_width);
+  frame.add("text", { class: "title", x: frame.left, y: 12 }, title);
   const now = frame.add("text", { class: "now", y: 12 });
-  frame.follow = (column) => follow_line({ frame, line, now, x: frame.x_of(column), title: sheet.title },
+  frame.follow = (column) => follow_line({ frame, line, now, x: frame.x_of(column), title },
     hidden_at(sheet, row, column) ? "masked" : shown(values[column]));
   return frame;
 }
+
+// The end of a name tells more than its start: blocks.0.attention.position.table.
+const letter_width = 7.5;
+const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
 
 // A stem to zero lets single dots be read too.
 function stems(frame, values) {
@@ -121,10 +126,11 @@ function stems(frame, values) {
 
 // The value stands beside the line, on the side where there is room.
 function follow_line({ frame, line, now, x, title }, text) {
-  const before = x > frame.width * 0.75;
+  const beside_title = frame.left + 8 + letter_width * title.length;
+  const before = x > frame.width * 0.75 && x - 70 > beside_title;
   line.setAttribute("x1", x);
   line.setAttribute("x2", x);
-  now.setAttribute("x", before ? x - 4 : Math.max(x + 4, frame.left + 12 + 8 * title.length));
+  now.setAttribute("x", before ? x - 4 : clamped(x + 4, beside_title, Math.max(beside_title, frame.width - 75)));
   now.setAttribute("class", before ? "now end" : "now");
   now.textContent = text;
 }

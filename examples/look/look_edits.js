@@ -6,9 +6,9 @@ function draw_edits() {
     { tabindex: 0, "data-focus": `edit ${index}` },
     make("td", { class: "n" }, index + 1), make("th", { scope: "row" }, make("code", {}, edit)),
     ...[predicted, real, real - predicted].map(number_cell)));
-  const table = table_of([heading("no.", true), heading("edit"), heading("predicted change of the loss", true),
-    heading("real change", true), heading("real \u2212 predicted", true)], lines, { class: "edits" });
-  stage.append(make("div", { class: "beside" }, picture, table));
+  const table = table_of([heading("no.", true), heading("edit"), heading("predicted", true), heading("real", true),
+    heading("real \u2212 predicted", true)], lines, { class: "edits" });
+  stage.append(make("h3", {}, "Change of the loss by each edit"), make("div", { class: "beside" }, picture, table));
   const points = scatter(picture, edits);
   const mark = (index) => points.forEach((point, k) => point.classList.toggle("chosen", k === index));
   for (const [index, line] of lines.entries()) {
@@ -21,9 +21,9 @@ function draw_edits() {
 // On the line the gradient told the truth.
 function scatter(container, edits) {
   const reach = reach_of(edits.flatMap(({ predicted, real }) => [predicted, real])), [low, high] = reach;
-  const width = Math.min(520, Math.max(320, container.clientWidth));
+  const width = Math.max(320, container.clientWidth);
   const label = "real over predicted change of the loss; the line is where they are equal";
-  const frame = chart({ label, width, height: width * 0.8, bottom: 44, x: reach, y: reach });
+  const frame = chart({ label, width, height: width * 0.8, right: 40, bottom: 44, x: reach, y: reach });
   grid(frame, reach);
   frame.add("path", { class: "limit",
     d: `M${frame.x_of(low)} ${frame.y_of(low)}L${frame.x_of(high)} ${frame.y_of(high)}` });

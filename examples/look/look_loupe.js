@@ -146,7 +146,7 @@ function steps(frame, values) {
 function z_curve(row, now, width) {
   const { z } = row, p = now.positions[state.j], reach = reach_of(z), { low, high, w } = between(z, p);
   const label = `z of query ${state.i} over whole positions: ${z.map((value) => format(value, 3)).join(" ")}`;
-  const frame = chart({ label, width, height: 240, bottom: 32, x: [0, Math.max(1, z.length - 1)], y: reach });
+  const frame = chart({ label, width, height: 240, bottom: 32, x: [-0.5, z.length - 0.5], y: reach });
   grid(frame, reach);
   index_axis(frame, null, z.length, "n");
   trace(frame, z);

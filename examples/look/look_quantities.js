@@ -25,7 +25,7 @@ function sheets_of_row() {
 // ---- Panels
 const panel_gap = 16;
 function panels_across(count, space) {
-  const widest = state.part === "both" ? space >= 1300 ? 4 : 2 : space >= 1150 ? 3 : 2;
+  const widest = state.part === "both" ? space >= 1100 ? 4 : 2 : space >= 1150 ? 3 : 2;
   return Math.min(count, space >= 700 ? widest : 1);
 }
 
@@ -108,8 +108,9 @@ function draw_multiples() {
   const grid = make("div", { class: "multiples", style: `grid-template-columns: repeat(${across}, max-content)` });
   const space = Math.floor((stage.clientWidth - 6) / across) - 28;
   grid.append(...places.map((at) => small_map(at, quantity, kind, clamped(space, 60, 300))));
-  const where = quantity.parameter ? "in all its slices" : "in all layers and heads";
-  stage.append(make("section", {}, make("h3", {}, `${quantity.name} ${where}`), grid));
+  const slices = has_channels(quantity) ? " and channels" : has_heads(quantity) ? " and heads" : "";
+  const where = quantity.parameter ? "slices" : `layers${slices}`;
+  stage.append(make("section", {}, make("h3", {}, `${quantity.name} in all ${where}`), grid));
 }
 
 function small_map(at, quantity, kind, width) {

@@ -59,7 +59,7 @@ function band(part, { index, from, middle, wide, slot, open, top, floor }) {
     "aria-expanded": String(open), "aria-label": `${words}${open ? `; steps: ${part.steps.join(", ")}` : ""}`,
     "data-focus": `way ${index}`, onclick: toggle,
     onkeydown: on_button_keys(toggle) }, draw("path", { d: outline }));
-  const lines = open ? [part.name, ...part.steps.map((step) => `\u2193 ${step}`)]
+  const lines = open ? [`${part.name} ${shown(part.norm)}`, ...part.steps.map((step) => `\u2193 ${step}`)]
     : [part.name, shown(part.norm), ...(against ? ["against the whole"] : [])];
   const gap = open ? (low - high) / Math.max(1, lines.length - 1) : 18;
   const first = (high + low - gap * (lines.length - 1)) / 2;

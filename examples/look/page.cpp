@@ -7,11 +7,21 @@
 
 namespace whence::look {
 
-std::string page_of(
-    const Inspection& inspection, const std::vector<EditOutcome>& edits, const std::vector<report::Plot>& history) {
+namespace {
+
+std::string data_element(const char* id, const std::string& json) {
+  return to_text("<script type=\"application/json\" id=\"", id, "\">", report::safe_in_script(json), "</script>\n");
+}
+
+}  // namespace
+
+std::string page_of(const Inspection& inspection, const Besides& besides) {
   const Table causes = causes_of(inspection), ways = ways_table(inspection);
-  std::string body =
-      "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they ";
+  report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
+  for (const auto& [name, value] : inspection.subject().facts) facts.rows.push_back({name, value});
+  facts.rows.push_back({"loss", report::number(inspection.loss(), 6)});
+  std::string body = report::table_html(facts);
+  body += "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they ";
   body += "show is in the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
   body += report::table_html({.title = "How much of each gradient is zero, and why",
       .note = "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
@@ -26,13 +36,13 @@ std::string page_of(
       .header = ways.header(),
       .rows = ways.rows(),
       .folded = true});
-  if (!history.empty()) body += "<h2>Over the training</h2>\n<div class=\"plots\">\n";
-  for (const report::Plot& plot : history)
+  if (!besides.history.empty()) body += "<h2>Over the training</h2>\n<div class=\"plots\">\n";
+  for (const report::Plot& plot : besides.history)
     body += "<figure><h3>" + report::escape(plot.title) + "</h3>\n" + report::svg(plot) + "</figure>\n";
-  if (!history.empty()) body += "</div>\n";
-  const std::string scripts =
-      to_text("<script type=\"application/json\" id=\"look-data\">", report::safe_in_script(json_of(inspection, edits)),
-          "</script>\n<script>\n(() => {\n\"use strict\";\n", report::look_script, "})();\n</script>\n");
+  if (!besides.history.empty()) body += "</div>\n";
+  std::string scripts = data_element("look-data", json_of(inspection, besides.edits));
+  if (besides.beside) scripts += data_element("look-data-beside", json_of(*besides.beside));
+  scripts += to_text("<script>\n(() => {\n", report::look_script, "})();\n</script>\n");
   return report::document(inspection.subject().title, to_text(report::style_sheet, report::look_style), body, scripts);
 }
 

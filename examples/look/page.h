@@ -10,8 +10,13 @@
 
 namespace whence::look {
 
-// With what is there besides: edits, and plots over the training (examples/look/history.h).
-[[nodiscard]] std::string page_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {},
-    const std::vector<report::Plot>& history = {});
+// What is there besides: plots over the training (examples/look/history.h), edits, and another inspection of the same
+// tokens, which every map can be shown beside, or less which.
+struct Besides {
+  std::vector<report::Plot> history = {};
+  std::vector<EditOutcome> edits = {};
+  const Inspection* beside = nullptr;
+};
+[[nodiscard]] std::string page_of(const Inspection& inspection, const Besides& besides = {});
 
 }  // namespace whence::look

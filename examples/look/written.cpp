@@ -62,6 +62,11 @@ Json marks_of(const Inspection& inspection, const Quantity& quantity) {
   return marks;
 }
 
+// What nn/README.md has more about.
+std::string section_of(const Quantity& quantity) {
+  return quantity.scheme.empty() ? "attention" : parse_schemes(quantity.scheme)[0].info().name;
+}
+
 Json quantities_of(const Inspection& inspection) {
   Json all = Json::array();
   for (const Quantity& quantity : inspection.quantities()) {
@@ -70,8 +75,9 @@ Json quantities_of(const Inspection& inspection) {
     const std::string axes = axes_of(*quantity.probe);
     if (known == all.end()) {
       all.push_back({{"probe", quantity.name}, {"name", quantity.probe->name}, {"scheme", quantity.scheme},
-          {"caption", quantity.probe->caption}, {"equation", quantity.probe->equation}, {"line", quantity.line},
-          {"axes", axes}, {"scale", scale_name(quantity.probe->scale)}, {"marks", marks_of(inspection, quantity)},
+          {"section", section_of(quantity)}, {"caption", quantity.probe->caption},
+          {"equation", quantity.probe->equation}, {"line", quantity.line}, {"axes", axes},
+          {"scale", scale_name(quantity.probe->scale)}, {"marks", marks_of(inspection, quantity)},
           {"layers", Json::array()}});
       known = all.end() - 1;
     }
