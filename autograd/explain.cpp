@@ -1,6 +1,7 @@
 #include "autograd/explain.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -71,6 +72,7 @@ class ValueExplainer {
 
  private:
   struct Source {
+    std::size_t input;
     const Tensor* tensor;
     index_t element;
     double derivative;
@@ -99,16 +101,17 @@ class ValueExplainer {
       if (!needed[k] || !weights[k].defined()) continue;
       const std::vector<double> numbers = weights[k].to_vector();
       for (std::size_t e = 0; e < numbers.size(); ++e)
-        if (numbers[e] != 0) found.push_back({&entry.inputs[k], static_cast<index_t>(e), numbers[e]});
+        if (numbers[e] != 0) found.push_back({k, &entry.inputs[k], static_cast<index_t>(e), numbers[e]});
     }
-    for (const Tensor& input : entry.inputs)
-      if (const auto constant = constant_beside(entry, input, element)) found.push_back(*constant);
+    for (std::size_t k = 0; k < entry.inputs.size(); ++k)
+      if (const auto constant = constant_beside(entry, k, element)) found.push_back(*constant);
     return found;
   }
 
   // Backward knows nothing of constants. Where one stands beside a number in a function of two, a dual in its place tells
   // the derivative by it.
-  static std::optional<Source> constant_beside(const Tape::Entry& entry, const Tensor& input, index_t element) {
+  static std::optional<Source> constant_beside(const Tape::Entry& entry, std::size_t k, index_t element) {
+    const Tensor& input = entry.inputs[k];
     static const std::unordered_set<std::string> functions_of_two{"add", "subtract", "multiply", "divide"};
     if (!functions_of_two.contains(entry.node->name()) || !input.defined() || input.link()) return std::nullopt;
     std::vector<Tensor> inputs;
@@ -126,7 +129,7 @@ class ValueExplainer {
       const index_t extent = input.size(axis), place = at[shape.rank() - input.rank() + axis];
       inside = inside * extent + (extent == 1 ? 0 : place);
     }
-    return derivative == 0 ? std::nullopt : std::optional(Source{&input, inside, derivative});
+    return derivative == 0 ? std::nullopt : std::optional(Source{k, &input, inside, derivative});
   }
 
   std::vector<Contribution> operands(const Tape::Entry& entry, index_t element) const {
@@ -135,12 +138,30 @@ class ValueExplainer {
       all.emplace_back(number(*source.tensor, source.element), source);
       all.back().first.derivative = source.derivative;
     }
+    keep_what_adds_up(all, entry.inputs.size(), number(entry.output, element).value);
     std::ranges::stable_sort(all, std::ranges::greater{},
         [](const auto& each) { return std::abs(each.first.derivative * each.first.value); });
     std::vector<Contribution> result;
     for (auto& [operand, source] : all)
       result.push_back(result.size() < most_ ? followed(std::move(operand), source) : std::move(operand));
     return result;
+  }
+
+  // Of a product either factor's terms are the whole: the fewest inputs whose terms add up to the number are enough, the
+  // first ones where several would do. Where none do, the op is no sum, and all stay.
+  static void keep_what_adds_up(std::vector<std::pair<Contribution, Source>>& all, std::size_t inputs, double value) {
+    const auto is_in = [](unsigned set, const auto& each) { return (set >> each.second.input & 1u) != 0; };
+    unsigned best = 0;
+    for (unsigned set = 1; set < 1u << inputs; ++set) {
+      double sum = 0, size = 0;
+      for (const auto& each : all) {
+        if (!is_in(set, each)) continue;
+        sum += each.first.derivative * each.first.value, size += std::abs(each.first.derivative * each.first.value);
+      }
+      const bool adds_up = std::abs(sum - value) <= 1e-5 * size;
+      if (adds_up && (best == 0 || std::popcount(set) < std::popcount(best))) best = set;
+    }
+    if (best != 0) std::erase_if(all, [&](const auto& each) { return !is_in(best, each); });
   }
 
   Contribution followed(Contribution operand, const Source& source) const {

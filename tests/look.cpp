@@ -156,8 +156,8 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   CHECK(data["tokens"].size() == 7);
   CHECK(data["quantities"].size() == 12);
   for (const auto& quantity : data["quantities"]) CHECK(quantity["layers"].size() == 2);
-  CHECK(data["quantities"][6]["name"] == "gates");
-  CHECK(data["quantities"][7]["marks"][0]["value"] == 3);
+  CHECK(data["quantities"][1]["name"] == "gates");  // those of the scheme come first
+  CHECK(data["quantities"][2]["marks"][0]["value"] == 3);
 }
 
 TEST_CASE("look: a model of one token and one head") {
@@ -223,7 +223,8 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
   }
   const double before = subject.loss().item();
   CHECK(outcome_of(inspection, edit_of("blocks.0.attention.position.table[0=0..3] = 0")).real != 0);
-  CHECK(subject.loss().item() == before);  // the parameter is as it was
+  CHECK(subject.loss().item() == before);                                       // the parameter is as it was
+  for (const WaysTo& to : inspection.ways_of(0)) CHECK(to.difference < 1e-12);  // and the graph too
   const std::vector<EditOutcome> strongest = strongest_edits(inspection, 5);
   REQUIRE(strongest.size() == 5);
   for (std::size_t k = 1; k < strongest.size(); ++k)

@@ -142,13 +142,18 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
 
   const Contribution score = explain_value(tape, capture.place("scores"), {1, 2}, places);
   CHECK(score.op == "matmul");
-  REQUIRE(score.from.size() == 6);
-  double total = 0;  // a product of two: each factor's terms give the whole
+  REQUIRE(score.from.size() == 3);  // of a product one factor, times the other
+  double total = 0;
   for (const Contribution& operand : score.from) {
-    CHECK((operand.name == "q" || operand.name == "k"));
+    CHECK(operand.name == "q");
+    CHECK(operand.derivative == 0.5 * k.at({2, operand.at[1]}));
     total += operand.derivative * operand.value;
   }
-  CHECK(std::abs(total - 2 * score.value) < 1e-14);
+  CHECK(std::abs(total - score.value) < 1e-14);
+  const Tensor shifted = probe("shifted", scores + Tensor::full({1, 4}, 3, DType::f64));  // a constant counts too
+  const Contribution sum = explain_value(tape, capture.place("shifted"), {1, 2}, places);
+  REQUIRE(sum.from.size() == 2);
+  CHECK(std::abs(sum.from[0].value + sum.from[1].value - sum.value) < 1e-14);
 
   const Contribution position = explain_value(tape, capture.place("positions"), {0, 2}, places);
   CHECK(position.op == "reverse_cumulative_sum");  // the clamp only moves the number, and is left out

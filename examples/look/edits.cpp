@@ -94,10 +94,11 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
   }
   for (const Module::Parameter& parameter : subject.model->parameters()) {
     if (parameter.path != quantity.path) continue;
-    const Tensor before = raw::copy(parameter.tensor.detach());
-    raw::copy_into(raw::add(before, change), parameter.tensor);
+    // Other numbers under the same name: nothing is written over, and the graph keeps those that it saw.
+    const Tensor before = parameter.tensor.detach();
+    parameter.tensor.replace(raw::add(before, change));
     const double loss = subject.loss().item();
-    raw::copy_into(before, parameter.tensor);
+    parameter.tensor.replace(before);
     return loss;
   }
   fail("edit", quantity.path, " is no parameter of the model");
@@ -141,6 +142,7 @@ std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size
       {"position_logit", "= 0"}, {"bias", "= 0"}, {"mlp_bias", "= 0"}, {"conv_bias", "= 0"}, {"relative_logit", "= 0"},
       {"scores", "= 0"}};
   std::vector<EditOutcome> all;
+  if (most == 0) return all;
   for (const Quantity& quantity : inspection.quantities()) {
     if (!quantity.probe || quantity.layer < 0) continue;
     for (const auto& [name, change] : changes) {

@@ -128,7 +128,7 @@ Subject of_scheme(const SubjectOptions& options) {
   subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = letters,
       .length = length,
       .dim = 32,
-      .layers = 1,
+      .layers = 2,
       .heads = 4,
       .scheme = scheme,
       .causal = !options.bidirectional});
@@ -143,7 +143,7 @@ Subject of_scheme(const SubjectOptions& options) {
       subject, inputs, targets, 0, [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); });
   subject.model->to(options.dtype);
   subject.title = scheme;
-  subject.facts.emplace_back("model", "one layer, drawn at random, not trained");
+  subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;
 }

@@ -14,7 +14,7 @@
 namespace whence::look {
 
 struct SubjectOptions {
-  std::string run;   // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of one layer, drawn at random
+  std::string run;   // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of two layers, drawn at random
   std::string text;  // file to read, for language models
   std::int64_t sample = 0;     // which sequence of the first test set, for tasks
   std::int64_t length = 0;     // tokens at most; 0: as many as the model was trained on

@@ -67,14 +67,32 @@ std::string section_of(const Quantity& quantity) {
   return quantity.scheme.empty() ? "attention" : parse_schemes(quantity.scheme)[0].info().name;
 }
 
+// Those of the schemes first: they are what one came to see.
+std::vector<const Quantity*> shown(const Inspection& inspection) {
+  std::vector<const Quantity*> found;
+  for (const Quantity& quantity : inspection.quantities())
+    if (quantity.probe && quantity.layer >= 0) found.push_back(&quantity);
+  std::ranges::stable_partition(found, [](const Quantity* quantity) { return !quantity->scheme.empty(); });
+  return found;
+}
+
+// "gates"; "alibi.bias" where several schemes have a quantity of that name.
+std::string short_name(const Quantity& quantity, const std::vector<const Quantity*>& all) {
+  for (const Quantity* other : all)
+    if (other->probe->name == quantity.probe->name && other->name != quantity.name)
+      return quantity.name.substr(quantity.name.find('.') + 1);
+  return quantity.probe->name;
+}
+
 Json quantities_of(const Inspection& inspection) {
   Json all = Json::array();
-  for (const Quantity& quantity : inspection.quantities()) {
-    if (!quantity.probe || quantity.layer < 0) continue;
-    auto known = std::ranges::find_if(all, [&](const Json& each) { return each["probe"] == quantity.name; });
+  const std::vector<const Quantity*> every = shown(inspection);
+  for (const Quantity* each : every) {
+    const Quantity& quantity = *each;
+    auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
     const std::string axes = axes_of(*quantity.probe);
     if (known == all.end()) {
-      all.push_back({{"probe", quantity.name}, {"name", quantity.probe->name}, {"scheme", quantity.scheme},
+      all.push_back({{"probe", quantity.name}, {"name", short_name(quantity, every)}, {"scheme", quantity.scheme},
           {"section", section_of(quantity)}, {"caption", quantity.probe->caption},
           {"equation", quantity.probe->equation}, {"line", quantity.line}, {"axes", axes},
           {"scale", scale_name(quantity.probe->scale)}, {"marks", marks_of(inspection, quantity)},

@@ -7,7 +7,7 @@ namespace whence::report {
 
 extern const std::string_view style_sheet;
 extern const std::string_view table_script;  // of matrices
-extern const std::string_view look_script;   // of `look`'s page: examples/look/*.js in one scope
+extern const std::string_view look_script;   // of `look`'s page: examples/look/viewer/ in one scope
 extern const std::string_view look_style;    // what page.css lacks for it
 
 }  // namespace whence::report

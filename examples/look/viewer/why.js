@@ -28,7 +28,7 @@ function draw_shares() {
   const named = (index) =>
     make("th", { class: "n", scope: "col" }, reason_bar(reasons, one_share(index), 16, 16), " ", reasons[index].kind);
   const head = [heading("layer", true), heading("head", true), heading("entries", true), heading("shares"),
-    ...present.map(named), heading("zeros in all", true)];
+    ...present.map(named), heading("exactly 0", true)];
   const lines = causes.map((cause) => shares_line(cause, reasons, present));
   stage.append(make("section", {}, make("h3", {}, `Entries of dLoss/d${state.quantity} by reason`),
     table_of(head, lines, { class: "shares" })));
@@ -36,8 +36,7 @@ function draw_shares() {
 
 const one_share = (index) => Array.from({ length: index + 1 }, (_, k) => Number(k === index));
 
-function shares_line({ layer, head, entries, by }, reasons, present) {
-  const zeros = sum_of(by.filter((_, index) => index > 0 && !reasons[index].vanishing));
+function shares_line({ layer, head, entries, zeros, by }, reasons, present) {
   const percent = (count) => `${(100 * count / entries).toFixed(1)} %`;
   const count = (number) => make("td", { class: "n" }, String(number), make("small", {}, " " + percent(number)));
   const select = () => update({ layer: layer ?? state.layer, head: head ?? state.head });
@@ -65,9 +64,12 @@ function draw_reasons() {
 
 // Counted in the numbers themselves, so that the reasons can be seen to be complete.
 function zero_words(sheet, by) {
-  const { reasons } = sheet.run, told = sum_of(by.filter((_, index) => index > 0 && !reasons[index].vanishing));
-  if (sheet.kind !== "gradient") return `${told} zeros have a reason`;
-  const zeros = sheet.cells.filter((value) => value === 0).length;
+  if (sheet.kind !== "gradient") return `${sum_of(by.slice(1))} entries have a reason`;
+  let zeros = 0, told = 0;
+  sheet.cells.forEach((value, index) => {
+    zeros += value === 0;
+    told += value === 0 && sheet.reasons[index] > 0;
+  });
   return `${zeros} of ${sheet.cells.length} entries are exactly 0; ${told} of them have a reason`;
 }
 

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Opens every view of the pages of `whence look` in Chromium, for every scheme; uses them by key and pointer, and compares the numbers
+that they show with those that the engine put into them.
+Usage: look_page.py WHENCE    ends with 77 where there is no Chromium"""
+import base64
+import fcntl
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+VIEWS = ["quantities", "why", "routes", "reading", "loupe", "edits"]
+
+class Browser:
+    """One page of a headless Chromium, driven through its pipe: messages are JSON, each ended by a zero byte."""
+
+    def __init__(self, program, profile):
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for pair in (os.pipe(), os.pipe()) for end in pair]
+        self.process = subprocess.Popen(
+            [program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={profile}",
+             "--window-size=1280,900"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False, preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[3], 4)))
+        self.sending, self.receiving = os.fdopen(ends[1], "wb"), os.fdopen(ends[2], "rb")
+        os.close(ends[0]), os.close(ends[3])
+        self.count, self.rest, self.session, self.events, self.errors = 0, b"", None, [], []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self):
+        self.session = None  # the browser is meant, not its page
+        self.call("Browser.close")
+        self.process.wait(20)
+
+    def receive(self):
+        while b"\0" not in self.rest:
+            self.rest += self.receiving.read1(1 << 20) or sys.exit("look_page: the browser closed its pipe; it has to run here")
+        message, self.rest = self.rest.split(b"\0", 1)
+        message = json.loads(message)
+        method, params = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.errors.append(params["exceptionDetails"]["exception"].get("description", "?"))
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
+        self.events.append(method)
+        return message
+
+    def call(self, method, **params):
+        self.count += 1
+        message = {"id": self.count, "method": method, "params": params, **({"sessionId": self.session} if self.session else {})}
+        self.sending.write(json.dumps(message).encode() + b"\0")
+        self.sending.flush()
+        while (answer := self.receive()).get("id") != self.count:
+            pass
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def open(self, path, **state):
+        page = f"{path.as_uri()}#" + "&".join(f"{key}={value}" for key, value in state.items())
+        for url in ("about:blank", page):  # where only the part after # changes, nothing would be loaded anew
+            self.events.clear()
+            self.call("Page.navigate", url=url)
+            while "Page.loadEventFired" not in self.events:
+                self.receive()
+
+    def get(self, script):
+        result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(f"{script}: {result['exceptionDetails']['exception']['description']}")
+        return result["result"].get("value")
+
+    def texts(self, selector, what="textContent"):
+        return self.get(f"[...document.querySelectorAll({json.dumps(selector)})].map(each => each.{what})")
+
+    def press(self, selector, *keys):
+        self.get(f"document.querySelector({json.dumps(selector)}).focus()")
+        for key in keys:
+            for kind in ("rawKeyDown", "keyUp"):
+                code = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13}[key]
+                self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def pointer(self, selector, x, y, *kinds):
+        """Pointer events at a place within an element, given as shares of its width and height."""
+        script = f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{ block: 'center' }});"
+        box = self.get(script + "const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()")
+        for kind in kinds or ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=box[0] + x * box[2], y=box[1] + y * box[3], button="left", buttons=1, clickCount=1)
+
+    def address(self):
+        return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
+
+def numbers(holder, field="value", bits=None):
+    data, letter = base64.b64decode(holder[field]), {8: "B", 32: "f", 64: "d"}[bits or holder["bits"]]
+    return struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)
+
+def row_of(data, name, layer, head, i, field="value"):
+    part = next(each for each in data["quantities"] if each["name"] == name)["layers"][layer]
+    _, rows, columns = part["shape"]
+    return numbers(part, field)[(head * rows + i) * columns:][:columns]
+
+def equal(what, found, wanted):
+    same = len(found) == len(wanted) and all(math.isclose(float(a), float(b), rel_tol=1e-6, abs_tol=1e-15) for a, b in zip(found, wanted))
+    assert same, f"{what}: {found}; {wanted} expected"
+
+def check_every_view(browser, path):
+    for theme in ("light", "dark"):
+        browser.open(path, theme=theme)
+        views = browser.texts("[role=tab]", "id.slice(4)")
+        assert [view for view in VIEWS if view in views] == views and "quantities" in views, views
+        for view in views:
+            browser.get(f"document.getElementById('tab-{view}').click()")
+            place = f"{path.name}, {view}, {theme}"
+            assert browser.address()["view"] == view and len(browser.texts("#stage > *")) > 0, place
+            assert browser.texts(".hint")[0].startswith(("Look", "Move")), place
+            assert all(browser.texts("#stage canvas[tabindex]", "getAttribute('aria-label')")), place
+            assert all(width > 0 for width in browser.texts("#stage canvas", "width")), place
+            assert not browser.texts("bdi *") and not browser.texts("#look script"), place
+            assert browser.get("document.documentElement.scrollWidth <= innerWidth"), f"{place}: wider than the window"
+        assert browser.get("document.documentElement.dataset.theme") == theme
+
+def check_numbers(browser, path, data):
+    browser.open(path, view="quantities", quantity="gates", show="one", part="value", layer=1, head=0, i=9, j=4, digits="true")
+    gates = row_of(data, "gates", 1, 0, 9)
+    equal("readout", [browser.texts("#readout b")[0]], gates[4:5])
+    equal("list", browser.texts(".list td:last-child", "title"), gates[:10])
+    for name in ("gates", "position_logit"):  # with reasons, and without: then a causal model's rule says what is masked
+        browser.open(path, view="quantities", quantity=name, show="one", part="value", layer=1, head=1)
+        browser.get("document.querySelector('.panel details').open = true")
+        browser.get("new Promise(done => setTimeout(done, 50))")
+        whole = [word for word in browser.texts(".panel .behind td") if word != "masked"]
+        equal("table", whole, [value for i in range(24) for value in row_of(data, name, 1, 1, i)[:i + 1]])
+
+def check_keys(browser, path, data):
+    browser.open(path, show="one", part="value", quantity="gates", i=9, j=4)
+    browser.press("#stage canvas", "ArrowLeft", "ArrowUp")
+    assert (browser.address()["i"], browser.address()["j"]) == ("8", "3"), browser.address()
+    browser.press("#stage canvas", "End")
+    assert browser.address()["j"] == "8", "End goes to the diagonal"
+    browser.pointer("#stage canvas", 0.5, 0.5)
+    assert browser.address()["i"] != "8", "a click selects a cell"
+    browser.press("[role=tab][aria-selected=true]", "ArrowRight")
+    assert browser.address()["view"] == "why" and browser.get("document.activeElement.id") == "tab-why"
+
+def check_why(browser, path, data):
+    browser.open(path, view="why", quantity="gates", layer=1, head=1)
+    causes = [cause for cause in data["causes"] if cause["probe"] == "position.gates"]
+    for line, cause in enumerate(causes):
+        row = browser.texts(f".shares tbody tr:nth-child({line + 1}) td", "firstChild.textContent")
+        equal("shares", row[4:], [*(count for index, count in enumerate(cause["by"]) if any(c["by"][index] for c in causes)), cause["zeros"]])
+    part = next(each for each in data["quantities"] if each["name"] == "gates")["layers"][1]
+    zeros = numbers(part, "gradient")[24 * 24:2 * 24 * 24].count(0.0)
+    assert f"{zeros} of 576 entries are exactly 0; {zeros} of them" in browser.texts("figcaption")[0], browser.texts("figcaption")
+    browser.press("#stage canvas[tabindex]", "Home")
+    kinds = [reason["kind"] for reason in data["reasons"]]
+    assert browser.texts(".told p")[0].split(":")[0] in [*kinds, "Not zero."], browser.texts(".told p")
+
+def check_routes(browser, path, data):
+    browser.open(path, view="routes", of="q", layer=1, head=0, i=7)
+    route = next(each for each in data["routes"] if (each["layer"], each["of"]) == (1, "q"))
+    parts = [numbers(way, bits=64)[7 * 8:8 * 8] for way in route["ways"]]
+    whole = [sum(values) for values in zip(*parts)]
+    norm = math.hypot(*whole)
+    equal("norms", browser.texts(".ways td:nth-child(3)", "title"), [math.hypot(*each) for each in [*parts, whole]])
+    along = browser.texts(".ways td:nth-child(4)", "title")
+    equal("along", along, [sum(a * b for a, b in zip(each, whole)) / norm for each in [*parts, whole]])
+    browser.press(".band", "Enter")
+    assert browser.texts(".band", "getAttribute('aria-expanded')") == ["true", "false", "false"]
+    assert "scores" in browser.texts(".band")[0] and browser.get("document.activeElement.dataset.focus") == "way 0"
+
+def check_reading(browser, path, data):
+    browser.open(path, view="reading", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
+    browser.press(".text", "ArrowRight")
+    assert browser.address()["i"] == "7"
+    titles = browser.texts(".word", "title.split(': ')[1]")
+    equal("shading", titles[:8], row_of(data, "pattern", 0, 1, 7)[:8])
+    assert set(titles[8:]) == {"masked"}
+
+def check_loupe(browser, path, data):
+    for layer, head, i in ((0, 0, 20), (1, 0, 23), (1, 1, 12)):
+        browser.open(path, view="loupe", layer=layer, head=head, i=i, j=3, digits="true")
+        assert browser.texts(".check", "dataset.equal") == ["true"], browser.texts(".check")
+    fact = lambda: float(browser.texts(".facts td", "title")[0])
+    equal("position", [fact()], row_of(data, "positions", 1, 1, 12)[3:4])
+    browser.open(path, view="loupe", layer=0, head=0, i=4, j=1)
+    before, gates = fact(), row_of(data, "gates", 0, 0, 4)
+    browser.press("[data-key=gate]", "End")
+    equal("moved position", [fact()], [min(6, before + 1 - gates[1])])
+    browser.get("document.querySelector('[data-focus=reset]').click()")
+    equal("position again", [fact()], [before])
+    browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
+    assert browser.address()["j"] == "0" and 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
+
+def check_beside(browser, path, data, beside):
+    browser.open(path, run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
+    one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, beside))
+    equal("difference", [browser.texts("#readout b")[0]], [one - other])
+
+def check_speed(browser, path):
+    browser.open(path)
+    taken = browser.get("performance.timing.loadEventEnd - performance.timing.navigationStart")
+    print(f"look_page: {path.name}: {path.stat().st_size >> 10} KiB, open after {taken} ms")
+    assert taken < 5000, "a page of two layers, four heads and 64 tokens has to open in about a second"
+
+# What a token may be: markup, control characters, right to left, four bytes, half a character.
+NASTY = b"<b>&amp;</script>\x01\x07 \xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d \xf0\x9f\x98\x80\xff\t\n\n" * 40
+
+def pages_in(folder, whence):
+    """Name and path of each page: of every scheme, and of what may break one."""
+    def run(*words):
+        subprocess.run([whence, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    def look(name, *words):
+        run("look", *words, "--out", folder / f"{name}.html")
+    look("cope", "cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10)
+    look("beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64")
+    look("one token", "cdape(kerple)", "--length", 1)
+    look("large", "cope", "--length", 64)
+    (folder / "nasty.txt").write_bytes(NASTY)
+    run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
+        "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
+    look("nasty", folder / "nasty", "--text", folder / "nasty.txt")
+    listed = subprocess.run([whence, "schemes"], check=True, capture_output=True, text=True).stdout
+    for scheme in re.findall(r"^(\w+(?:\(SCHEME\))?)  ", listed, re.MULTILINE):
+        if scheme not in ("scheme", "hard_attention"):  # the head of the list; and what is always beside another
+            look("scheme " + scheme, scheme.replace("SCHEME", "kerple"), "--length", 12)
+    return sorted(folder.glob("*.html"))
+
+def data_of(page, name="look-data"):
+    text = page.read_text()
+    start = text.index(f'id="{name}">') + len(f'id="{name}">')
+    return json.loads(text[start:text.index("</script>", start)])
+
+def main(whence):
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not program:
+        print("look_page: SKIPPED: no chromium in PATH; no page was opened")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        folder = pathlib.Path(folder)
+        pages = {page.stem: page for page in pages_in(folder, whence)}
+        cope = data_of(pages["cope"])
+        browser = Browser(program, folder / "profile")
+        try:
+            for page in pages.values():
+                check_every_view(browser, page)
+            for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe):
+                check(browser, pages["cope"], cope)
+            check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
+            check_speed(browser, pages["large"])
+        finally:
+            browser.close()
+            print(*browser.errors, sep="\n", end="")
+        assert not browser.errors, "the console of the page has errors"
+    print(f"look_page: {len(pages)} pages: every view opens, keys and pointer do what they say, numbers are the data's")
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
