@@ -2,7 +2,9 @@
 #include "autograd/ways.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <memory>
 #include <unordered_map>
 
 #include "autograd/op.h"
@@ -85,6 +87,65 @@ class WaysPass {
   std::map<Steps, detail::Arrived> found_;
 };
 
+double norm_of(const Tensor& x) {
+  double sum = 0;
+  for (const double number : x.to_vector()) sum += number * number;
+  return std::sqrt(sum);
+}
+
+// Gradients by the place that they passed last.
+class PassagesPass {
+ public:
+  PassagesPass(const std::vector<Place>& places, Node* root) {
+    std::unordered_set<const Node*> targets;
+    for (const Place& place : places) {
+      targets.merge(detail::nodes_at(place, root));
+      for (const std::uint64_t id : place.nodes) names_.emplace(id, place.name);
+    }
+    wanted_ = detail::leading_to(root, targets);
+  }
+
+  std::vector<Passage> run(Node* root, const Tensor& start) {
+    if (wanted_.count(root)) arrive(*root, "", start);
+    std::vector<Passage> found;
+    while (!ready_.empty()) {
+      Node& node = *ready_.top();
+      ready_.pop();
+      auto arrived = std::move(arrived_.extract(&node).mapped());
+      const auto name = names_.find(node.id);
+      detail::Arrived whole;  // what goes on from a place, whichever way it came
+      for (auto& [from, gradient] : arrived) {
+        if (name == names_.end()) {
+          send(node, from, gradient.gradient());
+          continue;
+        }
+        found.push_back({from, name->second, norm_of(gradient.gradient())});
+        whole.add(gradient.take(), detail::sum_dtype(node));
+      }
+      if (name != names_.end() && !node.is_leaf()) send(node, name->second, whole.gradient());
+    }
+    return found;
+  }
+
+ private:
+  void arrive(Node& node, const std::string& from, Tensor gradient) {
+    const auto [entry, is_new] = arrived_.try_emplace(&node);
+    entry->second[from].add(std::move(gradient), detail::sum_dtype(node));
+    if (is_new) ready_.push(&node);
+  }
+
+  void send(Node& node, const std::string& from, const Tensor& dy) {
+    std::vector<Tensor> terms = detail::terms_for_inputs(node, dy, &wanted_, false);
+    for (std::size_t k = 0; k < terms.size(); ++k)
+      if (terms[k].defined()) arrive(*node.inputs()[k], from, std::move(terms[k]));
+  }
+
+  std::unordered_set<const Node*> wanted_;
+  std::unordered_map<std::uint64_t, std::string> names_;
+  std::unordered_map<Node*, std::map<std::string, detail::Arrived>> arrived_;
+  detail::Ready ready_;
+};
+
 }  // namespace
 
 std::unordered_set<const Node*> detail::nodes_at(const Place& place, const Node* root) {
@@ -116,6 +177,13 @@ std::vector<Way> ways(const Tensor& y, const Tensor& seed, const Place& x, const
   for (auto& [steps, gradient] : pass.run()) found.push_back({steps, gradient.take()});
   std::ranges::stable_sort(found, {}, [](const Way& way) { return way.steps.size(); });
   return found;
+}
+
+std::vector<Passage> passages(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at) {
+  const CallSite place(at);
+  const Tensor start = detail::checked_seed("passages", y, seed);
+  const RecordingScope values_only(false);
+  return PassagesPass(places, node_of(y)).run(node_of(y), start);
 }
 
 }  // namespace whence

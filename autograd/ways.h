@@ -29,4 +29,15 @@ struct Way {
 [[nodiscard]] std::vector<Way> ways(const Tensor& y, const Tensor& seed, const Place& x,
     const std::vector<Place>& places, const std::string& parts_in = {}, Site at = Site::current());
 
+// A step of the backward pass between two places that have no other between them: y's graph with all that is unnamed left
+// out.
+struct Passage {
+  std::string from, to;  // from "" is from y itself
+  double norm = 0;       // of the part of the gradient at `to` that came this way
+};
+
+// In the order in which backward arrives at `to`.
+[[nodiscard]] std::vector<Passage> passages(
+    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at = Site::current());
+
 }  // namespace whence

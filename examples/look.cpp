@@ -87,21 +87,22 @@ void write_page(const look::Inspection& inspection, const Options& options) {
   const std::filesystem::path page = in_run                ? std::filesystem::path(options.subject.run) / "look.html"
                                      : options.out.empty() ? std::filesystem::path("look.html")
                                                            : std::filesystem::path(options.out);
-  std::vector<std::string> written{page.string()};
+  const auto written = [](const std::string& file) { std::cout << "written: " << file << std::endl; };
+  if (options.numbers) {
+    write_safetensors(beside(page, ".safetensors"), look::tensors_of(inspection));
+    written(beside(page, ".safetensors"));
+    write_file(beside(page, ".causes.csv"), look::causes_of(inspection).csv());
+    written(beside(page, ".causes.csv"));
+    write_file(beside(page, ".ways.csv"), look::ways_table(inspection).csv());
+    written(beside(page, ".ways.csv"));
+  }
   const auto edits = look::strongest_edits(inspection, static_cast<std::size_t>(options.edits));
   const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
   const std::optional<look::Subject> other = subject_beside(inspection.subject(), options);
   const auto second = other ? std::make_unique<look::Inspection>(*other) : nullptr;
   write_file(page.string(), look::page_of(inspection, {history, edits, second.get()}));
   if (!edits.empty()) std::cout << look::edits_table(edits).text();
-  if (options.numbers) {
-    written.insert(
-        written.end(), {beside(page, ".safetensors"), beside(page, ".causes.csv"), beside(page, ".ways.csv")});
-    write_safetensors(written[1], look::tensors_of(inspection));
-    write_file(written[2], look::causes_of(inspection).csv());
-    write_file(written[3], look::ways_table(inspection).csv());
-  }
-  for (const std::string& file : written) std::cout << "written: " << file << '\n';
+  written(page.string());
 }
 
 void print_edits(const look::Inspection& inspection, const std::string& texts) {

@@ -261,3 +261,15 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: no record of a look") !=
         std::string::npos);
 }
+
+TEST_CASE("look: a page that would be too large is refused with the length that fits") {
+  const Subject subject = subject_with(small("cope(p_max=3)"), 400);
+  const std::string text = error_text([&] { (void)page_of(Inspection(subject)); });
+  CHECK_MESSAGE(text.find("a page of 400 tokens would take") != std::string::npos, text);
+  const std::size_t at = text.find("--length ");
+  REQUIRE(at != std::string::npos);
+  const Subject shorter = subject_with(small("cope(p_max=3)"), std::stoll(text.substr(at + 9)));
+  const std::size_t bytes = page_of(Inspection(shorter)).size();
+  CHECK(bytes > most_bytes / 2);
+  CHECK(bytes < most_bytes + most_bytes / 4);
+}

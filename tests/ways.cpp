@@ -177,3 +177,18 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
     (void)explain_value(tape, capture.place("scores"), {2, 0}, places);
   }).find("[2,0] given in scores, which is [2,4]; a position inside of it required") != std::string::npos);
 }
+
+TEST_CASE("passages: the graph between named places, and how much came by each") {
+  const Tensor x = leaf({2, -3}, {2}), w = leaf({4, 5}, {2});
+  const Capture capture("*");
+  const Tensor seen = probe("x", x);
+  const Tensor squares = probe("squares", seen * seen);
+  const Tensor y = sum(squares * w + seen);
+  std::vector<Place> places = places_of(capture);
+  places.push_back(place_of("w", w));
+  std::vector<std::string> found;
+  for (const Passage& passage : passages(y, {}, places))
+    found.push_back(to_text(passage.from, " > ", passage.to, " ", passage.norm * passage.norm));
+  // dy/dx = 1 directly, and 2 x w by the squares: 16 and -30; dy/ds = w, dy/dw = x^2
+  CHECK(found == std::vector<std::string>{" > squares 41", " > x 2", "squares > x 1156", " > w 97"});
+}

@@ -58,6 +58,9 @@ class Inspection {
   // Of x, q, k and v of one layer.
   [[nodiscard]] std::vector<WaysTo> ways_of(index_t layer) const;
 
+  // The whole step between named places and parameters.
+  [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
+
   // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error when there is none.
   [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
   [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;

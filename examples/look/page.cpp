@@ -1,9 +1,12 @@
 #include "examples/look/page.h"
 
+#include <cmath>
+
 #include "examples/look/written.h"
 #include "examples/report/assets.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
+#include "tensor/error.h"
 
 namespace whence::look {
 
@@ -13,9 +16,30 @@ std::string data_element(const char* id, const std::string& json) {
   return to_text("<script type=\"application/json\" id=\"", id, "\">", report::safe_in_script(json), "</script>\n");
 }
 
+// The numbers of the quantities alone: value, gradient and reason of each entry, a third more as base64.
+double bytes_of(const Inspection& inspection) {
+  double bytes = 0;
+  for (const Quantity& quantity : inspection.quantities())
+    if (quantity.probe && quantity.layer >= 0)
+      bytes += static_cast<double>(quantity.value.numel()) *
+               (2 * static_cast<double>(size_of(quantity.value.dtype())) + 1) * 4 / 3;
+  return bytes;
+}
+
+void require_small(const Inspection& inspection, bool two) {
+  const double bytes = bytes_of(inspection) * (two ? 2 : 1);
+  if (bytes <= static_cast<double>(most_bytes)) return;
+  const auto tokens = static_cast<double>(inspection.subject().tokens.numel());
+  throw InputError("look: a page of ", tokens, " tokens would take ", std::llround(bytes / (1 << 20)), " MiB; at most ",
+      most_bytes >> 20, " required; --length ",
+      static_cast<index_t>(0.97 * tokens * std::sqrt(static_cast<double>(most_bytes) / bytes)),
+      " would fit, and --numbers, --causes, --ways and --explain take any length");
+}
+
 }  // namespace
 
 std::string page_of(const Inspection& inspection, const Besides& besides) {
+  require_small(inspection, besides.beside != nullptr);
   const Table causes = causes_of(inspection), ways = ways_table(inspection);
   report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
   for (const auto& [name, value] : inspection.subject().facts) facts.rows.push_back({name, value});

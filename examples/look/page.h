@@ -17,6 +17,8 @@ struct Besides {
   std::vector<EditOutcome> edits = {};
   const Inspection* beside = nullptr;
 };
+// InputError when it would take more than `most_bytes`, which browsers open slowly: fewer tokens are required.
+inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
 [[nodiscard]] std::string page_of(const Inspection& inspection, const Besides& besides = {});
 
 }  // namespace whence::look

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -162,6 +163,33 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return total;
 }
 
+// The step as a graph: nodes in the order in which backward comes by, and what it has not come by.
+Json graph_json(const Inspection& inspection) {
+  const std::vector<Passage> passages = inspection.graph();
+  Json nodes = Json::array({{{"id", "loss"}, {"name", "loss"}, {"layer", nullptr}, {"kind", "loss"}, {"order", 0},
+           {"norm", 1.0}, {"path", true}}}),
+       edges = Json::array();
+  std::map<std::string, index_t> order;
+  for (const Passage& passage : passages) {
+    order.emplace(passage.to, static_cast<index_t>(order.size()) + 1);
+    edges.push_back(
+        {{"from", passage.from.empty() ? "loss" : passage.from}, {"to", passage.to}, {"norm", passage.norm}});
+  }
+  for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+    for (const Quantity& quantity : *all) {
+      const bool reached = order.contains(quantity.path);
+      const std::vector<double> gradient =
+          reached && quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>();
+      nodes.push_back({{"id", quantity.path}, {"name", quantity.is_parameter ? quantity.path : quantity.name},
+          {"layer", quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer)},
+          {"kind", quantity.is_parameter ? "parameter" : "quantity"},
+          {"order", reached ? order.at(quantity.path) : static_cast<index_t>(order.size()) + 1},
+          {"norm", std::sqrt(dot(gradient, gradient))}, {"path", reached}});
+    }
+  }
+  return {{"nodes", nodes}, {"edges", edges}};
+}
+
 std::string percent(index_t part, index_t whole) {
   return whole ? fixed(100 * static_cast<double>(part) / static_cast<double>(whole), 1) : "-";
 }
@@ -259,7 +287,7 @@ std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>
       {"tokens", subject.texts}, {"targets", targets}, {"layers", model.layers}, {"heads", model.heads},
       {"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
       {"parameters", parameters_of(inspection)}, {"routes", ways_json(inspection)}, {"causes", causes_json(inspection)},
-      {"edits", changed}};
+      {"edits", changed}, {"graph", graph_json(inspection)}};
   return data.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
