@@ -127,21 +127,25 @@ class ReasonsPass {
       if (!dx[k].defined()) continue;
       std::map<unsigned char, Numbers> depends;
       for (const auto& [code, all] : by_code) depends.emplace(code, all[k].to_vector());
-      arrive(*node.inputs()[k], dx[k], codes_of(node, k, dx[k], size[k].to_vector(), depends));
+      arrive(*node.inputs()[k], dx[k], codes_of(node, k, dx[k], codes, size[k].to_vector(), depends));
     }
   }
 
-  Codes codes_of(const Node& node, std::size_t input, const Tensor& dx, const Numbers& size,
+  Codes codes_of(const Node& node, std::size_t input, const Tensor& dx, const Codes& of_dy, const Numbers& size,
       const std::map<unsigned char, Numbers>& depends) {
     const Numbers numbers = dx.to_vector();
     const std::vector<Stop> stops = node.stops(input);
     const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
+    const bool each_by_itself = dx.shape() == node.shape;
     Codes codes(numbers.size());
     for (std::size_t e = 0; e < codes.size(); ++e) {
       std::optional<unsigned char> first;  // of what it depends on, in the order of Stop
       for (const auto& [code, weights] : depends)
         if (weights[e] != 0 && (!first || stop_of(code) < stop_of(*first))) first = code;
-      if (!first)
+      // An op that works number by number stops nothing where nothing arrives.
+      if (!first && each_by_itself && of_dy[e] != 0 && !vanishes(stop_of(of_dy[e])))
+        codes[e] = of_dy[e];
+      else if (!first)
         codes[e] = code_of(own_of(e) == Stop::nothing ? Stop::zero : own_of(e), node);
       else if (*first != 0)
         codes[e] = *first;

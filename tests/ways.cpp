@@ -107,6 +107,13 @@ TEST_CASE("zeros: each reason, where it is known by hand") {
             of({1, 2, 3})) == Names{"zero derivative", "zero derivative", "lives"});
 }
 
+TEST_CASE("zeros: what no gradient reaches is not blamed on what would have stopped it") {
+  using Names = std::vector<std::string>;
+  const Tensor target = Tensor::of({0, -1}, {2}, DType::i64);
+  CHECK(reasons([&](const Tensor& x) { return cross_entropy(relu(x), target); },
+            Tensor::of({1, -1, 1, -1}, {2, 2}, DType::f64)) == Names{"lives", "dead unit", "no target", "no target"});
+}
+
 TEST_CASE("zeros: interpolation at whole positions, at the end of the table, between equal rows, in rows not read") {
   const Tensor table = Tensor::of({5, 1, 1, 4}, {1, 4}, DType::f64);
   const Tensor positions = Tensor::of({0.5, 1, 1.5, 3}, {1, 4}, DType::f64);
