@@ -176,12 +176,19 @@ TEST_CASE("look: the command, on a run of train") {
   const auto look = [&](std::vector<std::string> arguments) {
     return RunningProgram("look", arguments, scratch / "log").finish();
   };
-  const Outcome trained = RunningProgram("train",
-      {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "4",
-          "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", run},
-      scratch / "train")
-                              .finish();
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const auto train = [&](const std::string& out, const std::string& look_every) {
+    const Outcome trained = RunningProgram("train",
+        {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps",
+            "4", "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--look-every", look_every, "--quiet",
+            "--out", out},
+        scratch / "train")
+                                .finish();
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  };
+  train(run, "2");
+  train(scratch / "not looked at", "0");
+  CHECK(text_of(run + "/weights.safetensors") == text_of(scratch / "not looked at/weights.safetensors"));
+  CHECK_FALSE(std::filesystem::exists(scratch / "not looked at/looks.jsonl"));
 
   const Outcome page = look({run, "--numbers"});
   REQUIRE_MESSAGE(page.code == 0, page.err);
@@ -245,8 +252,11 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   {
     JsonLog log(scratch / history_file, JsonLog::Mode::fresh);
     const auto look = looks_at(*subject.model, subject.tokens, subject.targets);
-    for (const LogRecord& record : look(0)) log.append(record);
-    for (const LogRecord& record : look(10)) log.append(record);
+    for (const std::int64_t step : {0, 10}) {
+      const TrainingJob::Look found = look(step);
+      for (const LogRecord& record : found.records) log.append(record);
+      CHECK_MESSAGE(found.line.find("gates 96 % table flat, 4 % all weight") != std::string::npos, found.line);
+    }
   }
   const std::vector<report::Plot> plots = history_of(scratch / history_file);
   const auto gates = std::ranges::find_if(

@@ -88,7 +88,7 @@ class Trainer {
   TrainingResult run() {
     const std::int64_t first = open();
     Progress progress(job_.label, options_.steps, first, ProgressStyle::for_standard_error(options_.quiet), std::cerr);
-    if (first == 0) look(0);
+    if (first == 0) look(0, progress);
     std::optional<CheckFinite> checking;
     if (options_.check_finite && options_.precision != DType::f16) checking.emplace();
     for (std::int64_t step = first + 1; step <= options_.steps && !out_of_patience(); ++step) {
@@ -96,7 +96,7 @@ class Trainer {
       const double loss = take(step, progress);
       progress.update(step, tokens_ - tokens_before, {{"loss", loss}});
       if (step % options_.log_every == 0 || step == options_.steps) log(step);
-      look(step);
+      look(step, progress);
       if (options_.validate_every > 0 && (step % options_.validate_every == 0 || step == options_.steps))
         validate(step, progress);
       if (step % options_.save_every == 0) save(step);
@@ -233,9 +233,11 @@ class Trainer {
     loss_since_ = 0, steps_since_ = 0;
   }
 
-  void look(std::int64_t step) {
+  void look(std::int64_t step, Progress& progress) {
     if (options_.look_every == 0 || !job_.look || (step % options_.look_every != 0 && step != options_.steps)) return;
-    for (const LogRecord& record : job_.look(step)) folder_.log_look(record);
+    const TrainingJob::Look found = job_.look(step);
+    for (const LogRecord& record : found.records) folder_.log_look(record);
+    progress.note(to_text("step ", step, ": ", found.line));
   }
 
   void validate(std::int64_t step, Progress& progress) {

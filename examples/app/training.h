@@ -91,8 +91,12 @@ struct TrainingJob {
   LossOf loss_of = {};
   std::string not_recordable = {};  // why a step cannot be recorded and replayed, such as dropout; empty: it can
   std::int64_t sequences = 0;       // in a part, for advice when memory is out; 0: unknown
-  // Records of a look at the model as it is after a step, for looks.jsonl (examples/look/history.h).
-  std::function<std::vector<LogRecord>(std::int64_t step)> look = {};
+  // A look at the model as it is after a step (examples/look/history.h): records for looks.jsonl, and a line to print.
+  struct Look {
+    std::vector<LogRecord> records;
+    std::string line;
+  };
+  std::function<Look(std::int64_t step)> look = {};
   std::function<Validation()> validate = {};  // with the weights as they are; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume
   std::string record = {};                                            // text of run.json, written when a new run begins

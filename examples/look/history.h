@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "examples/app/results.h"
+#include "examples/app/training.h"
 #include "examples/look/inspection.h"
 #include "examples/report/report.h"
 
@@ -20,7 +20,7 @@ inline constexpr const char* history_file = "looks.jsonl";
 
 // For TrainingJob::look: looks at the model as it is, on one sequence, tokens and targets i64 [1 t]. A copy in f32 on the
 // CPU is what is looked at, so that training goes on as if nobody had. REQUIRES: `model` outlives the result.
-[[nodiscard]] std::function<std::vector<LogRecord>(std::int64_t)> looks_at(
+[[nodiscard]] std::function<TrainingJob::Look(std::int64_t)> looks_at(
     const Transformer& model, const Tensor& tokens, const Tensor& targets);
 
 // A plot for each quantity that was stopped somewhere by something other than the mask: a curve for each reason, in
