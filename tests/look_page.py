@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-VIEWS = ["quantities", "why", "routes", "reading", "loupe", "edits"]
+VIEWS = ["quantities", "why", "routes", "reading", "lens", "graph", "loupe", "edits"]
 
 class Browser:
     """One page of a headless Chromium, driven through its pipe: messages are JSON, each ended by a zero byte."""
@@ -84,7 +84,7 @@ class Browser:
         self.get(f"document.querySelector({json.dumps(selector)}).focus()")
         for key in keys:
             for kind in ("rawKeyDown", "keyUp"):
-                code = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13}[key]
+                code = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Escape": 27}[key]
                 self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def pointer(self, selector, x, y, *kinds):
@@ -174,6 +174,11 @@ def check_routes(browser, path, data):
     browser.press(".band", "Enter")
     assert browser.texts(".band", "getAttribute('aria-expanded')") == ["true", "false", "false"]
     assert "scores" in browser.texts(".band")[0] and browser.get("document.activeElement.dataset.focus") == "way 0"
+    browser.open(path, view="routes", of="x", digits="true")  # long names, and many of them
+    plates = browser.get("[...document.querySelectorAll('.band')].map(band => [...band.querySelectorAll('.plate, text')].map(each => "
+                         "{ const b = each.getBoundingClientRect(); return [b.left, b.right]; }))")
+    spans = [(min(left for left, _ in band), max(right for _, right in band)) for band in plates]
+    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:])), f"labels of bands overlap: {spans}"
 
 def check_reading(browser, path, data):
     browser.open(path, view="reading", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
@@ -198,6 +203,80 @@ def check_loupe(browser, path, data):
     browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
     assert browser.address()["j"] == "0" and 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
 
+def cell_sum(data, layer, head, i, j, left):
+    """The contributions of every tap and channel to conv_bias[head, i, j], taps first, and b2."""
+    weight, bias = (next(each for each in data["parameters"] if each["path"] == f"blocks.{layer}.attention.position.output.{name}")
+                    for name in ("weight", "bias"))
+    part = next(each for each in data["quantities"] if each["name"] == "conv_hidden")["layers"][layer]
+    (_, channels, _, taps), (_, rows, columns) = weight["shape"], part["shape"]
+    w, h = numbers(weight), numbers(part)
+    seen = lambda c, key: h[(c * rows + i) * columns + key] if 0 <= key < columns else 0.0
+    return [w[(head * channels + c) * taps + t] * seen(c, j + t - left) for t in range(taps) for c in range(channels)], numbers(bias)[head]
+
+def check_lens(browser, path, data):
+    heads = range(data["heads"])
+    browser.open(path, view="lens", quantity="conv_bias", layer=1, head=2, i=15, j=6, digits="true")
+    for column, name in enumerate(("conv_bias", "scores", "logits"), 2):
+        row = [row_of(data, name, 1, head, 15)[6] for head in heads]
+        equal(f"heads, {name}", browser.texts(f".heads td:nth-child({column})", "title"), row)
+        equal(f"heads, {name}, all digits", browser.texts(f".heads td:nth-child({column})"), row)
+    looks = browser.texts(".curves > div:first-child path.curve", "getAttribute('class')")
+    assert len({re.search(r"d\d", look)[0] for look in looks}) == len(heads), f"{looks}: heads need dashes of their own"
+    browser.get("document.querySelector('.curves details').open = true")
+    browser.get("new Promise(done => setTimeout(done, 50))")
+    shown = [word for word in browser.texts(".curves > div:first-child .behind td") if word != "masked"]
+    equal("curves", shown, [value for head in heads for value in row_of(data, "conv_bias", 1, head, 15)[:16]])
+    for j in (6, 0, 15):  # inside, and where taps reach over the edge
+        browser.open(path, view="lens", quantity="conv_bias", layer=1, head=2, i=15, j=j)
+        parts, bias = cell_sum(data, 1, 2, 15, j, 1)
+        assert browser.texts(".sum .check", "dataset.equal") == ["true"], browser.texts(".sum .check")
+        told = [float(title) for title in browser.texts(".sum .told td", "title")]
+        equal("sum", [told[0], told[3]], [bias, row_of(data, "conv_bias", 1, 2, 15)[j]])
+        assert abs(told[2] - bias - sum(parts)) < 1e-9 * sum(map(abs, parts)), f"{told}: {bias + sum(parts)} expected"
+        browser.get("document.querySelector('.sum details').open = true")
+        browser.get("new Promise(done => setTimeout(done, 50))")
+        equal("contributions", browser.texts(".sum .behind td"), parts)
+    browser.press(".curves", "ArrowLeft", "ArrowUp")
+    assert (browser.address()["i"], browser.address()["j"]) == ("14", "14"), browser.address()
+    browser.open(path, view="lens", quantity="conv_bias", i=15, j=6, over="distance")
+    browser.press(".curves", "ArrowRight")
+    assert browser.address()["j"] == "5", "to the right, distances grow and keys fall"
+    browser.get("[...document.querySelectorAll('details')].find(each => each.textContent.startsWith('W1')).open = true")
+    browser.get("new Promise(done => setTimeout(done, 50))")
+    assert len(browser.texts(".units canvas")) == 32
+
+def check_graph(browser, path, data):
+    nodes = sorted(data["graph"]["nodes"], key=lambda node: node["order"])
+    reached, places = [node for node in nodes if node["path"]], [node for node in nodes if node["kind"] != "parameter"]
+    browser.open(path, view="graph", digits="true")
+    by_id = dict(zip(browser.texts(".place", "dataset.focus.slice(6)"), browser.texts(".place .norm")))
+    for node in places:
+        if node["path"]:
+            equal(node["id"], [by_id[node["id"]]], [node["norm"]])
+        else:
+            assert by_id[node["id"]] == "no path" and f"place {node['id']}" in browser.texts(".place.lost", "dataset.focus"), node
+    browser.get("document.querySelector('.graph-tables').open = true")
+    equal("norms", browser.texts(".nodes tr:not(.lost) td:last-child", "title"), [node["norm"] for node in reached])
+    equal("edges", browser.texts(".edges-table td:last-child", "title"), [edge["norm"] for edge in data["graph"]["edges"]])
+    browser.press(".graph", "ArrowRight", "ArrowRight")
+    second = reached[1]["id"]
+    assert browser.address()["film"] == "1" and len(browser.texts(".place.now")) == 1 and second in browser.texts("#readout")[0], second
+    browser.press(".graph", "ArrowLeft")
+    assert browser.address()["film"] == "0" and browser.texts(".place.now .title") == ["loss"]
+    browser.press(".graph", "Escape")
+    assert "film" not in browser.address() and not browser.texts(".dim"), "Escape shows the whole"
+    browser.get("document.querySelector('[data-focus=\"film play\"]').click()")
+    browser.get("new Promise(done => setTimeout(done, 900))")
+    assert browser.texts("[data-focus='film play']") == ["pause"] and browser.address()["film"] == "1", "the film plays"
+    browser.get("document.querySelector('[data-focus=\"film play\"]').click()")
+    assert browser.texts("[data-focus='film play']") == ["play"], "and pauses"
+    modules = {node["id"].rpartition(".")[0] for node in nodes if node["kind"] == "parameter" and node["id"].startswith("blocks.0.")}
+    if modules:
+        browser.press("[data-focus='place parameters 0']", "Enter")
+        assert browser.address()["unfolded"] == "0" and len(browser.texts(".place[data-focus*='blocks.0'].parameter")) == len(modules)
+    browser.open(path, view="graph", layers=1)
+    assert "place layer 0" in browser.texts(".place", "dataset.focus") and not browser.texts(".place[data-focus*='blocks.0']")
+
 def check_beside(browser, path, data, beside):
     browser.open(path, run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
     one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, beside))
@@ -220,6 +299,8 @@ def pages_in(folder, whence):
         run("look", *words, "--out", folder / f"{name}.html")
     look("cope", "cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10)
     look("beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64")
+    look("cdape", "cdape(kerple)", "--length", 24)
+    look("left", "cope + cdape(kerple, kernel=4, pad=left)", "--length", 12)
     look("one token", "cdape(kerple)", "--length", 1)
     look("large", "cope", "--length", 64)
     (folder / "nasty.txt").write_bytes(NASTY)
@@ -252,6 +333,13 @@ def main(whence):
                 check_every_view(browser, page)
             for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe):
                 check(browser, pages["cope"], cope)
+            check_lens(browser, pages["cdape"], data_of(pages["cdape"]))
+            for name in ("left", "one token", "scheme dape(SCHEME)"):
+                browser.open(pages[name], view="lens")
+                assert browser.texts(".sum .check", "dataset.equal") == ["true"], f"{name}: {browser.texts('.sum .check')}"
+            for name in ("cdape", "scheme alibi"):
+                if "graph" in data_of(pages[name]):
+                    check_graph(browser, pages[name], data_of(pages[name]))
             check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
             check_speed(browser, pages["large"])
         finally:

@@ -163,6 +163,12 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return total;
 }
 
+// Of "blocks.3.mlp.hidden": 3.
+Json layer_in(const std::string& path) {
+  if (!path.starts_with("blocks.")) return nullptr;
+  return parse_number<std::int64_t>(path.substr(7, path.find('.', 7) - 7)).value_or(-1);
+}
+
 // The step as a graph: nodes in the order in which backward comes by, and what it has not come by.
 Json graph_json(const Inspection& inspection) {
   const std::vector<Passage> passages = inspection.graph();
@@ -181,8 +187,7 @@ Json graph_json(const Inspection& inspection) {
       const std::vector<double> gradient =
           reached && quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>();
       nodes.push_back({{"id", quantity.path}, {"name", quantity.is_parameter ? quantity.path : quantity.name},
-          {"layer", quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer)},
-          {"kind", quantity.is_parameter ? "parameter" : "quantity"},
+          {"layer", layer_in(quantity.path)}, {"kind", quantity.is_parameter ? "parameter" : "quantity"},
           {"order", reached ? order.at(quantity.path) : static_cast<index_t>(order.size()) + 1},
           {"norm", std::sqrt(dot(gradient, gradient))}, {"path", reached}});
     }

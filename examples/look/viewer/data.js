@@ -64,7 +64,7 @@ const part_of = (quantity, layer) =>
 // Where the state keeps the index along an axis: a token is a token, whether it asks or is asked.
 const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
 const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
-                     n: "position n", r: "row", k: "column", w: "way" };
+                     n: "position n", r: "row", k: "column", w: "way", u: "tap" };
 const word_of = (axis) => axis_words[axis] ?? axis;
 
 // ---- Sheets

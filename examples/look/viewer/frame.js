@@ -29,11 +29,12 @@ const token_name = (index) =>
   make("span", { class: "name" }, `${index} \u2018`, make("bdi", { class: "token" }, token_at(index)), "\u2019");
 
 // ---- State
-// i, j, d, n, c, r, k, w are the selected places along the axes; hover replaces some while the pointer is there.
+// i, j, d, n, c, r, k, w, u are the selected places along the axes; hover replaces some while the pointer is there.
 const start = {
   view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", fit: false,
-  numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", theme: "auto",
-  i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0,
+  numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
+  film: -1, unfolded: "", theme: "auto",
+  i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,
 };
 const state = { ...start };
 let hover = null;
@@ -64,6 +65,8 @@ const controls = {
     options: () => [["all", "all quantities"], ["one", "one, large"], ["parameters", "parameters"]] },
   of: { text: "gradient of", options: () => route_names().map(pair) },
   side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
+  over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
+  layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)].map(pair) },
   run: { text: "run", options: () => [["this", "this"], ["beside", "beside"], ["difference", "difference"]] },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },

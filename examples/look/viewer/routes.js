@@ -21,13 +21,15 @@ function split(route, at) {
 }
 
 // ---- Bands
-const flow = { top: 30, bar: 14, side: 16, least: 120, step: 34 };
+const flow = { top: 30, bar: 14, side: 16, step: 18 };
+const least_slot = () => state.digits ? 190 : 150;
 
 function draw_bands(container, { parts, norm }, route) {
-  const { open } = state, steps = parts[open]?.steps ?? [];
-  const width = Math.max(container.clientWidth, parts.length * flow.least);
-  const height = 240 + Math.max(0, steps.length - 2) * flow.step, most = sum_of(parts.map((part) => part.norm)) || 1;
-  const slot = (width - 2 * flow.side) / parts.length, largest = Math.max(...parts.map((part) => part.norm)) || 1;
+  const { open } = state, width = Math.max(container.clientWidth, parts.length * least_slot());
+  const slot = (width - 2 * flow.side) / parts.length, most = sum_of(parts.map((part) => part.norm)) || 1;
+  const labels = parts.map((part, index) => band_lines(part, letters_in(slot), index === open));
+  const height = 180 + Math.max(3, ...labels.map((lines) => lines.length)) * flow.step;
+  const largest = Math.max(...parts.map((part) => part.norm)) || 1;
   const scale = Math.min(0.55 * slot / largest, 0.9 * (width - 2 * flow.side) / most);
   const bars = { top: flow.top + flow.bar, floor: height - flow.top - flow.bar };
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", style: `min-width: ${width}px`,
@@ -40,14 +42,34 @@ function draw_bands(container, { parts, norm }, route) {
     `dLoss/d${route.of} of this token: norm ${shown(norm)}`, bars.floor + flow.bar + 18));
   parts.forEach((part, index) => {
     const middle = flow.side + (index + 0.5) * slot, wide = part.norm * scale;
-    picture.append(band(part, { index, from, middle, wide, slot, open: index === open, ...bars }));
+    const place = { index, from, middle, wide, slot, ...bars };
+    picture.append(band(part, { ...place, lines: labels[index], open: index === open }));
     from += wide;
   });
   container.replaceChildren(picture);
 }
 
+// A way's name in as many lines as it needs, broken between its steps, with its norm; or its steps if it is open.
+const letters_in = (slot) => Math.floor((slot - 20) / letter_width);
+function wrapped(name, room) {
+  const lines = [];
+  for (const word of name.split(/(?<=[:>]) /)) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && longer.length <= room) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+function band_lines(part, room, open) {
+  const name = wrapped(part.name, room), steps = part.steps.map((step) => `\u2193 ${end_of(step, room - 2)}`);
+  const rest = open ? steps : part.along < 0 ? ["against it"] : [];
+  return [...name.map((text) => ({ text: end_of(text, room), strong: true })),
+    ...[shown(part.norm), ...rest].map((text) => ({ text, strong: false }))];
+}
+
 // A band leaves the loss beside its neighbours, stands apart in its slot, and joins them again.
-function band(part, { index, from, middle, wide, slot, open, top, floor }) {
+function band(part, { index, from, middle, wide, slot, lines, open, top, floor }) {
   const left = middle - wide / 2, bend = 70, high = top + bend, low = floor - bend;
   const down = (x0, x1, y0, y1) => `C${x0} ${(y0 + y1) / 2} ${x1} ${(y0 + y1) / 2} ${x1} ${y1}`;
   const outline = `M${from} ${top}${down(from, left, top, high)}V${low}${down(left, from, low, floor)}H${from + wide}` +
@@ -58,12 +80,11 @@ function band(part, { index, from, middle, wide, slot, open, top, floor }) {
   const group = draw("g", { class: `band c${index % 6}${against ? " against" : ""}`, tabindex: 0, role: "button",
     "aria-expanded": String(open), "aria-label": `${words}${open ? `; steps: ${part.steps.join(", ")}` : ""}`,
     "data-focus": `way ${index}`, onclick: toggle,
-    onkeydown: on_button_keys(toggle) }, draw("path", { d: outline }));
-  const lines = open ? [`${part.name} ${shown(part.norm)}`, ...part.steps.map((step) => `\u2193 ${step}`)]
-    : [part.name, shown(part.norm), ...(against ? ["against the whole"] : [])];
-  const gap = open ? (low - high) / Math.max(1, lines.length - 1) : 18;
-  const first = (high + low - gap * (lines.length - 1)) / 2;
-  lines.forEach((text, line) => group.append(plate(text, middle, first + gap * line, slot - 8, line === 0)));
+    onkeydown: on_button_keys(toggle) }, draw("title", {}, [words, ...(open ? part.steps : [])].join("\n")),
+    draw("path", { d: outline }));
+  const first = (high + low - flow.step * (lines.length - 1)) / 2;
+  lines.forEach(({ text, strong }, line) =>
+    group.append(plate(text, middle, first + flow.step * line, slot - 8, strong)));
   return group;
 }
 

@@ -5,6 +5,8 @@ const views = [
   ...(reasoned().length ? [why_view] : []),
   ...(data.routes.length ? [routes_view] : []),
   ...(readable().length ? [reading_view] : []),
+  ...(lens_quantities().length ? [lens_view] : []),
+  ...(data.graph ? [graph_view] : []),
   ...(has_loupe() ? [loupe_view] : []),
   ...(data.edits.length ? [edits_view] : []),
 ];

@@ -1,0 +1,143 @@
+// View: the step as a graph of named places, from the input to the loss: what gradient came by, where, and, as a film,
+// in which order.
+
+// ---- Film
+// One frame for each place, as backward comes by; -1 is the whole. It never starts by itself.
+const film = { timer: 0, picture: null, pointed: null };
+function stop_film() {
+  clearInterval(film.timer);
+  film.timer = 0;
+  if (film.button) film.button.textContent = "play";
+}
+
+const frames_of = ({ places }) =>
+  places.filter(({ path }) => path).sort((one, other) => one.order - other.order);
+
+function show_frame(frame) {
+  const { picture } = film, frames = frames_of(picture);
+  state.film = frame < 0 ? start.film : Math.min(frame, frames.length - 1);
+  const now = frames[state.film], lit = new Set(now ? frames.slice(0, state.film + 1) : picture.places);
+  for (const place of picture.places) {
+    place.element.classList.toggle("dim", !lit.has(place));
+    place.element.classList.toggle("now", place === now);
+  }
+  for (const { from, to, element } of picture.edges) {
+    element.classList.toggle("dim", !(lit.has(from) && lit.has(to)));
+    element.classList.toggle("now", now !== undefined && to === now && lit.has(from));
+  }
+  film.slider.value = state.film;
+  film.pointed = null;
+  readout.setAttribute("aria-live", film.timer ? "off" : "polite");
+  show_cursor();
+  write_address();
+}
+
+const step_film = (by) => show_frame(Math.max(0, state.film + by));
+function play_film() {
+  if (film.timer) return stop_film();
+  const last = frames_of(film.picture).length - 1;
+  if (state.film < 0 || state.film >= last) show_frame(0);
+  film.button.textContent = "pause";
+  film.timer = setInterval(() => {
+    if (!film.button.isConnected || state.film >= last) return stop_film();
+    step_film(1);
+  }, 700);
+}
+
+function film_bar() {
+  const button = (text, act) => make("button", { type: "button", "data-focus": `film ${text}`, onclick: act }, text);
+  const still = (act) => () => {
+    stop_film();
+    act();
+  };
+  film.button = button("play", play_film);
+  film.slider = make("input", { type: "range", min: -1, max: frames_of(film.picture).length - 1, "data-focus": "film",
+    "aria-label": "place of the film; the first is the whole",
+    oninput: ({ target }) => still(() => show_frame(Number(target.value)))() });
+  return make("p", { class: "film" }, film.button, button("back", still(() => step_film(-1))),
+    button("forward", still(() => step_film(1))), button("whole", still(() => show_frame(-1))), film.slider);
+}
+
+function press_film(event) {
+  const before = Math.max(0, state.film - 1);
+  const moves = { ArrowRight: state.film + 1, ArrowLeft: before, Home: 0, End: Infinity, Escape: -1 };
+  const to = moves[event.key];
+  if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  stop_film();
+  show_frame(to);
+}
+
+// ---- Tables
+function graph_tables({ nodes, edges }) {
+  const nodes_head = [heading("order", true), heading("place"), heading("kind"), heading("layer", true),
+    heading("norm of the gradient", true)];
+  const node_line = ({ order, id, kind, layer, norm, path }) => make("tr", { class: path ? "" : "lost" },
+    make("td", { class: "n" }, path ? order : "\u2013"), make("th", { scope: "row" }, make("code", {}, id)),
+    make("td", {}, kind), make("td", { class: "n" }, layer ?? "\u2013"),
+    path ? number_cell(norm) : make("td", { class: "n" }, "no path"));
+  const edge_line = ({ from, to, norm }) => make("tr", {}, make("td", {}, make("code", {}, from)),
+    make("td", {}, make("code", {}, to)), number_cell(norm));
+  return make("details", { class: "behind graph-tables" }, make("summary", {}, "as tables"),
+    table_of(nodes_head, [...nodes].sort((one, other) => one.order - other.order).map(node_line), { class: "nodes" }),
+    table_of([heading("from"), heading("to"), heading("norm of what came", true)], edges.map(edge_line),
+      { class: "edges-table" }));
+}
+
+// ---- Skeleton
+function draw_graph() {
+  stop_film();
+  film.pointed = null;
+  const graph = graph_shown(), container = make("div", { class: "graph scroll", tabindex: 0, role: "application",
+    "data-focus": "graph", onkeydown: press_film,
+    "aria-label": "graph of the step; left and right step through the order of backward, Escape shows the whole" });
+  film.picture = graph && pictured(graph);
+  if (!graph) return stage.append(make("p", { class: "note" }, "This run has no graph."));
+  stage.append(film_bar(), container, make("p", { class: "note" }, "Left is the input, right the loss: the gradient " +
+    "flows from right to left and upwards. Widths follow the logarithm of its norm. Norms of what is folded together " +
+    "are the root of the sum of squares. Dashed and red: no path, the loss does not depend on it or it is frozen. " +
+    "Arrow keys in the picture step through the film, Escape shows the whole."),
+    graph_tables(graph));
+  const { titles, width, height } = layout(film.picture, container.clientWidth);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${width}px`, role: "group" });
+  svg.append(...titles.map(({ y, text }) => draw("text", { class: "tick", x: box.left, y }, text)),
+    ...draw_flows(film.picture, point_at), ...film.picture.places.map((place) => draw_place(place, point_at)));
+  container.append(svg);
+  show_frame(state.film);
+}
+
+function point_at(pointed) {
+  film.pointed = pointed;
+  const near = ({ from, to }, edge) => pointed && (pointed.edge === edge || [from, to].includes(pointed.place));
+  for (const edge of film.picture.edges) edge.element.classList.toggle("near", Boolean(near(edge, edge)));
+  readout.setAttribute("aria-live", "off");
+  show_cursor();
+}
+
+const named_norm = (name, norm) => [" ", make("span", { class: "reading" }, `${name} `, make("b", {}, shown(norm)))];
+function place_readout(place, edges) {
+  if (!place.path) return [`${place_title(place)}: `, make("b", {}, "no path")];
+  const from = edges.filter(({ to }) => to === place);
+  return [`${place.members.length === 1 ? place.members[0].id : place.name}:`, ...named_norm("norm", place.norm),
+    ...(from.length ? ["; of it from"] : []), ...from.flatMap((edge) => named_norm(edge.from.name, edge.norm))];
+}
+
+function graph_readout() {
+  if (!film.picture) return [];
+  const { places, edges } = film.picture, frames = frames_of(film.picture), lost = places.filter(({ path }) => !path);
+  const { place, edge } = film.pointed ?? {};
+  if (edge) return [`from ${edge.from.name} to ${edge.to.name}:`, ...named_norm("norm", edge.norm)];
+  if (place) return place_readout(place, edges);
+  const now = frames[state.film];
+  if (now) return [`step ${state.film + 1} of ${frames.length}: `, ...place_readout(now, edges)];
+  return [`${places.length} places, ${edges.length} edges, ${lost.length} without a path`];
+}
+
+const graph_view = {
+  key: "graph", title: "Graph",
+  hint: "Look for a thin edge where a wide one was before it: there the gradient is lost on its way.",
+  quantities: () => [],
+  controls: () => ["layers"],
+  readout: graph_readout,
+  draw: draw_graph,
+};

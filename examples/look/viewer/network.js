@@ -1,0 +1,139 @@
+// Part of the view "lens": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
+
+// ---- The networks
+// A network is where a scheme has a conv_bias (CDAPE) or an mlp_bias (DAPE); its parameters stand beside its probes.
+const network_run = () => state.run === "beside" ? "beside" : "this";
+function networks() {
+  const run = runs[network_run()];
+  return run.quantities.filter(({ probe }) => /(^|\.)(conv|mlp)_bias$/.test(probe)).flatMap((output) => {
+    const parent = output.probe.replace(/(conv|mlp)_bias$/, "");
+    const hidden = run.quantities.find(({ probe }) => probe === output.probe.replace(/bias$/, "hidden"));
+    const parameter = (name) => run.parameters.find(({ path, layer }) =>
+      (layer === state.layer || layer === null) && `.${path}`.endsWith(`.${parent}${name}`));
+    const [w1, w2, b2] = ["hidden.weight", "output.weight", "output.bias"].map(parameter);
+    return hidden && w1 && w2 && b2 ? [{ run, output, hidden, w1, w2, b2 }] : [];
+  });
+}
+
+// Of the convolution's k taps, how many reach to the left of key j: all but the middle's right half, or all.
+const taps_of = ({ shape }) => shape[3] ?? 1;
+const reach_left = ({ output, w2 }) => /pad=left/.test(output.scheme) ? taps_of(w2) - 1 : Math.floor(taps_of(w2) / 2);
+const tap_name = (network, tap) => {
+  const from = tap - reach_left(network);
+  return from ? `j${from < 0 ? "\u2212" : "+"}${Math.abs(from)}` : "j";
+};
+
+// Taps as rows and channels as columns: networks are wide, and their kernels short.
+function kernel_sheet(network, parameter, unit, title, note) {
+  const channels = parameter.shape[1], taps = taps_of(parameter), weight = decode(parameter, "value");
+  const cells = Float64Array.from({ length: channels * taps }, (_, cell) =>
+    weight[(unit * channels + cell % channels) * taps + Math.floor(cell / channels)]);
+  return network_sheet(network, cells, { rows: taps, columns: channels, title, note }, extremes_of(weight));
+}
+
+function network_sheet(network, cells, fields, extremes) {
+  const names = counted(fields.rows).map((tap) => tap_name(network, tap));
+  const made = sheet({ cells, row_axis: "u", column_axis: "c", scale: "diverging", name: fields.title, ...fields,
+    row_labels: fields.rows > 1 ? names : null });
+  return Object.assign(made, { shared: () => extremes ?? made.extremes });
+}
+
+const network_cell = (sheet, room) =>
+  Math.min(fitting_cell({ ...sheet, rows: 1 }, room, 18), 8192 / (devicePixelRatio || 1) / sheet.columns);
+
+// One map for each head; a kernel of one tap is a row, and all heads fit into one map.
+function kernels_of(network) {
+  const { w1, w2 } = network, note = `${w2.path}: what each channel gives to each head`;
+  const of_units = `${w1.path}: what each unit reads of the scores of all heads, then of their biases`;
+  if (taps_of(w2) === 1) return [whole_sheet(w2, "W2", note, "h"), whole_sheet(w1, "W1", of_units)];
+  return counted(w2.shape[0]).map((head) => kernel_sheet(network, w2, head, `W2 of head ${head}`,
+    head ? "" : `${w2.path}: what each tap of each channel gives; colours alike in all heads`));
+}
+
+// Columns are hidden units in both: the rows of W1, [units, channels], stand upright.
+function whole_sheet(parameter, title, note, row_axis = "r") {
+  const [outs, ins] = parameter.shape, weight = decode(parameter, "value"), upright = row_axis === "r";
+  const [rows, columns] = upright ? [ins, outs] : [outs, ins];
+  const cells = upright ? Float64Array.from(weight, (_, cell) => weight[cell % outs * ins + Math.floor(cell / outs)])
+    : weight;
+  const made = sheet({ cells, rows, columns, row_axis, column_axis: "c", scale: "diverging", name: title, title,
+    note });
+  return Object.assign(made, { shared: () => made.extremes });
+}
+
+function draw_network(network) {
+  const { w1, output } = network, space = stage.clientWidth, across = space >= 900 ? 2 : 1;
+  const room = Math.floor((space - 16 * (across - 1)) / across), [units, channels] = w1.shape;
+  stage.append(make("section", {}, make("h3", {}, `The network of ${output.scheme}, layer ${state.layer}`),
+    make("div", { class: "panels", style: `--across: ${across}` },
+      ...kernels_of(network).map((each) => map_figure(each, network_cell(each, room))))));
+  if (taps_of(w1) === 1) return;
+  const words = `W1: ${units} hidden units over ${channels} channels and ${taps_of(w1)} taps`;
+  const note = "Rows are taps, columns channels: the scores of all heads, then, where it reads them, their biases.";
+  const all = make("div", { class: "units" });
+  const details = make("details", {}, make("summary", {}, words), make("p", { class: "note" }, note), all);
+  details.addEventListener("toggle", () => {
+    if (details.open && !all.firstChild) all.append(...counted(units).map((unit) => unit_figure(network, unit)));
+  });
+  stage.append(details);
+}
+
+// Drawn small and without a cursor; the numbers are in the titles and, all together, under Quantities.
+function unit_figure(network, unit) {
+  const each = kernel_sheet(network, network.w1, unit, `hidden unit ${unit}`, "");
+  const panel = { sheet: each, canvas: make("canvas", { role: "img", "aria-label":
+    `hidden unit ${unit}: ${Array.from(each.cells, (value) => format(value, 3)).join(" ")}` }) };
+  paint_base(panel, geometry(each, clamped(Math.floor(240 / each.columns), 3, 12), { axes: false }));
+  panel.canvas.getContext("2d").drawImage(panel.base, 0, 0);
+  panel.canvas.addEventListener("pointermove", (event) => {
+    const at = place_under(panel, event);
+    panel.canvas.title = at ? `channel ${at.c}, ${tap_name(network, at.u)}: ${text_at(each, at)}` : "";
+  });
+  return make("figure", {}, make("figcaption", {}, `unit ${unit}`), panel.canvas);
+}
+
+// ---- One cell as a sum
+// b2[h] + sum over channels c and taps t of W2[h, c, t] hidden[c, i, j + t - left]; zero outside of the map.
+function cell_sum(network) {
+  const { w2, b2, hidden, output } = network, { layer, head, i, j } = state, left = reach_left(network);
+  const part = part_of(hidden, layer), engine = sheet_of(output.name, "value", state, network_run());
+  if (!part || !engine || engine.rows <= i || engine.columns <= j) return null;
+  const [channels, rows, columns] = part.shape, h = decode(part, "value"), weight = decode(w2, "value");
+  const taps = taps_of(w2), bias = decode(b2, "value")[head], cells = new Float64Array(taps * channels);
+  cells.forEach((_, cell) => {
+    const c = cell % channels, tap = Math.floor(cell / channels), key = j + tap - left;
+    const seen = key >= 0 && key < columns ? h[(c * rows + i) * columns + key] : 0;
+    cells[cell] = weight[(head * channels + c) * taps + tap] * seen;
+  });
+  const total = bias + sum_of(Array.from(cells)), value = value_at(engine, i, j);
+  const scale = Math.max(...engine.extremes.map(Math.abs), Math.abs(value)) || 1;
+  return { cells, taps, channels, bias, total, value, difference: Math.abs(total - value) / scale };
+}
+
+function draw_sum(network) {
+  const title = make("h3"), picture = make("div"), told = make("div", { class: "told" });
+  stage.append(title, make("div", { class: "beside sum" }, picture, told));
+  of_selection(() => {
+    const from = followers.length, sum = cell_sum(network), { name } = network.output;
+    title.replaceChildren(`${name} of head ${state.head} at query `, token_name(state.i), ", key ", token_name(state.j),
+      ` as a sum${state.run === "difference" ? ", of this run" : ""}`);
+    if (!sum) return [picture, told].forEach((each) => each.replaceChildren("Not recorded."));
+    const sheet = network_sheet(network, sum.cells, { rows: sum.taps, columns: sum.channels, title: "contributions",
+      note: `W2[${state.head}, c${sum.taps > 1 ? ", t" : ""}] times ${network.hidden.name}: what each channel gives` });
+    const room = Math.max(300, stage.clientWidth >= 1000 ? stage.clientWidth - 400 : stage.clientWidth);
+    const figure = map_figure(sheet, network_cell(sheet, room)), follow = followers.splice(from);
+    picture.replaceChildren(figure);
+    told.replaceChildren(...sum_words(sum));
+    return (at) => follow.forEach((each) => each(at));
+  });
+}
+
+function sum_words({ bias, total, value, difference, cells }) {
+  const equal = difference <= 1e-5, parts = total - bias;
+  const lines = [["b2 of this head", bias], [`sum of ${cells.length} contributions`, parts], ["together", total],
+    ["the engine\u2019s number", value]];
+  const verdict = equal ? "\u2713 They are equal" : "\u2717 They differ";
+  return [table_of([heading("of this pair"), heading("", true)], lines.map(([name, each]) => make("tr", {},
+    make("th", { scope: "row" }, name), number_cell(each)))), make("p", { class: "check", "data-equal": String(equal) },
+    make("b", {}, verdict), `: ${format(difference, 2)} of the map\u2019s largest number apart (1e-5 allowed).`)];
+}
