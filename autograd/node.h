@@ -40,6 +40,8 @@ class Node : public GraphLink {
   // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of them;
   // empty: the op has no word for it. (autograd/zeros.h)
   virtual std::vector<Stop> stops(std::size_t) const { return {}; }
+  // Whether element e of this input goes into element e of the output alone.
+  virtual bool by_element(std::size_t) const { return false; }
   // The op once more on other inputs, of which some may be duals; undefined where it cannot. (autograd/explain.h)
   virtual Tensor again(const std::vector<Tensor>&) const { return {}; }
   virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here is an error

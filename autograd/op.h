@@ -18,7 +18,7 @@
 // Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
 // says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional:
 // `static BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and
-// errors show instead of the name; `stops(saved, input)` and `parts(saved)` with `backward_of_part(saved, dy, needs,
+// errors show instead of the name; `stops(saved, input)`, `by_element(input)` and `parts(saved)` with `backward_of_part(saved, dy, needs,
 // part)`, which autograd/node.h explains.
 #pragma once
 
@@ -76,6 +76,10 @@ template <class Op, std::size_t N> class OpNode final : public Node {
   std::vector<Stop> stops(std::size_t input) const override {
     if constexpr (requires { op.stops(saved, input); }) return op.stops(saved, input);
     return {};
+  }
+  bool by_element(std::size_t input) const override {
+    if constexpr (requires { op.by_element(input); }) return op.by_element(input);
+    return false;
   }
   std::vector<std::string> parts() const override {
     if constexpr (requires { op.parts(saved); }) return op.parts(saved);

@@ -1,4 +1,4 @@
-// What every walk from a result back to what it was computed from is made of: backward.cpp, routes.cpp, zeros.cpp.
+// What every walk from a result back to what it was computed from is made of: backward.cpp, ways.cpp, zeros.cpp.
 #pragma once
 
 #include <queue>
@@ -39,6 +39,19 @@ std::vector<Tensor> terms_for_inputs(
 
 // The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);
+
+// While alive, backward through a probe leaves no gradient with its capture: what walks the graph to learn about it must
+// not change what was seen.
+class ProbesKeepNothing {
+ public:
+  ProbesKeepNothing() : previous_(probes_keep_gradients) { probes_keep_gradients = false; }
+  ~ProbesKeepNothing() { probes_keep_gradients = previous_; }
+  ProbesKeepNothing(const ProbesKeepNothing&) = delete;
+  ProbesKeepNothing& operator=(const ProbesKeepNothing&) = delete;
+
+ private:
+  bool previous_;
+};
 
 struct LowerId {
   bool operator()(const Node* a, const Node* b) const { return a->id < b->id; }

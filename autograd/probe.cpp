@@ -1,6 +1,7 @@
 #include "autograd/probe.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/node.h"
 #include "autograd/op.h"
@@ -16,8 +17,10 @@ struct ProbeOp {
 
   Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    seen->gradient_ =
-        seen->gradient_.defined() ? raw::add(seen->gradient_, dy) : dy.detach();  // with history it would own this node
+    if (detail::probes_keep_gradients) {
+      seen->gradient_ = seen->gradient_.defined() ? raw::add(seen->gradient_, dy)
+                                                  : dy.detach();  // with history it would own this node
+    }
     return {dy};
   }
 };
@@ -47,8 +50,10 @@ Capture::Capture(std::vector<std::string> patterns) : patterns_(std::move(patter
 Capture::~Capture() { stop(); }
 
 void Capture::stop() {
-  if (!stopped_) detail::active_capture = outer_;
-  stopped_ = true;
+  if (std::exchange(stopped_, true)) return;
+  Capture** link = &detail::active_capture;
+  while (*link && *link != this) link = &(*link)->outer_;
+  if (*link) *link = outer_;
 }
 
 void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) {

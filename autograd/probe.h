@@ -27,6 +27,7 @@ class Capture;
 namespace detail {
 inline thread_local Capture* active_capture = nullptr;
 inline thread_local const std::string* scope_path = nullptr;
+inline thread_local bool probes_keep_gradients = true;
 Tensor probe_captured(const char* name, const Tensor& x, const Site& at);
 }  // namespace detail
 

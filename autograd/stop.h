@@ -1,4 +1,4 @@
-// What it means where an op's derivative is 0. An op says it of its inputs (autograd/op.h: stop); autograd/zeros.h follows
+// What it means where an op's derivative is 0. An op says it of its inputs (autograd/node.h: stops); autograd/zeros.h follows
 // it through a graph.
 #pragma once
 
@@ -16,11 +16,12 @@ enum class Stop : unsigned char {
   cancelled,   // its terms add up to 0: what moves a whole row, softmax ignores
   sole,        // a softmax gives it all the weight: nothing else is there to take some
   weightless,  // a softmax gives it no weight: masked, or underflow
+  no_target,   // no loss is taken there
   unread,      // a row of a table that nobody reads
   zero,        // a derivative of 0 that its op has no name for
-  no_target,   // no loss is taken there
   masked,      // a mask overwrites it
   frozen,      // a parameter that is not trained
+  constant,    // made of constants: no gradient is taken
   no_path      // the result does not depend on it
 };
 inline constexpr int stop_count = static_cast<int>(Stop::no_path) + 1;

@@ -1,13 +1,17 @@
 #include "autograd/tape.h"
 
+#include <utility>
+
 namespace whence {
 
 Tape::Tape() : previous_(detail::tape) { detail::tape = this; }
 Tape::~Tape() { stop(); }
 
 void Tape::stop() {
-  if (!stopped_) detail::tape = previous_;
-  stopped_ = true;
+  if (std::exchange(stopped_, true)) return;
+  Tape** link = &detail::tape;
+  while (*link && *link != this) link = &(*link)->previous_;
+  if (*link) *link = previous_;
 }
 
 void Tape::keep(Node& node, const std::vector<Tensor>& inputs, const Tensor& output) {

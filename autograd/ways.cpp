@@ -171,6 +171,7 @@ std::vector<Way> ways(const Tensor& y, const Tensor& seed, const Place& x, const
   const CallSite place(at);
   const Tensor start = detail::checked_seed("ways", y, seed);
   const RecordingScope values_only(false);
+  const detail::ProbesKeepNothing quiet;
   WaysPass pass(detail::nodes_at(x, node_of(y)), places, parts_in, node_of(y));
   pass.seed(node_of(y), start);
   std::vector<Way> found;
@@ -183,6 +184,7 @@ std::vector<Passage> passages(const Tensor& y, const Tensor& seed, const std::ve
   const CallSite place(at);
   const Tensor start = detail::checked_seed("passages", y, seed);
   const RecordingScope values_only(false);
+  const detail::ProbesKeepNothing quiet;
   return PassagesPass(places, node_of(y)).run(node_of(y), start);
 }
 

@@ -65,19 +65,14 @@ class ReasonsPass {
     if (node_of_codes_ != &node) node_of_codes_ = &node, codes_of_node_.fill(std::nullopt);
     std::optional<unsigned char>& code = codes_of_node_[static_cast<std::size_t>(stop)];
     if (code) return *code;
-    const Reason reason{stop, node.name(), to_string(node.site), node.path};
-    auto found = std::ranges::find(zeros_.reasons, reason);
-    // A byte holds them all: what is more than that shares the last one.
-    if (found == zeros_.reasons.end() && zeros_.reasons.size() > 255) --found;
-    if (found == zeros_.reasons.end()) found = zeros_.reasons.insert(found, reason);
-    code = static_cast<unsigned char>(found - zeros_.reasons.begin());
+    code = number_of({stop, node.name(), to_string(node.site)}, zeros_.reasons);
     return *code;
   }
   Stop stop_of(unsigned char code) const { return zeros_.reasons[code].stop; }
 
   // An entry lives if it does by any of its terms.
   void merge(Codes& codes, const Codes& others) const {
-    for (std::size_t e = 0; e < codes.size(); ++e)
+    for (std::size_t e = 0; e < std::min(codes.size(), others.size()); ++e)
       if (stop_of(others[e]) < stop_of(codes[e])) codes[e] = others[e];
   }
 
@@ -136,7 +131,7 @@ class ReasonsPass {
     const Numbers numbers = dx.to_vector();
     const std::vector<Stop> stops = node.stops(input);
     const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
-    const bool each_by_itself = dx.shape() == node.shape;
+    const bool each_by_itself = node.by_element(input) && dx.shape() == node.shape;
     Codes codes(numbers.size());
     for (std::size_t e = 0; e < codes.size(); ++e) {
       std::optional<unsigned char> first;  // of what it depends on, in the order of Stop
@@ -149,6 +144,8 @@ class ReasonsPass {
         codes[e] = code_of(own_of(e) == Stop::nothing ? Stop::zero : own_of(e), node);
       else if (*first != 0)
         codes[e] = *first;
+      else if (numbers[e] == 0 && size[e] == 0)  // there is something, and it rounds to nothing
+        codes[e] = code_of(own_of(e) == Stop::nothing ? Stop::zero : own_of(e), node);
       else if (std::abs(numbers[e]) <= rounding(dx.dtype()) * std::abs(size[e]))
         codes[e] = code_of(Stop::cancelled, node);
       else if (vanishes(own_of(e)))
@@ -174,48 +171,24 @@ std::unordered_set<const Node*> ReasonsPass::found_in(const std::vector<Place>& 
 
 }  // namespace
 
+unsigned char number_of(const Reason& reason, std::vector<Reason>& reasons) {
+  auto found = std::ranges::find(reasons, reason);
+  if (found == reasons.end() && reasons.size() > 255) {
+    found = std::ranges::find(reasons, reason.stop, &Reason::stop);
+    if (found == reasons.end()) --found;
+  }
+  if (found == reasons.end()) found = reasons.insert(found, reason);
+  return static_cast<unsigned char>(found - reasons.begin());
+}
+
 Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at) {
   const CallSite place(at);
   const Tensor start = detail::checked_seed("why_zero", y, seed);
   const RecordingScope values_only(false);
+  const detail::ProbesKeepNothing quiet;
   ReasonsPass pass(places, node_of(y));
   pass.seed(node_of(y), start);
   return pass.run();
-}
-
-const char* to_string(Stop stop) {
-  static constexpr const char* names[stop_count] = {"lives", "saturated", "leaking", "table flat", "whole position",
-      "clamped", "dead unit", "cancels", "all weight", "no weight", "row not read", "zero derivative", "no target",
-      "masked", "frozen", "no path"};
-  return names[static_cast<int>(stop)];
-}
-
-const char* meaning_of(Stop stop) {
-  static constexpr const char* clauses[stop_count] = {"the gradient passes",
-      "the function is flat there: a gate that is all but open or shut", "below 0 a leaky unit passes a hundredth",
-      "both rows that are interpolated between are equal, so moving between them changes nothing",
-      "at a whole position floor and ceiling are one row; what is returned there is 0",
-      "beyond the bound (p_max, the end of a table) a move changes nothing", "below 0 the unit passes nothing",
-      "its terms add up to 0: it moves a whole row, and softmax ignores what is constant along a row",
-      "the softmax gives it all of its row's weight: it is the only key, or by far the strongest",
-      "the softmax gives it no weight: it is masked, or its weight rounds to 0", "no position or token reads this row",
-      "the derivative of the op is 0 there", "no loss is taken at a token that this could reach",
-      "the mask hides it: a later key, padding, or what the scheme blanks", "this parameter is not trained",
-      "the loss does not depend on it"};
-  return clauses[static_cast<int>(stop)];
-}
-
-const char* way_out_of(Stop stop) {
-  static constexpr const char* clauses[stop_count] = {"", "smaller queries and keys, or a penalty on what is saturated",
-      "a first distribution that leaves the unit above 0",
-      "the first steps: the table gets its own gradient, and the rows part",
-      "any move of a gate; it is a set of measure 0 unless gates are exactly 0 or 1",
-      "a larger p_max, or gates that open less", "a leaky unit, or another first distribution",
-      "nothing, and nothing is lost: the loss does not change with it either",
-      "nothing in a row of one key; else smaller logits", "smaller logits",
-      "longer texts, or positions that reach it; else the row is of no use", "", "more targets",
-      "nothing: it is no part of the model", "training it", "nothing short of another model"};
-  return clauses[static_cast<int>(stop)];
 }
 
 }  // namespace whence

@@ -4,7 +4,7 @@
 // backward:
 //   - it depends on entries that are not 0: the gradient lives, or its terms cancel;
 //   - it depends on entries that are 0 alone: it takes over their reason;
-//   - it depends on nothing: the op's derivative is 0 there, and the op says what that means (Node::stop).
+//   - it depends on nothing: the op's derivative is 0 there, and the op says what that means (Node::stops).
 #pragma once
 
 #include <map>
@@ -18,19 +18,21 @@ namespace whence {
 
 struct Reason {
   Stop stop = Stop::nothing;
-  std::string op, place, path;  // "lerp_at", "nn/positional/cope.cpp:95", the Scope that it ran in
+  std::string op = {}, line = {};  // "lerp_at", "cope.cpp:61"; empty: the graph has no op for it
   friend bool operator==(const Reason&, const Reason&) = default;
 };
+// Its number among `reasons`, where it is entered if it is new. A byte holds 255: beyond that another one of its kind, or
+// else the last one, stands for it.
+unsigned char number_of(const Reason& reason, std::vector<Reason>& reasons);
 
 struct Zeros {
   std::vector<Reason> reasons;  // the first is that there is none: the gradient lives
   // By the name of a place: for each entry of its gradient, row-major, a number into `reasons`. An entry that is exactly
-  // 0 always has a reason.
+  // 0 always has a reason. Places that y does not depend on are not here.
   std::map<std::string, std::vector<unsigned char>> of;
 };
 
-// For the gradient of y by each of `places`, summed over a place's nodes. `seed` as in grad(). A place that y does not
-// depend on has Stop::no_path everywhere; its number of entries is unknown here, and so its list is empty.
+// For the gradient of y by each of `places`. `seed` as in grad(). A place with several nodes lives where one of them does.
 [[nodiscard]] Zeros why_zero(
     const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at = Site::current());
 

@@ -83,10 +83,13 @@ std::optional<look::Subject> subject_beside(const look::Subject& subject, const 
 }
 
 void write_page(const look::Inspection& inspection, const Options& options) {
-  const bool in_run = options.out.empty() && std::filesystem::is_directory(options.subject.run);
+  const bool in_run = options.out.empty() && look::is_folder(options.subject.run);
   const std::filesystem::path page = in_run                ? std::filesystem::path(options.subject.run) / "look.html"
                                      : options.out.empty() ? std::filesystem::path("look.html")
                                                            : std::filesystem::path(options.out);
+  look::require_small_page(inspection, !options.beside.empty());
+  const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
+  const std::optional<look::Subject> other = subject_beside(inspection.subject(), options);
   const auto written = [](const std::string& file) { std::cout << "written: " << file << std::endl; };
   if (options.numbers) {
     write_safetensors(beside(page, ".safetensors"), look::tensors_of(inspection));
@@ -97,8 +100,6 @@ void write_page(const look::Inspection& inspection, const Options& options) {
     written(beside(page, ".ways.csv"));
   }
   const auto edits = look::strongest_edits(inspection, static_cast<std::size_t>(options.edits));
-  const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
-  const std::optional<look::Subject> other = subject_beside(inspection.subject(), options);
   const auto second = other ? std::make_unique<look::Inspection>(*other) : nullptr;
   write_file(page.string(), look::page_of(inspection, {history, edits, second.get()}));
   if (!edits.empty()) std::cout << look::edits_table(edits).text();
@@ -125,7 +126,7 @@ int run(int argc, char** argv) {
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
   for (const char* name : {"out", "numbers", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
-  const bool drawn = !std::filesystem::exists(options.subject.run);
+  const bool drawn = !look::is_folder(options.subject.run);
   for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step"}) line.refuse_unless(name, !drawn, "the folder of a run");
   line.refuse_unless("beside-step", !options.beside.empty(), "--beside");

@@ -304,8 +304,10 @@ int train_and_test(const Run& run) {
   RunRecord record = run.record();
   record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}, memory};
   job.record = text_of(record);
-  const Batch sample = task.test_batch(0, settings.training.seed, 0, 1);
-  job.look = look::looks_at(model, sample.input_tensor(), sample.target_tensor());
+  if (settings.training.look_every > 0) {
+    const Batch sample = task.test_batch(0, settings.training.seed, 0, 1);
+    job.look = look::looks_at(model, sample.input_tensor(), sample.target_tensor());
+  }
   const TrainingResult trained = train(job, settings.training);
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s";

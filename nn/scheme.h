@@ -83,7 +83,8 @@ struct ProbeInfo {
   enum class Scale : unsigned char { unit, sequential, diverging };  // 0 to 1; from 0 up; either sign
 
   std::string name;  // as it is passed to probe(): "gates"
-  std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row
+  std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row,
+                     // o one for all
   Scale scale;       // of the value; a gradient has either sign
   std::string caption;    // what it says, one clause
   std::string equation;   // how it is computed, with its number in the paper

@@ -199,3 +199,40 @@ TEST_CASE("passages: the graph between named places, and how much came by each")
   // dy/dx = 1 directly, and 2 x w by the squares: 16 and -30; dy/ds = w, dy/dw = x^2
   CHECK(found == std::vector<std::string>{" > squares 41", " > x 2", "squares > x 1156", " > w 97"});
 }
+
+TEST_CASE("zeros: a table as long as the row is no row by itself") {
+  using Names = std::vector<std::string>;
+  const Tensor positions = Tensor::of({0.5, 0.5, 2, 2}, {1, 4}, DType::f64),
+               mask = Tensor::of({1, 1, 1, 0}, {4}, DType::boolean);
+  CHECK(reasons([&](const Tensor& t) { return sum(masked(lerp_at(t, positions), mask)); },
+            Tensor::of({1, 2, 3, 4}, {1, 4}, DType::f64)) == Names{"lives", "lives", "lives", "row not read"});
+}
+
+TEST_CASE("zeros: 255 reasons are told apart, and no more") {
+  std::vector<Reason> reasons(1);
+  for (int line = 0; line < 300; ++line)
+    CHECK(number_of({line % 2 ? Stop::dead : Stop::clamped, "op", std::to_string(line)}, reasons) > 0);
+  CHECK(reasons.size() == 256);
+  CHECK(reasons[number_of({Stop::dead, "op", "elsewhere"}, reasons)].stop == Stop::dead);
+  CHECK(number_of({Stop::whole}, reasons) == 255);
+}
+
+TEST_CASE("what is found out about a graph changes nothing of what a capture saw") {
+  const Tensor x = normal_leaf({2, 3}, 1);
+  const Tape tape;
+  Capture capture("*");
+  const Tensor y = sum(square(probe("hidden", tanh(x))));
+  backward(y, {}, {.keep_graph = true});
+  const Tensor before = raw::copy(capture["hidden"].gradient());
+  const std::vector<Place> places = places_of(capture);
+  (void)ways(y, {}, place_of("x", x), places);
+  (void)passages(y, {}, places);
+  (void)why_zero(y, {}, places);
+  (void)explain_gradient(tape, y, capture.place("hidden"), {0, 0}, {});
+  CHECK(same_bits(capture["hidden"].gradient(), before));
+  const Capture inner("inner");
+  capture.stop();  // in any order
+  (void)probe("inner", x);
+  CHECK(inner.contains("inner"));
+  CHECK_FALSE(capture.contains("inner"));
+}

@@ -38,19 +38,20 @@ struct LerpAt {
     return {dt, dp};
   }
 
+  bool by_element(std::size_t input) const { return input == 1; }
   std::vector<Stop> stops(const Saved& saved, std::size_t input) const {
     if (input == 0) return {Stop::unread};
     const std::vector<double> t = saved.table.peek().to_vector(), p = saved.position.peek().to_vector();
     const auto rows = static_cast<std::size_t>(saved.table.peek().size(-1));
     const auto width = static_cast<std::size_t>(saved.position.peek().size(-1));
     std::vector<Stop> all;
+    bool level = false;  // all rows of this line's table are equal
     for (std::size_t i = 0; i < p.size(); ++i) {
       const auto row = t.begin() + static_cast<std::ptrdiff_t>(i / width * rows);
-      const bool level = std::all_of(row, row + static_cast<std::ptrdiff_t>(rows), [&](double x) { return x == *row; });
-      all.push_back(level                                   ? Stop::flat
-                    : p[i] >= static_cast<double>(rows - 1) ? Stop::clamped
-                    : p[i] == std::floor(p[i]) || p[i] < 0  ? Stop::whole
-                                                            : Stop::flat);
+      if (i % width == 0)
+        level = std::all_of(row, row + static_cast<std::ptrdiff_t>(rows), [&](double x) { return x == *row; });
+      const bool outside = p[i] < 0 || p[i] >= static_cast<double>(rows - 1);
+      all.push_back(!level && outside ? Stop::clamped : !level && p[i] == std::floor(p[i]) ? Stop::whole : Stop::flat);
     }
     return all;
   }

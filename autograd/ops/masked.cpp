@@ -21,6 +21,7 @@ struct Masked {
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     return {apply(Masked{0}, Site::current(), dy, saved.mask.get()), Tensor()};
   }
+  bool by_element(std::size_t input) const { return input == 0; }
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::masked}; }
 
   static Samples<Masked> samples() {

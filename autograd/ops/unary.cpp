@@ -88,6 +88,7 @@ struct UnaryOp {
     const Tensor kept = saved.kept.get();
     return {recording() ? unary_backward(f, kept, dy, p) : times_derivative(f, p, kept, dy)};
   }
+  bool by_element(std::size_t) const { return true; }
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
     if (facts_of(f).saves == Saves::nothing) return {};
     const Tensor& kept = saved.kept.peek();

@@ -29,6 +29,8 @@ TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
     state = load_checkpoint(*latest, weights_, &optimizer);
     for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder_ / log, state.step);
   }
+  std::error_code none_there;
+  if (!resume) std::filesystem::remove(folder_ / "looks.jsonl", none_there);
   log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
   if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, state.step + 1);
   saved_ = state.step;

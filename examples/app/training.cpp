@@ -235,9 +235,13 @@ class Trainer {
 
   void look(std::int64_t step, Progress& progress) {
     if (options_.look_every == 0 || !job_.look || (step % options_.look_every != 0 && step != options_.steps)) return;
-    const TrainingJob::Look found = job_.look(step);
-    for (const LogRecord& record : found.records) folder_.log_look(record);
-    progress.note(to_text("step ", step, ": ", found.line));
+    try {
+      const TrainingJob::Look found = job_.look(step);
+      for (const LogRecord& record : found.records) folder_.log_look(record);
+      progress.note(to_text("step ", step, ": ", found.line));
+    } catch (const Error& error) {  // out of memory, most likely: no reason to end a training
+      progress.note(to_text("step ", step, ": no look: ", error.what()));
+    }
   }
 
   void validate(std::int64_t step, Progress& progress) {

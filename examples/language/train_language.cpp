@@ -204,8 +204,10 @@ int run(CommandLine& line, Settings& settings) {
     const LanguageScore found = score(model, corpus, Part::validation, windows, settings.validation_windows);
     return Validation{found.loss, {{"perplexity", found.perplexity}, {"bits_per_byte", found.bits_per_byte}}};
   };
-  const TrainingBatch sample = lm_batch(corpus, {settings.length, 1}, settings.training.seed, 1);
-  job.look = look::looks_at(model, sample.tensors[0], sample.tensors[1]);
+  if (settings.training.look_every > 0) {
+    const TrainingBatch sample = lm_batch(corpus, {settings.length, 1}, settings.training.seed, 1);
+    job.look = look::looks_at(model, sample.tensors[0], sample.tensors[1]);
+  }
   job.description = description(settings, corpus, facts);
   RunRecord record = record_of(settings, line, corpus, facts);
   record.facts.push_back(memory);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "autograd/recording.h"
@@ -25,7 +26,8 @@ std::string trimmed(const std::string& text) {
 
 Edit::Part part_of(const std::string& text, const std::string& word) {
   const std::size_t equals = word.find('='), dots = word.find("..");
-  if (equals == std::string::npos) unreadable(text, "AXIS=NUMBER between the brackets");
+  if (equals == std::string::npos || trimmed(word.substr(0, equals)).empty())
+    unreadable(text, "AXIS=NUMBER between the brackets");
   const auto first =
       parse_number<std::int64_t>(word.substr(equals + 1, dots == std::string::npos ? dots : dots - equals - 1));
   const auto last = dots == std::string::npos ? first : parse_number<std::int64_t>(word.substr(dots + 2));
@@ -49,9 +51,11 @@ std::vector<std::pair<index_t, index_t>> ranges_of(const Quantity& quantity, con
   const Shape& shape = quantity.value.shape();
   std::vector<std::pair<index_t, index_t>> ranges;
   for (int axis = 0; axis < shape.rank(); ++axis) ranges.emplace_back(0, shape[axis] - 1);
+  std::set<std::int64_t> given;
   for (const Edit::Part& part : edit.parts) {
     std::optional<std::int64_t> axis = parse_number<std::int64_t>(part.axis);
-    const std::size_t at = quantity.probe ? quantity.probe->axes.find(part.axis) : std::string::npos;
+    const bool letter = quantity.probe && part.axis.size() == 1 && part.axis != " ";
+    const std::size_t at = letter ? quantity.probe->axes.find(part.axis) : std::string::npos;
     if (!axis && at != std::string::npos) axis = static_cast<std::int64_t>(at / 2);
     if (!axis || *axis < 0 || *axis >= shape.rank())
       throw InputError("--edit: axis ", part.axis, " given; ", edit.path, " is ", shape,
@@ -60,6 +64,8 @@ std::vector<std::pair<index_t, index_t>> ranges_of(const Quantity& quantity, con
     if (part.first < 0 || part.first > part.last || part.last >= extent)
       throw InputError("--edit: ", part.axis, "=", part.first, "..", part.last, " given; places in 0 to ", extent - 1,
           " required, the lower one first");
+    if (given.contains(*axis)) throw InputError("--edit: axis ", part.axis, " given twice; once required");
+    given.insert(*axis);
     ranges[static_cast<std::size_t>(*axis)] = {part.first, part.last};
   }
   return ranges;
@@ -114,6 +120,9 @@ Edit edit_of(const std::string& text) {
   if (equals == std::string::npos || equals == 0) unreadable(text, "= NUMBER, *= NUMBER or += NUMBER");
   Edit edit{.text = trimmed(text), .path = {}, .parts = {}, .change = Edit::Change::set, .number = 0};
   const char sign = text[equals - 1];
+  const std::string operation = trimmed(text.substr(after == 0 ? 0 : after + 1, equals - (after == 0 ? 0 : after + 1)));
+  if (after != 0 && !operation.empty() && operation != "*" && operation != "+")
+    unreadable(text, "= NUMBER, *= NUMBER or += NUMBER behind the ']'");
   if (sign == '*') edit.change = Edit::Change::scale;
   if (sign == '+') edit.change = Edit::Change::add;
   const auto number = parse_number<double>(trimmed(text.substr(equals + 1)));
@@ -129,10 +138,11 @@ Edit edit_of(const std::string& text) {
 EditOutcome outcome_of(const Inspection& inspection, const Edit& edit) {
   const Quantity& quantity = quantity_at(inspection, edit.path);
   const Tensor change = change_of(inspection, quantity, edit);
-  double predicted = 0;
+  std::optional<double> predicted;
   if (quantity.gradient.defined()) {
+    predicted = 0;
     const std::vector<double> gradient = quantity.gradient.to_vector(), step = change.to_vector();
-    for (std::size_t e = 0; e < step.size(); ++e) predicted += gradient[e] * step[e];
+    for (std::size_t e = 0; e < step.size(); ++e) *predicted += gradient[e] * step[e];
   }
   return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
 }
@@ -146,7 +156,8 @@ std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size
   for (const Quantity& quantity : inspection.quantities()) {
     if (!quantity.probe || quantity.layer < 0) continue;
     for (const auto& [name, change] : changes) {
-      if (quantity.probe->name != name || !quantity.probe->axes.starts_with("b h")) continue;
+      if (quantity.probe->name != name || !quantity.probe->axes.starts_with("b h") || !quantity.gradient.defined())
+        continue;
       for (index_t head = 0; head < quantity.value.size(1); ++head)
         all.push_back(outcome_of(inspection, edit_of(to_text(quantity.path, "[h=", head, "] ", change))));
     }

@@ -1,6 +1,7 @@
 // Numbers changed in the middle of a pass: how much the gradient says that the loss will change, and how much it does.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ struct Edit {
 
 struct EditOutcome {
   std::string text;
-  double predicted;  // gradient times change
-  double real;       // the loss afterwards minus the loss before
+  std::optional<double> predicted;  // gradient times change; nothing where no gradient is taken
+  double real;                      // the loss afterwards minus the loss before
 };
 
 // InputError when a path or an axis is not there.

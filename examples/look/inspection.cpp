@@ -36,14 +36,14 @@ double largest(const Tensor& x) {
 
 }  // namespace
 
-Inspection::Inspection(const Subject& subject)
+Inspection::Inspection(const Subject& subject, bool explains)
     : subject_(subject),
       specs_(parse_schemes(subject.model->scheme())),
-      tape_(std::make_unique<Tape>()),
+      tape_(explains ? std::make_unique<Tape>() : nullptr),
       capture_(std::make_unique<Capture>("*")) {
   loss_ = subject.loss();
   loss_value_ = loss_.item();
-  tape_->stop();
+  if (tape_) tape_->stop();
   capture_->stop();
   for (const std::string& name : capture_->names()) places_.push_back(capture_->place(name));
   backward(loss_, {}, {.keep_graph = true});
@@ -81,46 +81,37 @@ void Inspection::find_quantities() {
 void Inspection::find_reasons() {
   Zeros zeros = why_zero(loss_, {}, places_);
   reasons_ = std::move(zeros.reasons);
-  const auto code_of = [this](Stop stop) {
-    const Reason reason{stop, "", "", ""};
-    const auto found = std::ranges::find(reasons_, reason);
-    if (found != reasons_.end()) return static_cast<unsigned char>(found - reasons_.begin());
-    reasons_.push_back(reason);
-    return static_cast<unsigned char>(reasons_.size() - 1);
-  };
   for (std::vector<Quantity>* all : {&quantities_, &parameters_}) {
     for (Quantity& quantity : *all) {
-      if (const auto found = zeros.of.find(quantity.path); found != zeros.of.end())
+      if (const auto found = zeros.of.find(quantity.path); found != zeros.of.end()) {
         quantity.reasons = std::move(found->second);
-      else
-        quantity.reasons.assign(
-            static_cast<std::size_t>(quantity.value.numel()), code_of(quantity.frozen ? Stop::frozen : Stop::no_path));
+      } else {
+        const bool constant = !quantity.is_parameter && capture_->place(quantity.path).nodes.empty();
+        const Stop stop = quantity.frozen ? Stop::frozen : constant ? Stop::constant : Stop::no_path;
+        quantity.reasons.assign(static_cast<std::size_t>(quantity.value.numel()), number_of({stop}, reasons_));
+      }
       hide_masked(quantity);
     }
   }
 }
 
-// A pair that the mask hides is no part of the model, whatever else stops its gradient.
+// What a head has at a pair that the mask hides is no part of the model, whatever stops its gradient. Channels of a
+// convolution are, where they have a gradient: they feed their neighbours.
 void Inspection::hide_masked(Quantity& quantity) {
   if (!quantity.probe || !subject_.model->options().causal) return;
   const int i = axis_of(quantity.probe->axes, 'i'), j = axis_of(quantity.probe->axes, 'j');
   const Shape& shape = quantity.value.shape();
   if (i < 0 || j < 0 || shape.rank() <= std::max(i, j)) return;
-  unsigned char masked = 0;
+  const bool by_head = axis_of(quantity.probe->axes, 'h') >= 0;
   for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
     index_t rest = static_cast<index_t>(e), row = 0, column = 0;
     for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
       if (axis == i) row = rest % shape[axis];
       if (axis == j) column = rest % shape[axis];
     }
-    if (column <= row) continue;
-    if (masked == 0) {
-      const Reason reason{Stop::masked, "", "", ""};
-      const auto found = std::ranges::find(reasons_, reason);
-      masked = static_cast<unsigned char>(found - reasons_.begin());
-      if (found == reasons_.end()) reasons_.push_back(reason);
-    }
-    quantity.reasons[e] = masked;
+    const Stop stop = reasons_[quantity.reasons[e]].stop;
+    if (column > row && (by_head || (stop != Stop::nothing && !vanishes(stop))))
+      quantity.reasons[e] = number_of({Stop::masked}, reasons_);
   }
 }
 
@@ -163,6 +154,8 @@ std::vector<WaysTo> Inspection::ways_of(index_t layer) const {
     if (!whole || !whole->gradient.defined()) continue;
     found.whole = whole->gradient;
     found.ways = ways(loss_, {}, capture_->place(inside + name), places, inside);
+    // Most taps reach no key in a short text.
+    std::erase_if(found.ways, [](const Way& way) { return largest(way.gradient) == 0; });
     std::vector<double> sum(static_cast<std::size_t>(found.whole.numel()));
     for (const Way& way : found.ways) {
       const std::vector<double> numbers = way.gradient.to_vector();

@@ -45,8 +45,9 @@ struct WaysTo {
 
 class Inspection {
  public:
-  // Runs the subject forward and backward. REQUIRES: `subject` outlives this.
-  explicit Inspection(const Subject& subject);
+  // Runs the subject forward and backward. `explains`: keeps what every op read and made, for the two functions of that
+  // name. REQUIRES: `subject` outlives this.
+  explicit Inspection(const Subject& subject, bool explains = true);
 
   const Subject& subject() const { return subject_; }
   double loss() const { return loss_value_; }
@@ -62,6 +63,7 @@ class Inspection {
   [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
 
   // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error when there is none.
+  // REQUIRES: explains. Throws Error where nothing of that name is on the graph.
   [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
   [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;
 

@@ -26,20 +26,23 @@ double bytes_of(const Inspection& inspection) {
   return bytes;
 }
 
-void require_small(const Inspection& inspection, bool two) {
-  const double bytes = bytes_of(inspection) * (two ? 2 : 1);
-  if (bytes <= static_cast<double>(most_bytes)) return;
+[[noreturn]] void refuse_size(const Inspection& inspection, double bytes) {
   const auto tokens = static_cast<double>(inspection.subject().tokens.numel());
   throw InputError("look: a page of ", tokens, " tokens would take ", std::llround(bytes / (1 << 20)), " MiB; at most ",
       most_bytes >> 20, " required; --length ",
       static_cast<index_t>(0.97 * tokens * std::sqrt(static_cast<double>(most_bytes) / bytes)),
-      " would fit, and --numbers, --causes, --ways and --explain take any length");
+      " should fit, and --causes, --ways and --explain take any length");
 }
 
 }  // namespace
 
+void require_small_page(const Inspection& inspection, bool two) {
+  const double bytes = bytes_of(inspection) * (two ? 2 : 1);
+  if (bytes > static_cast<double>(most_bytes)) refuse_size(inspection, bytes);
+}
+
 std::string page_of(const Inspection& inspection, const Besides& besides) {
-  require_small(inspection, besides.beside != nullptr);
+  require_small_page(inspection, besides.beside != nullptr);
   const Table causes = causes_of(inspection), ways = ways_table(inspection);
   report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
   for (const auto& [name, value] : inspection.subject().facts) facts.rows.push_back({name, value});
@@ -67,7 +70,11 @@ std::string page_of(const Inspection& inspection, const Besides& besides) {
   std::string scripts = data_element("look-data", json_of(inspection, besides.edits));
   if (besides.beside) scripts += data_element("look-data-beside", json_of(*besides.beside));
   scripts += to_text("<script>\n(() => {\n", report::look_script, "})();\n</script>\n");
-  return report::document(inspection.subject().title, to_text(report::style_sheet, report::look_style), body, scripts);
+  std::string page =
+      report::document(inspection.subject().title, to_text(report::style_sheet, report::look_style), body, scripts);
+  if (static_cast<double>(page.size()) > 1.2 * static_cast<double>(most_bytes))
+    refuse_size(inspection, static_cast<double>(page.size()));
+  return page;
 }
 
 }  // namespace whence::look

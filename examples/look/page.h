@@ -17,8 +17,10 @@ struct Besides {
   std::vector<EditOutcome> edits = {};
   const Inspection* beside = nullptr;
 };
-// InputError when it would take more than `most_bytes`, which browsers open slowly: fewer tokens are required.
+// InputError when it takes more than `most_bytes`, which browsers open slowly: fewer tokens are required.
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
+// The same before anything is made, by the quantities alone: two of them where another inspection is shown beside.
+void require_small_page(const Inspection& inspection, bool two);
 [[nodiscard]] std::string page_of(const Inspection& inspection, const Besides& besides = {});
 
 }  // namespace whence::look

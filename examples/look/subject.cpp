@@ -30,7 +30,8 @@ std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
       std::string there;
       std::error_code none;
       for (const auto& entry : fs::directory_iterator(checkpoints, none))
-        there += (there.empty() ? "" : ", ") + entry.path().filename().string();
+        if (const std::string step = entry.path().filename().string(); step.starts_with("step-"))
+          there += (there.empty() ? "" : ", ") + step;
       throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
           there.empty() ? "none" : there);
     }
@@ -97,7 +98,6 @@ Subject of_language(const SubjectOptions& options) {
   language::SavedModel saved = language::language_model_without_weights(options.run);
   const std::string text = read_file(options.text);
   const std::int64_t length = options.length > 0 ? options.length : saved.model->options().length;
-  // A token is a byte at least: no more of the text is needed than the longest tokens take.
   language::TokenIds ids;
   try {
     (void)saved.tokeniser->encode_part(text, ids);
@@ -161,10 +161,15 @@ Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task
   return subject;
 }
 
+bool is_folder(const std::string& run) {
+  std::error_code none;
+  return fs::is_directory(run, none);
+}
+
 Tensor Subject::loss() const { return token_loss((*model)(tokens), targets); }
 
 Subject subject_of(const SubjectOptions& options) {
-  if (!fs::exists(options.run)) return of_scheme(options);
+  if (!is_folder(options.run)) return of_scheme(options);
   const RunRecord record = read_run_record(fs::path(options.run) / "run.json");
   if (record.program != "train")
     throw InputError(options.run, ": a run of ", record.program, " given; one of whence train required");

@@ -40,6 +40,9 @@ struct Subject {
 [[nodiscard]] Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
     std::int64_t sample, std::int64_t length = 0);
 
+// Whether `run` is a folder; if not, it is read as a scheme.
+[[nodiscard]] bool is_folder(const std::string& run);
+
 // InputError when the run cannot be read, is damaged, or does not have what is asked for.
 [[nodiscard]] Subject subject_of(const SubjectOptions& options);
 

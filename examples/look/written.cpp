@@ -120,7 +120,7 @@ Json reasons_of(const Inspection& inspection) {
   Json all = Json::array();
   for (const Reason& reason : inspection.reasons()) {
     Json places = Json::array();
-    if (!reason.op.empty()) places.push_back(to_text(reason.op, "  ", reason.place));
+    if (!reason.op.empty()) places.push_back(to_text(reason.op, "  ", reason.line));
     all.push_back({{"kind", to_string(reason.stop)}, {"text", meaning_of(reason.stop)},
         {"change", way_out_of(reason.stop)}, {"vanishing", vanishes(reason.stop)}, {"places", places}});
   }
@@ -238,7 +238,10 @@ Wanted wanted_of(const std::string& what) {
     }
     const auto number = parse_number<std::int64_t>(word.substr(equals + 1));
     if (!number) throw InputError("--explain: '", word, "' given; a name and a whole number required, such as head=3");
-    wanted.at.emplace_back(word.substr(0, equals), *number);
+    const std::string name = word.substr(0, equals);
+    if (std::ranges::find(wanted.at, name, &std::pair<std::string, index_t>::first) != wanted.at.end())
+      throw InputError("--explain: ", name, " given twice; once required");
+    wanted.at.emplace_back(name, *number);
   }
   return wanted;
 }
@@ -276,6 +279,13 @@ Shape position_in(const Quantity& quantity, const Wanted& wanted) {
   return Shape(at);
 }
 
+// Which element, row by row, stands at a position.
+index_t element_at(const Shape& at, const Shape& shape) {
+  index_t element = 0;
+  for (int axis = 0; axis < at.rank(); ++axis) element = element * shape[axis] + at[axis];
+  return element;
+}
+
 }  // namespace
 
 std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits) {
@@ -287,7 +297,8 @@ std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>
   for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json(nullptr));
   Json changed = Json::array();
   for (const EditOutcome& each : edits)
-    changed.push_back({{"edit", each.text}, {"predicted", each.predicted}, {"real", each.real}});
+    changed.push_back({{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json(nullptr)},
+        {"real", each.real}});
   const Json data{{"version", 1}, {"title", subject.title}, {"facts", facts}, {"causal", model.causal},
       {"tokens", subject.texts}, {"targets", targets}, {"layers", model.layers}, {"heads", model.heads},
       {"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
@@ -319,7 +330,7 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
   for (std::size_t code = 0; code < inspection.reasons().size(); ++code) {
     const Reason& reason = inspection.reasons()[code];
     file.metadata.emplace_back(
-        to_text("reason ", code), to_text(to_string(reason.stop), "  ", reason.op, "  ", reason.place));
+        to_text("reason ", code), to_text(to_string(reason.stop), "  ", reason.op, "  ", reason.line));
   }
   return file;
 }
@@ -373,7 +384,7 @@ Table ways_table(const Inspection& inspection) {
 Table edits_table(const std::vector<EditOutcome>& edits) {
   Table table({"edit", "predicted change of the loss", "real change"});
   for (const EditOutcome& each : edits)
-    table.row({each.text, report::number(each.predicted), report::number(each.real)});
+    table.row({each.text, each.predicted ? report::number(*each.predicted) : "-", report::number(each.real)});
   return table;
 }
 
@@ -382,9 +393,17 @@ std::string explained(const Inspection& inspection, const std::string& what) {
   index_t layer = 0;
   for (const auto& [name, position] : wanted.at)
     if (name == "layer") layer = position;
+  const index_t layers = inspection.subject().model->options().layers;
+  if (layer < 0 || layer >= layers)
+    throw InputError("--explain: layer=", layer, " given; 0 to ", layers - 1, " required");
   const Quantity& quantity = quantity_of(inspection, wanted, layer);
   const Shape at = position_in(quantity, wanted);
   std::string out;
+  if (inspection.reasons()[quantity.reasons.at(0)].stop == Stop::constant) {
+    const index_t place = element_at(at, quantity.value.shape());
+    return to_text(number_at(quantity.path, at, quantity.value.to_vector()[static_cast<std::size_t>(place)]),
+        "    a constant: ", meaning_of(Stop::constant), '\n');
+  }
   if (!wanted.gradient) {
     const Contribution operand = inspection.explain_value(quantity.path, at);
     out = to_text(number_at(quantity.path, at, operand.value), "    ", operand.op, "  ", operand.line, "\n  ",
@@ -401,12 +420,11 @@ std::string explained(const Inspection& inspection, const std::string& what) {
   }
   if (found.more > 0) out += to_text("  and ", found.more, " more, together ", report::number(found.rest, 9), '\n');
   out += to_text("  sum ", report::number(found.sum, 9), '\n');
-  index_t element = 0;
-  for (int axis = 0; axis < at.rank(); ++axis) element = element * quantity.value.size(axis) + at[axis];
+  const index_t element = element_at(at, quantity.value.shape());
   const Reason& reason = inspection.reasons()[quantity.reasons[static_cast<std::size_t>(element)]];
   if (reason.stop != Stop::nothing) {
     out += to_text("  why: ", to_string(reason.stop), ": ", meaning_of(reason.stop));
-    if (!reason.op.empty()) out += to_text(" (", reason.op, ", ", reason.place, ")");
+    if (!reason.op.empty()) out += to_text(" (", reason.op, ", ", reason.line, ")");
     out += '\n';
   }
   return out;

@@ -10,11 +10,11 @@
 
 namespace whence::look {
 
-// The data of the page as JSON; examples/look/page.js reads them. Numbers are base64 of little-endian f32 or f64, causes
+// The data of the page as JSON; examples/look/viewer/ reads them. Numbers are base64 of little-endian f32 or f64, causes
 // a byte for each entry.
 [[nodiscard]] std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {});
 
-// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NAME".
+// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NUMBER".
 [[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
 
 // How much of each gradient is 0, and why: a row per layer, quantity and head, a column per reason.

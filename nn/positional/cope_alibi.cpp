@@ -71,7 +71,7 @@ const RegisterScheme registered{{.name = "cope_alibi",
         {"positions", "b h i j", ProbeInfo::Scale::sequential, "how many counted keys from j up to i",
             "p_ij = sum_{l=j..i} g_il  (CoPE, Eq. 4)"},
         {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the position adds to the logit",
-            "-m_h p_ij  (CoPE, Eq. 10)"}},
+            "-m_h p_ij  (CoPE, Eq. 10, which prints +, as sign=plus has it)"}},
     .variants = {"cope_alibi(slopes=halving, first=0.25)", "cope_alibi(slopes=learned)",
         "cope_alibi(slopes=learned, sign=plus)", "cope_alibi(slopes=halving, sign=plus, gates=values)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {

@@ -90,7 +90,7 @@ const RegisterScheme registered{{.name = "cope_mlp",
         {"mlp_hidden", "b h i j n", ProbeInfo::Scale::sequential, "hidden units of the network that reads the position",
             "relu(w1 p_ij + b1)  (CoPE, appendix C)"},
         {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the position adds to the logit",
-            "q_i.(W2 relu(w1 p_ij + b1) + b2)  (CoPE, appendix C)"}},
+            "q_i.(W2 relu(w1 p_ij + b1) + b2), or without q_i: output=head  (CoPE, appendix C)"}},
     .variants = {"cope_mlp(width=3)", "cope_mlp(width=3, output=head)", "cope_mlp(width=3, layers=first)",
         "cope_mlp(width=3, output=head, z_scale=head)", "cope_mlp(width=3, z_from=rotated) + rope"},
     .make = make}};

@@ -76,7 +76,7 @@ const RegisterScheme registered{{.name = "t5",
         option::words("scale", {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"),
         option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
     .probes = {{"bias", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
-        "tau[bucket(i - j), h]"}},
+        "c tau[bucket(i - j), h],  c = 1 or sqrt(d)"}},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
     .make = make}};
