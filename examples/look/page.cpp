@@ -69,7 +69,9 @@ std::string page_of(const Inspection& inspection, const Besides& besides) {
   if (!besides.history.empty()) body += "</div>\n";
   std::string scripts = data_element("look-data", json_of(inspection, besides.edits));
   if (besides.beside) scripts += data_element("look-data-beside", json_of(*besides.beside));
-  scripts += to_text("<script>\n(() => {\n", report::look_script, "})();\n</script>\n");
+  scripts += "<script>\n(() => {\n";
+  for (const std::string_view script : report::look_scripts) scripts += script;
+  scripts += "})();\n</script>\n";
   std::string page =
       report::document(inspection.subject().title, to_text(report::style_sheet, report::look_style), body, scripts);
   if (static_cast<double>(page.size()) > 1.2 * static_cast<double>(most_bytes))

@@ -1,13 +1,15 @@
 // The scripts and the styles of the pages, built into the program.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 namespace whence::report {
 
 extern const std::string_view style_sheet;
 extern const std::string_view table_script;  // of matrices
-extern const std::string_view look_script;   // of `look`'s page: examples/look/viewer/ in one scope
-extern const std::string_view look_style;    // what page.css lacks for it
+extern const std::span<const std::string_view>
+    look_scripts;                          // of `look`'s page: examples/look/viewer/, to stand in one scope
+extern const std::string_view look_style;  // what page.css lacks for it
 
 }  // namespace whence::report
