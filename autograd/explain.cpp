@@ -250,7 +250,10 @@ Contribution explain_value(
   Contribution result =
       ValueExplainer(tape, places, most).explain(entry, element_at(at, entry.output.shape(), place.name));
   // A probe passes on what another op made: that is what one wants to know.
-  if (result.from.size() == 1 && !result.from[0].op.empty()) result = std::move(result.from[0]);
+  if (result.from.size() == 1 && !result.from[0].op.empty()) {
+    Contribution made = std::move(result.from[0]);  // first out of what it is about to replace
+    result = std::move(made);
+  }
   result.name = place.name, result.at = at, result.derivative = 1;
   return result;
 }
