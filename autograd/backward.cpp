@@ -25,18 +25,34 @@ void Arrived::add(Tensor term, DType sum_dtype) {
     raw::add_into(in_dtype(term, sum_dtype), gradient_);
 }
 
-std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets) {
-  std::vector<const Node*> found{root}, pending{root};
+std::vector<const Node*> nodes_behind(const Node* root) {
+  std::vector<const Node*> found{root};
   std::unordered_set<const Node*> seen{root};
-  while (!pending.empty()) {
-    const Node* node = pending.back();
-    pending.pop_back();
-    for (const Ref<Node>& input : node->inputs())
-      if (input && seen.insert(input.get()).second) found.push_back(input.get()), pending.push_back(input.get());
+  for (std::size_t next = 0; next < found.size(); ++next) {
+    for (const Ref<Node>& input : found[next]->inputs())
+      if (input && seen.insert(input.get()).second) found.push_back(input.get());
   }
-  std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
+  std::sort(found.begin(), found.end(), LowerId());
+  return found;
+}
+
+PlaceNames names_of(const std::vector<Place>& places) {
+  PlaceNames names;
+  for (const Place& place : places)
+    for (const std::uint64_t id : place.nodes) names.emplace(id, place.name);
+  return names;
+}
+
+std::unordered_set<const Node*> nodes_named(const PlaceNames& names, const Node* root) {
+  std::unordered_set<const Node*> found;
+  for (const Node* node : nodes_behind(root))
+    if (names.contains(node->id)) found.insert(node);
+  return found;
+}
+
+std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets) {
   std::unordered_set<const Node*> leading;
-  for (const Node* node : found) {
+  for (const Node* node : nodes_behind(root)) {
     const auto inputs = node->inputs();
     const bool leads = std::any_of(
         inputs.begin(), inputs.end(), [&](const Ref<Node>& input) { return input && leading.count(input.get()); });
@@ -56,8 +72,8 @@ static void check_gradient(const Node& node, const Node& input, std::size_t k, c
   }
 }
 
-std::vector<Tensor> terms_for_inputs(
-    Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted, bool release) {
+std::vector<Tensor> terms_for_inputs(Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted,
+    bool release, std::optional<std::size_t> part) {
   const auto inputs = node.inputs();
   const auto needed = std::make_unique<bool[]>(inputs.size());
   std::vector<Tensor> gradients(inputs.size());
@@ -72,13 +88,17 @@ std::vector<Tensor> terms_for_inputs(
     const Exchange running(backward_node, &node);
     const ReleasingScope forgetting(release);
     const OpTimer timer(node.name(), &node);
-    node.backward(dy, {needed.get(), inputs.size()}, gradients);
+    if (part)
+      node.backward_of_part(*part, dy, {needed.get(), inputs.size()}, gradients);
+    else
+      node.backward(dy, {needed.get(), inputs.size()}, gradients);
   }
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (!needed[k]) {
       gradients[k] = {};
       continue;
     }
+    if (part && !gradients[k].defined()) continue;
     check_gradient(node, *inputs[k], k, gradients[k]);
     if (check_finite) require_finite(node.name(), "backward", gradients[k], std::array<Tensor, 1>{dy});
   }

@@ -16,14 +16,7 @@
 namespace whence {
 namespace {
 
-using Names = std::unordered_map<std::uint64_t, std::string>;
-
-Names names_of(const std::vector<Place>& places) {
-  Names names;
-  for (const Place& place : places)
-    for (const std::uint64_t id : place.nodes) names.emplace(id, place.name);
-  return names;
-}
+using detail::PlaceNames, detail::names_of;
 
 const Tape::Entry& entry_of(const Tape& tape, const Place& place) {
   if (place.nodes.empty() || !tape.entries().contains(place.nodes.back()))
@@ -190,14 +183,14 @@ class ValueExplainer {
   }
 
   const Tape& tape_;
-  Names names_;
+  PlaceNames names_;
   std::size_t most_;
 };
 
 // Dual numbers put through everything between a number and the places that feel it next.
 class TangentPass {
  public:
-  TangentPass(const Tape& tape, Names names, const Node* result)
+  TangentPass(const Tape& tape, PlaceNames names, const Node* result)
       : tape_(tape), names_(std::move(names)), result_(result) {}
 
   // visit(name, tangents) for each place that is reached.
@@ -235,7 +228,7 @@ class TangentPass {
   }
 
   const Tape& tape_;
-  Names names_;
+  PlaceNames names_;
   const Node* result_;
   std::unordered_map<std::uint64_t, Tensor> duals_;
 };
@@ -263,7 +256,6 @@ ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Plac
   const detail::ProbesKeepNothing quiet;
   const Tape::Entry& entry = entry_of(tape, place);
   const index_t element = element_at(at, entry.output.shape(), place.name);
-  // The gradients of y at all places: a tensor per node, so that grad() can be asked for them together.
   std::vector<Place> others;
   for (const Place& other : places)
     if (other.name != place.name) others.push_back(other);

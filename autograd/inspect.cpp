@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "autograd/op.h"
+#include "autograd/pass.h"
 #include "tensor/allocator.h"
 
 namespace whence {
@@ -15,14 +16,7 @@ namespace {
 // Every node from which y was computed, in order of creation.
 std::vector<const Node*> nodes_behind(const char* op, const Tensor& y) {
   if (!y.link()) fail(op, "a ", y.shape(), " without history given; a result of recorded ops required");
-  std::vector<const Node*> found{node_of(y)};
-  std::unordered_set<const Node*> seen{node_of(y)};
-  for (std::size_t next = 0; next < found.size(); ++next) {
-    for (const Ref<Node>& input : found[next]->inputs())
-      if (input && seen.insert(input.get()).second) found.push_back(input.get());
-  }
-  std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id < b->id; });
-  return found;
+  return detail::nodes_behind(node_of(y));
 }
 
 std::map<const Node*, std::size_t> numbered(const std::vector<const Node*>& nodes) {

@@ -1,7 +1,10 @@
 // What every walk from a result back to what it was computed from is made of: backward.cpp, ways.cpp, zeros.cpp.
 #pragma once
 
+#include <optional>
 #include <queue>
+#include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -26,16 +29,23 @@ class Arrived {
 // What the terms of a node's gradient are added up in.
 inline DType sum_dtype(const Node& node) { return node.is_leaf() ? compute_dtype(node.dtype) : node.dtype; }
 
-// The nodes of a place that a result was computed from, `root` being its node.
-std::unordered_set<const Node*> nodes_at(const Place& place, const Node* root);
+// Every node that `root` was computed from, and itself, in order of creation.
+std::vector<const Node*> nodes_behind(const Node* root);
+
+// The names of nodes by their ids.
+using PlaceNames = std::unordered_map<std::uint64_t, std::string>;
+PlaceNames names_of(const std::vector<Place>& places);
+// Those of the nodes behind `root` that have one.
+std::unordered_set<const Node*> nodes_named(const PlaceNames& names, const Node* root);
 
 // Nodes from which one of `targets` can be reached, targets among them.
 std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets);
 
 // The terms that `node` sends to its inputs where dy has arrived; undefined where an input is not in `wanted` (null: all
-// are). Nothing where no input is. `release`: what the op saved is forgotten afterwards.
-std::vector<Tensor> terms_for_inputs(
-    Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted, bool release);
+// are). Nothing where no input is. `release`: what the op saved is forgotten afterwards. `part`: of that part of the op
+// alone (Node::parts), undefined also where it sends nothing.
+std::vector<Tensor> terms_for_inputs(Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted,
+    bool release, std::optional<std::size_t> part = {});
 
 // The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);

@@ -23,10 +23,8 @@ double rounding(DType dtype) { return dtype == DType::f64 ? 1e-12 : dtype == DTy
 class ReasonsPass {
  public:
   ReasonsPass(const std::vector<Place>& places, Node* root)
-      : wanted_(detail::leading_to(root, found_in(places, root))) {
+      : names_(detail::names_of(places)), wanted_(detail::leading_to(root, detail::nodes_named(names_, root))) {
     zeros_.reasons.emplace_back();
-    for (const Place& place : places)
-      for (const std::uint64_t id : place.nodes) names_.emplace(id, place.name);
   }
 
   void seed(Node* root, const Tensor& gradient) {
@@ -57,8 +55,6 @@ class ReasonsPass {
     detail::Arrived gradient;
     Codes codes;
   };
-
-  static std::unordered_set<const Node*> found_in(const std::vector<Place>& places, const Node* root);
 
   // The number of the reason that an op stops gradients for; looked up once for each of its reasons.
   unsigned char code_of(Stop stop, const Node& node) {
@@ -131,6 +127,7 @@ class ReasonsPass {
     const Numbers numbers = dx.to_vector();
     const std::vector<Stop> stops = node.stops(input);
     const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
+    const auto stopped_here = [&](std::size_t e) { return own_of(e) == Stop::nothing ? Stop::zero : own_of(e); };
     const bool each_by_itself = node.by_element(input) && dx.shape() == node.shape;
     Codes codes(numbers.size());
     for (std::size_t e = 0; e < codes.size(); ++e) {
@@ -141,11 +138,11 @@ class ReasonsPass {
       if (!first && each_by_itself && of_dy[e] != 0 && !vanishes(stop_of(of_dy[e])))
         codes[e] = of_dy[e];
       else if (!first)
-        codes[e] = code_of(own_of(e) == Stop::nothing ? Stop::zero : own_of(e), node);
+        codes[e] = code_of(stopped_here(e), node);
       else if (*first != 0)
         codes[e] = *first;
       else if (numbers[e] == 0 && size[e] == 0)  // there is something, and it rounds to nothing
-        codes[e] = code_of(own_of(e) == Stop::nothing ? Stop::zero : own_of(e), node);
+        codes[e] = code_of(stopped_here(e), node);
       else if (std::abs(numbers[e]) <= rounding(dx.dtype()) * std::abs(size[e]))
         codes[e] = code_of(Stop::cancelled, node);
       else if (vanishes(own_of(e)))
@@ -157,17 +154,11 @@ class ReasonsPass {
   Zeros zeros_;
   const Node* node_of_codes_ = nullptr;
   std::array<std::optional<unsigned char>, stop_count> codes_of_node_;
+  detail::PlaceNames names_;
   std::unordered_set<const Node*> wanted_;
-  std::unordered_map<std::uint64_t, std::string> names_;
   std::unordered_map<Node*, Slot> arrived_;
   detail::Ready ready_;
 };
-
-std::unordered_set<const Node*> ReasonsPass::found_in(const std::vector<Place>& places, const Node* root) {
-  std::unordered_set<const Node*> found;
-  for (const Place& place : places) found.merge(detail::nodes_at(place, root));
-  return found;
-}
 
 }  // namespace
 

@@ -148,19 +148,15 @@ EditOutcome outcome_of(const Inspection& inspection, const Edit& edit) {
 }
 
 std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most) {
-  static const std::vector<std::pair<std::string, std::string>> changes{{"gates", "= 0"}, {"gates", "= 1"},
-      {"position_logit", "= 0"}, {"bias", "= 0"}, {"mlp_bias", "= 0"}, {"conv_bias", "= 0"}, {"relative_logit", "= 0"},
-      {"scores", "= 0"}};
   std::vector<EditOutcome> all;
   if (most == 0) return all;
   for (const Quantity& quantity : inspection.quantities()) {
-    if (!quantity.probe || quantity.layer < 0) continue;
-    for (const auto& [name, change] : changes) {
-      if (quantity.probe->name != name || !quantity.probe->axes.starts_with("b h") || !quantity.gradient.defined())
-        continue;
-      for (index_t head = 0; head < quantity.value.size(1); ++head)
-        all.push_back(outcome_of(inspection, edit_of(to_text(quantity.path, "[h=", head, "] ", change))));
-    }
+    if (!quantity.probe || quantity.probe->axes != "b h i j" || !quantity.gradient.defined()) continue;
+    const bool opens = quantity.probe->scale == ProbeInfo::Scale::unit && !quantity.scheme.empty();
+    for (index_t head = 0; head < quantity.value.size(1); ++head)
+      for (const char* change : {"= 0", "= 1"})
+        if (change == std::string("= 0") || opens)
+          all.push_back(outcome_of(inspection, edit_of(to_text(quantity.path, "[h=", head, "] ", change))));
   }
   for (const Quantity& parameter : inspection.parameters()) {
     if (parameter.path.find(".position") == std::string::npos || parameter.value.rank() != 4) continue;

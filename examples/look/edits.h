@@ -36,8 +36,8 @@ struct EditOutcome {
 // InputError when a path or an axis is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const Edit& edit);
 
-// What one would try first, head by head: gates shut and open, what a position adds taken away, scores flattened; and
-// each tap of a convolution blanked. By the real change, largest first.
+// What one would try first: every quantity of pairs set to 0 in one head, what runs from 0 to 1 in a scheme (gates) to 1
+// too, and each tap of a convolution blanked. By the real change, largest first.
 [[nodiscard]] std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most);
 
 }  // namespace whence::look

@@ -28,7 +28,7 @@ void write_operands(const Contribution& operand, int depth, std::string& out) {
     out += to_text(indent, "and ", operand.more, " more, together ", report::number(operand.rest, 9), '\n');
 }
 
-// "layer=0 head=3 i=41 j=17 of=gates" or "gates ...", "dLoss/dgates ..."
+// "layer=0 head=3 i=41 j=17", of the logits; "gates ..."; "dLoss/dgates ..."
 struct Wanted {
   std::string name = "logits";
   bool gradient = false;

@@ -11,12 +11,17 @@
 namespace whence::look {
 namespace {
 
-// The layer of "blocks.3.attention.q", and the rest behind "attention."; -1 and the whole path where it is none.
-std::pair<index_t, std::string> split(const std::string& path) {
-  const std::string front = "blocks.", middle = ".attention.";
+// The layer of "blocks.3.attention.q"; -1 of what belongs to none.
+index_t layer_of(const std::string& path) {
+  const std::string front = "blocks.";
+  return path.starts_with(front) ? std::stoll(path.substr(front.size())) : -1;
+}
+
+// "position.gates" of "blocks.3.attention.position.gates"; elsewhere the whole path.
+std::string name_in_attention(const std::string& path) {
+  const std::string middle = ".attention.";
   const std::size_t at = path.find(middle);
-  if (!path.starts_with(front) || at == std::string::npos) return {-1, path};
-  return {std::stoll(path.substr(front.size(), at - front.size())), path.substr(at + middle.size())};
+  return at == std::string::npos ? path : path.substr(at + middle.size());
 }
 
 // The last name of a path.
@@ -53,10 +58,10 @@ Inspection::Inspection(const Subject& subject, bool explains)
 
 void Inspection::find_quantities() {
   for (const std::string& path : capture_->names()) {
-    const auto [layer, name] = split(path);
-    Quantity quantity{.path = path, .name = name, .layer = layer};
+    const std::string name = name_in_attention(path);
+    Quantity quantity{.path = path, .name = name, .layer = layer_of(path)};
     for (const ProbeInfo& probe : attention_probes())
-      if (layer >= 0 && probe.name == name) quantity.probe = &probe;
+      if (name != path && probe.name == name) quantity.probe = &probe;
     if (const auto found = find_probe(specs_, name); found && !quantity.probe)
       quantity.probe = found->probe, quantity.scheme = found->scheme->text();
     const Probed& probed = (*capture_)[path];
@@ -65,8 +70,7 @@ void Inspection::find_quantities() {
     quantities_.push_back(std::move(quantity));
   }
   for (const Module::Parameter& parameter : subject_.model->parameters()) {
-    const index_t layer = split(parameter.path).first;
-    Quantity quantity{.path = parameter.path, .name = parameter.path, .layer = layer};
+    Quantity quantity{.path = parameter.path, .name = parameter.path, .layer = layer_of(parameter.path)};
     quantity.is_parameter = true, quantity.frozen = parameter.frozen;
     quantity.value = parameter.tensor.detach();
     if (!parameter.frozen) {
@@ -139,13 +143,19 @@ std::vector<Shares> Inspection::shares() const {
   return all;
 }
 
-std::vector<WaysTo> Inspection::ways_of(index_t layer) const {
+const std::vector<WaysTo>& Inspection::ways() const {
+  if (ways_) return *ways_;
+  ways_.emplace();
+  for (index_t layer = 0; layer < subject_.model->options().layers; ++layer) find_ways(layer);
+  return *ways_;
+}
+
+void Inspection::find_ways(index_t layer) const {
   const std::string inside = to_text("blocks.", layer, ".attention.");
   std::vector<Place> places;
   for (const Place& place : places_)
     if (place.name.starts_with(inside) && capture_->contains(place.name))
       places.push_back({place.name.substr(inside.size()), place.nodes});
-  std::vector<WaysTo> all;
   for (const char* name : {"x", "q", "k", "v"}) {
     WaysTo found{layer, name, {}, {}};
     const Quantity* whole = nullptr;
@@ -153,7 +163,7 @@ std::vector<WaysTo> Inspection::ways_of(index_t layer) const {
       if (quantity.path == inside + name) whole = &quantity;
     if (!whole || !whole->gradient.defined()) continue;
     found.whole = whole->gradient;
-    found.ways = ways(loss_, {}, capture_->place(inside + name), places, inside);
+    found.ways = whence::ways(loss_, {}, capture_->place(inside + name), places, inside);
     // Most taps reach no key in a short text.
     std::erase_if(found.ways, [](const Way& way) { return largest(way.gradient) == 0; });
     std::vector<double> sum(static_cast<std::size_t>(found.whole.numel()));
@@ -165,9 +175,8 @@ std::vector<WaysTo> Inspection::ways_of(index_t layer) const {
     for (std::size_t e = 0; e < sum.size(); ++e)
       found.difference = std::max(found.difference, std::abs(sum[e] - expected[e]));
     if (const double size = largest(found.whole); size > 0) found.difference /= size;
-    all.push_back(std::move(found));
+    ways_->push_back(std::move(found));
   }
-  return all;
 }
 
 Contribution Inspection::explain_value(const std::string& path, const Shape& at) const {

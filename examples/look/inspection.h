@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,8 @@ class Inspection {
   const std::vector<Reason>& reasons() const { return reasons_; }
   [[nodiscard]] std::vector<Shares> shares() const;
 
-  // Of x, q, k and v of one layer.
-  [[nodiscard]] std::vector<WaysTo> ways_of(index_t layer) const;
+  // Of x, q, k and v, layer by layer; found at the first call.
+  const std::vector<WaysTo>& ways() const;
 
   // The whole step between named places and parameters.
   [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
@@ -71,6 +72,7 @@ class Inspection {
   void find_quantities();
   void find_reasons();
   void hide_masked(Quantity& quantity);
+  void find_ways(index_t layer) const;
 
   const Subject& subject_;
   std::vector<SchemeSpec> specs_;
@@ -81,6 +83,7 @@ class Inspection {
   std::vector<Place> places_;
   std::vector<Quantity> quantities_, parameters_;
   std::vector<Reason> reasons_;
+  mutable std::optional<std::vector<WaysTo>> ways_;
 };
 
 // "content", "position_logit > positions > gates": the steps without those that every way has.

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "examples/app/text.h"
 #include "examples/look/written.h"
 #include "examples/report/encode.h"
 #include "tensor/raw.h"
@@ -42,11 +41,13 @@ const char* scale_name(ProbeInfo::Scale scale) {
   return names[static_cast<int>(scale)];
 }
 
+Json layer_in(const Quantity& quantity) { return quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer); }
+
 Json numbers_of(const Quantity& quantity, const std::string& axes) {
   const Tensor value = without_batch(quantity.value, axes);
-  Json entry{{"layer", quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer)}, {"shape", shape_of(value)},
-      {"bits", bits_of(value)}, {"value", base64_of(value)},
-      {"gradient", base64_of(without_batch(quantity.gradient, axes))}, {"reasons", report::base64(quantity.reasons)}};
+  Json entry{{"layer", layer_in(quantity)}, {"shape", shape_of(value)}, {"bits", bits_of(value)},
+      {"value", base64_of(value)}, {"gradient", base64_of(without_batch(quantity.gradient, axes))},
+      {"reasons", report::base64(quantity.reasons)}};
   return entry;
 }
 
@@ -139,26 +140,18 @@ Json causes_json(const Inspection& inspection) {
 
 Json ways_json(const Inspection& inspection) {
   Json all = Json::array();
-  for (index_t layer = 0; layer < inspection.subject().model->options().layers; ++layer) {
-    for (const WaysTo& to : inspection.ways_of(layer)) {
-      const std::string axes = to.name == "x" ? "b t c" : "b h t d";
-      Json entry{{"layer", layer}, {"of", to.name}, {"axes", axes.substr(2)},
-          {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)},
-          {"difference", to.difference}, {"ways", Json::array()}};
-      for (const Way& way : to.ways) {
-        entry["ways"].push_back(
-            {{"name", name_of(way)}, {"steps", way.steps}, {"value", base64_of(without_batch(way.gradient, axes))}});
-      }
-      all.push_back(std::move(entry));
+  for (const WaysTo& to : inspection.ways()) {
+    const std::string axes = to.name == "x" ? "b t c" : "b h t d";
+    Json entry{{"layer", to.layer}, {"of", to.name}, {"axes", axes.substr(2)},
+        {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
+        {"ways", Json::array()}};
+    for (const Way& way : to.ways) {
+      entry["ways"].push_back(
+          {{"name", name_of(way)}, {"steps", way.steps}, {"value", base64_of(without_batch(way.gradient, axes))}});
     }
+    all.push_back(std::move(entry));
   }
   return all;
-}
-
-// Of "blocks.3.mlp.hidden": 3.
-Json layer_in(const std::string& path) {
-  if (!path.starts_with("blocks.")) return nullptr;
-  return parse_number<std::int64_t>(path.substr(7, path.find('.', 7) - 7)).value_or(-1);
 }
 
 // The step as a graph: nodes in the order in which backward comes by, and what it has not come by.
@@ -179,7 +172,7 @@ Json graph_json(const Inspection& inspection) {
       const std::vector<double> gradient =
           reached && quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>();
       nodes.push_back({{"id", quantity.path}, {"name", quantity.is_parameter ? quantity.path : quantity.name},
-          {"layer", layer_in(quantity.path)}, {"kind", quantity.is_parameter ? "parameter" : "quantity"},
+          {"layer", layer_in(quantity)}, {"kind", quantity.is_parameter ? "parameter" : "quantity"},
           {"order", reached ? order.at(quantity.path) : static_cast<index_t>(order.size()) + 1},
           {"norm", std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0))},
           {"path", reached}});

@@ -31,13 +31,11 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
   };
   for (const Quantity& quantity : inspection.quantities()) add(quantity);
   for (const Quantity& parameter : inspection.parameters()) add(parameter);
-  for (index_t layer = 0; layer < inspection.subject().model->options().layers; ++layer) {
-    for (const WaysTo& to : inspection.ways_of(layer)) {
-      for (std::size_t k = 0; k < to.ways.size(); ++k) {
-        const std::string name = to_text("way.", layer, ".", to.name, ".", k);
-        file.tensors.emplace_back(name, raw::contiguous(to.ways[k].gradient));
-        file.metadata.emplace_back(name, name_of(to.ways[k]));
-      }
+  for (const WaysTo& to : inspection.ways()) {
+    for (std::size_t k = 0; k < to.ways.size(); ++k) {
+      const std::string name = to_text("way.", to.layer, ".", to.name, ".", k);
+      file.tensors.emplace_back(name, raw::contiguous(to.ways[k].gradient));
+      file.metadata.emplace_back(name, name_of(to.ways[k]));
     }
   }
   for (std::size_t code = 0; code < inspection.reasons().size(); ++code) {
@@ -80,15 +78,13 @@ Table causes_of(const Inspection& inspection) {
 
 Table ways_table(const Inspection& inspection) {
   Table table({"layer", "gradient of", "way", "norm", "along the whole %", "sum against autograd"});
-  for (index_t layer = 0; layer < inspection.subject().model->options().layers; ++layer) {
-    for (const WaysTo& to : inspection.ways_of(layer)) {
-      const std::vector<double> whole = to.whole.to_vector();
-      for (const Way& way : to.ways) {
-        const std::vector<double> part = way.gradient.to_vector();
-        const double along = dot(whole, whole) > 0 ? 100 * dot(part, whole) / dot(whole, whole) : 0;
-        table.row({std::to_string(layer), to.name, name_of(way), report::number(std::sqrt(dot(part, part)), 4),
-            fixed(along, 1), report::number(to.difference, 2)});
-      }
+  for (const WaysTo& to : inspection.ways()) {
+    const std::vector<double> whole = to.whole.to_vector();
+    for (const Way& way : to.ways) {
+      const std::vector<double> part = way.gradient.to_vector();
+      const double along = dot(whole, whole) > 0 ? 100 * dot(part, whole) / dot(whole, whole) : 0;
+      table.row({std::to_string(to.layer), to.name, name_of(way), report::number(std::sqrt(dot(part, part)), 4),
+          fixed(along, 1), report::number(to.difference, 2)});
     }
   }
   return table;

@@ -29,8 +29,7 @@ const RegisterScheme registered{{.name = "alibi",
     .title = "attention with linear biases",
     .paper = "Press et al. 2022, arXiv:2108.12409",
     .equation = "A_ij = S_ij - m_h (i - j)",
-    .probes = {{"bias", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
-        "-m_h (i - j); where later keys are seen -m_h (|i - j| - 0.5 [j < i])"}},
+    .probes = {DistanceBias::bias_probe("-m_h (i - j); where later keys are seen -m_h (|i - j| - 0.5 [j < i])")},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Alibi>(arguments.sizes().heads);
     }}};

@@ -18,6 +18,17 @@ Contextual::Gates gates_of(const std::string& word) {
 SchemeOption Contextual::gates_option() {
   return option::words("gates", {"keys", "values", "separate_keys"}, "what the gates compare queries with");
 }
+std::vector<ProbeInfo> Contextual::probes(std::string equation, std::string mark, std::vector<ProbeInfo> own) {
+  using Scale = ProbeInfo::Scale;
+  std::vector<ProbeInfo> all{{"gate_logits", "b h i j", Scale::diverging, "how much query i finds key j worth counting",
+                                 "q_i.kappa_j / sqrt(d)  (CoPE, in Eq. 3)"},
+      {"gates", "b h i j", Scale::unit, "does query i count key j?",
+          "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked  (CoPE, Eq. 3)"},
+      {"positions", "b h i j", Scale::sequential, "how many counted keys from j up to i", std::move(equation),
+          std::move(mark)}};
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
 SchemeOption PositionQuery::scale_option() {
   return option::words("z_scale", {"1", "head"}, "factor of q.e: 1 as in Listing 1, or head: 1/sqrt(d)");
 }

@@ -18,6 +18,8 @@ class Contextual : public PositionalScheme, public TransformsScores {
   enum class Gates : unsigned char { from_keys, from_values, from_separate_keys };
 
   static SchemeOption gates_option();  // as every variant offers it
+  // What every variant passes to probes, and behind it its own. `equation`: of the positions; `mark`: as in ProbeInfo.
+  static std::vector<ProbeInfo> probes(std::string equation, std::string mark, std::vector<ProbeInfo> own);
 
  protected:
   explicit Contextual(const SchemeArguments& arguments);

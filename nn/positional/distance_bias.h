@@ -14,6 +14,11 @@ class DistanceBias : public PositionalScheme, public BiasesScores, public RunsIn
   Tensor bias(const AttendContext& at) const final;
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const final;
 
+  // How a registration says what its bias is.
+  static ProbeInfo bias_probe(std::string equation) {
+    return {"bias", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit", std::move(equation)};
+  }
+
  protected:
   // [n h], beside the scores, of distances [n] f64 on the CPU
   [[nodiscard]] virtual Tensor of_distances(const Tensor& distances, const AttendContext& at) const = 0;

@@ -77,8 +77,7 @@ const RegisterScheme registered{{.name = "kerple",
     .paper = "Chi et al. 2022, arXiv:2205.09921",
     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
     .options = {option::words("form", {"log", "power"}, "how the bias falls with the distance")},
-    .probes = {{"bias", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
-        "-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h"}},
+    .probes = {DistanceBias::bias_probe("-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h")},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t heads = arguments.sizes().heads;
       if (arguments.word("form") == "power") return std::make_unique<PowerKerple>(heads);
