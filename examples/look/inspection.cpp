@@ -190,7 +190,7 @@ ExplainedGradient Inspection::explain_gradient(const std::string& path, const Sh
 std::string name_of(const Way& way) {
   std::string name;
   for (const std::string& step : way.steps) {
-    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v")
+    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v" || step == "output")
       continue;
     name += (name.empty() ? "" : " > ") + leaf_of(step);
   }
