@@ -89,7 +89,7 @@ Tensor Attention::operator()(
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
   const Tensor mixed = probe("output", choice_.pick(inputs).attend(inputs, stages_));  // [b h t d]
-  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());              // [b t c]
   return dropout_(output_(merged), pass);
 }
 
