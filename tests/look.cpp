@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/look/history.h"
+#include "examples/look/measures.h"
 #include "examples/look/page.h"
 #include "examples/look/written.h"
 #include "examples/verify/scheme_texts.h"
@@ -287,6 +288,14 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
     }
   }
   const std::vector<report::Plot> plots = history_of(scratch / history_file);
+  for (const auto& [title, curves] : std::vector<std::pair<std::string, std::size_t>>{
+           {"loss", 1}, {"gradient norm", 3}, {"% of gates at 0 or 1", 2}, {"% of positions at p_max", 2}}) {
+    CAPTURE(title);
+    const auto plot = std::ranges::find(plots, title, &report::Plot::title);
+    REQUIRE(plot != plots.end());
+    CHECK(plot->curves.size() == curves);
+    CHECK(plot->curves[0].x == std::vector<double>{0, 10});
+  }
   const auto gates = std::ranges::find_if(
       plots, [](const report::Plot& plot) { return plot.title.find("position.gates") != std::string::npos; });
   REQUIRE(gates != plots.end());
@@ -297,9 +306,56 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   CHECK(history_of(scratch / "none").empty());
   std::ofstream(scratch / history_file, std::ios::app) << "{\"step\": 20, \"lay";  // a crash in the middle of a line
   CHECK(history_of(scratch / history_file).size() == plots.size());
+  // Kept by a version that knew reasons alone, and a number that was not finite.
+  std::ofstream(scratch / "older")
+      << R"({"step": 1, "layer": 0, "quantity": "position.gates", "head": 1, "entries": 9, "clamped": 3})" << '\n'
+      << R"({"step": 1, "measure": "loss", "of": "this sequence", "value": null})" << '\n';
+  REQUIRE(history_of(scratch / "older").size() == 2);
+  CHECK(std::isnan(history_of(scratch / "older")[0].curves.at(0).y.at(0)));
   std::ofstream(scratch / "damaged") << "{\"step\": 1}\n";
   CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: no record of a look") !=
         std::string::npos);
+}
+
+TEST_CASE("look: gradient norms by layer, gates at their ends and positions at their bound") {
+  const Subject subject = subject_with(small("cope(p_max=1)"), 7);
+  // Gates of the first layer are 1, 0 or 0.5, so that what they add up to is known.
+  Capture capture("*");
+  capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& before) {
+    std::vector<double> numbers = before.to_vector();
+    for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = e % 7 == 0 ? 40 : e % 7 == 1 ? -40 : 0;
+    return Tensor::of(numbers, before.shape(), before.dtype());
+  });
+  const Inspection inspection(subject);
+  const std::vector<Measure> measures = measures_of(inspection);
+  const auto value_of = [&](const std::string& what, const std::string& of) {
+    const auto found =
+        std::ranges::find_if(measures, [&](const Measure& each) { return each.what == what && each.of == of; });
+    REQUIRE(found != measures.end());
+    return found->value;
+  };
+  CHECK(value_of("loss", "this sequence") == inspection.loss());
+  CHECK(value_of("gates", "layer 0") == doctest::Approx(100 * 13.0 / 28));  // columns 0 and 1, of 28 pairs
+  double reached = 0;                                                       // p_ij = sum of g_il from j to i
+  for (int i = 0; i < 7; ++i) {
+    for (int j = 0; j <= i; ++j) {
+      double sum = 0;
+      for (int l = j; l <= i; ++l) sum += l == 0 ? 1 : l == 1 ? 0 : 0.5;
+      reached += sum >= 1;
+    }
+  }
+  CHECK(value_of("positions", "layer 0") == doctest::Approx(100 * reached / 28));
+  double squares = 0, all = 0;
+  for (const char* of : {"layer 0", "layer 1", "elsewhere"}) squares += std::pow(value_of("gradient norm", of), 2);
+  for (const Quantity& parameter : inspection.parameters())
+    for (const double number : parameter.gradient.to_vector()) all += number * number;
+  CHECK(squares == doctest::Approx(all));
+  CHECK(line_of({{"gradient norm", "", "layer 0", 0.5}, {"gradient norm", "", "layer 1", 0.25},
+            {"gradient norm", "", "elsewhere", 2}, {"gates", "at 0 or 1", "layer 0", 10},
+            {"gates", "at 0 or 1", "layer 1", 30}}) == "gradient norm 0.5 0.25, elsewhere 2, gates 20 % at 0 or 1");
+  // No gates and no bound: nothing is said of them.
+  const Subject plain = subject_with(small("rope"), 7);
+  CHECK(line_of(measures_of(Inspection(plain))).find('%') == std::string::npos);
 }
 
 TEST_CASE("look: a page that would be too large is refused with the length that fits") {

@@ -110,9 +110,17 @@ void Progress::finish() {
   drawn_columns_ = 0;
 }
 
-std::vector<std::string> Progress::parts(double elapsed) const {
+std::string Progress::left() const { return left_after(std::max(0.0, clock_() - started_)); }
+
+std::string Progress::left_after(double elapsed) const {
   const double done = static_cast<double>(std::max<std::int64_t>(step_ - first_step_, 0));
   const double missing = static_cast<double>(std::max<std::int64_t>(total_ - step_, 0));
+  // left = missing * (elapsed / done): nothing is known before the first step and before the clock moved
+  const bool rate_known = elapsed > 0 && done > 0;
+  return missing == 0 ? duration_text(0) : rate_known ? duration_text(missing * elapsed / done) : "-";
+}
+
+std::vector<std::string> Progress::parts(double elapsed) const {
   std::string head = label_ + ' ' + std::to_string(step_) + '/' + std::to_string(total_);
   // Rounded down: 100 % is printed when all is done and not before.
   if (total_ > 0)
@@ -120,11 +128,7 @@ std::vector<std::string> Progress::parts(double elapsed) const {
   std::vector<std::string> list = {std::move(head)};
   for (const auto& [name, value] : figures_)
     list.push_back(name + ' ' + (std::isnan(value) ? "nan" : printed("%.4g", value)));
-  // left = missing * (elapsed / done): nothing is known before the first step and before the clock moved
-  const bool rate_known = elapsed > 0 && done > 0;
-  list.push_back("left " + (missing == 0    ? duration_text(0)
-                               : rate_known ? duration_text(missing * elapsed / done)
-                                            : "-"));
+  list.push_back("left " + left_after(elapsed));
   if (tokens_ > 0)
     list.push_back((elapsed > 0 ? rate_text(static_cast<double>(tokens_) / elapsed) : "-") + " tokens/s");
   list.push_back("elapsed " + duration_text(elapsed));

@@ -187,6 +187,13 @@ ExplainedGradient Inspection::explain_gradient(const std::string& path, const Sh
   return whence::explain_gradient(*tape_, loss_, capture_->place(path), at, places_);
 }
 
+std::optional<double> mark_of(const Inspection& inspection, const Quantity& quantity) {
+  if (!quantity.probe || quantity.probe->mark.empty()) return std::nullopt;
+  const std::vector<SchemeSpec> specs = parse_schemes(quantity.scheme);
+  const TransformerOptions& model = inspection.subject().model->options();
+  return SchemeArguments(specs[0], {model.dim, model.heads, model.length}).number(quantity.probe->mark);
+}
+
 std::string name_of(const Way& way) {
   std::string name;
   for (const std::string& step : way.steps) {
