@@ -23,7 +23,7 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string beside, out, explain, edit, dtype = "f32";
+  std::string beside, out, explain, read, edit, dtype = "f32";
   std::int64_t beside_step = 0;
   std::int64_t edits = 0;
   bool causes = false, ways = false, numbers = false;
@@ -52,6 +52,9 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
+      .text("read", &options.read,
+          {"print the text, each token marked by what one query makes of it, e.g. \"pattern layer=0 head=1 i=40\" or "
+           "\"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
            "with "
@@ -124,7 +127,8 @@ int run(int argc, char** argv) {
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
   options.subject.run = options.runs[0];
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
+  const bool prints =
+      options.causes || options.ways || !options.explain.empty() || !options.read.empty() || !options.edit.empty();
   for (const char* name : {"out", "numbers", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
   for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
@@ -137,6 +141,8 @@ int run(int argc, char** argv) {
   for (const auto& [name, value] : subject.facts) std::cout << "; " << name << ' ' << value;
   std::cout << '\n';
   if (!options.explain.empty()) std::cout << look::explained(inspection, options.explain);
+  if (!options.read.empty())
+    std::cout << look::text_read(inspection, options.read, look::TextStyle::for_standard_output());
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_of(inspection).text();
   if (options.ways) std::cout << look::ways_table(inspection).text();

@@ -1,7 +1,6 @@
 // All arithmetic survives a clock that stands still, a total of zero, and a first call at step zero.
 #include "examples/app/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +8,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <ostream>
 
+#include "examples/app/terminal.h"
 #include "examples/app/text.h"
 
 namespace whence {
@@ -23,12 +22,6 @@ template <class... Arguments> std::string printed(const char* format, Arguments.
   return {text.data(), std::min(static_cast<std::size_t>(length), text.size() - 1)};
 }
 
-int standard_error_columns() {
-  winsize window = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0) return window.ws_col;
-  return 80;
-}
-
 }  // namespace
 
 double steady_seconds() {
@@ -36,12 +29,10 @@ double steady_seconds() {
 }
 
 ProgressStyle ProgressStyle::for_standard_error(bool quiet) {
-  const char* terminal = std::getenv("TERM");
   ProgressStyle style;
   style.quiet = quiet;
-  style.rewriting =
-      isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
-  style.columns = standard_error_columns;
+  style.rewriting = on_terminal(STDERR_FILENO);
+  style.columns = [] { return terminal_columns(STDERR_FILENO); };
   return style;
 }
 
