@@ -42,6 +42,10 @@ void declare_options(CommandLine& line, Options& options) {
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
       .text("beside", &options.beside, {"another run, or this one, to be shown beside it on the same tokens"})
       .integer("beside-step", &options.beside_step, Count{0, 1000000000000}, {"as --step, of --beside"})
+      .text("given", &options.subject.given,
+          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted cotangent, "
+           "the "
+           "gradient of the output, and x: attention on these, in place of a model"})
       .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
@@ -131,8 +135,10 @@ int run(int argc, char** argv) {
       options.causes || options.ways || !options.explain.empty() || !options.read.empty() || !options.edit.empty();
   for (const char* name : {"out", "numbers", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
-  for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
+  for (const char* name : {"given", "seed", "bidirectional"})
+    line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step"}) line.refuse_unless(name, !drawn, "the folder of a run");
+  line.refuse_unless("length", options.subject.given.empty(), "tokens that are not given");
   line.refuse_unless("beside-step", !options.beside.empty(), "--beside");
   set_threads(options.threads);
   const look::Subject subject = look::subject_of(options.subject);

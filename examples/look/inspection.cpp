@@ -197,7 +197,8 @@ std::optional<double> mark_of(const Inspection& inspection, const Quantity& quan
 std::string name_of(const Way& way) {
   std::string name;
   for (const std::string& step : way.steps) {
-    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v" || step == "output")
+    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v" ||
+        step == "output")
       continue;
     name += (name.empty() ? "" : " > ") + leaf_of(step);
   }

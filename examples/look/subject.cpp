@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/probe.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
 #include "examples/app/unicode.h"
@@ -13,6 +16,7 @@
 #include "nn/io/checkpoint.h"
 #include "nn/loss.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
@@ -114,6 +118,60 @@ Subject of_language(const SubjectOptions& options) {
   return subject;
 }
 
+// One layer in which attention is the scheme's, on what is given.
+Subject of_given(const SubjectOptions& options, const std::string& scheme) {
+  Subject subject;
+  subject.given = read_given(options.given, options.dtype);
+  const Shape& shape = subject.given->q.shape();  // [1 h t d]
+  const index_t heads = shape[1], length = shape[2], dim = heads * shape[3];
+  const BareAttention bare(scheme, {dim, heads, length});
+  if (!bare.attends())
+    throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
+  if (bare.reads_x() && !subject.given->x.defined())
+    throw InputError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
+  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = 1,
+      .length = length,
+      .dim = dim,
+      .layers = 1,
+      .heads = heads,
+      .scheme = scheme,
+      .causal = !options.bidirectional});
+  draw_parameters(*subject.model, options.seed);
+  for (const Module::Parameter& parameter : subject.model->parameters()) {
+    if (!parameter.path.starts_with("blocks.0.attention.output.")) continue;
+    std::vector<double> numbers(static_cast<std::size_t>(parameter.tensor.numel()));
+    if (parameter.tensor.rank() == 2)
+      for (index_t c = 0; c < dim; ++c) numbers[static_cast<std::size_t>(c * dim + c)] = 1;
+    raw::copy_into(Tensor::of(numbers, parameter.tensor.shape(), parameter.tensor.dtype()), parameter.tensor);
+  }
+  subject.model->to(options.dtype);
+  for (index_t t = 0; t < length; ++t) subject.texts.push_back(to_text(t, ' '));
+  const auto count = static_cast<std::size_t>(length);
+  subject.answers.resize(count);
+  subject.tokens = row_of(std::vector<std::int64_t>(count, 0));
+  subject.targets = row_of(std::vector<std::int64_t>(count, -1));
+  subject.title = to_text(scheme, " on ", options.given);
+  subject.facts = {{"tokens", std::to_string(length)}, {"heads", std::to_string(heads)},
+      {"numbers of a head", std::to_string(shape[3])}, {"loss", "the sum of attention's output times its cotangent"},
+      {"parameters", "of the scheme alone, drawn at random"}, {"numbers", to_string(options.dtype)}};
+  return subject;
+}
+
+// Attention's operands are leaves of their own. Its output passes a projection that changes nothing (of_given).
+Tensor loss_of_given(const Transformer& model, const Given& given) {
+  Capture in_their_place;
+  const auto replace = [&](const char* name, const Tensor& value) {
+    in_their_place.edit(
+        to_text("blocks.0.attention.", name), [leaf = requires_grad(value.detach())](const Tensor&) { return leaf; });
+  };
+  replace("q", given.q), replace("k", given.k), replace("v", given.v);
+  const Shape& shape = given.q.shape();
+  const Shape merged{1, shape[2], shape[1] * shape[3]};
+  const Tensor x = given.x.defined() ? requires_grad(given.x.detach()) : Tensor::zeros(merged, given.q.dtype());
+  const Tensor output = model.attention(0)(x, Sequence::run(shape[2], model.options().causal));
+  return sum(output * reshape(permute(given.cotangent, {0, 2, 1, 3}), merged));
+}
+
 // Wide enough a model to show something: as training begins, tables are zero and patterns flat.
 Subject of_scheme(const SubjectOptions& options) {
   constexpr std::int64_t letters = 26;
@@ -124,6 +182,7 @@ Subject of_scheme(const SubjectOptions& options) {
   } catch (const InputError& not_a_scheme) {
     throw InputError(options.run, ": no folder, and no scheme either (", not_a_scheme.what(), ")");
   }
+  if (!options.given.empty()) return of_given(options, scheme);
   Subject subject;
   subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = letters,
       .length = length,
@@ -166,7 +225,7 @@ bool is_folder(const std::string& run) {
   return fs::is_directory(run, none);
 }
 
-Tensor Subject::loss() const { return token_loss((*model)(tokens), targets); }
+Tensor Subject::loss() const { return given ? loss_of_given(*model, *given) : token_loss((*model)(tokens), targets); }
 
 Subject subject_of(const SubjectOptions& options) {
   if (!is_folder(options.run)) return of_scheme(options);
