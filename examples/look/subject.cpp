@@ -1,14 +1,17 @@
 #include "examples/look/subject.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
+#include "examples/app/text.h"
 #include "examples/app/unicode.h"
 #include "examples/language/saved_model.h"
 #include "examples/tasks/task_training.h"
@@ -23,8 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The weights that are asked for, and what to call them.
-std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
+struct Weights {
+  fs::path place;  // a checkpoint's folder, or the file that training left
+  bool checkpoint;
+  std::string when;  // they are of
+};
+
+// Those that are asked for.
+Weights weights_of(const SubjectOptions& options) {
   const fs::path run = options.run, checkpoints = run / "checkpoints";
   if (options.step > 0) {
     char name[32];
@@ -39,14 +48,50 @@ std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
       throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
           there.empty() ? "none" : there);
     }
-    return {(folder / "weights.safetensors").string(), to_text("step ", options.step)};
+    return {folder, true, to_text("step ", options.step)};
   }
-  if (fs::exists(run / "weights.safetensors")) return {(run / "weights.safetensors").string(), "the end of training"};
+  if (fs::exists(run / "weights.safetensors")) return {run / "weights.safetensors", false, "the end of training"};
   const auto latest = find_latest(checkpoints.string());
   if (!latest)
     throw InputError(
         options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
-  return {*latest + "/weights.safetensors", to_text("step ", read_training_state(*latest).step)};
+  return {*latest, true, to_text("step ", read_training_state(*latest).step)};
+}
+
+// What training saves is finite.
+void load(const Weights& weights, const Transformer& model) {
+  if (weights.checkpoint)
+    (void)load_checkpoint(weights.place.string(), model, nullptr);
+  else
+    load_weights(weights.place.string(), model);
+  for (const Module::Parameter& parameter : model.parameters()) {
+    const std::vector<double> numbers = parameter.tensor.to_vector();
+    if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
+      throw InputError(weights.place.string(), ": ", parameter.path,
+          " holds NaN or infinity; finite numbers required; is the file damaged?");
+    }
+  }
+}
+
+// "0.10.2" as numbers that compare as versions do.
+std::vector<std::int64_t> version_of(const std::string& text) {
+  std::vector<std::int64_t> version;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, '.');)
+    version.push_back(parse_number<std::int64_t>(part).value_or(0));
+  return version;
+}
+
+// A newer one may mean something else by what it wrote, or have written what this one would not miss.
+RunRecord read_record(const fs::path& run) {
+  const fs::path file = run / "run.json";
+  RunRecord record = read_run_record(file);
+  if (version_of(record.version) > version_of(WHENCE_VERSION))
+    throw InputError(file.string(), ": is of version ", record.version, "; this is ", WHENCE_VERSION,
+        "; a run of this version or an older one required; look with that version");
+  if (record.program != "train")
+    throw InputError(run.string(), ": a run of ", record.program, " given; one of whence train required");
+  return record;
 }
 
 // A token's bytes as valid UTF-8: what is none is written as <E2>.
@@ -91,9 +136,13 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record) {
     throw InputError("--text: given with a run of ", record.subject,
         ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
   }
-  const tasks::RecordedTask recorded = tasks::recorded_task(record);
-  return task_subject(
-      std::make_unique<Transformer>(recorded.model), *recorded.task, recorded.seed, options.sample, options.length);
+  tasks::RecordedTask recorded;
+  std::unique_ptr<Transformer> model;
+  try {
+    recorded = tasks::recorded_task(record);
+    model = std::make_unique<Transformer>(recorded.model);
+  } catch (const InputError& unfit) { throw InputError(options.run, "/run.json: ", unfit.what()); }
+  return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample, options.length);
 }
 
 Subject of_language(const SubjectOptions& options) {
@@ -229,15 +278,13 @@ Tensor Subject::loss() const { return given ? loss_of_given(*model, *given) : to
 
 Subject subject_of(const SubjectOptions& options) {
   if (!is_folder(options.run)) return of_scheme(options);
-  const RunRecord record = read_run_record(fs::path(options.run) / "run.json");
-  if (record.program != "train")
-    throw InputError(options.run, ": a run of ", record.program, " given; one of whence train required");
-  const auto [weights, when] = weights_of(options);
+  const RunRecord record = read_record(options.run);
+  const Weights weights = weights_of(options);
   Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
-  load_weights(weights, *subject.model);
+  load(weights, *subject.model);
   subject.model->to(options.dtype);
   subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
-  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", when}});
+  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", weights.when}});
   for (const auto& [name, value] : record.options)
     if (name == "precision" && value != "f32")
       subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
