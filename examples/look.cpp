@@ -25,7 +25,7 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string beside, out, explain, edit, at, dtype = "f32";
+  std::string beside, out, explain, read, edit, at, dtype = "f32";
   std::int64_t beside_step = 0, checkpoints = 0;
   std::int64_t edits = 0;
   bool causes = false, ways = false, numbers = false, json = false;
@@ -46,6 +46,10 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("beside-step", &options.beside_step, Count{0, 1000000000000}, {"as --step, of --beside"})
       .integer("checkpoints", &options.checkpoints, Count{0, 1000},
           {"of this run, as many and evenly spread, to go through by a slider (train --keep-checkpoints 0 keeps all)"})
+      .text("given", &options.subject.given,
+          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted cotangent, "
+           "the "
+           "gradient of the output, and x: attention on these, in place of a model"})
       .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
@@ -61,6 +65,9 @@ void declare_options(CommandLine& line, Options& options) {
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .flag("json", &options.json, {"with --explain: the same as JSON, and nothing else"})
+      .text("read", &options.read,
+          {"print the text, each token marked by what one query makes of it, e.g. \"pattern layer=0 head=1 i=40\" or "
+           "\"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
            "with "
@@ -215,13 +222,16 @@ int run(int argc, char** argv) {
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
   options.subject.run = options.runs[0];
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
+  const bool prints =
+      options.causes || options.ways || !options.explain.empty() || !options.read.empty() || !options.edit.empty();
   for (const char* name : {"out", "numbers", "edits", "beside", "checkpoints", "at"})
     line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
-  for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
+  for (const char* name : {"given", "seed", "bidirectional"})
+    line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step", "checkpoints"})
     line.refuse_unless(name, !drawn, "the folder of a run");
+  line.refuse_unless("length", options.subject.given.empty(), "tokens that are not given");
   line.refuse_unless("beside-step", !options.beside.empty(), "--beside");
   line.refuse_unless("json", !options.explain.empty(), "--explain");
   if (options.checkpoints > 0 && !options.beside.empty())
@@ -241,6 +251,8 @@ int run(int argc, char** argv) {
   for (const auto& [name, value] : subject.facts) std::cout << "; " << name << ' ' << value;
   std::cout << '\n';
   if (!options.explain.empty()) std::cout << look::explained(inspection, options.explain);
+  if (!options.read.empty())
+    std::cout << look::text_read(inspection, options.read, look::TextStyle::for_standard_output());
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_of(inspection).text();
   if (options.ways) std::cout << look::ways_table(inspection).text();

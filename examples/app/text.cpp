@@ -1,8 +1,10 @@
 #include "examples/app/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <system_error>
 
 #include "examples/app/unicode.h"
@@ -70,6 +72,25 @@ std::string one_line(std::string_view text) {
       line += c;
   }
   return line;
+}
+
+std::string shown_on_terminal(std::string_view text) {
+  constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 11> unseen{
+      {{0x80, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E},
+          {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}}};
+  std::string shown;
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    const auto is_in = [&](const auto& range) { return code.value >= range.first && code.value <= range.second; };
+    std::array<char, 16> written{};
+    if (!code.valid)
+      std::snprintf(written.data(), written.size(), "<%02X>", static_cast<unsigned>(code.value));
+    else if (std::ranges::any_of(unseen, is_in))
+      std::snprintf(written.data(), written.size(), "<U+%04X>", static_cast<unsigned>(code.value));
+    shown += written[0] ? std::string(written.data()) : one_line(text.substr(0, code.bytes));
+    text.remove_prefix(code.bytes);
+  }
+  return shown;
 }
 
 std::string in_quotes(std::string_view text) {

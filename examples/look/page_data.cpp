@@ -58,10 +58,7 @@ Json numbers_of(const Quantity& quantity, const std::string& axes) {
 // The line worth drawing on a scale of the value.
 Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
   Json marks = Json::array();
-  if (quantity.probe->mark.empty()) return marks;
-  const std::vector<SchemeSpec> specs = parse_schemes(quantity.scheme);
-  const SchemeArguments arguments(specs[0], {model.dim, model.heads, model.length});
-  marks.push_back({{"value", arguments.number(quantity.probe->mark)}, {"text", quantity.probe->mark}});
+  if (const auto mark = mark_of(model, quantity)) marks.push_back({{"value", *mark}, {"text", quantity.probe->mark}});
   return marks;
 }
 
