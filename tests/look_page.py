@@ -282,6 +282,27 @@ def check_beside(browser, path, data, beside):
     one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, beside))
     equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
+def check_slider(browser, path, data, checkpoints):
+    """The slider chooses what is beside: by address, by key, and every number follows."""
+    part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
+    read = lambda: browser.texts("#readout b")[0]
+    value = lambda page: row_of(page, "logits", 0, 1, 5)[2]
+    browser.open(path, **part)
+    equal("this", [read()], [value(data)])
+    browser.press("[data-key=beside]", "End")
+    for index in reversed(range(len(checkpoints))):  # what was looked at before must not be shown again
+        assert browser.address().get("beside", "0") == str(index) and browser.address()["run"] == "beside", browser.address()
+        equal("beside", [read()], [value(checkpoints[index])])
+        assert browser.texts("label output") == [checkpoints[index]["label"]] and browser.texts("[data-key=beside]", "ariaValueText") == [
+            checkpoints[index]["label"]], "the slider says its checkpoint"
+        browser.press("[data-key=beside]", "ArrowLeft")
+    assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
+    browser.open(path, **part, run="difference", beside=1)
+    equal("difference", [read()], [value(data) - value(checkpoints[1])])
+    for view in ("routes", "graph"):
+        browser.open(path, view=view, run="beside", beside=1)
+        assert "recorded for" in browser.texts("#stage .note")[0], f"{view}: a checkpoint has none"
+
 def check_speed(browser, path):
     browser.open(path)
     taken = browser.get("performance.timing.loadEventEnd - performance.timing.navigationStart")
@@ -307,16 +328,20 @@ def pages_in(folder, whence):
     run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
         "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
     look("nasty", folder / "nasty", "--text", folder / "nasty.txt")
+    run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 2, "--heads", 2, "--length", 24, "--steps", 5, "--batch", 2,
+        "--test-sequences", 2, "--save-every", 1, "--keep-checkpoints", 0, "--quiet", "--out", folder / "run")
+    look("checkpoints", folder / "run", "--checkpoints", 5, "--dtype", "f64")
     listed = subprocess.run([whence, "schemes"], check=True, capture_output=True, text=True).stdout
     for scheme in re.findall(r"^(\w+(?:\(SCHEME\))?)  ", listed, re.MULTILINE):
         if scheme not in ("scheme", "hard_attention"):  # the head of the list; and what is always beside another
             look("scheme " + scheme, scheme.replace("SCHEME", "kerple"), "--length", 12)
     return sorted(folder.glob("*.html"))
 
-def data_of(page, name="look-data"):
-    text = page.read_text()
-    start = text.index(f'id="{name}">') + len(f'id="{name}">')
-    return json.loads(text[start:text.index("</script>", start)])
+def data_of(page, name='id="look-data"'):
+    return all_data_of(page, name)[0]
+
+def all_data_of(page, name):
+    return [json.loads(text.partition("</script>")[0]) for text in page.read_text().split(f'<script type="application/json" {name}>')[1:]]
 
 def main(whence):
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -341,6 +366,8 @@ def main(whence):
                 if "graph" in data_of(pages[name]):
                     check_graph(browser, pages[name], data_of(pages[name]))
             check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
+            checkpoints = pages["checkpoints"]
+            check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
             check_speed(browser, pages["large"])
         finally:
             browser.close()

@@ -2,7 +2,7 @@
 // computed again, here, from the gates, z and the logits.
 
 const part_value = (name) => {
-  const found = sheet_of(name, "value", state, state.run === "beside" ? "beside" : "this");
+  const found = sheet_of(name, "value", state, single_run());
   return found && found.rows > state.i ? found : null;
 };
 const has_loupe = () => ["gates", "positions"].every((name) => data.all.has(name));
@@ -78,7 +78,7 @@ function check_words(row) {
 // ---- State of the gates: the engine's, or moved by hand as long as the row stays
 const hand = { row: "", gates: null };
 function gates_now(row) {
-  const key = [state.run, state.layer, state.head, state.i].join(" ");
+  const key = [state.run, state.beside, state.layer, state.head, state.i].join(" ");
   if (hand.row !== key) Object.assign(hand, { row: key, gates: null });
   return hand.gates ?? row.gates;
 }
@@ -197,7 +197,7 @@ function draw_loupe() {
 function show_loupe(parts) {
   const { title, check, charts, slider, slider_name, value, side } = parts;
   const row = loupe_row(), gates = gates_now(row), now = moved(row, gates), seen = row.keys.includes(state.j);
-  const place = `layer ${state.layer}, head ${state.head}`;
+  const place = `layer ${state.layer}, head ${state.head}${run_words()}`;
   title.replaceChildren("Query ", token_name(state.i), ", key ", token_name(state.j), `, ${place}`);
   check.replaceChildren(check_words(row));
   slider_name.replaceChildren("gate of key ", token_name(state.j));
@@ -249,7 +249,7 @@ const loupe_view = {
   hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
   quantities: () => [],
   controls: () => ["layer", "head"],
-  readout: (at) => [`layer ${at.layer}, head ${at.head}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
+  readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
     ...["gates", "positions", "logits", "pattern"].map(part_value).filter(Boolean).flatMap((found) =>
       [" ", make("span", { class: "reading" }, `${found.title} `, make("b", {}, text_at(found, at)))])],
   draw: draw_loupe,
