@@ -203,6 +203,17 @@ def check_loupe(browser, path, data):
     browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
     assert browser.address()["j"] == "0" and 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
 
+def check_equation5(browser, path, data):
+    """The printed weights: what the loupe reads is the engine's position_logit, and its slope carries the engine's gradients."""
+    between = lambda j: row_of(data, "positions", 1, 1, 12)[j] % 1 > 0
+    j = next(j for j in range(13) if between(j))
+    browser.open(path, view="loupe", layer=1, head=1, i=12, j=j)
+    assert browser.texts(".check", "dataset.equal") == ["true"], browser.texts(".check")
+    facts = [float(title) for title in browser.texts(".facts td", "title")]
+    equal("read", facts[6:7], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
+    gradients = [row_of(data, name, 1, 1, 12, "gradient")[j] for name in ("position_logit", "positions")]
+    equal("slope", [gradients[0] * facts[7]], gradients[1:])
+
 def cell_sum(data, layer, head, i, j, left):
     """The contributions of every tap and channel to conv_bias[head, i, j], taps first, and b2."""
     weight, bias = (next(each for each in data["parameters"] if each["path"] == f"blocks.{layer}.attention.position.output.{name}")
@@ -320,6 +331,7 @@ def pages_in(folder, whence):
         run("look", *words, "--out", folder / f"{name}.html")
     look("cope", "cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10)
     look("beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64")
+    look("equation5", "cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64")
     look("cdape", "cdape(kerple)", "--length", 24)
     look("left", "cope + cdape(kerple, kernel=4, pad=left)", "--length", 12)
     look("one token", "cdape(kerple)", "--length", 1)
@@ -358,6 +370,7 @@ def main(whence):
                 check_every_view(browser, page)
             for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe):
                 check(browser, pages["cope"], cope)
+            check_equation5(browser, pages["equation5"], data_of(pages["equation5"]))
             check_lens(browser, pages["cdape"], data_of(pages["cdape"]))
             for name in ("left", "one token", "scheme dape(SCHEME)"):
                 browser.open(pages[name], view="lens")
