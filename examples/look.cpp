@@ -9,8 +9,10 @@
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/run_files.h"
+#include "examples/look/figures.h"
 #include "examples/look/history.h"
 #include "examples/look/page.h"
+#include "examples/look/pictures.h"
 #include "examples/look/subject.h"
 #include "examples/look/written.h"
 #include "nn/io/files.h"
@@ -23,10 +25,10 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string beside, out, explain, edit, dtype = "f32";
+  std::string beside, out, explain, edit, figure, dtype = "f32";
   std::int64_t beside_step = 0;
   std::int64_t edits = 0;
-  bool causes = false, ways = false, numbers = false;
+  bool causes = false, ways = false, numbers = false, pictures = false;
   int threads = whence::threads();
 };
 
@@ -46,8 +48,12 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
   line.heading("What is made of it")
-      .text("out", &options.out, {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
+      .text("out", &options.out,
+          {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
       .flag("numbers", &options.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
+      .flag("pictures", &options.pictures, {"write beside it all that is on it as SVG files, for papers and slides"})
+      .text("figure", &options.figure,
+          {"draw a figure of a paper from this run, as SVG: cope/4, dape/1, ...; list: which there are; no page"})
       .flag("causes", &options.causes, {"print how much of each gradient is zero, and why; no page"})
       .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
@@ -59,6 +65,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("edits", &options.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
+  line.example("whence look runs/austen --text austen.txt --figure dape/7", "a figure of the paper, of this run");
   line.example("whence look \"dape(kerple)\" --ways", "by which ways gradients come through a scheme");
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
@@ -82,15 +89,40 @@ std::optional<look::Subject> subject_beside(const look::Subject& subject, const 
   return beside;
 }
 
+// RUN/ENDING, or ENDING here for a scheme; or --out.
+std::filesystem::path file_to_write(const Options& options, const std::string& ending) {
+  if (!options.out.empty()) return options.out;
+  return look::is_folder(options.subject.run) ? std::filesystem::path(options.subject.run) / ending
+                                              : std::filesystem::path(ending);
+}
+
+void written(const std::string& file) { std::cout << "written: " << file << std::endl; }
+
+void write_figure(const Options& options) {
+  const std::string svg = look::figure_svg(options.figure, options.subject);
+  const std::string file =
+      file_to_write(options, to_text("look.", look::figure_file_name(options.figure), ".svg")).string();
+  write_file(file, svg);
+  written(file);
+}
+
+void write_pictures(const look::Inspection& inspection, const std::vector<look::EditOutcome>& edits,
+    const std::filesystem::path& folder) {
+  std::error_code refused;  // then the first file says what is wrong
+  std::filesystem::create_directories(folder, refused);
+  std::size_t count = 0;
+  look::make_pictures(inspection, edits, [&](const std::string& name, const std::string& svg) {
+    write_file((folder / name).string(), svg);
+    ++count;
+  });
+  written(to_text(folder.string(), ", ", count, " pictures"));
+}
+
 void write_page(const look::Inspection& inspection, const Options& options) {
-  const bool in_run = options.out.empty() && look::is_folder(options.subject.run);
-  const std::filesystem::path page = in_run                ? std::filesystem::path(options.subject.run) / "look.html"
-                                     : options.out.empty() ? std::filesystem::path("look.html")
-                                                           : std::filesystem::path(options.out);
+  const std::filesystem::path page = file_to_write(options, "look.html");
   look::require_small_page(inspection, !options.beside.empty());
   const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
   const std::optional<look::Subject> other = subject_beside(inspection.subject(), options);
-  const auto written = [](const std::string& file) { std::cout << "written: " << file << std::endl; };
   if (options.numbers) {
     write_safetensors(beside(page, ".safetensors"), look::tensors_of(inspection));
     written(beside(page, ".safetensors"));
@@ -103,6 +135,7 @@ void write_page(const look::Inspection& inspection, const Options& options) {
   const auto second = other ? std::make_unique<look::Inspection>(*other) : nullptr;
   write_file(page.string(), look::page_of(inspection, {history, edits, second.get()}));
   if (!edits.empty()) std::cout << look::edits_table(edits).text();
+  if (options.pictures) write_pictures(inspection, edits, beside(page, ".pictures"));
   written(page.string());
 }
 
@@ -120,17 +153,28 @@ int run(int argc, char** argv) {
       "whence look", "Shows whence each gradient of a trained model came: values, gradients, ways, and why zero.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
+  if (options.figure == "list") {
+    std::cout << look::figures_list();
+    return 0;
+  }
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
   options.subject.run = options.runs[0];
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
-  for (const char* name : {"out", "numbers", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
+  const bool figure = !options.figure.empty();
+  const bool prints = figure || options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
+  for (const char* name : {"causes", "ways", "explain", "edit"}) line.refuse_unless(name, !figure, "no --figure");
+  line.refuse_unless("out", !prints || figure, "a page or a figure");
+  for (const char* name : {"numbers", "pictures", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
   for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step"}) line.refuse_unless(name, !drawn, "the folder of a run");
   line.refuse_unless("beside-step", !options.beside.empty(), "--beside");
   set_threads(options.threads);
+  if (figure) {
+    write_figure(options);
+    return 0;
+  }
   const look::Subject subject = look::subject_of(options.subject);
   const look::Inspection inspection(subject);
   std::cout << subject.title << ", loss " << inspection.loss();

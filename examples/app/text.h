@@ -25,6 +25,9 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // Control characters escaped, so that a message stays on one line whatever it quotes.
 [[nodiscard]] std::string one_line(std::string_view text);
 
+// A token to be looked at: white space, control characters and marks without a letter have to be seen, and must not act.
+[[nodiscard]] std::string visible(std::string_view token);
+
 // What somebody typed, for an error: in quotation marks, escaped, shortened when long.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
