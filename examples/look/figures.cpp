@@ -262,8 +262,8 @@ std::string maps_svg(const Wanted& wanted, const Subject& subject) {
       maps.push_back(std::move(map));
     }
   }
-  const std::string marks = to_text("Plus signs on the diagonal: ", separators.ends.size(),
-      " tokens with a newline and ", separators.titles.size(), " beginnings of section titles.");
+  const std::string marks = to_text("Plus signs on the diagonal: newlines (", separators.ends.size(),
+      ") and section titles (", separators.titles.size(), ").");
   return svg_file(to_text(gates ? "Gates" : "Attention by position alone", " of ", subject.title, ", as CoPE, Fig. ",
                       wanted.figure->number),
       to_text(gates ? "How much query i counts key j."

@@ -48,11 +48,9 @@ struct Drawn {
 std::string without(std::string text, std::string_view front) {
   return text.starts_with(front) && text.size() > front.size() ? text.substr(front.size()) : text;
 }
-// "mlp.hidden" of "blocks.3.mlp.hidden"; of quantities in attention what a scheme calls them.
+// "mlp.hidden" of "blocks.3.mlp.hidden".
 std::string name_within(const std::string& path) {
-  std::string name = path;
-  if (name.starts_with("blocks.")) name = name.substr(name.find('.', 7) + 1);
-  return without(without(without(name, "shared."), "attention."), "position.");
+  return path.starts_with("blocks.") ? without(path.substr(path.find('.', 7) + 1), "attention.") : path;
 }
 std::string module_of(const std::string& path) {
   const std::size_t dot = path.rfind('.');
@@ -68,11 +66,12 @@ Drawn drawn_of(const Graph& graph) {
     const std::string key = parameter ? "parameters " + module_of(node.id) : node.id;
     const auto [found, fresh] = by_key.try_emplace(key, drawn.boxes.size());
     if (fresh)
-      drawn.boxes.push_back({.name = name_within(parameter ? module_of(node.id) : node.name),
-          .spoken = parameter ? module_of(node.id) : node.id,
-          .layer = node.layer,
-          .order = node.order,
-          .kind = node.kind});
+      drawn.boxes.push_back(
+          {.name = parameter ? name_within(module_of(node.id)) : without(name_within(node.name), "position."),
+              .spoken = parameter ? module_of(node.id) : node.id,
+              .layer = node.layer,
+              .order = node.order,
+              .kind = node.kind});
     Box& box = drawn.boxes[found->second];
     ++box.members;
     if (node.reached) box.order = std::min(box.order, node.order);

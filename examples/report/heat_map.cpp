@@ -60,7 +60,7 @@ std::string class_of(Scale scale, int index) {
   return to_text(scale == Scale::sequential ? 's' : 'v', index);
 }
 
-std::string style_of(Scale scale) {
+std::string made_style(Scale scale) {
   std::string light, dark;
   for (int k = 0; k < heat_colours; ++k) {
     const double t = k / (heat_colours - 1.0);
@@ -69,6 +69,11 @@ std::string style_of(Scale scale) {
     if (by_night != by_day) dark += to_text('.', name, "{fill:", by_night, '}');
   }
   return to_text(light, "\n", dark.empty() ? "" : to_text("@media (prefers-color-scheme: dark) {", dark, "}\n"));
+}
+
+const std::string& style_of(Scale scale) {
+  static const std::string styles[] = {made_style(Scale::sequential), made_style(Scale::diverging)};
+  return styles[static_cast<int>(scale)];
 }
 
 constexpr const char* common_style =
@@ -168,7 +173,7 @@ double width_of(const std::vector<std::string>& names) {
 // 1, 2, 5, 10, ...: so many cells that labels of `size` do not touch.
 std::size_t label_step(double cell, double size) {
   for (std::size_t power = 1;; power *= 10)
-    for (const std::size_t factor : {1, 2, 5})
+    for (const std::size_t factor : {1u, 2u, 5u})
       if (static_cast<double>(factor * power) * cell >= size) return factor * power;
 }
 
@@ -236,7 +241,8 @@ std::string scale_of(const HeatMap& map, double x, double y) {
   for (int k = 0; k < heat_colours; ++k)
     body += to_text("<path class=\"", class_of(map.scale, k), "\" d=\"M", 4 * k, " 0h4v10h-4z\"/>");
   body += "</g>";
-  for (int k = 0; k <= 4; ++k) {
+  const bool wide = number(map.low + (map.high - map.low) / 4, 3).size() > 6;  // labels would touch
+  for (int k = 0; k <= 4; k += wide ? 2 : 1) {
     const double at = map.low + (map.high - map.low) * k / 4, right = scale_width * k / 4;
     body += svg_line("axis", right, 10, right, 14);
     body += svg_text(k == 0 ? "tick" : k == 4 ? "tick end" : "tick middle", right, 27, number(at, 3));

@@ -33,8 +33,9 @@ struct HeatMap {
 };
 
 // Colours are computed in OKLCH with lightness linear in the number: equal steps look equal, also in grey and to
-// colour-blind eyes. There are this many; cells of one colour are one path of horizontal runs.
-inline constexpr int heat_colours = 64;
+// colour-blind eyes. There are this many, an odd number, so that 0 has the middle one; cells of one colour are one path
+// of horizontal runs.
+inline constexpr int heat_colours = 63;
 
 // The path of the cells for which `of` is `wanted`, one unit each: "M3 5h4v1h-4z" is columns 3 to 6 of row 5.
 [[nodiscard]] std::string runs_of(const std::vector<int>& of, std::size_t columns, int wanted);
