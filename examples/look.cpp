@@ -11,8 +11,10 @@
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
+#include "examples/look/figures.h"
 #include "examples/look/history.h"
 #include "examples/look/page.h"
+#include "examples/look/pictures.h"
 #include "examples/look/subject.h"
 #include "examples/look/written.h"
 #include "nn/io/files.h"
@@ -25,10 +27,10 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string beside, out, explain, read, edit, at, dtype = "f32";
+  std::string beside, out, explain, read, edit, figure, at, dtype = "f32";
   std::int64_t beside_step = 0, checkpoints = 0;
   std::int64_t edits = 0;
-  bool causes = false, ways = false, numbers = false, json = false;
+  bool causes = false, ways = false, numbers = false, pictures = false, json = false;
   int threads = whence::threads();
 };
 
@@ -54,12 +56,15 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
   line.heading("What is made of it")
-      .text("out", &options.out, {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
+      .text("out", &options.out,
+          {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
       .text("at", &options.at,
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
-           "';' "
-           "between them"})
+           "';' between them"})
       .flag("numbers", &options.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
+      .flag("pictures", &options.pictures, {"write beside it all that is on it as SVG files, for papers and slides"})
+      .text("figure", &options.figure,
+          {"draw a figure of a paper from this run, as SVG: cope/4, dape/1, ...; list: which there are; no page"})
       .flag("causes", &options.causes, {"print how much of each gradient is zero, and why; no page"})
       .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
@@ -75,6 +80,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("edits", &options.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
+  line.example("whence look runs/austen --text austen.txt --figure dape/7", "a figure of the paper, of this run");
   line.example("whence look \"dape(kerple)\" --ways", "by which ways gradients come through a scheme");
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
@@ -98,10 +104,11 @@ std::optional<look::Subject> subject_beside(const look::Subject& subject, const 
   return beside;
 }
 
-std::filesystem::path page_file(const Options& options) {
+// RUN/ENDING, or ENDING here for a scheme; or --out.
+std::filesystem::path file_to_write(const Options& options, const std::string& ending) {
   if (!options.out.empty()) return options.out;
-  const std::filesystem::path run = options.subject.run;
-  return look::is_folder(options.subject.run) ? run / "look.html" : std::filesystem::path("look.html");
+  return look::is_folder(options.subject.run) ? std::filesystem::path(options.subject.run) / ending
+                                              : std::filesystem::path(ending);
 }
 
 void write(const std::string& file, const std::string& text) {
@@ -141,8 +148,27 @@ std::vector<std::string> data_beside(const look::Subject& subject, const Options
   return all;
 }
 
+void write_figure(const Options& options) {
+  const std::string svg = look::figure_svg(options.figure, options.subject);
+  const std::string file =
+      file_to_write(options, to_text("look.", look::figure_file_name(options.figure), ".svg")).string();
+  write(file, svg);
+}
+
+void write_pictures(const look::Inspection& inspection, const std::vector<look::EditOutcome>& edits,
+    const std::filesystem::path& folder) {
+  std::error_code refused;  // then the first file says what is wrong
+  std::filesystem::create_directories(folder, refused);
+  std::size_t count = 0;
+  look::make_pictures(inspection, edits, [&](const std::string& name, const std::string& svg) {
+    write_file((folder / name).string(), svg);
+    ++count;
+  });
+  std::cout << "written: " << folder.string() << ", " << count << " pictures" << std::endl;
+}
+
 void write_page(const look::Inspection& inspection, const Options& options) {
-  const std::filesystem::path page = page_file(options);
+  const std::filesystem::path page = file_to_write(options, "look.html");
   const std::size_t others = options.checkpoints > 0 ? chosen_steps(options).size() : options.beside.empty() ? 0 : 1;
   look::require_small_page(inspection, others);
   const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
@@ -154,6 +180,7 @@ void write_page(const look::Inspection& inspection, const Options& options) {
   }
   const auto edits = look::strongest_edits(inspection, static_cast<std::size_t>(options.edits));
   if (!edits.empty()) std::cout << look::edits_table(edits).text();
+  if (options.pictures) write_pictures(inspection, edits, beside(page, ".pictures"));
   write(page.string(), look::page_of(inspection, {history, edits, beside_it}));
 }
 
@@ -184,7 +211,7 @@ bool write_overview(const look::Subject& subject, const Options& options) {
   const look::Rows rows(subject);
   if (look::bytes_of_all(rows) <= static_cast<double>(look::most_bytes)) return false;
   for (const auto& [name, given] : {std::pair{"--beside", !options.beside.empty()}, {"--edits", options.edits > 0},
-           {"--checkpoints", options.checkpoints > 0}})
+           {"--checkpoints", options.checkpoints > 0}, {"--pictures", options.pictures}})
     if (given)
       throw InputError(name, ": given with ", subject.tokens.numel(),
           " tokens, of which a page has no room for every number; fewer required: --length");
@@ -195,7 +222,7 @@ bool write_overview(const look::Subject& subject, const Options& options) {
       [&](double share) { progress.update(static_cast<std::int64_t>(100 * share), 0, {}); });
   progress.update(100, 0, {});
   progress.finish();
-  const std::filesystem::path page = page_file(options);
+  const std::filesystem::path page = file_to_write(options, "look.html");
   if (options.numbers) write(beside(page, ".safetensors"), look::tensors_of(overview));
   std::cout << subject.title << ", loss " << rows.loss() << "; " << subject.tokens.numel() << " tokens as pools of "
             << overview.cell << " by " << overview.cell << " pairs, " << overview.windows.size()
@@ -218,13 +245,21 @@ int run(int argc, char** argv) {
       "whence look", "Shows whence each gradient of a trained model came: values, gradients, ways, and why zero.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
+  if (options.figure == "list") {
+    std::cout << look::figures_list();
+    return 0;
+  }
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
   options.subject.run = options.runs[0];
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints =
-      options.causes || options.ways || !options.explain.empty() || !options.read.empty() || !options.edit.empty();
-  for (const char* name : {"out", "numbers", "edits", "beside", "checkpoints", "at"})
+  const bool figure = !options.figure.empty();
+  const bool prints = figure || options.causes || options.ways || !options.explain.empty() || !options.read.empty() ||
+                      !options.edit.empty();
+  for (const char* name : {"causes", "ways", "explain", "read", "edit"})
+    line.refuse_unless(name, !figure, "no --figure");
+  line.refuse_unless("out", !prints || figure, "a page or a figure");
+  for (const char* name : {"numbers", "pictures", "edits", "beside", "checkpoints", "at"})
     line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
   for (const char* name : {"given", "seed", "bidirectional"})
@@ -237,6 +272,10 @@ int run(int argc, char** argv) {
   if (options.checkpoints > 0 && !options.beside.empty())
     throw InputError("--checkpoints: given with --beside; one of them required, as one slider serves both");
   set_threads(options.threads);
+  if (figure) {
+    write_figure(options);
+    return 0;
+  }
   const look::Subject subject = look::subject_of(options.subject);
   if (!prints && write_overview(subject, options)) return 0;
   if (!options.at.empty())

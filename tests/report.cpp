@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -174,6 +175,41 @@ TEST_CASE("report: the caller's ticks, error bars, and labels on a logarithmic a
   }
   plot.curves[0].error.pop_back();
   CHECK_THROWS_AS((void)svg(plot), Error);
+}
+
+TEST_CASE("report: a curve of more points than columns keeps its ends, its extremes and its gaps") {
+  Curve curve{"a", {}, {}};
+  for (int k = 0; k < 20000; ++k) curve.x.push_back(k), curve.y.push_back(k % 2 ? 1 : -1);
+  curve.y[7001] = 5, curve.y[7003] = -6, curve.y[15000] = std::nan("");
+  const std::string drawing = svg({"t", "x", "y", {curve}, false});
+  const std::size_t start = drawing.find("d=\"M") + 3;
+  const std::string path = drawing.substr(start, drawing.find('"', start) - start);
+  std::vector<double> heights;
+  for (std::size_t at = path.find(' '); at != std::string::npos; at = path.find(' ', at + 1))
+    heights.push_back(std::stod(path.substr(at)));
+  CHECK(heights.size() > 1000);
+  CHECK(heights.size() < 4500);
+  CHECK(occurrences(path, "M") == 2);
+  const double top = *std::ranges::min_element(heights), bottom = *std::ranges::max_element(heights);
+  CHECK(std::ranges::count(heights, top) == 1);     // the spike up
+  CHECK(std::ranges::count(heights, bottom) == 1);  // and down
+  CHECK(heights.front() - top == doctest::Approx(6.0 / 11 * (bottom - top)).epsilon(0.01));
+  CHECK(heights.back() - top == doctest::Approx(4.0 / 11 * (bottom - top)).epsilon(0.01));
+  for (double& y : curve.y) y = 0.5;
+  curve.x.resize(300), curve.y.resize(300);  // fewer than columns: all of them
+  const std::string whole = svg({"t", "x", "y", {curve}, false});
+  CHECK(occurrences(whole.substr(whole.find("d=\"M"), whole.find("\"/>", whole.find("d=\"M")) - whole.find("d=\"M")),
+            "L") == 299);
+}
+
+TEST_CASE("report: several plots in one file, each under its title") {
+  Plot plot = small_page().plots[0];
+  plot.title = "<one>";
+  const std::string file = svg_file("all", "a note", {plot, plot, plot}, 2);
+  CHECK(occurrences(file, "&lt;one&gt;</text>") == 3);
+  CHECK(occurrences(file, "<svg") == 1);
+  CHECK(occurrences(file, "</svg>") == 1);
+  CHECK(file.find("<title>all</title>") != std::string::npos);
 }
 
 TEST_CASE("report: a picture of its own brings its colours along, dark ones too") {

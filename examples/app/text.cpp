@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "examples/app/unicode.h"
 
@@ -91,6 +92,48 @@ std::string shown_on_terminal(std::string_view text) {
     text.remove_prefix(code.bytes);
   }
   return shown;
+}
+
+namespace {
+
+// Control characters, and what has no width or turns the direction of reading.
+bool acts_unseen(std::uint32_t code) {
+  static constexpr std::pair<std::uint32_t, std::uint32_t> ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD},
+      {0x61C, 0x61C}, {0x200B, 0x200B}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
+      {0xFFF9, 0xFFFB}, {0xFFFE, 0xFFFF}};
+  return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+void append_seen(std::string& seen, const CodePoint& code) {
+  if (code.value == ' ') return append_utf8(seen, 0x2423);
+  if (code.value == '\n') return append_utf8(seen, 0x21B5);
+  if (code.value == '\t') return append_utf8(seen, 0x21E5);
+  if (code.value == 0x7F) return append_utf8(seen, 0x2421);
+  if (code.value < 0x20) return append_utf8(seen, 0x2400 + code.value);
+  if (!acts_unseen(code.value)) return append_utf8(seen, code.value);
+  char hex[16];
+  std::snprintf(hex, sizeof hex, "<%04x>", static_cast<unsigned>(code.value));
+  seen += hex;
+}
+
+}  // namespace
+
+std::string visible(std::string_view token) {
+  if (token.empty()) return "\u2205";
+  std::string seen;
+  // A mark alone would sit on whatever stands before it: it gets a circle of its own.
+  if (const CodePoint first = first_code_point(token);
+      first.valid && columns_of(first) == 0 && !acts_unseen(first.value))
+    seen = "\u25CC";
+  while (!token.empty()) {
+    const CodePoint code = first_code_point(token);
+    if (code.valid)
+      append_seen(seen, code);
+    else
+      seen += replacement_character;
+    token.remove_prefix(code.bytes);
+  }
+  return seen;
 }
 
 std::string in_quotes(std::string_view text) {

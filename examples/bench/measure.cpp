@@ -232,10 +232,7 @@ void stop_if_asked() {
 }
 
 void write_panels(const std::string& path, const std::vector<Panel>& panels) {
-  constexpr int height = 370;
-  std::string text = to_text("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 680 ",
-      height * static_cast<int>(panels.size()), "\">\n");
-  int top = 0;
+  std::vector<report::Plot> plots;
   for (const Panel& panel : panels) {
     report::Plot plot{panel.title, "length", panel.y_label, panel.curves, true};
     std::vector<double> lengths;
@@ -246,14 +243,10 @@ void write_panels(const std::string& path, const std::vector<Panel>& panels) {
     std::sort(lengths.begin(), lengths.end());
     lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
     for (const double length : lengths) plot.x_ticks.push_back({std::log2(length), report::number(length, 7)});
-    text += to_text("<text x=\"8\" y=\"", top + 18, "\" font-family=\"sans-serif\" font-size=\"14\" fill=\"#808080\">",
-        report::escape(panel.title), "</text>\n<svg y=\"", top + 24, "\" width=\"680\" height=\"330\"",
-        report::svg_file(plot).substr(std::string("<svg").size()));
-    top += height;
+    plots.push_back(std::move(plot));
   }
-  text += "</svg>\n";
   std::ofstream file(path, std::ios::binary);
-  file << text;
+  file << report::svg_file("Measured, by length", "", plots, 1);
   if (!file.flush())
     throw InputError(path, ": cannot be written; a file in a folder that exists and is writable required");
 }

@@ -1,10 +1,9 @@
 // The data of the page, for examples/look/viewer/.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "examples/look/graph_picture.h"
 #include "examples/look/links.h"
 #include "examples/look/written.h"
 #include "examples/report/encode.h"
@@ -181,30 +180,17 @@ Json link_rows_json(const Links& links) {
   return all;
 }
 
-// The step as a graph: nodes in the order in which backward comes by, and what it has not come by.
 Json graph_json(const Inspection& inspection) {
-  const std::vector<Passage> passages = inspection.graph();
-  Json nodes = Json::array({{{"id", "loss"}, {"name", "loss"}, {"layer", nullptr}, {"kind", "loss"}, {"order", 0},
-           {"norm", 1.0}, {"path", true}}}),
-       edges = Json::array();
-  std::map<std::string, index_t> order;
-  for (const Passage& passage : passages) {
-    order.emplace(passage.to, static_cast<index_t>(order.size()) + 1);
-    edges.push_back(
-        {{"from", passage.from.empty() ? "loss" : passage.from}, {"to", passage.to}, {"norm", passage.norm}});
-  }
-  for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
-    for (const Quantity& quantity : *all) {
-      const bool reached = order.contains(quantity.path);
-      const std::vector<double> gradient =
-          reached && quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>();
-      nodes.push_back({{"id", quantity.path}, {"name", quantity.is_parameter ? quantity.path : quantity.name},
-          {"layer", layer_in(quantity)}, {"kind", quantity.is_parameter ? "parameter" : "quantity"},
-          {"order", reached ? order.at(quantity.path) : static_cast<index_t>(order.size()) + 1},
-          {"norm", std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0))},
-          {"path", reached}});
-    }
-  }
+  const Graph graph = graph_of(inspection);
+  Json nodes = Json::array(), edges = Json::array();
+  const auto layer = [](index_t of) { return of < 0 ? Json(nullptr) : Json(of); };
+  static constexpr const char* kinds[] = {"loss", "quantity", "parameter"};
+  for (const Graph::Node& node : graph.nodes)
+    nodes.push_back({{"id", node.id}, {"name", node.name}, {"layer", layer(node.layer)},
+        {"kind", kinds[static_cast<int>(node.kind)]}, {"order", node.order}, {"norm", node.norm},
+        {"path", node.reached}});
+  for (const Graph::Edge& edge : graph.edges)
+    edges.push_back({{"from", edge.from}, {"to", edge.to}, {"norm", edge.norm}});
   return {{"nodes", nodes}, {"edges", edges}};
 }
 

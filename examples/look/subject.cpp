@@ -166,7 +166,7 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record) {
     recorded = tasks::recorded_task(record);
     model = std::make_unique<Transformer>(recorded.model);
   } catch (const InputError& unfit) { throw InputError(options.run, "/run.json: ", unfit.what()); }
-  return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample, options.length);
+  return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
 }
 
 Subject of_language(const SubjectOptions& options) {
@@ -179,7 +179,11 @@ Subject of_language(const SubjectOptions& options) {
   try {
     (void)saved.tokeniser->encode_part(text, ids);
   } catch (const language::UnfitText& unfit) { throw InputError(options.text, ": ", unfit.what()); }
-  if (ids.size() < 2) throw InputError(options.text, ": ", ids.size(), " tokens found; at least 2 required");
+  const auto skip = static_cast<std::size_t>(options.skip);
+  if (ids.size() < skip + 2)
+    throw InputError(options.text, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
+        skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
+  ids.erase(ids.begin(), ids.begin() + options.skip);
   const std::size_t count = std::min(static_cast<std::size_t>(length), ids.size() - 1);
   std::vector<std::int64_t> inputs(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)),
       targets(ids.begin() + 1, ids.begin() + static_cast<std::ptrdiff_t>(count) + 1);
@@ -268,8 +272,9 @@ Subject of_scheme(const SubjectOptions& options) {
   const Stream random(options.seed, "look");
   std::vector<std::int64_t> inputs, targets;
   for (std::int64_t t = 0; t < length; ++t) {
-    inputs.push_back(random.below(static_cast<std::uint64_t>(2 * t), letters));
-    targets.push_back(random.below(static_cast<std::uint64_t>(2 * t + 1), letters));
+    const auto at = static_cast<std::uint64_t>(2 * (options.skip + t));
+    inputs.push_back(random.below(at, letters));
+    targets.push_back(random.below(at + 1, letters));
   }
   give_sequence(
       subject, inputs, targets, 0, [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); });

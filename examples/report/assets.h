@@ -6,8 +6,9 @@
 
 namespace whence::report {
 
-extern const std::string_view style_sheet;
-extern const std::string_view table_script;  // of matrices
+extern const std::string_view picture_style;  // of pictures that are files of their own
+extern const std::string_view style_sheet;    // of pages: that of pictures, and more
+extern const std::string_view table_script;   // of matrices
 extern const std::span<const std::string_view>
     look_scripts;                          // of `look`'s page: examples/look/viewer/, to stand in one scope
 extern const std::string_view look_style;  // what page.css lacks for it

@@ -8,6 +8,7 @@
 
 #include "examples/report/assets.h"
 #include "examples/report/encode.h"
+#include "examples/report/svg.h"
 #include "tensor/error.h"
 
 namespace whence::report {
@@ -103,42 +104,59 @@ Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
 
 std::string pair(double x, double y) { return number(x, 5) + " " + number(y, 5); }
 
-std::string line(std::string_view css, double x1, double y1, double x2, double y2) {
-  return "<line class=\"" + std::string(css) + "\" x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" +
-         number(x2) + "\" y2=\"" + number(y2) + "\"/>";
-}
-
-std::string text(std::string_view css, double x, double y, std::string_view content, std::string_view extra = "") {
-  return "<text class=\"" + std::string(css) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\"" +
-         std::string(extra) + ">" + escape(content) + "</text>";
-}
-
 // Grid lines only for y: values are read off there, steps are not.
 std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
   std::string out;
   for (const Tick& tick : y.ticks) {
-    out += line("grid", x.start, y.pixel(tick.at), x.end, y.pixel(tick.at));
-    out += text("tick end", x.start - 8, y.pixel(tick.at) + 4, tick.label);
+    out += svg_line("grid", x.start, y.pixel(tick.at), x.end, y.pixel(tick.at));
+    out += svg_text("tick end", x.start - 8, y.pixel(tick.at) + 4, tick.label);
   }
   for (const Tick& tick : x.ticks) {
-    out += line("axis", x.pixel(tick.at), y.start, x.pixel(tick.at), y.start + 5);
-    out += text("tick middle", x.pixel(tick.at), y.start + 19, tick.label);
+    out += svg_line("axis", x.pixel(tick.at), y.start, x.pixel(tick.at), y.start + 5);
+    out += svg_text("tick middle", x.pixel(tick.at), y.start + 19, tick.label);
   }
-  out += line("axis", x.start, y.start, x.end, y.start);
-  out += text("label middle", (x.start + x.end) / 2, height - 6, plot.x_label);
+  out += svg_line("axis", x.start, y.start, x.end, y.start);
+  out += svg_text("label middle", (x.start + x.end) / 2, height - 6, plot.x_label);
   const double middle = (y.start + y.end) / 2;
-  out += text("label middle", 14, middle, plot.y_label, " transform=\"rotate(-90 14 " + number(middle) + ")\"");
+  out += svg_text("label middle", 14, middle, plot.y_label, " transform=\"rotate(-90 14 " + number(middle) + ")\"");
   return out;
+}
+
+// Where there are more points than columns of the drawing, a column keeps its first, lowest, highest and last one: the
+// same ink, and no extreme is lost.
+struct Thinned {
+  double x, y;
+  bool starts;  // a gap stands before it
+};
+std::vector<Thinned> thinned(const Curve& curve, const Axis& x, const Axis& y) {
+  constexpr double columns = 2;  // in a unit of the drawing, which screens enlarge
+  std::vector<Thinned> kept, column;
+  const auto take_column = [&] {
+    if (column.empty()) return;
+    const auto [low, high] =
+        std::ranges::minmax_element(column, [](const Thinned& a, const Thinned& b) { return a.y < b.y; });
+    for (auto point = column.begin(); point != column.end(); ++point)
+      if (point == column.begin() || point == low || point == high || point + 1 == column.end()) kept.push_back(*point);
+    column.clear();
+  };
+  bool starts = true;
+  for (std::size_t k = 0; k < curve.x.size(); ++k) {
+    if (!x.shows(curve.x[k]) || !y.shows(curve.y[k])) {
+      starts = true;
+      continue;
+    }
+    const Thinned point{x.pixel(curve.x[k]), y.pixel(curve.y[k]), starts};
+    if (starts || std::floor(columns * point.x) != std::floor(columns * column.front().x)) take_column();
+    column.push_back(point);
+    starts = false;
+  }
+  take_column();
+  return kept;
 }
 
 std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
   std::string points;
-  bool drawing = false;
-  for (std::size_t k = 0; k < curve.x.size(); ++k) {
-    const bool shown = x.shows(curve.x[k]) && y.shows(curve.y[k]);
-    if (shown) points += (drawing ? "L" : "M") + pair(x.pixel(curve.x[k]), y.pixel(curve.y[k]));
-    drawing = shown;
-  }
+  for (const Thinned& point : thinned(curve, x, y)) points += (point.starts ? "M" : "L") + pair(point.x, point.y);
   return "<path class=\"curve c" + std::to_string(index % 7) + " d" + std::to_string(index % 6) + "\" d=\"" + points +
          "\"/>";
 }
@@ -180,7 +198,8 @@ std::vector<EndLabel> end_labels(const Plot& plot, const Axis& x, const Axis& y)
 
 // Moves labels apart to at least one line height: down the list pushing down, then back up from the lower edge.
 void spread(std::vector<EndLabel>& labels, double lower_edge) {
-  constexpr double line_height = 17;
+  const double line_height =
+      std::min(17.0, (lower_edge - top) / static_cast<double>(std::max<std::size_t>(1, labels.size())));
   std::stable_sort(labels.begin(), labels.end(), [](const EndLabel& a, const EndLabel& b) { return a.y < b.y; });
   for (std::size_t k = 1; k < labels.size(); ++k) labels[k].at = std::max(labels[k].at, labels[k - 1].at + line_height);
   double limit = lower_edge;
@@ -193,9 +212,9 @@ void spread(std::vector<EndLabel>& labels, double lower_edge) {
 // A thin leader from the curve's end to a sample of its dashes, then its name and last value.
 std::string draw(const EndLabel& label, double edge) {
   const std::string look = "curve c" + std::to_string(label.index % 7) + " d" + std::to_string(label.index % 6);
-  return line("leader", label.x + 2, label.y, edge + 14, label.at) +
-         line(look, edge + 16, label.at, edge + 46, label.at) +
-         text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
+  return svg_line("leader", label.x + 2, label.y, edge + 14, label.at) +
+         svg_line(look, edge + 16, label.at, edge + 46, label.at) +
+         svg_text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
 }
 
 }  // namespace
@@ -226,7 +245,33 @@ std::string svg_file(const Plot& plot) {
   const std::string inside = svg(plot);
   const std::size_t end = inside.find('>') + 1;  // of the tag <svg ...>
   return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\"", inside.substr(4, end - 4), "<style><![CDATA[",
-      style_sheet, "svg { background: var(--page); }]]></style>", inside.substr(end));
+      picture_style, "svg { background: var(--page); }]]></style>", inside.substr(end));
+}
+
+std::string svg_file(
+    const std::string& title, const std::string& note, const std::vector<Plot>& plots, std::size_t across) {
+  constexpr double gap = 24, head = 20;
+  const std::size_t columns = std::min(across, std::max<std::size_t>(1, plots.size()));
+  Picture picture{.width = static_cast<double>(columns) * (width + gap) - gap + 16,
+      .title = title,
+      .description = note,
+      .body = ""};
+  picture.body = svg_text("title", 8, 20, title);
+  const SvgLines lines = svg_lines("soft", 8, 38, note, picture.width - 16);
+  picture.body += lines.body;
+  const double begin = 40 + lines.height;
+  for (std::size_t k = 0; k < plots.size(); ++k) {
+    const std::string drawing = svg(plots[k]);
+    const std::size_t inside = drawing.find('>') + 1, end = drawing.rfind("</svg>");
+    picture.body += to_text("<g role=\"img\" transform=\"translate(",
+        number(8 + static_cast<double>(k % columns) * (width + gap), 6), " ",
+        number(begin + static_cast<double>(k / columns) * (height + head + gap), 6), ")\"",
+        drawing.substr(drawing.find(" aria-label"), inside - drawing.find(" aria-label")),
+        svg_text("title", left, 12, plots[k].title), "<g transform=\"translate(0 ", head, ")\">",
+        drawing.substr(inside, end - inside), "</g></g>\n");
+  }
+  picture.height = begin + static_cast<double>((plots.size() + columns - 1) / columns) * (height + head + gap);
+  return svg_file(picture);
 }
 
 }  // namespace whence::report

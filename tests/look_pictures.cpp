@@ -1,0 +1,367 @@
+// `whence look --pictures` and `--figure`: SVG that stands for what was found, cell by cell and point by point.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "examples/app/text.h"
+#include "examples/look/figures.h"
+#include "examples/look/graph_picture.h"
+#include "examples/look/pictures.h"
+#include "examples/report/encode.h"
+#include "examples/report/heat_map.h"
+#include "examples/verify/scheme_texts.h"
+#include "tests/models.h"
+#include "tests/program_run.h"
+#include "tests/scratch.h"
+
+using namespace whence;
+using namespace whence::look;
+using namespace whence::test;
+
+namespace {
+
+Subject subject_with(const std::string& scheme, bool causal = true) {
+  TransformerOptions options = small(scheme);
+  options.causal = causal;
+  Subject subject;
+  subject.title = scheme;
+  subject.model = random_decoder(options);
+  subject.tokens = random_tokens(1, 7, options.vocabulary);
+  subject.targets = random_tokens(1, 7, options.vocabulary, 2);
+  subject.texts = {"a", "<b>&", "\n", "]]>", "\x01\"", "'", "\xD7\xA9"};
+  subject.answers.assign(7, "b");
+  return subject;
+}
+
+// ---- XML, as far as pictures use it
+
+// What is wrong with it as a document of its own; empty where nothing is.
+std::string fault_of(const std::string& svg) {
+  std::vector<std::string> open;
+  for (std::size_t at = 0; at < svg.size();) {
+    if (svg[at] == '&') {
+      const std::string entity = svg.substr(at, svg.find(';', at) + 1 - at);
+      if (!std::set<std::string>{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"}.contains(entity))
+        return "entity " + entity;
+    }
+    if (static_cast<unsigned char>(svg[at]) < 0x20 && svg[at] != '\n') return "a control character";
+    if (svg[at] != '<') {
+      if (open.empty() && svg[at] != '\n') return "text outside of all elements";
+      ++at;
+      continue;
+    }
+    if (svg.compare(at, 9, "<![CDATA[") == 0) {
+      at = svg.find("]]>", at) + 3;
+      continue;
+    }
+    std::size_t end = at;
+    for (bool quoted = false; end < svg.size() && (quoted || svg[end] != '>'); ++end) {
+      if (svg[end] == '"') quoted = !quoted;
+      if (quoted && svg[end] == '<') return "'<' in an attribute";
+    }
+    const std::string tag = svg.substr(at, end + 1 - at), name = tag.substr(1, tag.find_first_of(" />", 2) - 1);
+    if (tag.starts_with("</")) {
+      if (open.empty() || "</" + open.back() + ">" != tag) return tag + " closes nothing";
+      open.pop_back();
+    } else if (!tag.ends_with("/>")) {
+      open.push_back(name);
+    }
+    if (name == "script" || tag.find("href") != std::string::npos) return tag;
+    at = end + 1;
+  }
+  return open.empty() ? "" : open.back() + " is not closed";
+}
+
+// The `d` of every path whose tag has `part`, and where it stands.
+std::vector<std::pair<std::string, std::string>> paths_with(const std::string& svg, const std::string& part) {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (std::size_t at = svg.find("<path"); at != std::string::npos; at = svg.find("<path", at + 1)) {
+    const std::string tag = svg.substr(at, svg.find('>', at) - at);
+    const std::size_t d = tag.find(" d=\"") + 4;
+    if (tag.find(part) != std::string::npos) found.emplace_back(tag.substr(0, d), tag.substr(d, tag.find('"', d) - d));
+  }
+  return found;
+}
+
+// Runs such as "M3 5h4v1h-4z" as cells, for each path in units of cells; the hatching behind them is one of more rows.
+using Cells = std::map<std::pair<std::size_t, std::size_t>, std::string>;  // row and column: the class
+std::vector<Cells> cells_of(const std::string& svg) {
+  std::vector<Cells> maps;
+  for (const auto& [tag, d] : paths_with(svg, "")) {
+    if (tag.find("url(#masked)") != std::string::npos) {
+      maps.emplace_back();
+      continue;
+    }
+    if (maps.empty() || d.find("v1h-") == std::string::npos) continue;
+    for (std::size_t at = 0; at < d.size(); at = d.find('z', at) + 1) {
+      std::size_t column = 0, row = 0, length = 0;
+      REQUIRE(std::sscanf(d.c_str() + at, "M%zu %zuh%zuv1h-", &column, &row, &length) == 3);
+      for (std::size_t k = 0; k < length; ++k) CHECK(maps.back().emplace(std::pair{row, column + k}, tag).second);
+    }
+  }
+  return maps;
+}
+
+// The points of every curve in a file of plots.
+std::vector<std::vector<std::pair<double, double>>> curves_of(const std::string& svg) {
+  std::vector<std::vector<std::pair<double, double>>> curves;
+  for (const auto& [tag, d] : paths_with(svg, "\"curve ")) {
+    curves.emplace_back();
+    for (std::size_t at = 0; at < d.size(); at = d.find_first_of("ML", at + 1)) {
+      double x = 0, y = 0;
+      REQUIRE(std::sscanf(d.c_str() + at + 1, "%lf %lf", &x, &y) == 2);
+      curves.back().emplace_back(x, y);
+    }
+  }
+  return curves;
+}
+
+// Whether the curve's heights are a straight line of the numbers, one for each.
+void check_curve(const std::vector<std::pair<double, double>>& curve, const std::vector<double>& numbers) {
+  REQUIRE(curve.size() == numbers.size());
+  const auto low = std::ranges::min_element(numbers) - numbers.begin(),
+             high = std::ranges::max_element(numbers) - numbers.begin();
+  const auto y = [&](std::ptrdiff_t k) { return curve[static_cast<std::size_t>(k)].second; };
+  const double span = numbers[static_cast<std::size_t>(high)] - numbers[static_cast<std::size_t>(low)];
+  const double slope = span > 0 ? (y(high) - y(low)) / span : 0;
+  if (span > 0) CHECK(slope < 0);  // upwards
+  for (std::size_t k = 0; k < numbers.size(); ++k)
+    CHECK(std::abs(curve[k].second - y(low) - slope * (numbers[k] - numbers[static_cast<std::size_t>(low)])) < 0.1);
+}
+
+const Quantity& quantity_of(const Inspection& inspection, const std::string& path) {
+  for (const Quantity& quantity : inspection.quantities())
+    if (quantity.path == path) return quantity;
+  FAIL("no " << path);
+  return inspection.quantities()[0];
+}
+
+// [1 h i j]: the last query of one head.
+std::vector<double> last_row(const Quantity& quantity, index_t head) {
+  const Tensor &value = quantity.value,
+               row = raw::select(raw::select(raw::select(value, 0, 0), 0, head), 0, value.size(2) - 1);
+  return row.to_vector();
+}
+
+}  // namespace
+
+TEST_CASE("look pictures: a matrix as runs, and every cell that is not hidden in one colour") {
+  CHECK(report::runs_of({1, 1, 0, 1, 1, 1}, 3, 1) == "M0 0h2v1h-2zM0 1h3v1h-3z");
+  CHECK(report::runs_of({1, 1, 0, 1, 1, 1}, 3, 0) == "M2 0h1v1h-1z");
+  CHECK(report::runs_of({1, 1}, 2, 5).empty());
+  report::HeatMap map{.title = "<a>", .note = "&", .row_label = "i", .column_label = "j", .rows = 2, .columns = 3};
+  map.values = {0, 0, 1, 0.5, std::nan(""), 0.5}, map.hidden = {0, 0, 1, 0, 0, 0};
+  const std::string svg = svg_file(map);
+  CHECK(fault_of(svg) == "");
+  const Cells cells = cells_of(svg).at(0);
+  CHECK(cells.size() == 5);
+  CHECK(cells.at({0, 0}) == "<path class=\"s0\" d=\"");
+  CHECK(cells.at({0, 1}) == cells.at({0, 0}));
+  CHECK(cells.at({1, 0}) == "<path class=\"s31\" d=\"");
+  CHECK(cells.at({1, 1}) == "<path class=\"nan\" d=\"");
+  CHECK(svg.find("<title>&lt;a&gt;</title>") != std::string::npos);
+  map.scale = report::HeatMap::Scale::diverging, map.low = -0.5, map.high = 0.5;
+  CHECK(cells_of(svg_file(map)).at(0).at({0, 0}) == "<path class=\"v31\" d=\"");  // 0 is the middle
+  map.kinds = {0, 0, 0, 1, 1, 0}, map.values.clear(), map.legend = {{"lives", "", true}, {"dead", "why"}};
+  const std::string kinds = svg_file(map);
+  CHECK(fault_of(kinds) == "");
+  CHECK(cells_of(kinds).at(0).at({1, 1}) == "<path fill=\"url(#k1)\" d=\"");
+  CHECK(kinds.find("dead, 2 cells") != std::string::npos);
+  CHECK(kinds.find("masked, 1 cells") != std::string::npos);
+  map.kinds[0] = 2;
+  CHECK(error_text([&] { (void)svg_file(map); }).find("of 2 and 6 hidden given") != std::string::npos);
+}
+
+TEST_CASE(
+    "look pictures: of every scheme they are well-formed, with a scale or a legend, and cover what is not masked") {
+  for (const std::string& text : promised_texts()) {
+    for (const bool causal : {true, false}) {
+      std::optional<Subject> subject;
+      try {
+        subject = subject_with(text, causal);
+      } catch (const InputError&) { continue; }
+      CAPTURE(text);
+      CAPTURE(causal);
+      const Inspection inspection(*subject);
+      std::set<std::string> names;
+      make_pictures(inspection, {}, [&](const std::string& name, const std::string& svg) {
+        CAPTURE(name);
+        CHECK(names.insert(name).second);
+        CHECK(fault_of(svg) == "");
+        CHECK(svg.find("nan\"") == std::string::npos);
+        if (!name.ends_with(".scores.head-0.value.svg") && !name.ends_with("logits.head-1.reasons.svg")) return;
+        const std::vector<Cells> cells = cells_of(svg);
+        REQUIRE(cells.size() == 1);
+        CHECK(cells[0].size() == (causal ? 28 : 49));
+      });
+      for (const char* name : {"graph.svg", "blocks.0.attention.q.head-1.gradient.svg", "blocks.1.attention.k.ways.svg",
+               "blocks.0.attention.pattern.head-0.value.svg"})
+        CHECK_MESSAGE(names.contains(name), name);
+    }
+  }
+}
+
+TEST_CASE("look pictures: reasons are counted, colours are those of the numbers, parameters and edits are there") {
+  const Subject subject = subject_with("cope(p_max=3)");
+  const Inspection inspection(subject);
+  std::map<std::string, std::string> files;
+  make_pictures(inspection, {{"a & b = 0", 0.1, 0.2}, {"c = 0", std::nullopt, 0.3}},
+      [&](const std::string& name, const std::string& svg) { files[name] = svg; });
+  const std::string gates = "blocks.1.attention.position.gates";
+  const Quantity& quantity = quantity_of(inspection, gates);
+  const std::vector<double> values = quantity.value.to_vector();
+  const Cells cells = cells_of(files.at(gates + ".head-1.value.svg")).at(0);
+  for (const auto& [at, tag] : cells) {
+    const double value = values[49 + 7 * at.first + at.second];
+    CHECK(tag == to_text("<path class=\"s", std::lround((report::heat_colours - 1) * value), "\" d=\""));
+  }
+  std::map<std::string, std::size_t> by_reason;
+  for (std::size_t e = 0; e < 49; ++e) ++by_reason[to_string(inspection.reasons()[quantity.reasons[49 + e]].stop)];
+  const std::string& reasons = files.at(gates + ".head-1.reasons.svg");
+  CHECK(reasons.find(to_text("masked, ", by_reason.at("masked"), " cells")) != std::string::npos);
+  CHECK(reasons.find("&lt;b&gt;&amp;") != std::string::npos);  // a token
+  CHECK(files.contains("blocks.0.attention.position.table.value.svg"));
+  CHECK(files.contains("blocks.0.attention.position.table.gradient.svg"));
+  CHECK(files.at("edits.svg").find("a &amp; b = 0: 0.1, 0.2") != std::string::npos);
+  CHECK(fault_of(files.at("edits.svg")) == "");
+  CHECK(files.at("blocks.0.attention.q.ways.svg").find("position_logit &gt; z") != std::string::npos);
+}
+
+TEST_CASE("look pictures: the graph says in words, too, what backward never reaches") {
+  const Subject subject = subject_with("alibi");
+  const Inspection inspection(subject);
+  const Graph graph = graph_of(inspection);
+  const auto bias = std::ranges::find(graph.nodes, "blocks.0.attention.position.bias", &Graph::Node::id);
+  REQUIRE(bias != graph.nodes.end());
+  CHECK_FALSE(bias->reached);
+  const std::string svg = graph_svg(graph, "a < b");
+  CHECK(fault_of(svg) == "");
+  CHECK(svg.find("blocks.0.attention.position.bias: NO PATH") != std::string::npos);
+  CHECK(svg.find("blocks.0.attention.pattern: norm") != std::string::npos);
+}
+
+TEST_CASE("look pictures: figures of the papers have the numbers of the pass") {
+  const Scratch scratch("figures");
+  const std::string text = scratch / "text";
+  for (int line = 0; line < 12; ++line)
+    std::ofstream(text, std::ios::app) << (line % 3 ? "what a day\n" : "= A title =\n");
+  const auto train = [&](const std::string& name, const std::string& scheme) {
+    const Outcome trained = RunningProgram("train",
+        {"lm", text, "--scheme", scheme, "--length", "8", "--dim", "8", "--layers", "2", "--heads", "2", "--steps", "2",
+            "--batch", "2", "--evaluate-to", "1", "--evaluation-windows", "1", "--last", "4", "--validation-windows",
+            "1", "--quiet", "--out", scratch / name},
+        scratch / "train")
+                                .finish();
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    return scratch / name;
+  };
+  const std::string dape = train("dape", "dape(kerple, width=3)"), cope = train("cope", "cope(p_max=4)"),
+                    cdape = train("cdape", "cdape(alibi, width=3)");
+  struct Case {
+    std::string figure, run, network;
+    index_t layer;
+    std::int64_t skip;
+  };
+  // Longer than the training.
+  for (const Case& each :
+      std::vector<Case>{{"dape/1 layer=1", dape, "mlp_bias", 1, 0}, {"dape/10", dape, "mlp_bias", 0, 20},
+          {"dape-v2/8", cdape, "conv_bias", 0, 0}, {"dape-v2/18", cdape, "conv_bias", 1, 20}}) {
+    CAPTURE(each.figure);
+    SubjectOptions options{.run = each.run, .text = text, .length = 20, .dtype = DType::f64};
+    const std::string svg = figure_svg(each.figure, options);
+    CHECK(fault_of(svg) == "");
+    const auto curves = curves_of(svg);
+    REQUIRE(curves.size() == 6);  // S, B, f; two heads
+    options.skip = each.skip;
+    const Subject subject = subject_of(options);
+    const Inspection inspection(subject);
+    const std::string inside = to_text("blocks.", each.layer, ".attention.");
+    std::size_t next = 0;
+    for (const std::string& name :
+        {std::string("scores"), std::string("position.base.bias"), "position." + each.network})
+      for (const index_t head : {0, 1})
+        check_curve(curves[next++], last_row(quantity_of(inspection, inside + name), head));
+  }
+
+  SubjectOptions options{.run = cope, .text = text, .length = 40, .dtype = DType::f64};
+  const Subject subject = subject_of(options);
+  const Inspection inspection(subject);
+  for (const bool gates : {true, false}) {
+    const std::string svg = figure_svg(gates ? "cope/6" : "cope/4 layer=1 head=1", options);
+    CHECK(fault_of(svg) == "");
+    const std::vector<Cells> maps = cells_of(svg);
+    REQUIRE(maps.size() == (gates ? 4 : 1));
+    const std::string path = gates ? "gates" : "position_logit";
+    std::vector<double> values = quantity_of(inspection, "blocks.1.attention.position." + path).value.to_vector();
+    REQUIRE(maps.back().size() == 820);
+    for (std::size_t i = 0; i < 40; ++i) {
+      const auto row = values.begin() + static_cast<std::ptrdiff_t>(40 * 40 + 40 * i);
+      const double most = gates ? 0 : *std::max_element(row, row + static_cast<std::ptrdiff_t>(i) + 1);
+      for (std::size_t j = 0; j <= i; ++j) {
+        const double weight =
+            gates ? row[static_cast<std::ptrdiff_t>(j)] : std::exp(row[static_cast<std::ptrdiff_t>(j)] - most);
+        int stop = -1;
+        REQUIRE(std::sscanf(maps.back().at({i, j}).c_str(), "<path class=\"s%d\"", &stop) == 1);
+        CHECK(std::abs(stop - (report::heat_colours - 1) * weight) <= 0.5 + 1e-9);
+      }
+    }
+    const auto lines = static_cast<std::ptrdiff_t>(std::ranges::count(subject.texts, "\n"));
+    CHECK(lines == 3);
+    CHECK(svg.find("newlines (3) and section titles (1)") != std::string::npos);
+    CHECK(std::ranges::count(paths_with(svg, "class=\"plus\"").at(0).second, 'M') == 4);  // the second title is cut off
+  }
+
+  const auto refused = [&](const std::string& figure, const std::string& run, std::int64_t length) {
+    return error_text([&] { (void)figure_svg(figure, {.run = run, .text = text, .length = length}); });
+  };
+  for (const auto& refusal : std::vector<std::pair<std::string, std::string>>{
+           {refused("dape/6", dape, 8), "\"dape/6\" given; one of these required"},
+           {refused("dape/6", dape, 8), "cope/4 "},
+           {refused("dape/7", dape, 0), "--figure dape/7: 512 tokens asked for; " + text + " has 135"},
+           {refused("dape/10", dape, 100), "100 tokens from token 100 on asked for; " + text + " has 35"},
+           {refused("dape/7", cope, 8),
+               "has no network f over scores; a run with one of these schemes required: cdape, dape"},
+           {refused("cope/6", dape, 8), "has no gates; a run with one of these schemes required: cope, "},
+           {refused("cope/4 layer=2", cope, 8), "layer=2 given; 0 to 1 required"},
+           {refused("cope/4 head", cope, 8), "\"head\" given behind the name"},
+           {refused("cope/4", "alibi", 0), "alibi"}}) {
+    CHECK_MESSAGE(refusal.first.find(refusal.second) != std::string::npos, refusal.first);
+  }
+}
+
+TEST_CASE("look pictures: the command") {
+  const Scratch scratch("pictures");
+  const auto look = [&](std::vector<std::string> arguments) {
+    return RunningProgram("look", arguments, scratch / "log").finish();
+  };
+  const Outcome list = look({"--figure", "list"});
+  CHECK(list.code == 0);
+  CHECK(list.out.find("dape-v2/25") != std::string::npos);
+  const Outcome pictures = look({"cope(p_max=4)", "--length", "6", "--pictures", "--out", scratch / "page.html"});
+  REQUIRE_MESSAGE(pictures.code == 0, pictures.err);
+  CHECK(std::filesystem::exists(scratch / "page.pictures/blocks.0.attention.position.gates.head-1.gradient.svg"));
+  const Outcome figure = look({"dape(kerple)", "--length", "30", "--figure", "dape/1", "--out", scratch / "a.svg"});
+  REQUIRE_MESSAGE(figure.code == 0, figure.err);
+  CHECK(fault_of(text_of(scratch / "a.svg")) == "");
+  for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"cope", "--figure", "cope/4", "--pictures"}, "--pictures"},
+           {{"cope", "--figure", "cope/4", "--causes"}, "--causes"}, {{"cope", "--causes", "--pictures"}, "--pictures"},
+           {{"cope", "--figure", "x"}, "one of these required"}}) {
+    const Outcome refused = look(refusal.first);
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
+  }
+}
+
+TEST_CASE("look pictures: tokens are seen, whatever they are") {
+  CHECK(visible("a b\n\t") == "a\u2423b\u21B5\u21E5");
+  CHECK(visible("") == "\u2205");
+  CHECK(visible("\x01\x7F") == "\u2401\u2421");
+  CHECK(visible("\u202E\uFFFE") == "<202e><fffe>");  // would turn the line around; not allowed in XML
+  CHECK(visible("\u0301") == "\u25CC\u0301");
+  CHECK(visible("\xFF") == "\uFFFD");
+}
