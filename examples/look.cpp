@@ -49,9 +49,8 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("checkpoints", &options.checkpoints, Count{0, 1000},
           {"of this run, as many and evenly spread, to go through by a slider (train --keep-checkpoints 0 keeps all)"})
       .text("given", &options.subject.given,
-          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted cotangent, "
-           "the "
-           "gradient of the output, and x: attention on these, in place of a model"})
+          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted "
+           "cotangent, of the output, and x: attention on these, in place of a model"})
       .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
