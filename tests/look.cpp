@@ -612,7 +612,7 @@ TEST_CASE("look: what is given is refused where it does not fit, and looked at a
   const Outcome page =
       look({"cope(p_max=3)", "--given", file, "--out", scratch / "look.html", "--beside", "alibi", "--edits", "2"});
   CHECK_MESSAGE(page.code == 0, page.err);
-  CHECK(text_of(scratch / "look.html").find("look-beside") != std::string::npos);
+  CHECK(text_of(scratch / "look.html").find("class=\"look-beside\"") != std::string::npos);
   for (const char* what : {"--causes", "--ways"}) CHECK(look({"cope", "--given", file, what}).code == 0);
   const Outcome number = look({"cope", "--given", file, "--explain", "dLoss/doutput head=1 i=3 d=2"});
   CHECK_MESSAGE(number.out.find("dLoss/d blocks.0.attention.output[0,1,3,2] = 1\n") != std::string::npos, number.out);
