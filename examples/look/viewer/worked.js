@@ -75,7 +75,7 @@ function explain_words(number, of) {
 }
 
 const by_command = (number, of, words) => make("p", { class: "note" }, words, " The command line works it out: ",
-  make("code", {}, explain_words(number, of)));
+  command_code(explain_words(number, of)));
 
 // Why a side has no table, or null where it has one.
 function lacking_words(number, side, of) {
