@@ -344,6 +344,15 @@ def check_worked(browser, path, data):
     browser.open(path, quantity="gates", i=4, j=9)
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
 
+def check_some_rows(browser, path, data):
+    """Where only some queries have links, others say so, and lead there."""
+    rows = data["link_rows"]["1"]
+    other = next(i for i in range(len(data["tokens"])) if i not in rows)
+    browser.open(path, quantity="gates", layer=1, i=other, j=0)
+    assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
+    browser.press(f"[data-focus='row {rows[0]}']", "Enter")
+    assert browser.address()["i"] == str(rows[0]) and browser.texts(".sides .check", "dataset.equal")[-1] == "true"
+
 def check_long(browser, path, data):
     """Pools are the data's at every level, windows and rows are single numbers, keys and addresses lead there and back."""
     overview, layer, head = data["overview"], 1, 2
@@ -481,6 +490,7 @@ def main(whence):
             check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
             checkpoints = pages["checkpoints"]
             check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
+            check_some_rows(browser, pages["large"], data_of(pages["large"]))
             check_long(browser, pages["long"], data_of(pages["long"]))
             check_speed(browser, pages["large"])
         finally:
