@@ -53,9 +53,11 @@ function geometry(sheet, cell, { axes = true, bar = true } = {}) {
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;
   const digits = String(row_index(sheet, sheet.rows - 1)).length, number_width = 5.42 * digits;
   const left = Math.ceil(3 + gap + number_width + token_width * (stagger ? 2 : 1));
+  const right = 2 + Math.max(0, Math.ceil((number_width - cell) / 2));  // for the last column's number
   const top = Math.ceil(14 + (wide ? upright ? font * (stack ? 2 : 1) : token_across : 0));
   return { cell, width, height, left, top, font, wide, upright, stack, stagger, gap, every, token_width, number_width,
-           bar, total_width: left + Math.max(width, bar ? 120 : 0) + 2, total_height: top + height + (bar ? 40 : 2) };
+           bar, total_width: left + Math.max(width, bar ? 120 : 0) + right,
+           total_height: top + height + (bar ? 40 : 2) };
 }
 
 // The largest cell with which a sheet fits into `space` pixels both ways; whole device pixels keep all cells equal.
