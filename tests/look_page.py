@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-VIEWS = ["quantities", "why", "routes", "reading", "lens", "graph", "loupe", "edits"]
+VIEWS = ["quantities", "why", "routes", "reading", "lens", "graph", "loupe", "overview", "edits"]
 
 class Browser:
     """One page of a headless Chromium, driven through its pipe: messages are JSON, each ended by a zero byte."""
@@ -117,7 +117,7 @@ def check_every_view(browser, path):
     for theme in ("light", "dark"):
         browser.open(path, theme=theme)
         views = browser.texts("[role=tab]", "id.slice(4)")
-        assert [view for view in VIEWS if view in views] == views and "quantities" in views, views
+        assert [view for view in VIEWS if view in views] == views and ("quantities" in views or views == ["overview"]), views
         for view in views:
             browser.get(f"document.getElementById('tab-{view}').click()")
             place = f"{path.name}, {view}, {theme}"
@@ -280,8 +280,9 @@ def check_graph(browser, path, data):
     browser.press(".graph", "Escape")
     assert "film" not in browser.address() and not browser.texts(".dim"), "Escape shows the whole"
     browser.get("document.querySelector('[data-focus=\"film play\"]').click()")
-    browser.get("new Promise(done => setTimeout(done, 900))")
-    assert browser.texts("[data-focus='film play']") == ["pause"] and browser.address()["film"] == "1", "the film plays"
+    browser.get("new Promise(done => { const each = () => location.hash.includes('film=0') ? setTimeout(each, 50) : done(); "
+                "each(); setTimeout(done, 5000); })")
+    assert browser.texts("[data-focus='film play']") == ["pause"] and int(browser.address()["film"]) > 0, "the film plays"
     browser.get("document.querySelector('[data-focus=\"film play\"]').click()")
     assert browser.texts("[data-focus='film play']") == ["play"], "and pauses"
     modules = {node["id"].rpartition(".")[0] for node in nodes if node["kind"] == "parameter" and node["id"].startswith("blocks.0.")}
@@ -344,6 +345,63 @@ def check_worked(browser, path, data):
     browser.open(path, quantity="gates", i=4, j=9)
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
 
+def check_some_rows(browser, path, data):
+    """Where only some queries have links, others say so, and lead there."""
+    rows = data["link_rows"]["1"]
+    other = next(i for i in range(len(data["tokens"])) if i not in rows)
+    browser.open(path, quantity="gates", layer=1, i=other, j=0)
+    assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
+    browser.press(f"[data-focus='row {rows[0]}']", "Enter")
+    assert browser.address()["i"] == str(rows[0]) and browser.texts(".sides .check", "dataset.equal")[-1] == "true"
+
+def check_long(browser, path, data):
+    """Pools are the data's at every level, windows and rows are single numbers, keys and addresses lead there and back."""
+    overview, layer, head = data["overview"], 1, 2
+    cell, cells, tokens = (overview[key] for key in ("cell", "cells", "tokens"))
+    part = next(each for each in overview["quantities"] if each["name"] == "logits")["layers"][layer]
+    pool = lambda kind, row, column: numbers(part, kind)[(head * cells + row) * cells + column]
+    size = lambda k: min(cell, tokens - k * cell)
+    pairs = lambda row, column: size(row) * size(column) if column < row else size(row) * (size(row) + 1) // 2 if row == column else 0
+    shared = dict(view="overview", quantity="logits", layer=layer, head=head, digits="true")
+    for level, row, column in ((1, 8, 3), (2, 4, 1), (2, 5, 5), (8, (cells - 1) // 8, 2)):
+        browser.open(path, **shared, level=level, i=row * level * cell, j=column * level * cell)
+        inner = [(y, x) for y in range(row * level, min(cells, (row + 1) * level)) for x in range(column * level, (column + 1) * level) if pairs(y, x)]
+        of = lambda kind: [pool(kind, *at) for at in inner]
+        mean = sum(value * pairs(*at) for value, at in zip(of("mean"), inner)) / sum(pairs(*at) for at in inner)
+        for shown in (browser.texts("#readout b"), browser.texts(".pools td", "title")):
+            equal(f"pools of {level}", shown, [max(of("maximum")), mean, max(of("gradient"))])
+    browser.open(path, **shared, pool="gradient")
+    browser.get("document.querySelectorAll('.told ~ details').forEach(each => each.open = true)")
+    browser.get("new Promise(done => setTimeout(done, 50))")
+    strongest = sorted((value for value in numbers(part, "gradient")[head * cells ** 2:(head + 1) * cells ** 2] if value == value), reverse=True)
+    equal("strongest", browser.texts(".strongest td:last-child", "title"), strongest[:20])
+    windows = [window for window in overview["windows"] if window["layer"] == layer]
+    assert len(browser.texts(".windows tbody tr")) == len(windows)
+    window = next(each for each in windows if each["i"] <= 300 < each["i"] + each["rows"] and each["j"] <= 20 < each["j"] + each["columns"])
+    browser.open(path, **shared, i=300, j=20)
+    browser.press("#stage canvas", "Enter")
+    assert browser.address()["zoom"] == "true", "Enter opens the window"
+    held = next(each for each in window["quantities"] if each["probe"] == "logits")
+    at = (head * window["rows"] + 300 - window["i"]) * window["columns"] + 20 - window["j"]
+    equal("window", browser.texts("#readout b"), [numbers(held, field)[at] for field in ("value", "gradient")])
+    assert "query i 300" in browser.texts("#readout")[0], "labels are the text's tokens"
+    browser.press("#stage canvas", "ArrowUp", "ArrowLeft")
+    assert (browser.address()["i"], browser.address()["j"]) == ("299", "19"), browser.address()
+    equal("moved", browser.texts("#readout b"), [numbers(held, field)[at - window["columns"] - 1] for field in ("value", "gradient")])
+    browser.press("#stage canvas", "Escape", "ArrowDown")
+    assert "zoom" not in browser.address() and int(browser.address()["i"]) == 300 // cell * cell + cell, browser.address()
+    covered = {(each["i"] // cell, each["j"] // cell) for each in windows}
+    row, column = next((y, x) for y in range(cells) for x in range(y) if (y, x) not in covered)
+    browser.open(path, **shared, i=row * cell + 1, j=column * cell)
+    browser.press("#stage canvas", "Enter")
+    assert "zoom" not in browser.address() and f'--at "i={row * cell + 1} j={column * cell}"' in browser.texts(".told code")[0]
+    rows = [each for each in overview["strips"] if each["layer"] == layer]
+    browser.get("document.querySelector('.whole-row details').open = true")
+    browser.get("new Promise(done => setTimeout(done, 50))")
+    whole = numbers(next(each for each in rows[0]["quantities"] if each["probe"] == "logits"))
+    lines = [[whole[h * tokens + j] for h in range(data["heads"])] for j in range(rows[0]["i"] + 1)]
+    equal("row", browser.texts(".whole-row:first-of-type .behind td")[:len(lines) * data["heads"]], sum(lines, []))
+
 def check_slider(browser, path, data, checkpoints):
     """The slider chooses what is beside: by address, by key, and every number follows."""
     part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
@@ -387,6 +445,7 @@ def pages_in(folder, whence):
     look("left", "cope + cdape(kerple, kernel=4, pad=left)", "--length", 12)
     look("one token", "cdape(kerple)", "--length", 1)
     look("large", "cope", "--length", 64)
+    look("long", "cope(p_max=6)", "--length", 700, "--at", "i=300 j=20")
     (folder / "nasty.txt").write_bytes(NASTY)
     run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
         "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
@@ -432,6 +491,8 @@ def main(whence):
             check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
             checkpoints = pages["checkpoints"]
             check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
+            check_some_rows(browser, pages["large"], data_of(pages["large"]))
+            check_long(browser, pages["long"], data_of(pages["long"]))
             check_speed(browser, pages["large"])
         finally:
             browser.close()

@@ -45,9 +45,15 @@ function palette(scale) {
 const no_number = { rgb: [255, 0, 200], ink: "#000" };
 function stop_of(scale, value, [low, high]) {
   if (Number.isNaN(value)) return no_number;
-  const t = high > low ? (value - low) / (high - low) : scale === "diverging" ? 0.5 : 0;
+  const t = high > low ? share_of(scale, value, [low, high]) : scale === "diverging" ? 0.5 : 0;
   return palette(scale)[Math.round(255 * clamped(t, 0, 1))];
 }
+
+// Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm.
+const share_of = (scale, value, [low, high]) => scale === "logarithmic"
+  ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
+const value_of_share = (scale, t, [low, high]) =>
+  scale === "logarithmic" && low > 0 ? low * (high / low) ** t : low + (high - low) * t;
 
 // ---- Theme
 const style_of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -59,7 +59,8 @@ function trace(frame, values, name = "trace", dots = true) {
 // Labels as dense as they fit, indices at multiples of five.
 function index_axis(frame, labels, count, word) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
-  const numbered = step >= 26 ? 1 : Math.ceil(26 / step / 5) * 5;
+  const room = Math.max(26, 7.2 * String(count).length + 8);
+  const numbered = step >= room ? 1 : Math.ceil(room / step / 5) * 5;
   for (let index = 0; labels && index < count; index += every) {
     frame.add("text", { class: "token middle", x: frame.x_of(index), y: frame.floor + 16 }, short(labels[index] ?? ""));
   }

@@ -3,7 +3,11 @@
 "use strict";
 
 // ---- Embedded data
-const embedded = (element) => ({ label: "beside", routes: [], edits: [], ...JSON.parse(element.textContent) });
+// Of a long text there are pools of the quantities in their place (long.js).
+const embedded = (element) => {
+  const run = { label: "beside", routes: [], edits: [], ...JSON.parse(element.textContent) };
+  return run.overview ? { ...run, quantities: run.overview.quantities } : run;
+};
 const data = embedded(document.getElementById("look-data"));
 const besides = [...document.querySelectorAll("script.look-beside")].map(embedded);
 // One of those beside is looked at: the chosen one, or that of a place which names another.
@@ -98,10 +102,11 @@ function extremes_of(cells, hidden) {
   return low <= high ? [low, high] : [0, 0];
 }
 
+// A sheet may begin at later tokens than the first, and its cells be pools of `step` tokens each way.
 function sheet(fields) {
-  return { hidden: null, reasons: null, marks: [], note: "", row_labels: labels_of(fields.row_axis),
-           column_labels: labels_of(fields.column_axis), pictures: new Map(), ...fields,
-           extremes: extremes_of(fields.cells, fields.hidden) };
+  return { hidden: null, reasons: null, marks: [], note: "", row_from: 0, column_from: 0, step: 1,
+           row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis), pictures: new Map(),
+           ...fields, extremes: extremes_of(fields.cells, fields.hidden) };
 }
 
 // `kind` is "value" or "gradient", `run` is "this", "beside" or "difference"; null where that is not recorded.
@@ -170,6 +175,7 @@ function range_of(sheet, fit) {
   if (!fit && sheet.scale === "unit") return [0, 1];
   const [low, high] = fit ? sheet.extremes : sheet.shared(), reach = Math.max(Math.abs(low), Math.abs(high));
   if (sheet.scale === "diverging") return [-reach, reach];
+  if (sheet.scale === "logarithmic") return [reach / 1e6, reach];
   return fit ? [low, high] : [Math.min(0, low), Math.max(0, high)];
 }
 

@@ -24,6 +24,10 @@ const on_button_keys = (act) => (event) => {
   act();
 };
 
+// A command to be copied: broken between its words alone.
+const command_code = (text) =>
+  make("code", { class: "command" }, ...text.split(/(?<= )/).map((word) => make("span", {}, word)));
+
 // A token's text comes from anywhere: it is isolated from the direction of its neighbours.
 const token_name = (index) =>
   make("span", { class: "name" }, `${index} \u2018`, make("bdi", { class: "token" }, token_at(index)), "\u2019");
@@ -33,7 +37,7 @@ const token_name = (index) =>
 const start = {
   view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", beside: 0, fit: false,
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
-  film: -1, unfolded: "", walk: "", theme: "auto",
+  film: -1, unfolded: "", walk: "", pool: "maximum", level: 1, log: false, zoom: false, theme: "auto",
   i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,
 };
 const state = { ...start };
@@ -74,6 +78,9 @@ const controls = {
   run: { text: "run", options: () => [["this", "this"], ["beside", "beside"], ["difference", "difference"]] },
   beside: { text: "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
     then: () => state.run === "this" ? { run: "beside" } : {} },
+  pool: { text: "pool", options: () => pools.map(({ kind, text }) => [kind, text]) },
+  level: { text: "of", options: () => pool_levels().map((level) => [level, pool_size_words(level)]) },
+  log: { text: "logarithmic colours", check: true },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
   cell: { text: "cell size", low: 3, high: 44 },

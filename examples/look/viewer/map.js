@@ -51,10 +51,13 @@ function geometry(sheet, cell, { axes = true, bar = true } = {}) {
   // two cells.
   const stagger = font + 1 > cell && wide <= 3, token_width = longest(sheet.row_labels) * letter;
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;
-  const left = Math.ceil(3 + gap + 5.42 * String(sheet.rows - 1).length + token_width * (stagger ? 2 : 1));
+  const digits = String(row_index(sheet, sheet.rows - 1)).length, number_width = 5.42 * digits;
+  const left = Math.ceil(3 + gap + number_width + token_width * (stagger ? 2 : 1));
+  const right = 2 + Math.max(0, Math.ceil((number_width - cell) / 2));  // for the last column's number
   const top = Math.ceil(14 + (wide ? upright ? font * (stack ? 2 : 1) : token_across : 0));
-  return { cell, width, height, left, top, font, wide, upright, stack, stagger, gap, every, token_width, bar,
-           total_width: left + Math.max(width, bar ? 120 : 0) + 2, total_height: top + height + (bar ? 40 : 2) };
+  return { cell, width, height, left, top, font, wide, upright, stack, stagger, gap, every, token_width, number_width,
+           bar, total_width: left + Math.max(width, bar ? 120 : 0) + right,
+           total_height: top + height + (bar ? 40 : 2) };
 }
 
 // The largest cell with which a sheet fits into `space` pixels both ways; whole device pixels keep all cells equal.
@@ -71,12 +74,14 @@ function paint_labels(context, g, sheet) {
   const across = g.upright ? 1 : Math.ceil((g.font + 1) / g.cell);
   for (let row = 0; row < sheet.rows; row += g.every) label_row(context, g, sheet, row, theme.ink);
   for (let column = 0; column < sheet.columns; column += across) label_column(context, g, sheet, column, theme.ink);
-  const down_step = g.cell >= 12 ? 1 : g.cell >= 3 ? 5 : 20;
-  const across_step = g.cell >= 22 ? 1 : g.cell >= 12 ? 2 : g.cell >= 5 ? 5 : 20;
-  for (let row = 0; row < sheet.rows; row += down_step) number_row(context, g, row, theme.soft);
-  for (let column = 0; column < sheet.columns; column += across_step) number_column(context, g, column, theme.soft);
+  const down_step = number_step(g.cell, 11), across_step = number_step(g.cell, Math.max(22, g.number_width + 5));
+  for (let row = 0; row < sheet.rows; row += down_step) number_row(context, g, sheet, row, theme.soft);
+  for (let column = 0; column < sheet.columns; column += across_step) {
+    number_column(context, g, sheet, column, theme.soft);
+  }
 }
 
+const number_step = (cell, room) => [1, 2, 5, 10, 20, 50].find((step) => step * cell >= room) ?? 100;
 function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
   Object.assign(context, { font: mono(font), fillStyle: ink, textAlign: align, textBaseline: base, direction: "ltr" });
   context.fillText(text, x, y);
@@ -89,9 +94,10 @@ function label_row(context, g, sheet, row, ink) {
   write(context, short(sheet.row_labels[row] ?? ""), x, y, { font: g.font, ink, align: "right" });
 }
 
-function number_row(context, g, row, ink) {
+function number_row(context, g, sheet, row, ink) {
   const x = g.left - 2 - g.gap - g.token_width * (g.stagger ? 2 : 1);
-  write(context, row, x, g.top + (row + 0.5) * g.cell + 0.5, { font: 9, ink, align: "right" });
+  const y = g.top + (row + 0.5) * g.cell + 0.5;
+  write(context, row_index(sheet, row), x, y, { font: 9, ink, align: "right" });
 }
 
 function label_column(context, g, sheet, column, ink) {
@@ -106,8 +112,8 @@ function label_column(context, g, sheet, column, ink) {
   context.restore();
 }
 
-const number_column = (context, g, column, ink) =>
-  write(context, column, g.left + (column + 0.5) * g.cell, 5.5, { font: 9, ink });
+const number_column = (context, g, sheet, column, ink) =>
+  write(context, column_index(sheet, column), g.left + (column + 0.5) * g.cell, 5.5, { font: 9, ink });
 
 function paint_bar(context, g, sheet, range) {
   const y = g.top + g.height + 8, stops = palette(sheet.scale), width = clamped(g.width, 110, 460);
@@ -118,16 +124,16 @@ function paint_bar(context, g, sheet, range) {
   context.strokeStyle = theme.soft;
   context.lineWidth = 1;
   context.strokeRect(g.left - 0.5, y - 0.5, width + 1, 10);
-  const parts = width >= 260 ? 4 : width >= 130 ? 2 : 1;
+  const parts = width >= 300 ? 4 : width >= 130 ? 2 : 1;
   for (const k of counted(parts + 1)) {
     const x = g.left + Math.round(width * k / parts), align = k === 0 ? "left" : k === parts ? "right" : "center";
-    const value = range[0] + (range[1] - range[0]) * k / parts;
+    const value = value_of_share(sheet.scale, k / parts, range);
     write(context, format(value, 3), x, y + 15, { font: 10, ink: theme.ink, align, base: "top" });
     context.fillRect(Math.min(x, g.left + width - 1), y + 9, 1, 4);
   }
   for (const mark of sheet.marks) {
-    const x = g.left + width * (mark.value - range[0]) / (range[1] - range[0]);
-    if (x < g.left || x > g.left + width + 1) continue;
+    const x = g.left + width * share_of(sheet.scale, mark.value, range);
+    if (!(x >= g.left) || x > g.left + width + 1) continue;
     context.fillStyle = theme.ink;
     context.fillRect(Math.round(x) - 2, y - 4, 3, 14);
   }
@@ -155,7 +161,7 @@ function paint_numbers(context, g, sheet, range) {
 
 // ---- Painting
 // Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
-function paint_base(panel, g, { numbers = false, reasons = false } = {}) {
+function paint_base(panel, g, { numbers = false, reasons = false, over = null } = {}) {
   const { canvas, sheet } = panel, ratio = devicePixelRatio || 1, base = document.createElement("canvas");
   base.width = canvas.width = Math.round(g.total_width * ratio);
   base.height = canvas.height = Math.round(g.total_height * ratio);
@@ -172,6 +178,7 @@ function paint_base(panel, g, { numbers = false, reasons = false } = {}) {
   if (numbers) paint_numbers(context, g, sheet, range);
   if (g.font) paint_labels(context, g, sheet);
   if (g.bar) paint_bar(context, g, sheet, range);
+  over?.(context, g);
   Object.assign(panel, { base, g });
 }
 
@@ -183,7 +190,7 @@ function paint_cursor(panel, at) {
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.drawImage(base, 0, 0);
   const { row, column } = cell_of(sheet, at);
-  if (row >= sheet.rows || column >= sheet.columns) return;
+  if (!within(sheet, row, column)) return;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   const x = g.left + column * g.cell, y = g.top + row * g.cell;
   const frame = (tone, grow, line) => {
@@ -208,45 +215,53 @@ function mark_labels(context, g, sheet, row, column, x, y) {
   const wide = Math.max(g.cell, g.upright ? g.wide * g.font * 0.602 + 3 : g.font + 3);
   context.fillStyle = theme.mark;
   context.fillRect(0, y + g.cell / 2 - tall / 2, g.left - 2, tall);
-  context.fillRect(x + g.cell / 2 - Math.max(wide, 16) / 2, 0, Math.max(wide, 16), 11);
+  const broad = Math.max(wide, 16, g.number_width + 3);
+  context.fillRect(x + g.cell / 2 - broad / 2, 0, broad, 11);
   context.fillRect(x + g.cell / 2 - wide / 2, 11, wide, g.top - 13);
   label_row(context, g, sheet, row, theme.ink);
-  number_row(context, g, row, theme.ink);
+  number_row(context, g, sheet, row, theme.ink);
   label_column(context, g, sheet, column, theme.ink);
-  number_column(context, g, column, theme.ink);
+  number_column(context, g, sheet, column, theme.ink);
 }
 
 // ---- Cells
 // Where the cursor `at` stands in a sheet, and the other way round: the part of the state that a cell is.
-const cell_of = (sheet, at) =>
-  ({ row: is_row(sheet) ? 0 : at[key_of(sheet.row_axis)], column: at[key_of(sheet.column_axis)] });
-const place_of = (sheet, { row, column }) =>
-  ({ ...(is_row(sheet) ? {} : { [key_of(sheet.row_axis)]: row }), [key_of(sheet.column_axis)]: column });
+const row_index = (sheet, row) => sheet.row_from + row * sheet.step;
+const column_index = (sheet, column) => sheet.column_from + column * sheet.step;
+function cell_of(sheet, at) {
+  const row = is_row(sheet) ? 0 : Math.floor((at[key_of(sheet.row_axis)] - sheet.row_from) / sheet.step);
+  return { row, column: Math.floor((at[key_of(sheet.column_axis)] - sheet.column_from) / sheet.step) };
+}
+
+const place_of = (sheet, { row, column }) => ({
+  ...(is_row(sheet) ? {} : { [key_of(sheet.row_axis)]: row_index(sheet, row) }),
+  [key_of(sheet.column_axis)]: column_index(sheet, column) });
+const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 
 // The cell under a pointer event as a place, or null outside of the map.
 function place_under(panel, event) {
   const box = panel.canvas.getBoundingClientRect(), { g, sheet } = panel;
   const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
   const row = Math.floor((event.clientY - box.top - g.top) / g.cell);
-  const inside = row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
-  return inside ? place_of(sheet, { row, column }) : null;
+  return within(sheet, row, column) ? place_of(sheet, { row, column }) : null;
 }
 
 function text_at(sheet, at) {
   const { row, column } = cell_of(sheet, at);
-  if (row >= sheet.rows || column >= sheet.columns) return "\u2013";
+  if (!within(sheet, row, column)) return "\u2013";
   return hidden_at(sheet, row, column) ? "masked" : shown(value_at(sheet, row, column));
 }
 
 // ---- Panels
 // A map with its name, the value under the cursor, a caption, and its numbers as a table for those who cannot see it.
-function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choose } = {}) {
+// `open` is what a click and Enter do besides; `over` paints on the picture.
+function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choose, open = null, over = null } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
     `${sheet.title}: ${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
-    `${word_of(sheet.column_axis)}; arrow keys move the cell cursor` });
-  const panel = { canvas, sheet, pick };
-  paint_base(panel, geometry(sheet, cell, { bar: !reasons }), { numbers: numbers && cell >= 16, reasons });
+    `${word_of(sheet.column_axis)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
+  const panel = { canvas, sheet, pick, open };
+  paint_base(panel, geometry(sheet, cell, { bar: !reasons }), { numbers: numbers && cell >= 16, reasons, over });
   listen(panel);
   followers.push((at) => {
     paint_cursor(panel, at);
@@ -273,17 +288,20 @@ function listen(panel) {
   canvas.addEventListener("click", (event) => {
     const place = place_under(panel, event);
     if (place) pick(place);
+    if (place) open?.();
   });
   canvas.addEventListener("keydown", (event) => press(event, panel));
 }
 
 // Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
 // cell that is not masked: the diagonal of a causal model.
-function press(event, { sheet, pick }) {
+function press(event, { sheet, pick, open = null }) {
   const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
                   PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns] };
-  if (!moves[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
+  const opens = open && event.key === "Enter";
+  if (!(moves[event.key] || opens) || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
+  if (opens) return open();
   const [down, right] = moves[event.key], now = cell_of(sheet, state);
   const row = clamped(now.row + down, 0, sheet.rows - 1);
   let column = clamped(now.column + right, 0, sheet.columns - 1);
@@ -292,10 +310,12 @@ function press(event, { sheet, pick }) {
 }
 
 // The numbers of a sheet, written out when first opened.
-function table_behind(sheet, words = (row, column) => cell_words(sheet, row, column)) {
-  const details = make("details", { class: "behind" }, make("summary", {}, "as a table"));
+const table_behind = (sheet, words = (row, column) => cell_words(sheet, row, column)) =>
+  folded("as a table", () => sheet_table(sheet, words));
+function folded(summary, build_table) {
+  const details = make("details", { class: "behind" }, make("summary", {}, summary));
   details.addEventListener("toggle", () => {
-    if (details.open && !details.querySelector("table")) details.append(sheet_table(sheet, words));
+    if (details.open && !details.querySelector("table")) details.append(build_table());
   });
   return details;
 }
@@ -303,9 +323,10 @@ function table_behind(sheet, words = (row, column) => cell_words(sheet, row, col
 function sheet_table(sheet, words) {
   const { row_labels, column_labels } = sheet, columns = counted(sheet.columns);
   const token = (text) => make("bdi", { class: "token" }, text ?? "");
-  const name = (labels, index) => labels ? [`${index} `, token(labels[index])] : [index];
-  const head = columns.map((column) => make("th", { class: "n", scope: "col" }, ...name(column_labels, column)));
-  const line = (row) => make("tr", {}, make("th", { scope: "row" }, ...name(row_labels, row)),
+  const name = (labels, k, index) => labels ? [`${index} `, token(labels[k])] : [index];
+  const head = columns.map((column) =>
+    make("th", { class: "n", scope: "col" }, ...name(column_labels, column, column_index(sheet, column))));
+  const line = (row) => make("tr", {}, make("th", { scope: "row" }, ...name(row_labels, row, row_index(sheet, row))),
     ...columns.map((column) => make("td", { class: "n" }, words(row, column))));
   const table = table_of([heading(word_of(sheet.row_axis)), ...head], counted(sheet.rows).map(line));
   return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" }, []);

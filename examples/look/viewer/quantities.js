@@ -136,7 +136,8 @@ function small_map(at, quantity, kind, width) {
 // ---- What the status line says: the place, and each value there
 function where(sheet, at) {
   const { row, column } = cell_of(sheet, at), along = (axis, index) => [`${word_of(axis)} `, label_of(axis, index)];
-  return [...(is_row(sheet) ? [] : [...along(sheet.row_axis, row), ", "]), ...along(sheet.column_axis, column)];
+  const rows = is_row(sheet) ? [] : [...along(sheet.row_axis, row_index(sheet, row)), ", "];
+  return [...rows, ...along(sheet.column_axis, column_index(sheet, column))];
 }
 
 function values_readout(sheets, at) {

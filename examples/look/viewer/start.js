@@ -1,6 +1,6 @@
 // The views that this run has something for, and the start of the page.
 
-const views = [
+const views = data.overview ? [overview_view, ...(data.edits.length ? [edits_view] : [])] : [
   quantities_view,
   ...(reasoned().length ? [why_view] : []),
   ...(data.routes.length ? [routes_view] : []),
@@ -22,7 +22,8 @@ function start_column() {
 
 const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
 state.quantity = start.quantity = pairs.name;
-Object.assign(state, start_column());
+state.view = start.view = views[0].key;
+Object.assign(state, data.overview ? start_of_windows() : start_column());
 read_address();
 build();
 update();

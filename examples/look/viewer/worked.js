@@ -61,8 +61,9 @@ const size_of = (terms) => sum_of(terms.map(({ product }) => Math.abs(product)))
 const apart = (terms, value) => Math.abs(total_of(terms) - value) / (size_of(terms) || Math.abs(value) || 1);
 
 // In long texts only some queries have links. A key's gradient is a sum over all queries.
+const linked_rows = ({ layer }) => data.link_rows?.[layer] ?? [];
 function complete(number, side) {
-  const rows = data.link_rows?.[number.layer] ?? [], axes = new Map(axes_of(number));
+  const rows = linked_rows(number), axes = new Map(axes_of(number));
   const own = axes.get("i") ?? (side === "to" ? axes.get("t") ?? axes.get("j") : undefined);
   return rows.length >= tokens.length || rows.includes(own);
 }
@@ -74,17 +75,26 @@ function explain_words(number, of) {
   return `${data.command} --explain "${of}${name.includes(".") ? probe : name} layer=${number.layer} ${at.join(" ")}"`;
 }
 
-const by_command = (number, of, words) => make("p", { class: "note" }, words, " The command line works it out: ",
-  make("code", {}, explain_words(number, of)));
+const by_command = (number, of, ...words) => make("p", { class: "note" }, ...words, " The command line works it out: ",
+  command_code(explain_words(number, of)));
+
+// A query whose numbers have links: one can go there, where the number is of a query.
+function row_link(number, i) {
+  if (!letters_of(number.quantity).includes("i")) return String(i);
+  const leave = () => {
+    choose({ i });
+    document.querySelector(".worked").focus({ preventScroll: true });
+  };
+  return make("button", { type: "button", class: "go", "data-focus": `row ${i}`, onclick: leave }, String(i));
+}
 
 // Why a side has no table, or null where it has one.
 function lacking_words(number, side, of) {
-  const kind = data.reasons[number_at_reason(number)]?.kind;
+  const kind = data.reasons[reason_of_number(number)]?.kind;
   if (kind === "masked") return by_command(number, of, "The mask hides this pair: it is no part of the model.");
   if (linked(number, side).length) {
-    const rows = (data.link_rows?.[number.layer] ?? []).join(", ") || "(none)";
-    const some = `The page has the links of these queries alone: ${rows}. This number needs others.`;
-    return complete(number, side) ? null : by_command(number, of, some);
+    return complete(number, side) ? null : by_command(number, of, "The page has the links of these queries alone:",
+      ...linked_rows(number).flatMap((i) => [" ", row_link(number, i)]), ". This number needs others.");
   }
   const other = linked(number, side === "from" ? "to" : "from").length;
   if (!other) return by_command(number, of, "The page has no links of this quantity.");
@@ -92,7 +102,7 @@ function lacking_words(number, side, of) {
   return by_command(number, of, "What it is made of has no name here.");
 }
 
-const number_at_reason = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "reasons", 8)?.[index];
+const reason_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "reasons", 8)?.[index];
 
 // ---- Tables
 const most_terms = 12;
@@ -149,14 +159,14 @@ function gradient_side(number) {
 function difference_sentence(terms, gradient, bits) {
   const off = apart(terms, gradient), allowed = bits === 64 ? 1e-10 : 1e-5, equal = off <= allowed;
   const sum = total_of(terms), verdict = `${equal ? "\u2713" : "\u2717"} Their sum is `;
-  const words = `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${allowed} allowed).`;
+  const words = `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${format(allowed, 1)} allowed).`;
   return make("p", { class: "check", "data-equal": String(equal) },
     make("b", { title: String(sum) }, verdict, shown(sum)), words);
 }
 
 function zero_sentence(number) {
-  const reason = data.reasons[number_at_reason(number)];
-  if (!reason || !number_at_reason(number)) return make("p", {}, "It is exactly 0.");
+  const reason = data.reasons[reason_of_number(number)];
+  if (!reason || !reason_of_number(number)) return make("p", {}, "It is exactly 0.");
   return make("p", {}, make("b", {}, `0, ${reason.kind}: `), reason.text, ".",
     reason.change ? ` What would change it: ${reason.change}.` : "");
 }
@@ -199,13 +209,15 @@ function walk_back() {
   else if (walk.length > 1) go(walk[1], walk.slice(1));
 }
 
-// Where the gradient enters the layer: what nothing named is made of, at its strongest.
+// Where the gradient enters the layer: what nothing named is made of, at its strongest among those that have links.
 const is_end = (number) => linked(number, "to").length > 0 && !linked(number, "from").length;
 function strongest_end() {
   const { layer } = state, ends = (each) => part_of(each, layer) && is_end({ quantity: each, layer });
   const quantity = measured.find(ends);
-  const sizes = quantity && array_of({ quantity, layer }, "gradient")?.map(Math.abs);
-  return sizes ? { quantity, layer, index: sizes.indexOf(extremes_of(sizes)[1]) } : null;
+  const gradient = quantity && array_of({ quantity, layer }, "gradient");
+  if (!gradient) return null;
+  const sizes = gradient.map((value, index) => complete({ quantity, layer, index }, "to") ? Math.abs(value) : -1);
+  return { quantity, layer, index: sizes.indexOf(extremes_of(sizes)[1]) };
 }
 
 function crumbs(number) {

@@ -1,0 +1,304 @@
+// View of a long text: pools of all its pairs, windows of single numbers in it, and single queries against all keys.
+
+const pools = [{ kind: "maximum", text: "maximum", note: "the largest value of each pool of pairs" },
+               { kind: "mean", text: "mean", note: "the mean of the values of each pool of pairs" },
+               { kind: "gradient", text: "|gradient|", note: "the largest |dLoss/d| of each pool of pairs" }];
+const pool_levels = () => [1, 2, 4, 8].filter((level) => level === 1 || level < data.overview.cells);
+const pool_tokens = (level = state.level) => data.overview.cell * level;
+const pool_size_words = (level) => `${pool_tokens(level)} \u00d7 ${pool_tokens(level)} pairs`;
+
+// ---- Pools
+// How many pairs of a pool are not masked.
+function pairs_in(row, column) {
+  const { cell, tokens: all } = data.overview;
+  const [rows, columns] = [row, column].map((index) => clamped(all - index * cell, 0, cell));
+  if (!data.causal || column < row) return rows * columns;
+  return column === row ? rows * (rows + 1) / 2 : 0;
+}
+
+// Pools of `level` by `level` pools of `side` by `side`: the largest, or the mean over all pairs.
+function coarser(kind, fine, side, level) {
+  const columns = Math.ceil(side / level), cells = new Float64Array(columns * columns).fill(NaN), pairs = cells.slice();
+  fine.forEach((value, k) => {
+    if (Number.isNaN(value)) return;
+    const row = Math.floor(k / side), column = k % side, count = pairs_in(row, column);
+    const to = Math.floor(row / level) * columns + Math.floor(column / level), first = Number.isNaN(cells[to]);
+    if (kind === "mean") cells[to] = (first ? 0 : cells[to]) + count * value;
+    else cells[to] = first ? value : Math.max(cells[to], value);
+    pairs[to] = (first ? 0 : pairs[to]) + count;
+  });
+  return kind === "mean" ? cells.map((sum, k) => sum / pairs[k]) : cells;
+}
+
+// Gradients lie so far apart that a linear scale shows the largest alone; values may.
+const may_be_logarithmic = () => state.pool !== "gradient" && current_quantity()?.scale !== "diverging";
+const pool_scale = (kind, { scale }) =>
+  kind === "gradient" || (state.log && scale !== "diverging") ? "logarithmic" : scale;
+
+function pool_sheet(kind, at) {
+  const quantity = current_quantity(), part = part_of(quantity, at.layer), { level } = state;
+  if (!part) return null;
+  const slice = slice_of(letters_of(quantity), part.shape, at), { name } = quantity;
+  return once(["pool", kind, level, state.log, name, at.layer, slice.offset].join(" "), () => {
+    const fine = decode(part, kind).subarray(slice.offset, slice.offset + slice.rows * slice.columns);
+    const cells = level === 1 ? fine : coarser(kind, fine, slice.columns, level), side = Math.sqrt(cells.length);
+    const of_value = kind !== "gradient", { text, note } = pools.find((pool) => pool.kind === kind);
+    return sheet({ ...slice, rows: side, columns: side, cells, hidden: Uint8Array.from(cells, Number.isNaN),
+      step: pool_tokens(), row_labels: null, column_labels: null, name, kind, quantity, run: data,
+      title: of_value ? `${text} of ${name}` : `|dLoss/d${name}|`, scale: pool_scale(kind, quantity),
+      marks: of_value ? quantity.marks : [], note: of_value ? `${note}; ${words_of(quantity)}` : note,
+      shared: () => shared_pool_extremes(kind) });
+  });
+}
+
+// Over all layers and heads, so that equal colours are equal numbers.
+function shared_pool_extremes(kind) {
+  return once(["pool extremes", kind, state.level, state.quantity].join(" "), () => {
+    const all = places_of(state.quantity).map((at) => pool_sheet(kind, at).extremes);
+    return [Math.min(...all.map(([low]) => low)), Math.max(...all.map(([, high]) => high))];
+  });
+}
+
+// The first and the last token of the pool that a token is in.
+function pool_span(index) {
+  const size = pool_tokens(), first = Math.floor(index / size) * size;
+  return [first, Math.min(first + size, data.overview.tokens) - 1];
+}
+
+function pool_words(at) {
+  const range = (index) => pool_span(index).flatMap((end, k) => [k ? " to " : "", token_name(end)]);
+  return ["queries ", ...range(at.i), ", keys ", ...range(at.j)];
+}
+
+// ---- Windows
+const windows_here = () => data.overview.windows.filter(({ layer }) => layer === state.layer);
+const probe_in = ({ quantities: held }) => held.find(({ probe }) => probe === current_quantity().probe);
+const inside = (index, from, count) => index >= from && index < from + count;
+
+// The window over the cursor, else one that reaches into its pool; null where there is none.
+function window_at(at) {
+  const [rows, columns] = [pool_span(at.i), pool_span(at.j)], held = windows_here().filter(probe_in);
+  const meets = (from, count, [first, last]) => from <= last && from + count > first;
+  return held.find(({ i, j, rows: down, columns: right }) => inside(at.i, i, down) && inside(at.j, j, right)) ??
+    held.find((each) => meets(each.i, each.rows, rows) && meets(each.j, each.columns, columns)) ?? null;
+}
+
+function window_sheet(window, kind, at = state) {
+  const quantity = current_quantity(), part = probe_in(window), of_value = kind === "value";
+  if (part[kind] == null) return null;
+  const slice = slice_of(letters_of(quantity), part.shape, at), { i, j, rows, columns } = window;
+  const cells = decode(part, kind).subarray(slice.offset, slice.offset + slice.rows * slice.columns);
+  return sheet({ ...slice, cells, hidden: Uint8Array.from(cells, Number.isNaN), row_from: i, column_from: j,
+    row_labels: tokens.slice(i, i + rows), column_labels: tokens.slice(j, j + columns), name: quantity.name, kind,
+    quantity, run: data, title: of_value ? quantity.name : `dLoss/d${quantity.name}`,
+    scale: of_value ? quantity.scale : "diverging", marks: of_value ? quantity.marks : [],
+    note: of_value ? words_of(quantity) : gradient_words, shared: () => extremes_of(decode(part, kind)) });
+}
+
+const window_sheets = (window, at) =>
+  ["value", "gradient"].map((kind) => window_sheet(window, kind, at)).filter(Boolean);
+const window_words = ({ i, j, rows, columns }) => `queries ${i} to ${i + rows - 1}, keys ${j} to ${j + columns - 1}`;
+const command_at = () => `${data.command} --at "i=${state.i} j=${state.j}"`;
+
+function zoom_to(window) {
+  update({ zoom: true, i: clamped(state.i, window.i, window.i + window.rows - 1),
+    j: clamped(state.j, window.j, window.j + window.columns - 1) });
+  stage.querySelector("canvas").focus({ preventScroll: true });
+}
+
+function zoom_out() {
+  update({ zoom: false });
+  stage.querySelector("canvas").focus({ preventScroll: true });
+}
+
+function draw_window(window) {
+  const sheets = window_sheets(window, state), across = stage.clientWidth >= 900 ? sheets.length : 1;
+  const room = Math.floor((stage.clientWidth - 16 * (across - 1)) / across);
+  const fitting = Math.min(...sheets.map((each) => fitting_cell(each, Math.min(room, 640), 40)));
+  const cell = state.cell || Math.max(fitting, state.numbers ? 30 : 0);
+  controls.cell.input.value = cell;
+  const back = make("button", { type: "button", "data-focus": "back", onclick: zoom_out },
+    "back to the overview (Escape)");
+  const escape = (event) => event.key === "Escape" && zoom_out();
+  stage.append(make("h3", {}, `${window_words(window)}, ${place_words()}: ${window.why}`), make("p", {}, back),
+    make("div", { class: "panels", style: `--across: ${across}`, onkeydown: escape },
+      ...sheets.map((each) => map_figure(each, cell, { numbers: state.numbers }))));
+}
+
+// ---- The map of pools
+// All windows are outlined; the first, which are the strongest, have numbers.
+const numbered_windows = 9;
+function paint_windows(context, g) {
+  const scale = g.cell / pool_tokens(), held = windows_here().filter(probe_in);
+  const boxes = held.map(({ i, j, rows, columns }) =>
+    ({ x: g.left + j * scale, y: g.top + i * scale, width: columns * scale, height: rows * scale }));
+  context.lineWidth = 1;
+  for (const { x, y, width, height } of boxes) {  // in two tones, which show on any colour
+    const box = [x + 0.5, y + 0.5, Math.max(2, width - 1), Math.max(2, height - 1)];
+    context.strokeStyle = "#fff";
+    context.setLineDash([]);
+    context.strokeRect(...box);
+    context.strokeStyle = "#000";
+    context.setLineDash([2, 2]);
+    context.strokeRect(...box);
+  }
+  context.setLineDash([]);
+  boxes.slice(0, numbered_windows).forEach(({ x, y, width }, k) => {
+    context.fillStyle = theme.page;
+    context.fillRect(x + width + 1, y - 6, 10, 12);
+    write(context, k + 1, x + width + 6, y + 0.5, { font: 11, ink: theme.ink });
+  });
+}
+
+function draw_pools() {
+  const shown_pool = pool_sheet(state.pool, state), told = make("div", { class: "told", role: "status" });
+  if (!shown_pool) return stage.append(make("p", { class: "note" }, `Not recorded for ${place_words()}.`));
+  const open = () => {
+    const window = window_at(state);
+    if (window) zoom_to(window);
+  };
+  const room = Math.min(760, Math.max(300, stage.clientWidth - 340)), cell = fitting_cell(shown_pool, room, 24);
+  const figure = map_figure(shown_pool, cell, { open, over: paint_windows });
+  stage.append(make("div", { class: "beside" }, figure, make("div", {}, told, strongest_pools(), windows_table())));
+  of_selection(() => told.replaceChildren(...pool_card(open)));
+}
+
+// What is known of the pool under the cursor, and how to get its single numbers.
+function pool_card(open) {
+  const lines = pools.map(({ kind, text }) => make("tr", {}, make("th", { scope: "row" }, text),
+    ...pool_cells(pool_sheet(kind, state))));
+  const window = window_at(state);
+  const way = window
+    ? make("p", {}, make("button", { type: "button", "data-focus": "open", onclick: open }, "open its window (Enter)"),
+      ` ${window_words(window)}: ${window.why}`)
+    : make("p", { class: "note" }, "No window of single numbers is here. The command for one: ",
+      command_code(command_at()));
+  return [make("h4", {}, ...pool_words(state)), table_of([heading("of these pairs"), heading("", true)], lines,
+    { class: "pools" }), way];
+}
+
+function pool_cells(of_pool) {
+  const { row, column } = cell_of(of_pool, state);
+  return [hidden_at(of_pool, row, column) ? make("td", { class: "n" }, "masked")
+    : number_cell(value_at(of_pool, row, column))];
+}
+
+// A line that moves the cursor.
+function jump_line(place, focus, cells) {
+  const jump = () => update(place);
+  return make("tr", { tabindex: 0, "data-focus": focus, onclick: jump, onkeydown: on_button_keys(jump) }, ...cells);
+}
+
+const most_pools = 20;
+function strongest_pools() {
+  const from = pool_sheet(state.pool, state), order = counted(from.cells.length).filter((k) => !from.hidden[k]);
+  order.sort((one, other) => Math.abs(from.cells[other]) - Math.abs(from.cells[one]));
+  const line = (k) => {
+    const place = place_of(from, { row: Math.floor(k / from.columns), column: k % from.columns });
+    return jump_line(place, `pool ${k}`, [make("td", { class: "n" }, pool_span(place.i).join("\u2013")),
+      make("td", { class: "n" }, pool_span(place.j).join("\u2013")), number_cell(from.cells[k])]);
+  };
+  const head = [heading("queries", true), heading("keys", true), heading(from.title, true)];
+  return folded(`the ${most_pools} strongest pools`, () =>
+    table_of(head, order.slice(0, most_pools).map(line), { class: "jumps strongest" }));
+}
+
+function windows_table() {
+  const held = windows_here().filter(probe_in), head = [heading("", true), heading("window"), heading("why")];
+  const line = (window, k) => jump_line({ i: window.i, j: window.j }, `window ${k}`,
+    [make("td", { class: "n" }, k + 1), make("td", {}, window_words(window)), make("td", {}, window.why)]);
+  return folded(`${held.length} windows of single numbers in this layer`, () =>
+    table_of(head, held.map(line), { class: "jumps windows" }));
+}
+
+// ---- One query against all keys
+// Where keys are closer than pixels, each pixel has a line from its smallest value to its largest.
+function trace_thinned(frame, values) {
+  const pixels = Math.floor(frame.x_of(values.length - 1) - frame.x_of(0)) + 1;
+  if (values.length <= pixels) return trace(frame, values, "trace", false);
+  let path = "", drawing = false;
+  for (let pixel = 0; pixel < pixels; ++pixel) {
+    const [from, to] = [pixel, pixel + 1].map((each) => Math.floor(each * values.length / pixels));
+    const finite = values.slice(from, to).filter(Number.isFinite), x = frame.x_of((from + to - 1) / 2).toFixed(1);
+    if (finite.length) {
+      const ends = [Math.max(...finite), Math.min(...finite)].map((value) => frame.y_of(value).toFixed(1));
+      path += `${drawing ? "L" : "M"}${x} ${ends[0]}V${ends[1]}`;
+    }
+    drawing = finite.length > 0;
+  }
+  frame.add("path", { class: "trace", d: path });
+}
+
+// The rows of all heads, or of the channel that is looked at.
+function rows_of_strip(part, kind) {
+  const numbers = decode(part, kind), keys = part.shape.at(-1), letter = letters_of(current_quantity())[0];
+  const all = counted(numbers.length / keys).filter((index) => letter === "h" || index === state[key_of(letter)]);
+  return all.map((index) => ({ name: `${word_of(letter)} ${index}`, chosen: index === state[key_of(letter)],
+    values: Array.from(numbers.subarray(index * keys, (index + 1) * keys)) }));
+}
+
+function draw_strip(of_query, kind) {
+  const part = probe_in(of_query);
+  if (part?.[kind] == null) return;
+  const rows = rows_of_strip(part, kind), { name } = current_quantity(), width = Math.max(300, stage.clientWidth - 10);
+  const title = `${kind === "value" ? name : `dLoss/d${name}`} of query `;
+  const ends = rows.map(({ values }) => reach_of(values)), keys = rows[0].values.length;
+  const reach = [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
+  const frames = rows.map((row, k) => strip_of_head(row, { reach, width, last: k === rows.length - 1 }));
+  const at_key = (event) => ({ i: of_query.i, j: clamped(Math.round(frames[0].at(event).x), 0, keys - 1) });
+  const charts = make("div", { class: "strips", onpointermove: (event) => set_hover(at_key(event)),
+    onpointerleave: () => set_hover(null), onclick: (event) => update(at_key(event)) },
+  ...frames.map(({ picture }) => picture));
+  const behind = sheet({ cells: Float64Array.from(counted(keys).flatMap((j) => rows.map(({ values }) => values[j]))),
+    rows: keys, columns: rows.length, row_axis: "j", column_axis: "h", title: `${name} of query ${of_query.i}` });
+  behind.hidden = Uint8Array.from(behind.cells, Number.isNaN);
+  const head = make("h3", {}, title, token_name(of_query.i), ` against all keys, layer ${state.layer}`);
+  stage.append(make("section", { class: "whole-row" }, head, charts,
+    table_behind({ ...behind, column_labels: rows.map((row) => row.name) })));
+  followers.push((at) => frames.forEach((frame) => frame.follow(Math.min(at.j, keys - 1))));
+}
+
+function strip_of_head({ name, chosen, values }, { reach, width, last }) {
+  const title = chosen ? `${name} (selected)` : name;
+  const frame = strip({ label: `${name} over all keys`, values, width, last, labels: null, word: word_of("j"),
+    height: 46, reach });
+  const line = frame.add("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
+  trace_thinned(frame, values);
+  frame.add("text", { class: chosen ? "title" : "", x: frame.left, y: 12 }, title);
+  const now = frame.add("text", { class: "now", y: 12 });
+  frame.follow = (j) => follow_line({ frame, line, now, x: frame.x_of(j), title },
+    Number.isNaN(values[j]) ? "masked" : shown(values[j]));
+  return frame;
+}
+
+// ---- View
+const start_of_windows = () => {
+  const [first] = data.overview.windows;
+  return first ? { layer: first.layer, i: first.i, j: first.j } : {};
+};
+
+const zoomed = () => state.zoom ? window_at(state) : null;
+const overview_view = {
+  key: "overview", title: "Overview",
+  hint: "Look for pools that stand out far from the diagonal: there a query counts, reads or learns over a distance.",
+  quantities: () => quantities,
+  controls: () => ["layer", "head", "quantity", "c", "fit", ...(zoomed() ? ["numbers", "cell"]
+    : ["pool", "level", ...(may_be_logarithmic() ? ["log"] : [])])],
+  readout(at) {
+    const window = zoomed();
+    if (window) return values_readout(window_sheets(window, at), at);
+    return [`${place_words()}, `, ...pool_words(at), ":", ...pools.flatMap(({ kind, text }) => {
+      const of_pool = pool_sheet(kind, at), name = make("span", { class: "reading" }, `${text} `);
+      name.append(make("b", {}, of_pool ? text_at(of_pool, at) : "\u2013"));
+      return [" ", name];
+    })];
+  },
+  draw() {
+    const window = zoomed();
+    if (window) return draw_window(window);
+    state.zoom = false;
+    draw_pools();
+    const of_layer = data.overview.strips.filter(({ layer }) => layer === state.layer);
+    for (const of_query of of_layer) draw_strip(of_query, state.pool === "gradient" ? "gradient" : "value");
+  },
+};
