@@ -194,8 +194,8 @@ class TangentPass {
       : tape_(tape), names_(std::move(names)), result_(result) {}
 
   // visit(name, tangents) for each place that is reached.
-  template <class Visit> void run(const Tape::Entry& start, index_t element, const Visit& visit) {
-    duals_.emplace(start.node->id, dual_of(start.output, element));
+  template <class Visit> void run(const Tape::Entry& start, const Tensor& dual, const Visit& visit) {
+    duals_.emplace(start.node->id, dual);
     for (auto next = tape_.entries().upper_bound(start.node->id); next != tape_.entries().end(); ++next) {
       const auto& [id, entry] = *next;
       const Tensor moved = again(entry);
@@ -209,12 +209,6 @@ class TangentPass {
   }
 
  private:
-  static Tensor dual_of(const Tensor& x, index_t element) {
-    const Tensor dual = raw::copy(raw::cast(raw::contiguous(x), DType::dual));
-    dual.data<Dual>()[element].tangent = 1;
-    return dual;
-  }
-
   // Undefined where nothing that it reads moves.
   Tensor again(const Tape::Entry& entry) const {
     bool any = false;
@@ -232,6 +226,20 @@ class TangentPass {
   const Node* result_;
   std::unordered_map<std::uint64_t, Tensor> duals_;
 };
+
+// x, moving by what `tangent_of` says of each element.
+template <class TangentOf> Tensor dual_of(const Tensor& x, const TangentOf& tangent_of) {
+  const Tensor dual = raw::copy(raw::cast(raw::contiguous(x), DType::dual));
+  for (index_t e = 0; e < dual.numel(); ++e) dual.data<Dual>()[e].tangent = tangent_of(e);
+  return dual;
+}
+
+std::vector<Place> without(const std::vector<Place>& places, const std::string& name) {
+  std::vector<Place> others;
+  for (const Place& place : places)
+    if (place.name != name) others.push_back(place);
+  return others;
+}
 
 }  // namespace
 
@@ -256,9 +264,6 @@ ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Plac
   const detail::ProbesKeepNothing quiet;
   const Tape::Entry& entry = entry_of(tape, place);
   const index_t element = element_at(at, entry.output.shape(), place.name);
-  std::vector<Place> others;
-  for (const Place& other : places)
-    if (other.name != place.name) others.push_back(other);
   const auto gradient_at = [&](const Node& node) {
     const Tensor handle = Tensor::empty(node.shape, node.dtype);
     handle.set_link(Ref<GraphLink>(const_cast<Node*>(&node)));
@@ -269,8 +274,9 @@ ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Plac
   result.gradient = gradient_at(*entry.node)[static_cast<std::size_t>(element)];
   std::vector<GradientTerm> terms;
   const RecordingScope values_only(false);
-  TangentPass(tape, names_of(others), node_of(y))
-      .run(entry, element, [&](const std::string& name, const Node& node, const Tensor& moved) {
+  const Tensor dual = dual_of(entry.output, [&](index_t e) { return e == element ? 1.0 : 0.0; });
+  TangentPass(tape, names_of(without(places, place.name)), node_of(y))
+      .run(entry, dual, [&](const std::string& name, const Node& node, const Tensor& moved) {
         const Tensor flat = raw::contiguous(moved);
         std::optional<std::vector<double>> gradients;
         for (index_t e = 0; e < flat.numel(); ++e) {
@@ -290,6 +296,26 @@ ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Plac
       ++result.more, result.rest += term.gradient * term.derivative;
   }
   return result;
+}
+
+std::map<std::string, std::vector<double>> moved_by(
+    const Tape& tape, const Place& place, const std::vector<double>& tangent, const std::vector<Place>& places) {
+  const detail::ProbesKeepNothing quiet;
+  const RecordingScope values_only(false);
+  const Tape::Entry& entry = entry_of(tape, place);
+  if (static_cast<index_t>(tangent.size()) != entry.output.numel())
+    fail("moved_by", tangent.size(), " numbers given; ", entry.output.numel(), " required, one for each of ",
+        place.name);
+  std::map<std::string, std::vector<double>> found;
+  const Tensor dual = dual_of(entry.output, [&](index_t e) { return tangent[static_cast<std::size_t>(e)]; });
+  TangentPass(tape, names_of(without(places, place.name)), nullptr)
+      .run(entry, dual, [&](const std::string& name, const Node&, const Tensor& moved) {
+        const Tensor flat = raw::contiguous(moved);
+        std::vector<double>& numbers = found[name];
+        numbers.resize(static_cast<std::size_t>(flat.numel()));
+        for (index_t e = 0; e < flat.numel(); ++e) numbers[static_cast<std::size_t>(e)] += flat.data<Dual>()[e].tangent;
+      });
+  return found;
 }
 
 }  // namespace whence

@@ -5,6 +5,7 @@
 // again. (Constants are looked for beside numbers in sums, differences, products and quotients alone.)
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,5 +49,10 @@ struct ExplainedGradient {
 // The gradient of y, a scalar, by element `at` of what passed at `place`.
 [[nodiscard]] ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Place& place, const Shape& at,
     const std::vector<Place>& places, std::size_t most = 8);
+
+// How the next places on the way move when what passed at `place` does, by `tangent` (a number for each element,
+// row-major): the tangent of each, by its name. Ways that pass another place end there.
+[[nodiscard]] std::map<std::string, std::vector<double>> moved_by(
+    const Tape& tape, const Place& place, const std::vector<double>& tangent, const std::vector<Place>& places);
 
 }  // namespace whence

@@ -115,8 +115,13 @@ static bool could_match_under(const std::string& pattern, const std::string& pat
   return fixed.size() > prefix.size() && fixed.starts_with(prefix);
 }
 
-bool Capture::wants_under(const std::string& path) {
-  const auto possible = [&](const std::string& pattern) { return could_match_under(pattern, path); };
+bool Capture::wants_under(const std::string& path, const std::vector<std::string>& but) {
+  const auto spelled_out = [&](const std::string& pattern) {
+    return std::ranges::any_of(but, [&](const std::string& name) { return pattern == path + "." + name; });
+  };
+  const auto possible = [&](const std::string& pattern) {
+    return could_match_under(pattern, path) && !spelled_out(pattern);
+  };
   for (const Capture* capture = detail::active_capture; capture; capture = capture->outer_) {
     if (std::any_of(capture->patterns_.begin(), capture->patterns_.end(), possible)) return true;
     if (std::any_of(

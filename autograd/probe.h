@@ -86,8 +86,9 @@ class Capture {
   // Where in the graph it stands; nowhere if it had no history.
   [[nodiscard]] Place place(const std::string& name) const { return {name, (*this)[name].nodes_}; }
 
-  // Whether an active capture of this thread has a pattern that could match a name under `path`.
-  static bool wants_under(const std::string& path);
+  // Whether an active capture of this thread has a pattern that could match a name under `path`, other than those of
+  // `but` spelled out.
+  static bool wants_under(const std::string& path, const std::vector<std::string>& but = {});
 
  private:
   friend Tensor detail::probe_captured(const char*, const Tensor&, const Site&);

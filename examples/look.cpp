@@ -8,7 +8,9 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/progress.h"
 #include "examples/app/run_files.h"
+#include "examples/app/text.h"
 #include "examples/look/figures.h"
 #include "examples/look/history.h"
 #include "examples/look/page.h"
@@ -25,10 +27,10 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string beside, out, explain, edit, figure, dtype = "f32";
-  std::int64_t beside_step = 0;
+  std::string beside, out, explain, edit, figure, at, dtype = "f32";
+  std::int64_t beside_step = 0, checkpoints = 0;
   std::int64_t edits = 0;
-  bool causes = false, ways = false, numbers = false, pictures = false;
+  bool causes = false, ways = false, numbers = false, pictures = false, json = false;
   int threads = whence::threads();
 };
 
@@ -44,12 +46,18 @@ void declare_options(CommandLine& line, Options& options) {
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
       .text("beside", &options.beside, {"another run, or this one, to be shown beside it on the same tokens"})
       .integer("beside-step", &options.beside_step, Count{0, 1000000000000}, {"as --step, of --beside"})
+      .integer("checkpoints", &options.checkpoints, Count{0, 1000},
+          {"of this run, as many and evenly spread, to go through by a slider (train --keep-checkpoints 0 keeps all)"})
       .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
   line.heading("What is made of it")
       .text("out", &options.out,
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
+      .text("at", &options.at,
+          {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
+           "';' "
+           "between them"})
       .flag("numbers", &options.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
       .flag("pictures", &options.pictures, {"write beside it all that is on it as SVG files, for papers and slides"})
       .text("figure", &options.figure,
@@ -58,6 +66,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
+      .flag("json", &options.json, {"with --explain: the same as JSON, and nothing else"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
            "with "
@@ -96,14 +105,19 @@ std::filesystem::path file_to_write(const Options& options, const std::string& e
                                               : std::filesystem::path(ending);
 }
 
-void written(const std::string& file) { std::cout << "written: " << file << std::endl; }
+void write(const std::string& file, const std::string& text) {
+  write_file(file, text);
+  std::cout << "written: " << file << std::endl;
+}
+
+void write(const std::string& file, const SafetensorsFile& tensors) {
+  write_safetensors(file, tensors);
+  std::cout << "written: " << file << std::endl;
+}
 
 void write_figure(const Options& options) {
   const std::string svg = look::figure_svg(options.figure, options.subject);
-  const std::string file =
-      file_to_write(options, to_text("look.", look::figure_file_name(options.figure), ".svg")).string();
-  write_file(file, svg);
-  written(file);
+  write(file_to_write(options, to_text("look.", look::figure_file_name(options.figure), ".svg")).string(), svg);
 }
 
 void write_pictures(const look::Inspection& inspection, const std::vector<look::EditOutcome>& edits,
@@ -115,28 +129,98 @@ void write_pictures(const look::Inspection& inspection, const std::vector<look::
     write_file((folder / name).string(), svg);
     ++count;
   });
-  written(to_text(folder.string(), ", ", count, " pictures"));
+  std::cout << "written: " << folder.string() << ", " << count << " pictures" << std::endl;
+}
+
+// The steps of --checkpoints: the first, the last, and those between them evenly.
+std::vector<std::int64_t> chosen_steps(const Options& options) {
+  const std::vector<std::int64_t> all = look::checkpoints_of(options.subject.run);
+  if (all.empty()) throw InputError("--checkpoints: ", options.subject.run, " has none; a run that has saved required");
+  const auto most = static_cast<std::size_t>(options.checkpoints);
+  if (all.size() <= most) return all;
+  std::vector<std::int64_t> steps;
+  for (std::size_t k = 0; k < most; ++k)
+    steps.push_back(all[most == 1 ? all.size() - 1 : k * (all.size() - 1) / (most - 1)]);
+  return steps;
+}
+
+// The data of what the page shows beside this, which are made and let go one by one.
+std::vector<std::string> data_beside(const look::Subject& subject, const Options& options) {
+  std::vector<std::string> all;
+  if (const auto other = subject_beside(subject, options))
+    all.push_back(look::json_of(look::Inspection(*other, false)));
+  if (options.checkpoints == 0) return all;
+  for (const std::int64_t step : chosen_steps(options)) {
+    look::SubjectOptions then = options.subject;
+    then.step = step;
+    const look::Subject checkpoint = look::subject_of(then);
+    all.push_back(look::checkpoint_json_of(look::Inspection(checkpoint, false)));
+  }
+  return all;
 }
 
 void write_page(const look::Inspection& inspection, const Options& options) {
   const std::filesystem::path page = file_to_write(options, "look.html");
-  look::require_small_page(inspection, !options.beside.empty());
+  const std::size_t others = options.checkpoints > 0 ? chosen_steps(options).size() : options.beside.empty() ? 0 : 1;
+  look::require_small_page(inspection, others);
   const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
-  const std::optional<look::Subject> other = subject_beside(inspection.subject(), options);
+  const std::vector<std::string> beside_it = data_beside(inspection.subject(), options);
   if (options.numbers) {
-    write_safetensors(beside(page, ".safetensors"), look::tensors_of(inspection));
-    written(beside(page, ".safetensors"));
-    write_file(beside(page, ".causes.csv"), look::causes_of(inspection).csv());
-    written(beside(page, ".causes.csv"));
-    write_file(beside(page, ".ways.csv"), look::ways_table(inspection).csv());
-    written(beside(page, ".ways.csv"));
+    write(beside(page, ".safetensors"), look::tensors_of(inspection));
+    write(beside(page, ".causes.csv"), look::causes_of(inspection).csv());
+    write(beside(page, ".ways.csv"), look::ways_table(inspection).csv());
   }
   const auto edits = look::strongest_edits(inspection, static_cast<std::size_t>(options.edits));
-  const auto second = other ? std::make_unique<look::Inspection>(*other) : nullptr;
-  write_file(page.string(), look::page_of(inspection, {history, edits, second.get()}));
   if (!edits.empty()) std::cout << look::edits_table(edits).text();
   if (options.pictures) write_pictures(inspection, edits, beside(page, ".pictures"));
-  written(page.string());
+  write(page.string(), look::page_of(inspection, {history, edits, beside_it}));
+}
+
+// "i=4100 j=4050; i=9 j=2"
+std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, index_t tokens) {
+  std::vector<std::pair<index_t, index_t>> places;
+  std::istringstream all(texts);
+  for (std::string text; std::getline(all, text, ';');) {
+    std::istringstream words(text);
+    std::string query, key, more;
+    words >> query >> key;
+    const auto number = [&](const std::string& word, const char* name) {
+      const auto found = word.starts_with(name) ? parse_number<std::int64_t>(word.substr(2)) : std::nullopt;
+      if (!found || *found < 0 || *found >= tokens || words >> more)
+        throw InputError("--at: '", text, "' given; \"i=QUERY j=KEY\" required, both from 0 to ", tokens - 1);
+      return *found;
+    };
+    const index_t i = number(query, "i=");
+    places.emplace_back(i, number(key, "j="));
+  }
+  return places;
+}
+
+// The page of a text whose single numbers would not fit one; false: they do.
+bool write_overview(const look::Subject& subject, const Options& options) {
+  constexpr index_t always_fits = 64;  // tokens
+  if (subject.tokens.numel() <= always_fits) return false;
+  const look::Rows rows(subject);
+  if (look::bytes_of_all(rows) <= static_cast<double>(look::most_bytes)) return false;
+  for (const auto& [name, given] : {std::pair{"--beside", !options.beside.empty()}, {"--edits", options.edits > 0},
+           {"--checkpoints", options.checkpoints > 0}, {"--pictures", options.pictures}})
+    if (given)
+      throw InputError(name, ": given with ", subject.tokens.numel(),
+          " tokens, of which a page has no room for every number; fewer required: --length");
+  const auto places = places_of(options.at, subject.tokens.numel());
+  const auto history = look::history_of(std::filesystem::path(options.subject.run) / look::history_file);
+  Progress progress("look", 100, 0, ProgressStyle::for_standard_error(false), std::cerr);
+  const look::Overview overview = look::overview_of(rows, places, 0.97 * static_cast<double>(look::most_bytes),
+      [&](double share) { progress.update(static_cast<std::int64_t>(100 * share), 0, {}); });
+  progress.update(100, 0, {});
+  progress.finish();
+  const std::filesystem::path page = file_to_write(options, "look.html");
+  if (options.numbers) write(beside(page, ".safetensors"), look::tensors_of(overview));
+  std::cout << subject.title << ", loss " << rows.loss() << "; " << subject.tokens.numel() << " tokens as pools of "
+            << overview.cell << " by " << overview.cell << " pairs, " << overview.windows.size()
+            << " windows of single numbers\n";
+  write(page.string(), look::page_of(overview, rows, history));
+  return true;
 }
 
 void print_edits(const look::Inspection& inspection, const std::string& texts) {
@@ -165,18 +249,31 @@ int run(int argc, char** argv) {
   const bool prints = figure || options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
   for (const char* name : {"causes", "ways", "explain", "edit"}) line.refuse_unless(name, !figure, "no --figure");
   line.refuse_unless("out", !prints || figure, "a page or a figure");
-  for (const char* name : {"numbers", "pictures", "edits", "beside"}) line.refuse_unless(name, !prints, "a page");
+  for (const char* name : {"numbers", "pictures", "edits", "beside", "checkpoints", "at"})
+    line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
   for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
-  for (const char* name : {"text", "task-sample", "step"}) line.refuse_unless(name, !drawn, "the folder of a run");
+  for (const char* name : {"text", "task-sample", "step", "checkpoints"})
+    line.refuse_unless(name, !drawn, "the folder of a run");
   line.refuse_unless("beside-step", !options.beside.empty(), "--beside");
+  line.refuse_unless("json", !options.explain.empty(), "--explain");
+  if (options.checkpoints > 0 && !options.beside.empty())
+    throw InputError("--checkpoints: given with --beside; one of them required, as one slider serves both");
   set_threads(options.threads);
   if (figure) {
     write_figure(options);
     return 0;
   }
   const look::Subject subject = look::subject_of(options.subject);
+  if (!prints && write_overview(subject, options)) return 0;
+  if (!options.at.empty())
+    throw InputError("--at: given with ", subject.tokens.numel(),
+        " tokens, of which the page has every number; a longer text required");
   const look::Inspection inspection(subject);
+  if (options.json) {
+    std::cout << look::explained_json(inspection, options.explain) << '\n';
+    return 0;
+  }
   std::cout << subject.title << ", loss " << inspection.loss();
   for (const auto& [name, value] : subject.facts) std::cout << "; " << name << ' ' << value;
   std::cout << '\n';

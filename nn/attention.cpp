@@ -45,7 +45,8 @@ const std::vector<ProbeInfo>& attention_probes() {
       {"v", "b h j d", Scale::diverging, "what each token hands on", "v_j = W_v x_j + b_v"},
       {"scores", "b h i j", Scale::diverging, "how well query i and key j fit, by content", "S_ij = q_i.k_j / sqrt(d)"},
       {"logits", "b h i j", Scale::diverging, "scores with all that positions add", "A_ij"},
-      {"pattern", "b h i j", Scale::unit, "how much query i takes of key j", "P_ij = softmax over j of A_ij"}};
+      {"pattern", "b h i j", Scale::unit, "how much query i takes of key j", "P_ij = softmax over j of A_ij"},
+      {"output", "b h i d", Scale::diverging, "what each query takes away", "o_i = sum_j P_ij v_j"}};
   return probes;
 }
 
@@ -87,9 +88,15 @@ Tensor Attention::operator()(
   }
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
-  const Tensor mixed = choice_.pick(inputs).attend(inputs, stages_);       // [b h t d]
-  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
+  const Tensor mixed = probe("output", choice_.pick(inputs).attend(inputs, stages_));  // [b h t d]
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());              // [b t c]
   return dropout_(output_(merged), pass);
+}
+
+Tensor Attention::composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const {
+  const Scope scope(path());
+  const AttendContext all = rotated_context(inputs, stages_);
+  return attend_rows(rows_of(all, stages_, begin, end), stages_, {}, all.first_row + all.query.size(2));
 }
 
 std::string Attention::explain() const { return choice_.explain(); }

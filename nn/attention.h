@@ -31,7 +31,8 @@ struct AttentionCache {
   index_t filled = 0;    // tokens
 };
 
-// What attention passes to probes under any scheme, in its order: x q k v scores logits pattern.
+// What attention passes to probes under any scheme, in its order: x q k v scores logits pattern output. Every executor
+// passes x, q, k, v and output; the rest are the reference executor's alone.
 const std::vector<ProbeInfo>& attention_probes();
 
 class Attention final : public Module {
@@ -46,7 +47,13 @@ class Attention final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 
+  // The composed form, with every probe, for query rows [begin, end) of `inputs` alone: [b h end-begin d]. Keys that none
+  // of these rows sees are left out. For those who look at texts whose pairs do not fit in memory.
+  // REQUIRES: every scheme is row local.
+  [[nodiscard]] Tensor composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const;
+
   std::string explain() const;  // which executor runs, and why
+  const Stages& stages() const { return stages_; }
 
  private:
   Tensor by_head(const Tensor& x) const;  // [b t c] -> [b h t d], a view

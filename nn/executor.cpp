@@ -17,7 +17,10 @@ index_t score_bytes(const AttendInputs& inputs) {
 }
 
 // Someone may be looking at what only the reference executor shows.
-bool watched() { return Capture::wants_under(detail::scope_path ? *detail::scope_path : std::string()); }
+bool watched() {
+  static const std::vector<std::string> of_all_executors{"x", "q", "k", "v", "output"};
+  return Capture::wants_under(detail::scope_path ? *detail::scope_path : std::string(), of_all_executors);
+}
 
 }  // namespace
 

@@ -76,6 +76,9 @@ class ExecutorChoice {
 [[nodiscard]] Tensor attend_rows(
     AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
 
+// The context of query rows [begin, end), without the keys that none of them sees where the schemes allow that.
+[[nodiscard]] AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end);
+
 // What comes before the scores: a context with queries and keys rotated.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 

@@ -42,8 +42,7 @@ void leave_keys(AttendContext& at, index_t count) {
   at.positions.key = slice(at.positions.key, -1, 0, count);
 }
 
-// The context of query rows [begin, end).
-AttendContext rows_of(const AttendContext& at, index_t begin, index_t end) {
+AttendContext queries_of(const AttendContext& at, index_t begin, index_t end) {
   AttendContext block = at;
   block.query = slice(at.query, 2, begin, end);  // [b h rows d]
   block.unrotated_query = slice(at.unrotated_query, 2, begin, end);
@@ -73,6 +72,12 @@ bool sees_no_future(const PositionalScheme* scheme) { return scheme->claims().se
 
 bool prefix_consistent(const PositionalScheme* scheme) { return scheme->claims().prefix_consistent; }
 
+// A scheme to which the end of the run matters would have to know which of the keys left away are padding.
+bool earlier_keys_suffice(const AttendContext& all, const Stages& stages) {
+  return all.causal && std::ranges::all_of(stages.schemes, sees_no_future) &&
+         (!all.present.defined() || std::ranges::all_of(stages.schemes, prefix_consistent));
+}
+
 class StripsExecutor final : public Executor {
  public:
   explicit StripsExecutor(index_t rows_per_block) : rows_per_block_(rows_per_block) {}  // 0: by size
@@ -87,15 +92,9 @@ class StripsExecutor final : public Executor {
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendContext all = rotated_context(inputs, stages);
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
-    const auto& schemes = stages.schemes;
-    // A scheme to which the end of the run matters would have to know which of the keys left away are padding.
-    const bool earlier_keys_only =
-        all.causal && std::all_of(schemes.begin(), schemes.end(), sees_no_future) &&
-        (!all.present.defined() || std::all_of(schemes.begin(), schemes.end(), prefix_consistent));
     std::vector<Tensor> outputs;
     for (index_t begin = 0; begin < rows; begin += block) {
-      AttendContext at = rows_of(all, begin, std::min(begin + block, rows));
-      if (earlier_keys_only) leave_keys(at, std::min(at.first_row + at.query.size(2), at.key.size(2)));
+      AttendContext at = rows_of(all, stages, begin, std::min(begin + block, rows));
       const Operands operands(at, stages);
       // The function outlives this call: it must not keep the history of what it gets as operands.
       at.query = at.unrotated_query = at.key = at.value = Tensor();
@@ -117,6 +116,12 @@ class StripsExecutor final : public Executor {
 };
 
 }  // namespace
+
+AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end) {
+  AttendContext at = queries_of(all, begin, end);
+  if (earlier_keys_suffice(all, stages)) leave_keys(at, std::min(at.first_row + at.query.size(2), at.key.size(2)));
+  return at;
+}
 
 const Executor& strips_executor() {
   static const StripsExecutor executor(0);

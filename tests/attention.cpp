@@ -204,7 +204,7 @@ TEST_CASE("probes of one layer, in the order of the stages") {
   (void)layer(normal({1, length, dim}, 1));
   CHECK(capture.names() == std::vector<std::string>{"x", "q", "k", "v", "scores", "position.alibi.bias",
                                "position.cope.gate_logits", "position.cope.gates", "position.cope.positions",
-                               "position.cope.z", "position.cope.position_logit", "logits", "pattern"});
+                               "position.cope.z", "position.cope.position_logit", "logits", "pattern", "output"});
   const Tensor pattern = capture["pattern"].value();
   CHECK(distance(sum(pattern, {-1}), Tensor::ones({1, heads, length}, DType::f64)) < 1e-15);
   CHECK(pattern.at({0, 0, 1, 2}) == 0);

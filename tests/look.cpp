@@ -10,7 +10,7 @@
 #include "examples/look/written.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
-#include "tests/models.h"
+#include "tests/look_subjects.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -19,30 +19,6 @@ using namespace whence::look;
 using namespace whence::test;
 
 namespace {
-
-Subject subject_with(const TransformerOptions& options, index_t length, bool random = true) {
-  Subject subject;
-  subject.title = options.scheme;
-  subject.model = std::make_unique<Transformer>(options);
-  if (random)
-    randomise(*subject.model);
-  else
-    subject.model->initialise(1), subject.model->to(DType::f64);
-  subject.tokens = random_tokens(1, length, options.vocabulary);
-  subject.targets = random_tokens(1, length, options.vocabulary, 2);
-  subject.texts.assign(static_cast<std::size_t>(length), "a");
-  subject.answers.assign(static_cast<std::size_t>(length), "b");
-  return subject;
-}
-
-// Nothing where the model refuses the scheme.
-std::optional<Subject> subject_of_scheme(const std::string& text, bool causal) {
-  TransformerOptions options = small(text);
-  options.causal = causal;
-  try {
-    return subject_with(options, 7);
-  } catch (const InputError&) { return std::nullopt; }
-}
 
 void check_quantities(const Inspection& inspection) {
   for (const Quantity& quantity : inspection.quantities()) {
@@ -176,7 +152,7 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   CHECK(page.find("</script><b>") == std::string::npos);
   const nlohmann::json data = nlohmann::json::parse(json_of(inspection));
   CHECK(data["tokens"].size() == 7);
-  CHECK(data["quantities"].size() == 12);
+  CHECK(data["quantities"].size() == 13);
   for (const auto& quantity : data["quantities"]) CHECK(quantity["layers"].size() == 2);
   CHECK(data["quantities"][1]["name"] == "gates");  // those of the scheme come first
   CHECK(data["quantities"][2]["marks"][0]["value"] == 3);

@@ -6,9 +6,13 @@
 
 namespace whence {
 
-RunFolder::RunFolder(
-    std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed)
-    : folder_(std::move(folder)), weights_(std::move(weights)), description_(std::move(description)), seed_(seed) {}
+RunFolder::RunFolder(std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description,
+    std::uint64_t seed, std::int64_t keep)
+    : folder_(std::move(folder)),
+      weights_(std::move(weights)),
+      description_(std::move(description)),
+      seed_(seed),
+      keep_(keep) {}
 
 TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
   if (folder_.empty()) return {};
@@ -18,7 +22,7 @@ TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
         "--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out");
   }
   ensure_output_folder(folder_);
-  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string());
+  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string(), keep_);
   if (latest && !resume) {
     throw InputError("--out: ", folder_.string(), " holds a run (", *latest,
         "); an empty folder required; add --resume to go on with it, or choose another folder");

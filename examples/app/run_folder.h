@@ -19,9 +19,9 @@ class RunFolder {
   using Facts = std::map<std::string, std::string>;
 
   // `weights`: what is saved and loaded, in f32. `description`: what a run must share with the one that it continues.
-  // An empty folder name: nothing is written or read.
-  RunFolder(
-      std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed);
+  // An empty folder name: nothing is written or read. `keep`: of the newest checkpoints; 0: all.
+  RunFolder(std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed,
+      std::int64_t keep);
 
   // Where to go on, with the weights and the optimiser as they were then; step 0 for a new run. InputError when the
   // folder holds a run and resume is off, none and it is on, or another run's.
@@ -43,6 +43,7 @@ class RunFolder {
   std::vector<Module::Parameter> weights_;
   Facts description_;
   std::uint64_t seed_;
+  std::int64_t keep_;
   std::unique_ptr<CheckpointFolder> checkpoints_;  // holds the lock of the folder for as long as the run
   std::unique_ptr<JsonLog> log_, looks_;
   std::unique_ptr<TensorBoardLog> tensorboard_;

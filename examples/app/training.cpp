@@ -82,7 +82,8 @@ class Trainer {
                 .clip = options.clip,
                 .recorded = options.cuda_graph,
                 .sequences = job.sequences}),
-        folder_(options.folder, precision_.weights(), {job.description.begin(), job.description.end()}, options.seed),
+        folder_(options.folder, precision_.weights(), {job.description.begin(), job.description.end()}, options.seed,
+            options.keep_checkpoints),
         best_(precision_, options.keep_best) {}
 
   TrainingResult run() {
@@ -320,6 +321,8 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
   if (with_validation) declare_validation(options, training);
   options.heading("Output")
       .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
+      .integer("keep-checkpoints", &training.keep_checkpoints, Count{0, many},
+          {"of the newest; 0: all, so that whence look can go through the training"})
       .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
       .integer("look-every", &training.look_every, Count{0, many},
           {"between looks at why gradients are zero, on one sequence (looks.jsonl; whence look draws them); 0: none",

@@ -33,6 +33,7 @@ struct TrainingOptions {
   bool keep_best = false;             // end with the weights of the best validation
   std::int64_t patience = 0;          // validations without a better one after which training stops; 0: it goes on
   std::int64_t save_every = 500;      // steps
+  std::int64_t keep_checkpoints = 2;  // of the newest; 0: all
   std::int64_t log_every = 10;        // steps
   std::int64_t look_every = 0;        // steps between records of job.look; 0: none
   std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written

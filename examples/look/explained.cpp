@@ -1,5 +1,6 @@
-// One number worked out, as lines of text.
+// One number worked out, as lines of text and as JSON.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "examples/app/text.h"
@@ -95,9 +96,14 @@ index_t element_at(const Shape& at, const Shape& shape) {
   return element;
 }
 
-}  // namespace
+// A number that `what` names.
+struct Located {
+  const Quantity& quantity;
+  Shape at;
+  bool gradient;
+};
 
-std::string explained(const Inspection& inspection, const std::string& what) {
+Located located(const Inspection& inspection, const std::string& what) {
   const Wanted wanted = wanted_of(what);
   index_t layer = 0;
   for (const auto& [name, position] : wanted.at)
@@ -106,14 +112,68 @@ std::string explained(const Inspection& inspection, const std::string& what) {
   if (layer < 0 || layer >= layers)
     throw InputError("--explain: layer=", layer, " given; 0 to ", layers - 1, " required");
   const Quantity& quantity = quantity_of(inspection, wanted, layer);
-  const Shape at = position_in(quantity, wanted);
+  return {quantity, position_in(quantity, wanted), wanted.gradient};
+}
+
+const Reason& reason_at(const Inspection& inspection, const Quantity& quantity, const Shape& at) {
+  return inspection.reasons()[quantity.reasons[static_cast<std::size_t>(element_at(at, quantity.value.shape()))]];
+}
+
+using Json = nlohmann::ordered_json;
+
+Json json_of_place(const std::string& name, const Shape& at) {
+  Json place = Json::array();
+  for (int axis = 0; axis < at.rank(); ++axis) place.push_back(at[axis]);
+  return {{"name", name}, {"at", place}};
+}
+
+Json json_of_number(const Contribution& number) {
+  Json json = json_of_place(number.name, number.at);
+  json.update({{"value", number.value}, {"derivative", number.derivative}});
+  if (!number.op.empty()) json.update({{"op", number.op}, {"line", number.line}});
+  if (number.from.empty()) return json;
+  json["from"] = Json::array();
+  for (const Contribution& from : number.from) json["from"].push_back(json_of_number(from));
+  if (number.more > 0) json.update({{"more", number.more}, {"rest", number.rest}});
+  return json;
+}
+
+}  // namespace
+
+std::string explained_json(const Inspection& inspection, const std::string& what) {
+  const auto [quantity, at, gradient] = located(inspection, what);
+  const Reason& reason = reason_at(inspection, quantity, at);
+  Json json{{"quantity", quantity.path}, {"equation", quantity.probe->equation}, {"caption", quantity.probe->caption}};
+  if (reason.stop != Stop::nothing)
+    json["why zero"] = {{"kind", to_string(reason.stop)}, {"meaning", meaning_of(reason.stop)}, {"op", reason.op},
+        {"line", reason.line}};
+  if (reason.stop == Stop::constant) {
+    json.update(json_of_place(quantity.path, at));
+    json["value"] = quantity.value.to_vector()[static_cast<std::size_t>(element_at(at, quantity.value.shape()))];
+  } else if (!gradient) {
+    json.update(json_of_number(inspection.explain_value(quantity.path, at)));
+  } else {
+    const ExplainedGradient found = inspection.explain_gradient(quantity.path, at);
+    json.update(json_of_place("dLoss/d " + quantity.path, at));
+    json.update({{"gradient", found.gradient}, {"sum", found.sum}, {"terms", Json::array()}});
+    for (const GradientTerm& term : found.terms) {
+      json["terms"].push_back(json_of_place(term.name.empty() ? "loss" : term.name, term.at));
+      json["terms"].back().update({{"gradient", term.gradient}, {"derivative", term.derivative}});
+    }
+    if (found.more > 0) json.update({{"more", found.more}, {"rest", found.rest}});
+  }
+  return json.dump(2, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string explained(const Inspection& inspection, const std::string& what) {
+  const auto [quantity, at, gradient] = located(inspection, what);
   std::string out;
-  if (inspection.reasons()[quantity.reasons.at(0)].stop == Stop::constant) {
+  if (reason_at(inspection, quantity, at).stop == Stop::constant) {
     const index_t place = element_at(at, quantity.value.shape());
     return to_text(number_at(quantity.path, at, quantity.value.to_vector()[static_cast<std::size_t>(place)]),
         "    a constant: ", meaning_of(Stop::constant), '\n');
   }
-  if (!wanted.gradient) {
+  if (!gradient) {
     const Contribution operand = inspection.explain_value(quantity.path, at);
     out = to_text(number_at(quantity.path, at, operand.value), "    ", operand.op, "  ", operand.line, "\n  ",
         quantity.probe->caption, ":  ", quantity.probe->equation, '\n');
@@ -129,8 +189,7 @@ std::string explained(const Inspection& inspection, const std::string& what) {
   }
   if (found.more > 0) out += to_text("  and ", found.more, " more, together ", report::number(found.rest, 9), '\n');
   out += to_text("  sum ", report::number(found.sum, 9), '\n');
-  const index_t element = element_at(at, quantity.value.shape());
-  const Reason& reason = inspection.reasons()[quantity.reasons[static_cast<std::size_t>(element)]];
+  const Reason& reason = reason_at(inspection, quantity, at);
   if (reason.stop != Stop::nothing) {
     out += to_text("  why: ", to_string(reason.stop), ": ", meaning_of(reason.stop));
     if (!reason.op.empty()) out += to_text(" (", reason.op, ", ", reason.line, ")");

@@ -7,12 +7,11 @@
 #include <sstream>
 
 #include "examples/app/text.h"
-#include "examples/look/inspection.h"
 #include "examples/look/pictures.h"
+#include "examples/look/rows.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
@@ -127,22 +126,6 @@ std::vector<index_t> layers_of(const Wanted& wanted, index_t layers) {
 // ---- What a scheme has for it
 
 bool is_network(const ProbeInfo& probe) { return probe.axes == "b h i j" && probe.name.ends_with("_bias"); }
-
-// TEMPORARY
-class Rows {
- public:
-  explicit Rows(const Subject& subject) : inspection_(subject, false) {}
-  std::vector<Quantity> of(index_t layer, index_t begin, index_t end, bool) const {
-    std::vector<Quantity> found;
-    for (Quantity quantity : inspection_.quantities()) {
-      if (quantity.layer != layer || !quantity.probe || quantity.probe->axes != "b h i j") continue;
-      quantity.value = raw::slice(quantity.value, 2, begin, end);
-      found.push_back(quantity);
-    }
-    return found;
-  }
-  Inspection inspection_;
-};
 
 // "cope, cope_mlp": those whose registration has such a probe.
 template <class Has> std::string schemes_with(const Has& has) {

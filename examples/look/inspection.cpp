@@ -41,6 +41,23 @@ double largest(const Tensor& x) {
 
 }  // namespace
 
+std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs) {
+  std::vector<Quantity> all;
+  for (const std::string& path : capture.names()) {
+    const std::string name = name_in_attention(path);
+    Quantity quantity{.path = path, .name = name, .layer = layer_of(path)};
+    for (const ProbeInfo& probe : attention_probes())
+      if (name != path && probe.name == name) quantity.probe = &probe;
+    if (const auto found = find_probe(specs, name); found && !quantity.probe)
+      quantity.probe = found->probe, quantity.scheme = found->scheme->text();
+    const Probed& probed = capture[path];
+    quantity.line = to_string(probed.site());
+    quantity.value = probed.value(), quantity.gradient = probed.gradient();
+    all.push_back(std::move(quantity));
+  }
+  return all;
+}
+
 Inspection::Inspection(const Subject& subject, bool explains)
     : subject_(subject),
       specs_(parse_schemes(subject.model->scheme())),
@@ -52,23 +69,12 @@ Inspection::Inspection(const Subject& subject, bool explains)
   capture_->stop();
   for (const std::string& name : capture_->names()) places_.push_back(capture_->place(name));
   backward(loss_, {}, {.keep_graph = true});
-  find_quantities();
+  quantities_ = quantities_of(*capture_, specs_);
+  find_parameters();
   find_reasons();
 }
 
-void Inspection::find_quantities() {
-  for (const std::string& path : capture_->names()) {
-    const std::string name = name_in_attention(path);
-    Quantity quantity{.path = path, .name = name, .layer = layer_of(path)};
-    for (const ProbeInfo& probe : attention_probes())
-      if (name != path && probe.name == name) quantity.probe = &probe;
-    if (const auto found = find_probe(specs_, name); found && !quantity.probe)
-      quantity.probe = found->probe, quantity.scheme = found->scheme->text();
-    const Probed& probed = (*capture_)[path];
-    quantity.line = to_string(probed.site());
-    quantity.value = probed.value(), quantity.gradient = probed.gradient();
-    quantities_.push_back(std::move(quantity));
-  }
+void Inspection::find_parameters() {
   for (const Module::Parameter& parameter : subject_.model->parameters()) {
     Quantity quantity{.path = parameter.path, .name = parameter.path, .layer = layer_of(parameter.path)};
     quantity.is_parameter = true, quantity.frozen = parameter.frozen;
@@ -187,10 +193,16 @@ ExplainedGradient Inspection::explain_gradient(const std::string& path, const Sh
   return whence::explain_gradient(*tape_, loss_, capture_->place(path), at, places_);
 }
 
+std::map<std::string, std::vector<double>> Inspection::moved(
+    const std::string& path, const std::vector<double>& tangent) const {
+  return moved_by(*tape_, capture_->place(path), tangent, places_);
+}
+
 std::string name_of(const Way& way) {
   std::string name;
   for (const std::string& step : way.steps) {
-    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v")
+    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v" ||
+        step == "output")
       continue;
     name += (name.empty() ? "" : " > ") + leaf_of(step);
   }

@@ -2,6 +2,7 @@
 // reasons of zeros; and the ways by which the gradients of queries, keys, values and inputs arrived.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,10 @@ struct Quantity {
   bool is_parameter = false, frozen = false;
 };
 
+// What passed the probes of a capture, in their order, with what the registrations of `specs` say of each. Reasons stay
+// empty.
+[[nodiscard]] std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs);
+
 // How much of a quantity's gradient each reason takes, in one head (or all, where it has no heads).
 struct Shares {
   const Quantity* quantity;
@@ -51,6 +56,7 @@ class Inspection {
   explicit Inspection(const Subject& subject, bool explains = true);
 
   const Subject& subject() const { return subject_; }
+  bool explains() const { return tape_ != nullptr; }
   double loss() const { return loss_value_; }
   const std::vector<Quantity>& quantities() const { return quantities_; }
   const std::vector<Quantity>& parameters() const { return parameters_; }
@@ -68,8 +74,13 @@ class Inspection {
   [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
   [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;
 
+  // How the next quantities on the way move, by their paths, when that one moves by `tangent`.
+  // REQUIRES: explains
+  [[nodiscard]] std::map<std::string, std::vector<double>> moved(
+      const std::string& path, const std::vector<double>& tangent) const;
+
  private:
-  void find_quantities();
+  void find_parameters();
   void find_reasons();
   void hide_masked(Quantity& quantity);
   void find_ways(index_t layer) const;

@@ -12,8 +12,49 @@ namespace whence::look {
 
 namespace {
 
-std::string data_element(const char* id, const std::string& json) {
-  return to_text("<script type=\"application/json\" id=\"", id, "\">", report::safe_in_script(json), "</script>\n");
+std::string data_element(const char* attribute, const std::string& json) {
+  return to_text("<script type=\"application/json\" ", attribute, ">", report::safe_in_script(json), "</script>\n");
+}
+
+constexpr const char* own_data = "id=\"look-data\"";
+constexpr const char* data_beside = "class=\"look-beside\"";
+
+std::string facts_html(const Subject& subject, double loss) {
+  report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
+  for (const auto& [name, value] : subject.facts) facts.rows.push_back({name, value});
+  facts.rows.push_back({"loss", report::number(loss, 6)});
+  return report::table_html(facts) +
+         "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they show is "
+         "in the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
+}
+
+std::string history_html(const std::vector<report::Plot>& history) {
+  if (history.empty()) return {};
+  std::string html = "<h2>Over the training</h2>\n<div class=\"plots\">\n";
+  for (const report::Plot& plot : history)
+    html += "<figure><h3>" + report::escape(plot.title) + "</h3>\n" + report::svg(plot) + "</figure>\n";
+  return html + "</div>\n";
+}
+
+std::string document_of(const Subject& subject, const std::string& body, const std::string& data) {
+  std::string scripts = data + "<script>\n(() => {\n";
+  for (const std::string_view script : report::look_scripts) scripts += script;
+  scripts += "})();\n</script>\n";
+  return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
+}
+
+// The strongest cells of the gradient of the logits, for those who do not see the maps.
+report::PageTable strongest_table(const Overview& overview) {
+  report::PageTable table{.title = "Where the gradient of the logits is large",
+      .note = to_text("The windows of single numbers. Maps have ", overview.cells, " cells along a side, of ",
+          overview.cell, " tokens each."),
+      .header = {"layer", "queries", "keys", "why"},
+      .rows = {},
+      .folded = true};
+  for (const Window& window : overview.windows)
+    table.rows.push_back({std::to_string(window.layer), to_text(window.i, " to ", window.i + window.rows - 1),
+        to_text(window.j, " to ", window.j + window.columns - 1), window.why});
+  return table;
 }
 
 // The numbers of the quantities alone: value, gradient and reason of each entry, a third more as base64.
@@ -36,20 +77,15 @@ double bytes_of(const Inspection& inspection) {
 
 }  // namespace
 
-void require_small_page(const Inspection& inspection, bool two) {
-  const double bytes = bytes_of(inspection) * (two ? 2 : 1);
+void require_small_page(const Inspection& inspection, std::size_t others) {
+  const double bytes = bytes_of(inspection) * static_cast<double>(1 + others);
   if (bytes > static_cast<double>(most_bytes)) refuse_size(inspection, bytes);
 }
 
 std::string page_of(const Inspection& inspection, const Besides& besides) {
-  require_small_page(inspection, besides.beside != nullptr);
+  require_small_page(inspection, besides.beside.size());
   const Table causes = causes_of(inspection), ways = ways_table(inspection);
-  report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
-  for (const auto& [name, value] : inspection.subject().facts) facts.rows.push_back({name, value});
-  facts.rows.push_back({"loss", report::number(inspection.loss(), 6)});
-  std::string body = report::table_html(facts);
-  body += "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they ";
-  body += "show is in the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
+  std::string body = facts_html(inspection.subject(), inspection.loss());
   body += report::table_html({.title = "How much of each gradient is zero, and why",
       .note = "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
               "cancels) counts beside the zeros.",
@@ -63,20 +99,19 @@ std::string page_of(const Inspection& inspection, const Besides& besides) {
       .header = ways.header(),
       .rows = ways.rows(),
       .folded = true});
-  if (!besides.history.empty()) body += "<h2>Over the training</h2>\n<div class=\"plots\">\n";
-  for (const report::Plot& plot : besides.history)
-    body += "<figure><h3>" + report::escape(plot.title) + "</h3>\n" + report::svg(plot) + "</figure>\n";
-  if (!besides.history.empty()) body += "</div>\n";
-  std::string scripts = data_element("look-data", json_of(inspection, besides.edits));
-  if (besides.beside) scripts += data_element("look-data-beside", json_of(*besides.beside));
-  scripts += "<script>\n(() => {\n";
-  for (const std::string_view script : report::look_scripts) scripts += script;
-  scripts += "})();\n</script>\n";
-  std::string page =
-      report::document(inspection.subject().title, to_text(report::style_sheet, report::look_style), body, scripts);
+  body += history_html(besides.history);
+  std::string data = data_element(own_data, json_of(inspection, besides.edits));
+  for (const std::string& beside : besides.beside) data += data_element(data_beside, beside);
+  std::string page = document_of(inspection.subject(), body, data);
   if (static_cast<double>(page.size()) > 1.2 * static_cast<double>(most_bytes))
     refuse_size(inspection, static_cast<double>(page.size()));
   return page;
+}
+
+std::string page_of(const Overview& overview, const Rows& rows, const std::vector<report::Plot>& history) {
+  return document_of(rows.subject(),
+      facts_html(rows.subject(), rows.loss()) + report::table_html(strongest_table(overview)) + history_html(history),
+      data_element(own_data, json_of(overview, rows)));
 }
 
 }  // namespace whence::look

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/look/graph_picture.h"
+#include "examples/look/links.h"
 #include "examples/look/written.h"
 #include "examples/report/encode.h"
 #include "tensor/raw.h"
@@ -12,6 +13,9 @@ namespace whence::look {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// So many that a page opens in a second; a page of fewer tokens than 30 has all.
+constexpr double bytes_of_links = 6 << 20;
 
 Json base64_of(const Tensor& x) {
   if (!x.defined()) return nullptr;
@@ -51,11 +55,10 @@ Json numbers_of(const Quantity& quantity, const std::string& axes) {
 }
 
 // The line worth drawing on a scale of the value.
-Json marks_of(const Inspection& inspection, const Quantity& quantity) {
+Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
   Json marks = Json::array();
   if (quantity.probe->mark.empty()) return marks;
   const std::vector<SchemeSpec> specs = parse_schemes(quantity.scheme);
-  const TransformerOptions& model = inspection.subject().model->options();
   const SchemeArguments arguments(specs[0], {model.dim, model.heads, model.length});
   marks.push_back({{"value", arguments.number(quantity.probe->mark)}, {"text", quantity.probe->mark}});
   return marks;
@@ -83,19 +86,22 @@ std::string short_name(const Quantity& quantity, const std::vector<const Quantit
   return quantity.probe->name;
 }
 
+// What a quantity is, whatever its numbers; those of its layers are put behind it.
+Json head_of(const TransformerOptions& model, const Quantity& quantity, std::string short_name) {
+  return {{"probe", quantity.name}, {"name", std::move(short_name)}, {"scheme", quantity.scheme},
+      {"section", section_of(quantity)}, {"caption", quantity.probe->caption}, {"equation", quantity.probe->equation},
+      {"line", quantity.line}, {"axes", axes_of(*quantity.probe)}, {"scale", scale_name(quantity.probe->scale)},
+      {"marks", marks_of(model, quantity)}, {"layers", Json::array()}};
+}
+
 Json quantities_of(const Inspection& inspection) {
   Json all = Json::array();
   const std::vector<const Quantity*> every = shown(inspection);
   for (const Quantity* each : every) {
     const Quantity& quantity = *each;
     auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
-    const std::string axes = axes_of(*quantity.probe);
     if (known == all.end()) {
-      all.push_back({{"probe", quantity.name}, {"name", short_name(quantity, every)}, {"scheme", quantity.scheme},
-          {"section", section_of(quantity)}, {"caption", quantity.probe->caption},
-          {"equation", quantity.probe->equation}, {"line", quantity.line}, {"axes", axes},
-          {"scale", scale_name(quantity.probe->scale)}, {"marks", marks_of(inspection, quantity)},
-          {"layers", Json::array()}});
+      all.push_back(head_of(inspection.subject().model->options(), quantity, short_name(quantity, every)));
       known = all.end() - 1;
     }
     (*known)["layers"].push_back(numbers_of(quantity, quantity.probe->axes));
@@ -153,6 +159,31 @@ Json ways_json(const Inspection& inspection) {
   return all;
 }
 
+template <class T> Json base64_of(const std::vector<T>& numbers) {
+  return report::base64({reinterpret_cast<const std::uint8_t*>(numbers.data()), numbers.size() * sizeof(T)});
+}
+
+// Derivatives in the numbers' own dtype; "b" is left out where it is "a".
+Json links_json(const Links& links, DType dtype) {
+  Json all = Json::array();
+  for (const Link& link : links.all) {
+    Json entry{{"layer", link.layer}, {"from", link.from}, {"to", link.to}, {"bits", dtype == DType::f64 ? 64 : 32},
+        {"a", base64_of(link.a)}, {"b", link.b == link.a ? Json(nullptr) : base64_of(link.b)}};
+    entry["derivative"] = dtype == DType::f64
+                              ? base64_of(link.derivative)
+                              : base64_of(std::vector<float>(link.derivative.begin(), link.derivative.end()));
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+Json link_rows_json(const Links& links) {
+  Json all = Json::object();
+  for (std::size_t layer = 0; layer < links.rows.size(); ++layer) all[std::to_string(layer)] = links.rows[layer];
+  return all;
+}
+
+// The step as a graph: nodes in the order in which backward comes by, and what it has not come by.
 Json graph_json(const Inspection& inspection) {
   const Graph graph = graph_of(inspection);
   Json nodes = Json::array(), edges = Json::array();
@@ -167,25 +198,83 @@ Json graph_json(const Inspection& inspection) {
   return {{"nodes", nodes}, {"edges", edges}};
 }
 
-}  // namespace
-
-std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits) {
-  const Subject& subject = inspection.subject();
+// What every page begins with.
+Json json_of_subject(const Subject& subject, double loss) {
   const TransformerOptions& model = subject.model->options();
   Json facts = Json::array(), targets = Json::array();
   for (const auto& [name, value] : subject.facts) facts.push_back({name, value});
-  facts.push_back({"loss", report::number(inspection.loss(), 6)});
+  facts.push_back({"loss", report::number(loss, 6)});
   for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json(nullptr));
+  return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
+      {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets},
+      {"layers", model.layers}, {"heads", model.heads}};
+}
+
+std::string text_of(const Json& data) { return data.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+Json pools_json(const TransformerOptions& model, const Overview& overview) {
+  Json all = Json::array();
+  std::vector<const Quantity*> every;
+  for (const Pools& pools : overview.pools) every.push_back(&pools.quantity);
+  for (const Pools& pools : overview.pools) {
+    const Quantity& quantity = pools.quantity;
+    auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
+    if (known == all.end()) all.push_back(head_of(model, quantity, short_name(quantity, every))), known = all.end() - 1;
+    (*known)["layers"].push_back({{"layer", quantity.layer}, {"shape", shape_of(pools.maximum)}, {"bits", 32},
+        {"maximum", base64_of(pools.maximum)}, {"mean", base64_of(pools.mean)},
+        {"gradient", base64_of(pools.gradient)}});
+  }
+  return all;
+}
+
+Json windows_json(const std::vector<Window>& windows) {
+  Json all = Json::array();
+  for (const Window& window : windows) {
+    Json entry{{"layer", window.layer}, {"i", window.i}, {"j", window.j}, {"rows", window.rows},
+        {"columns", window.columns}, {"why", window.why}, {"quantities", Json::array()}};
+    for (const Quantity& quantity : window.quantities)
+      entry["quantities"].push_back(
+          {{"probe", quantity.name}, {"shape", shape_of(quantity.value)}, {"bits", bits_of(quantity.value)},
+              {"value", base64_of(quantity.value)}, {"gradient", base64_of(quantity.gradient)}});
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits) {
   Json changed = Json::array();
   for (const EditOutcome& each : edits)
     changed.push_back({{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json(nullptr)},
         {"real", each.real}});
-  const Json data{{"version", 1}, {"title", subject.title}, {"facts", facts}, {"causal", model.causal},
-      {"tokens", subject.texts}, {"targets", targets}, {"layers", model.layers}, {"heads", model.heads},
-      {"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
-      {"parameters", parameters_of(inspection)}, {"routes", ways_json(inspection)}, {"causes", causes_json(inspection)},
-      {"edits", changed}, {"graph", graph_json(inspection)}};
-  return data.dump(-1, ' ', true, Json::error_handler_t::replace);
+  Json data = json_of_subject(inspection.subject(), inspection.loss());
+  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
+      {"parameters", parameters_of(inspection)}, {"causes", causes_json(inspection)}, {"routes", ways_json(inspection)},
+      {"edits", changed}, {"graph", graph_json(inspection)}});
+  if (inspection.explains()) {
+    const Links links = links_of(inspection, bytes_of_links);
+    data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype())},
+        {"link_rows", link_rows_json(links)}});
+  }
+  return text_of(data);
+}
+
+std::string checkpoint_json_of(const Inspection& inspection) {
+  Json data = json_of_subject(inspection.subject(), inspection.loss());
+  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
+      {"parameters", parameters_of(inspection)}, {"causes", causes_json(inspection)}});
+  return text_of(data);
+}
+
+std::string json_of(const Overview& overview, const Rows& rows) {
+  Json data = json_of_subject(rows.subject(), rows.loss());
+  data.update({{"reasons", Json::array()}, {"quantities", Json::array()}, {"parameters", Json::array()},
+      {"causes", Json::array()}, {"edits", Json::array()},
+      {"overview", {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
+                       {"quantities", pools_json(rows.subject().model->options(), overview)},
+                       {"windows", windows_json(overview.windows)}, {"strips", windows_json(overview.strips)}}}});
+  return text_of(data);
 }
 
 }  // namespace whence::look

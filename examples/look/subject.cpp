@@ -1,11 +1,14 @@
 #include "examples/look/subject.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
+#include "examples/app/text.h"
 #include "examples/app/unicode.h"
 #include "examples/language/saved_model.h"
 #include "examples/tasks/task_training.h"
@@ -28,10 +31,7 @@ std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
     const fs::path folder = checkpoints / name;
     if (!fs::exists(folder)) {
       std::string there;
-      std::error_code none;
-      for (const auto& entry : fs::directory_iterator(checkpoints, none))
-        if (const std::string step = entry.path().filename().string(); step.starts_with("step-"))
-          there += (there.empty() ? "" : ", ") + step;
+      for (const std::int64_t step : checkpoints_of(options.run)) there += to_text(there.empty() ? "" : ", ", step);
       throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
           there.empty() ? "none" : there);
     }
@@ -43,6 +43,30 @@ std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
     throw InputError(
         options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
   return {*latest + "/weights.safetensors", to_text("step ", read_training_state(*latest).step)};
+}
+
+// A word of a shell's command.
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) || strchr("_./-=,", letter);
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string quoted = "'";
+  for (const char letter : word) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return quoted + "'";
+}
+
+std::string command_of(const SubjectOptions& options) {
+  std::string command = "whence look " + shell_word(options.run);
+  const auto add = [&](const char* option, const std::string& value) { command += to_text(" --", option, " ", value); };
+  if (!options.text.empty()) add("text", shell_word(options.text));
+  if (options.sample > 0) add("task-sample", std::to_string(options.sample));
+  if (options.length > 0) add("length", std::to_string(options.length));
+  if (options.step > 0) add("step", std::to_string(options.step));
+  if (options.seed > 0) add("seed", std::to_string(options.seed));
+  if (options.bidirectional) command += " --bidirectional";
+  if (options.dtype == DType::f64) add("dtype", "f64");
+  return command;
 }
 
 // A token's bytes as valid UTF-8: what is none is written as <E2>.
@@ -147,8 +171,26 @@ Subject of_scheme(const SubjectOptions& options) {
   give_sequence(
       subject, inputs, targets, 0, [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); });
   subject.model->to(options.dtype);
-  subject.title = scheme;
+  subject.title = subject.label = scheme;
   subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
+  subject.facts.emplace_back("numbers", to_string(options.dtype));
+  return subject;
+}
+
+Subject of_run(const SubjectOptions& options) {
+  const RunRecord record = read_run_record(fs::path(options.run) / "run.json");
+  if (record.program != "train")
+    throw InputError(options.run, ": a run of ", record.program, " given; one of whence train required");
+  const auto [weights, when] = weights_of(options);
+  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
+  load_weights(weights, *subject.model);
+  subject.model->to(options.dtype);
+  subject.label = when;
+  subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
+  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", when}});
+  for (const auto& [name, value] : record.options)
+    if (name == "precision" && value != "f32")
+      subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;
 }
@@ -173,21 +215,19 @@ bool is_folder(const std::string& run) {
 
 Tensor Subject::loss() const { return token_loss((*model)(tokens), targets); }
 
+std::vector<std::int64_t> checkpoints_of(const std::string& run) {
+  std::vector<std::int64_t> steps;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "checkpoints", none))
+    if (const std::string name = entry.path().filename().string(); name.starts_with("step-"))
+      if (const auto step = parse_number<std::int64_t>(name.substr(5))) steps.push_back(*step);
+  std::ranges::sort(steps);
+  return steps;
+}
+
 Subject subject_of(const SubjectOptions& options) {
-  if (!is_folder(options.run)) return of_scheme(options);
-  const RunRecord record = read_run_record(fs::path(options.run) / "run.json");
-  if (record.program != "train")
-    throw InputError(options.run, ": a run of ", record.program, " given; one of whence train required");
-  const auto [weights, when] = weights_of(options);
-  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
-  load_weights(weights, *subject.model);
-  subject.model->to(options.dtype);
-  subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
-  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", when}});
-  for (const auto& [name, value] : record.options)
-    if (name == "precision" && value != "f32")
-      subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
-  subject.facts.emplace_back("numbers", to_string(options.dtype));
+  Subject subject = is_folder(options.run) ? of_run(options) : of_scheme(options);
+  subject.command = command_of(options);
   return subject;
 }
 

@@ -27,6 +27,8 @@ struct SubjectOptions {
 
 struct Subject {
   std::string title;
+  std::string label;    // one word or two, where several are shown at once: "step 500"
+  std::string command;  // what shows it again: "whence look runs/a --step 500"
   std::vector<std::pair<std::string, std::string>> facts;
   std::shared_ptr<Transformer> model;
   Tensor tokens, targets;                           // i64 [1 t]; -1: no loss is taken there
@@ -43,6 +45,9 @@ struct Subject {
 
 // Whether `run` is a folder; if not, it is read as a scheme.
 [[nodiscard]] bool is_folder(const std::string& run);
+
+// The steps at which a run's checkpoints were saved, in their order.
+[[nodiscard]] std::vector<std::int64_t> checkpoints_of(const std::string& run);
 
 // InputError when the run cannot be read, is damaged, or does not have what is asked for.
 [[nodiscard]] Subject subject_of(const SubjectOptions& options);

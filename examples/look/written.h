@@ -6,6 +6,7 @@
 #include "examples/app/results.h"
 #include "examples/look/edits.h"
 #include "examples/look/inspection.h"
+#include "examples/look/overview.h"
 #include "nn/io/safetensors.h"
 
 namespace whence::look {
@@ -14,8 +15,14 @@ namespace whence::look {
 // a byte for each entry.
 [[nodiscard]] std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {});
 
+// Of another checkpoint of the same run: without routes, graph and edits.
+[[nodiscard]] std::string checkpoint_json_of(const Inspection& inspection);
+[[nodiscard]] std::string json_of(const Overview& overview, const Rows& rows);
+
 // "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NUMBER".
 [[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
+// "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell; the metadata say how large a cell is.
+[[nodiscard]] SafetensorsFile tensors_of(const Overview& overview);
 
 // How much of each gradient is 0, and why: a row per layer, quantity and head, a column per reason.
 [[nodiscard]] Table causes_of(const Inspection& inspection);
@@ -26,5 +33,6 @@ namespace whence::look {
 
 // One number worked out, as lines of text. `what`: "logits layer=0 head=3 i=41 j=17", or "dLoss/dgates ...".
 [[nodiscard]] std::string explained(const Inspection& inspection, const std::string& what);
+[[nodiscard]] std::string explained_json(const Inspection& inspection, const std::string& what);
 
 }  // namespace whence::look

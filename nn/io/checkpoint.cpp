@@ -167,8 +167,8 @@ NamedTensors read_part(const fs::path& folder, const char* name, const TrainingS
 
 }  // namespace
 
-CheckpointFolder::CheckpointFolder(const std::string& root, int keep) : root_(root), keep_(keep) {
-  if (keep < 1) throw InputError(root, ": checkpoint: ", keep, " checkpoints to keep given; 1 or more required");
+CheckpointFolder::CheckpointFolder(const std::string& root, std::int64_t keep) : root_(root), keep_(keep) {
+  if (keep < 0) throw InputError(root, ": checkpoint: ", keep, " checkpoints to keep given; 0 (all) or more required");
   std::error_code problem;
   fs::create_directories(root, problem);
   const std::string lock = (fs::path(root) / "lock").string();
@@ -197,7 +197,8 @@ void CheckpointFolder::remove_leftovers() const {
 }
 
 void CheckpointFolder::remove_old(const std::string& newest) const {
-  int kept = 1;
+  if (keep_ == 0) return;
+  std::int64_t kept = 1;
   auto checkpoints = checkpoints_in(root_);
   std::reverse(checkpoints.begin(), checkpoints.end());
   for (const auto& [step, folder] : checkpoints) {

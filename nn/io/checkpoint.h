@@ -32,9 +32,9 @@ struct TrainingState {
 // The right to save under a root, for as long as the object lives.
 class CheckpointFolder {
  public:
-  // Makes the folder, locks it, and removes what interrupted saves left. Saves the newest `keep` checkpoints, 1 or
-  // more. Throws InputError when another process holds the lock or the place cannot be written.
-  explicit CheckpointFolder(const std::string& root, int keep = 2);
+  // Makes the folder, locks it, and removes what interrupted saves left. Keeps the newest `keep` checkpoints; 0: all.
+  // Throws InputError when another process holds the lock or the place cannot be written.
+  explicit CheckpointFolder(const std::string& root, std::int64_t keep = 2);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
@@ -53,7 +53,7 @@ class CheckpointFolder {
   void remove_old(const std::string& newest) const;
 
   std::string root_;
-  int keep_;
+  std::int64_t keep_;
   int lock_;
 };
 

@@ -1,0 +1,67 @@
+#include "examples/look/rows.h"
+
+#include "autograd/backward.h"
+#include "autograd/recording.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence::look {
+namespace {
+
+std::string attention_of(index_t layer) { return to_text("blocks.", layer, ".attention"); }
+
+// Spelled out: a pattern would make attention run in its composed form.
+std::vector<std::string> operands_of(index_t layers) {
+  std::vector<std::string> names;
+  for (index_t layer = 0; layer < layers; ++layer)
+    for (const char* name : {".x", ".q", ".k", ".v", ".output"}) names.push_back(attention_of(layer) + name);
+  return names;
+}
+
+void clear_gradients(const Transformer& model) {
+  for (const Module::Parameter& parameter : model.parameters())
+    if (!parameter.frozen) clear_gradient(parameter.tensor);
+}
+
+Tensor leaf_of(const Tensor& value) { return requires_grad(value.detach()); }
+
+}  // namespace
+
+Rows::Rows(const Subject& subject) : subject_(subject), specs_(parse_schemes(subject.model->scheme())) {
+  const index_t layers = subject.model->options().layers;
+  for (const PositionalScheme* scheme : subject.model->attention(0).stages().schemes)
+    if (!scheme->claims().row_local)
+      throw InputError("look: ", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
+          " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
+  Capture capture(operands_of(layers));
+  const Tensor loss = subject.loss();
+  loss_ = loss.item();
+  capture.stop();
+  backward(loss);
+  clear_gradients(*subject.model);
+  for (index_t layer = 0; layer < layers; ++layer) {
+    const auto seen = [&](const char* name) -> const Probed& { return capture[attention_of(layer) + name]; };
+    layers_.push_back(
+        {seen(".x").value(), seen(".q").value(), seen(".k").value(), seen(".v").value(), seen(".output").gradient()});
+  }
+}
+
+std::vector<Quantity> Rows::of(index_t layer, index_t begin, index_t end, bool gradients) const {
+  const Layer& from = layers_.at(static_cast<std::size_t>(layer));
+  AttendInputs inputs{
+      from.x, from.query, from.key, from.value, Sequence::run(from.query.size(2), subject_.model->options().causal)};
+  const bool differentiated = gradients && from.gradient_of_output.defined();
+  if (differentiated)
+    inputs.query = leaf_of(from.query), inputs.key = leaf_of(from.key), inputs.value = leaf_of(from.value);
+  const RecordingScope recording(differentiated);
+  Capture capture(attention_of(layer) + ".*");
+  const Tensor output = subject_.model->attention(layer).composed_rows(inputs, begin, end);
+  capture.stop();
+  if (differentiated) {
+    backward(output, raw::slice(from.gradient_of_output, 2, begin, end));
+    clear_gradients(*subject_.model);
+  }
+  return quantities_of(capture, specs_);
+}
+
+}  // namespace whence::look
