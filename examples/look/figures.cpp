@@ -71,6 +71,7 @@ std::string shown_by(const Figure& figure) {
 struct Wanted {
   const Figure* figure = nullptr;
   std::optional<index_t> layer, head;
+  std::string text = {};  // what is read: "tokens 512 to 1023 of austen.txt"
 };
 
 std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
@@ -246,7 +247,7 @@ std::string maps_svg(const Wanted& wanted, const Subject& subject) {
     }
   }
   const std::string marks = to_text("Plus signs on the diagonal: newlines (", separators.ends.size(),
-      ") and section titles (", separators.titles.size(), ").");
+      ") and section titles (", separators.titles.size(), "). Read: ", wanted.text, ".");
   return svg_file(to_text(gates ? "Gates" : "Attention by position alone", " of ", subject.title, ", as CoPE, Fig. ",
                       wanted.figure->number),
       to_text(gates ? "How much query i counts key j."
@@ -317,8 +318,7 @@ std::string network_svg(const Wanted& wanted, const Subject& subject) {
   return report::svg_file(to_text("Query ", last, " of ", subject.title, ", as ",
                               figure.paper == std::string("dape") ? "DAPE" : "DAPE V2", ", Fig. ", figure.number),
       to_text("Curves over the keys for the last query. S is scaled by 1/sqrt(d). ",
-          across == 2 ? "The base has no bias: B = 0. " : "", "Example ", figure.example, " of a text of ", last + 1,
-          " tokens."),
+          across == 2 ? "The base has no bias: B = 0. " : "", "Example ", figure.example, ": ", wanted.text, "."),
       plots, across);
 }
 
@@ -341,7 +341,7 @@ std::string figure_file_name(const std::string& wanted) {
 }
 
 std::string figure_svg(const std::string& text, SubjectOptions options) {
-  const Wanted wanted = wanted_of(text);
+  Wanted wanted = wanted_of(text);
   const Figure& figure = *wanted.figure;
   if (options.length == 0) options.length = figure.length;
   const bool task = options.text.empty();  // another example is another sequence there
@@ -352,6 +352,9 @@ std::string figure_svg(const std::string& text, SubjectOptions options) {
     throw InputError("--figure ", name_of(figure), ": ", options.length, " tokens ",
         task || options.skip == 0 ? "" : to_text("from token ", options.skip, " on "), "asked for; ",
         task ? options.run : options.text, " has ", there, "; a longer text, or --length NUMBER, required");
+  wanted.text = !is_folder(options.run) ? "letters drawn at random"
+                : task                  ? to_text("sequence ", options.sample + options.skip, " of the first test set")
+                       : to_text("tokens ", options.skip, " to ", options.skip + there - 1, " of ", options.text);
   return figure.shows == Shows::network ? network_svg(wanted, subject) : maps_svg(wanted, subject);
 }
 
