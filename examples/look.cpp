@@ -27,7 +27,7 @@ namespace {
 struct Options {
   std::vector<std::string> runs;
   look::SubjectOptions subject;
-  std::string beside, out, explain, edit, figure, at, dtype = "f32";
+  std::string beside, out, explain, read, edit, figure, at, dtype = "f32";
   std::int64_t beside_step = 0, checkpoints = 0;
   std::int64_t edits = 0;
   bool causes = false, ways = false, numbers = false, pictures = false, json = false;
@@ -48,6 +48,10 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("beside-step", &options.beside_step, Count{0, 1000000000000}, {"as --step, of --beside"})
       .integer("checkpoints", &options.checkpoints, Count{0, 1000},
           {"of this run, as many and evenly spread, to go through by a slider (train --keep-checkpoints 0 keeps all)"})
+      .text("given", &options.subject.given,
+          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted cotangent, "
+           "the "
+           "gradient of the output, and x: attention on these, in place of a model"})
       .integer("seed", &options.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &options.subject.bidirectional, {"of a scheme: every query sees every key"})
       .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
@@ -56,8 +60,7 @@ void declare_options(CommandLine& line, Options& options) {
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
       .text("at", &options.at,
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
-           "';' "
-           "between them"})
+           "';' between them"})
       .flag("numbers", &options.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
       .flag("pictures", &options.pictures, {"write beside it all that is on it as SVG files, for papers and slides"})
       .text("figure", &options.figure,
@@ -67,6 +70,9 @@ void declare_options(CommandLine& line, Options& options) {
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .flag("json", &options.json, {"with --explain: the same as JSON, and nothing else"})
+      .text("read", &options.read,
+          {"print the text, each token marked by what one query makes of it, e.g. \"pattern layer=0 head=1 i=40\" or "
+           "\"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
            "with "
@@ -115,23 +121,6 @@ void write(const std::string& file, const SafetensorsFile& tensors) {
   std::cout << "written: " << file << std::endl;
 }
 
-void write_figure(const Options& options) {
-  const std::string svg = look::figure_svg(options.figure, options.subject);
-  write(file_to_write(options, to_text("look.", look::figure_file_name(options.figure), ".svg")).string(), svg);
-}
-
-void write_pictures(const look::Inspection& inspection, const std::vector<look::EditOutcome>& edits,
-    const std::filesystem::path& folder) {
-  std::error_code refused;  // then the first file says what is wrong
-  std::filesystem::create_directories(folder, refused);
-  std::size_t count = 0;
-  look::make_pictures(inspection, edits, [&](const std::string& name, const std::string& svg) {
-    write_file((folder / name).string(), svg);
-    ++count;
-  });
-  std::cout << "written: " << folder.string() << ", " << count << " pictures" << std::endl;
-}
-
 // The steps of --checkpoints: the first, the last, and those between them evenly.
 std::vector<std::int64_t> chosen_steps(const Options& options) {
   const std::vector<std::int64_t> all = look::checkpoints_of(options.subject.run);
@@ -157,6 +146,25 @@ std::vector<std::string> data_beside(const look::Subject& subject, const Options
     all.push_back(look::checkpoint_json_of(look::Inspection(checkpoint, false)));
   }
   return all;
+}
+
+void write_figure(const Options& options) {
+  const std::string svg = look::figure_svg(options.figure, options.subject);
+  const std::string file =
+      file_to_write(options, to_text("look.", look::figure_file_name(options.figure), ".svg")).string();
+  write(file, svg);
+}
+
+void write_pictures(const look::Inspection& inspection, const std::vector<look::EditOutcome>& edits,
+    const std::filesystem::path& folder) {
+  std::error_code refused;  // then the first file says what is wrong
+  std::filesystem::create_directories(folder, refused);
+  std::size_t count = 0;
+  look::make_pictures(inspection, edits, [&](const std::string& name, const std::string& svg) {
+    write_file((folder / name).string(), svg);
+    ++count;
+  });
+  std::cout << "written: " << folder.string() << ", " << count << " pictures" << std::endl;
 }
 
 void write_page(const look::Inspection& inspection, const Options& options) {
@@ -246,15 +254,19 @@ int run(int argc, char** argv) {
   options.subject.run = options.runs[0];
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   const bool figure = !options.figure.empty();
-  const bool prints = figure || options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
-  for (const char* name : {"causes", "ways", "explain", "edit"}) line.refuse_unless(name, !figure, "no --figure");
+  const bool prints = figure || options.causes || options.ways || !options.explain.empty() || !options.read.empty() ||
+                      !options.edit.empty();
+  for (const char* name : {"causes", "ways", "explain", "read", "edit"})
+    line.refuse_unless(name, !figure, "no --figure");
   line.refuse_unless("out", !prints || figure, "a page or a figure");
   for (const char* name : {"numbers", "pictures", "edits", "beside", "checkpoints", "at"})
     line.refuse_unless(name, !prints, "a page");
   const bool drawn = !look::is_folder(options.subject.run);
-  for (const char* name : {"seed", "bidirectional"}) line.refuse_unless(name, drawn, "a scheme in place of a run");
+  for (const char* name : {"given", "seed", "bidirectional"})
+    line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step", "checkpoints"})
     line.refuse_unless(name, !drawn, "the folder of a run");
+  line.refuse_unless("length", options.subject.given.empty(), "tokens that are not given");
   line.refuse_unless("beside-step", !options.beside.empty(), "--beside");
   line.refuse_unless("json", !options.explain.empty(), "--explain");
   if (options.checkpoints > 0 && !options.beside.empty())
@@ -278,6 +290,8 @@ int run(int argc, char** argv) {
   for (const auto& [name, value] : subject.facts) std::cout << "; " << name << ' ' << value;
   std::cout << '\n';
   if (!options.explain.empty()) std::cout << look::explained(inspection, options.explain);
+  if (!options.read.empty())
+    std::cout << look::text_read(inspection, options.read, look::TextStyle::for_standard_output());
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_of(inspection).text();
   if (options.ways) std::cout << look::ways_table(inspection).text();

@@ -203,6 +203,17 @@ def check_loupe(browser, path, data):
     browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
     assert browser.address()["j"] == "0" and 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
 
+def check_equation5(browser, path, data):
+    """The printed weights: what the loupe reads is the engine's position_logit, and its slope carries the engine's gradients."""
+    between = lambda j: row_of(data, "positions", 1, 1, 12)[j] % 1 > 0
+    j = next(j for j in range(13) if between(j))
+    browser.open(path, view="loupe", layer=1, head=1, i=12, j=j)
+    assert browser.texts(".check", "dataset.equal") == ["true"], browser.texts(".check")
+    facts = [float(title) for title in browser.texts(".facts td", "title")]
+    equal("read", facts[6:7], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
+    gradients = [row_of(data, name, 1, 1, 12, "gradient")[j] for name in ("position_logit", "positions")]
+    equal("slope", [gradients[0] * facts[7]], gradients[1:])
+
 def cell_sum(data, layer, head, i, j, left):
     """The contributions of every tap and channel to conv_bias[head, i, j], taps first, and b2."""
     weight, bias = (next(each for each in data["parameters"] if each["path"] == f"blocks.{layer}.attention.position.output.{name}")
@@ -282,6 +293,27 @@ def check_beside(browser, path, data, beside):
     one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, beside))
     equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
+def check_slider(browser, path, data, checkpoints):
+    """The slider chooses what is beside: by address, by key, and every number follows."""
+    part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
+    read = lambda: browser.texts("#readout b")[0]
+    value = lambda page: row_of(page, "logits", 0, 1, 5)[2]
+    browser.open(path, **part)
+    equal("this", [read()], [value(data)])
+    browser.press("[data-key=beside]", "End")
+    for index in reversed(range(len(checkpoints))):  # what was looked at before must not be shown again
+        assert browser.address().get("beside", "0") == str(index) and browser.address()["run"] == "beside", browser.address()
+        equal("beside", [read()], [value(checkpoints[index])])
+        assert browser.texts("label output") == [checkpoints[index]["label"]] and browser.texts("[data-key=beside]", "ariaValueText") == [
+            checkpoints[index]["label"]], "the slider says its checkpoint"
+        browser.press("[data-key=beside]", "ArrowLeft")
+    assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
+    browser.open(path, **part, run="difference", beside=1)
+    equal("difference", [read()], [value(data) - value(checkpoints[1])])
+    for view in ("routes", "graph"):
+        browser.open(path, view=view, run="beside", beside=1)
+        assert "recorded for" in browser.texts("#stage .note")[0], f"{view}: a checkpoint has none"
+
 def check_speed(browser, path):
     browser.open(path)
     taken = browser.get("performance.timing.loadEventEnd - performance.timing.navigationStart")
@@ -299,6 +331,7 @@ def pages_in(folder, whence):
         run("look", *words, "--out", folder / f"{name}.html")
     look("cope", "cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10)
     look("beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64")
+    look("equation5", "cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64")
     look("cdape", "cdape(kerple)", "--length", 24)
     look("left", "cope + cdape(kerple, kernel=4, pad=left)", "--length", 12)
     look("one token", "cdape(kerple)", "--length", 1)
@@ -307,16 +340,20 @@ def pages_in(folder, whence):
     run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
         "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
     look("nasty", folder / "nasty", "--text", folder / "nasty.txt")
+    run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 2, "--heads", 2, "--length", 24, "--steps", 5, "--batch", 2,
+        "--test-sequences", 2, "--save-every", 1, "--keep-checkpoints", 0, "--quiet", "--out", folder / "run")
+    look("checkpoints", folder / "run", "--checkpoints", 5, "--dtype", "f64")
     listed = subprocess.run([whence, "schemes"], check=True, capture_output=True, text=True).stdout
     for scheme in re.findall(r"^(\w+(?:\(SCHEME\))?)  ", listed, re.MULTILINE):
         if scheme not in ("scheme", "hard_attention"):  # the head of the list; and what is always beside another
             look("scheme " + scheme, scheme.replace("SCHEME", "kerple"), "--length", 12)
     return sorted(folder.glob("*.html"))
 
-def data_of(page, name="look-data"):
-    text = page.read_text()
-    start = text.index(f'id="{name}">') + len(f'id="{name}">')
-    return json.loads(text[start:text.index("</script>", start)])
+def data_of(page, name='id="look-data"'):
+    return all_data_of(page, name)[0]
+
+def all_data_of(page, name):
+    return [json.loads(text.partition("</script>")[0]) for text in page.read_text().split(f'<script type="application/json" {name}>')[1:]]
 
 def main(whence):
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -333,6 +370,7 @@ def main(whence):
                 check_every_view(browser, page)
             for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe):
                 check(browser, pages["cope"], cope)
+            check_equation5(browser, pages["equation5"], data_of(pages["equation5"]))
             check_lens(browser, pages["cdape"], data_of(pages["cdape"]))
             for name in ("left", "one token", "scheme dape(SCHEME)"):
                 browser.open(pages[name], view="lens")
@@ -341,6 +379,8 @@ def main(whence):
                 if "graph" in data_of(pages[name]):
                     check_graph(browser, pages[name], data_of(pages[name]))
             check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
+            checkpoints = pages["checkpoints"]
+            check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
             check_speed(browser, pages["large"])
         finally:
             browser.close()

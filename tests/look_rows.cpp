@@ -149,7 +149,9 @@ TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
     for (const char* always : {"v", "scores", "logits", "pattern"})
       if (named(inspection.quantities(), to_text("blocks.1.attention.", always)).gradient.defined() && !passes_through)
         CHECK_MESSAGE(sums.contains(to_text("blocks.1.attention.", always)), always);
-    for (const auto& [path, sum] : sums) {
+    for (const auto& entry : sums) {
+      const std::string& path = entry.first;
+      const std::vector<double>& sum = entry.second;
       CAPTURE(path);
       const std::vector<double> gradient = named(inspection.quantities(), path).gradient.to_vector();
       double size = 1e-6;

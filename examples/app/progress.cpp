@@ -1,7 +1,6 @@
 // All arithmetic survives a clock that stands still, a total of zero, and a first call at step zero.
 #include "examples/app/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +8,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <ostream>
 
+#include "examples/app/terminal.h"
 #include "examples/app/text.h"
 
 namespace whence {
@@ -23,12 +22,6 @@ template <class... Arguments> std::string printed(const char* format, Arguments.
   return {text.data(), std::min(static_cast<std::size_t>(length), text.size() - 1)};
 }
 
-int standard_error_columns() {
-  winsize window = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0) return window.ws_col;
-  return 80;
-}
-
 }  // namespace
 
 double steady_seconds() {
@@ -36,12 +29,10 @@ double steady_seconds() {
 }
 
 ProgressStyle ProgressStyle::for_standard_error(bool quiet) {
-  const char* terminal = std::getenv("TERM");
   ProgressStyle style;
   style.quiet = quiet;
-  style.rewriting =
-      isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
-  style.columns = standard_error_columns;
+  style.rewriting = on_terminal(STDERR_FILENO);
+  style.columns = [] { return terminal_columns(STDERR_FILENO); };
   return style;
 }
 
@@ -110,9 +101,17 @@ void Progress::finish() {
   drawn_columns_ = 0;
 }
 
-std::vector<std::string> Progress::parts(double elapsed) const {
+std::string Progress::left() const { return left_after(std::max(0.0, clock_() - started_)); }
+
+std::string Progress::left_after(double elapsed) const {
   const double done = static_cast<double>(std::max<std::int64_t>(step_ - first_step_, 0));
   const double missing = static_cast<double>(std::max<std::int64_t>(total_ - step_, 0));
+  // left = missing * (elapsed / done): nothing is known before the first step and before the clock moved
+  const bool rate_known = elapsed > 0 && done > 0;
+  return missing == 0 ? duration_text(0) : rate_known ? duration_text(missing * elapsed / done) : "-";
+}
+
+std::vector<std::string> Progress::parts(double elapsed) const {
   std::string head = label_ + ' ' + std::to_string(step_) + '/' + std::to_string(total_);
   // Rounded down: 100 % is printed when all is done and not before.
   if (total_ > 0)
@@ -120,11 +119,7 @@ std::vector<std::string> Progress::parts(double elapsed) const {
   std::vector<std::string> list = {std::move(head)};
   for (const auto& [name, value] : figures_)
     list.push_back(name + ' ' + (std::isnan(value) ? "nan" : printed("%.4g", value)));
-  // left = missing * (elapsed / done): nothing is known before the first step and before the clock moved
-  const bool rate_known = elapsed > 0 && done > 0;
-  list.push_back("left " + (missing == 0    ? duration_text(0)
-                               : rate_known ? duration_text(missing * elapsed / done)
-                                            : "-"));
+  list.push_back("left " + left_after(elapsed));
   if (tokens_ > 0)
     list.push_back((elapsed > 0 ? rate_text(static_cast<double>(tokens_) / elapsed) : "-") + " tokens/s");
   list.push_back("elapsed " + duration_text(elapsed));

@@ -41,6 +41,9 @@ class Progress {
   // `step` steps are done in all; `tokens` more tokens were seen since the last call; `figures` such as {"loss", 0.3}.
   void update(std::int64_t step, std::int64_t tokens, std::vector<std::pair<std::string, double>> figures);
 
+  // "0:42", or "-" as long as nothing is known.
+  [[nodiscard]] std::string left() const;
+
   // A line of its own, above the rewriting one.
   void note(std::string_view text);
 
@@ -48,6 +51,7 @@ class Progress {
   void finish();
 
  private:
+  [[nodiscard]] std::string left_after(double elapsed) const;
   [[nodiscard]] std::vector<std::string> parts(double elapsed) const;
   [[nodiscard]] std::string line(double elapsed, std::size_t columns) const;
   void draw(double now);

@@ -77,12 +77,18 @@ std::string one_line(std::string_view text) {
 
 namespace {
 
-// Control characters, and what has no width or turns the direction of reading.
+// Control characters, and what has no width of its own, joins, or turns the direction of reading.
 bool acts_unseen(std::uint32_t code) {
   static constexpr std::pair<std::uint32_t, std::uint32_t> ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD},
-      {0x61C, 0x61C}, {0x200B, 0x200B}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
-      {0xFFF9, 0xFFFB}, {0xFFFE, 0xFFFF}};
+      {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
+      {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
   return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+std::string in_hex(const char* format, std::uint32_t code) {
+  std::array<char, 16> written{};
+  std::snprintf(written.data(), written.size(), format, static_cast<unsigned>(code));
+  return written.data();
 }
 
 void append_seen(std::string& seen, const CodePoint& code) {
@@ -92,12 +98,25 @@ void append_seen(std::string& seen, const CodePoint& code) {
   if (code.value == 0x7F) return append_utf8(seen, 0x2421);
   if (code.value < 0x20) return append_utf8(seen, 0x2400 + code.value);
   if (!acts_unseen(code.value)) return append_utf8(seen, code.value);
-  char hex[16];
-  std::snprintf(hex, sizeof hex, "<%04x>", static_cast<unsigned>(code.value));
-  seen += hex;
+  seen += in_hex("<%04x>", code.value);
 }
 
 }  // namespace
+
+std::string shown_on_terminal(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    if (!code.valid)
+      shown += in_hex("<%02X>", code.value);
+    else if (code.value > 0x7F && acts_unseen(code.value))
+      shown += in_hex("<U+%04X>", code.value);
+    else
+      shown += one_line(text.substr(0, code.bytes));
+    text.remove_prefix(code.bytes);
+  }
+  return shown;
+}
 
 std::string visible(std::string_view token) {
   if (token.empty()) return "\u2205";

@@ -25,6 +25,10 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // Control characters escaped, so that a message stays on one line whatever it quotes.
 [[nodiscard]] std::string one_line(std::string_view text);
 
+// Text of any origin, safe to be shown on a terminal as part of a line: control characters and what turns or joins text
+// unseen are written out (\n, <U+202E>), and bytes that are no character as <FF>.
+[[nodiscard]] std::string shown_on_terminal(std::string_view text);
+
 // A token to be looked at: white space, control characters and marks without a letter have to be seen, and must not act.
 [[nodiscard]] std::string visible(std::string_view token);
 

@@ -239,7 +239,8 @@ class Trainer {
     try {
       const TrainingJob::Look found = job_.look(step);
       for (const LogRecord& record : found.records) folder_.log_look(record);
-      progress.note(to_text("step ", step, ": ", found.line));
+      const std::string left = progress.left();
+      progress.note(to_text("step ", step, ": ", found.line, left == "-" ? "" : "; left " + left));
     } catch (const Error& error) {  // out of memory, most likely: no reason to end a training
       progress.note(to_text("step ", step, ": no look: ", error.what()));
     }
@@ -325,7 +326,8 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
           {"of the newest; 0: all, so that whence look can go through the training"})
       .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
       .integer("look-every", &training.look_every, Count{0, many},
-          {"between looks at why gradients are zero, on one sequence (looks.jsonl; whence look draws them); 0: none",
+          {"between looks at gradients, gates and bounds, and at why gradients are zero, on one sequence (looks.jsonl; "
+           "whence look draws them); 0: none",
               "steps"})
       .flag("resume", &training.resume,
           {"go on from the latest checkpoint in --out with the options of its run.json, to the same bits as an "

@@ -1,11 +1,13 @@
 #include "examples/look/history.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "examples/app/run_files.h"
+#include "examples/look/measures.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -17,7 +19,13 @@ struct Counts {
   double entries = 0, masked = 0;
   std::map<std::string, double> by_reason;
 };
-using History = std::map<std::string, std::map<double, Counts>>;
+// Of one measure: by what it is of, the value at each step.
+using Values = std::map<std::string, std::map<double, double>>;
+
+struct History {
+  std::map<std::string, Values> measures;
+  std::map<std::string, std::map<double, Counts>> quantities;
+};
 
 History read(const std::filesystem::path& file) {
   History history;
@@ -29,7 +37,13 @@ History read(const std::filesystem::path& file) {
     ++number;
     try {
       const auto record = nlohmann::json::parse(line);
-      Counts& counts = history[record.at("quantity")][record.at("step")];
+      if (record.contains("measure")) {
+        const auto& value = record.at("value");  // null: not finite
+        history.measures[record.at("measure")][record.at("of")][record.at("step")] =
+            value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+        continue;
+      }
+      Counts& counts = history.quantities[record.at("quantity")][record.at("step")];
       for (const auto& [name, value] : record.items()) {
         if (name == "step" || name == "layer" || name == "quantity" || name == "head") continue;
         double& sum = name == "entries"                 ? counts.entries
@@ -43,6 +57,16 @@ History read(const std::filesystem::path& file) {
     }
   }
   return history;
+}
+
+report::Plot plot_of(const std::string& measure, const Values& values) {
+  report::Plot plot{.title = measure, .x_label = "step", .y_label = measure, .curves = {}};
+  for (const auto& [of, by_step] : values) {
+    report::Curve curve{.name = of, .x = {}, .y = {}};
+    for (const auto& [step, value] : by_step) curve.x.push_back(step), curve.y.push_back(value);
+    plot.curves.push_back(std::move(curve));
+  }
+  return plot;
 }
 
 report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>& by_step) {
@@ -67,7 +91,7 @@ report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>
 
 // "zero or next to it: gates 48 % no target, 52 % table flat; z 73 % row not read": of what schemes pass, all layers and
 // heads.
-std::string line_of(const Inspection& inspection) {
+std::string reasons_line(const Inspection& inspection) {
   std::map<std::string, std::map<Stop, double>> by_name;
   for (const Shares& shares : inspection.shares()) {
     if (shares.quantity->scheme.empty()) continue;
@@ -92,6 +116,10 @@ std::string line_of(const Inspection& inspection) {
 
 std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step) {
   std::vector<LogRecord> records;
+  for (const Measure& measure : measures_of(inspection)) {
+    const std::string name = measure.where.empty() ? measure.what : to_text("% of ", measure.what, ' ', measure.where);
+    records.push_back({{"step", step}, {"measure", name}, {"of", measure.of}, {"value", measure.value}});
+  }
   for (const Shares& shares : inspection.shares()) {
     LogRecord record{{"step", step}, {"layer", std::int64_t{shares.quantity->layer}},
         {"quantity", shares.quantity->name}, {"head", std::int64_t{shares.head}}};
@@ -119,7 +147,8 @@ std::function<TrainingJob::Look(std::int64_t)> looks_at(
       raw::copy_into(raw::cast(raw::to_device(from[k].tensor.detach(), {}), DType::f32), to[k].tensor);
     subject.tokens = tokens, subject.targets = targets;
     const Inspection inspection(subject, false);
-    return TrainingJob::Look{records_of(inspection, step), line_of(inspection)};
+    return TrainingJob::Look{
+        records_of(inspection, step), to_text(line_of(measures_of(inspection)), "; ", reasons_line(inspection))};
   };
 }
 
@@ -127,7 +156,9 @@ std::vector<report::Plot> history_of(const std::filesystem::path& file) {
   std::vector<report::Plot> plots;
   std::error_code unreadable;
   if (!std::filesystem::exists(file, unreadable)) return plots;
-  for (const auto& [quantity, by_step] : read(file)) {
+  const History history = read(file);
+  for (const auto& [measure, values] : history.measures) plots.push_back(plot_of(measure, values));
+  for (const auto& [quantity, by_step] : history.quantities) {
     const bool stopped =
         std::ranges::any_of(by_step, [](const auto& entry) { return !entry.second.by_reason.empty(); });
     if (stopped) plots.push_back(plot_of(quantity, by_step));

@@ -198,6 +198,12 @@ std::map<std::string, std::vector<double>> Inspection::moved(
   return moved_by(*tape_, capture_->place(path), tangent, places_);
 }
 
+std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity) {
+  if (!quantity.probe || quantity.probe->mark.empty()) return std::nullopt;
+  const std::vector<SchemeSpec> specs = parse_schemes(quantity.scheme);
+  return SchemeArguments(specs[0], {model.dim, model.heads, model.length}).number(quantity.probe->mark);
+}
+
 std::string name_of(const Way& way) {
   std::string name;
   for (const std::string& step : way.steps) {

@@ -97,6 +97,9 @@ class Inspection {
   mutable std::optional<std::vector<WaysTo>> ways_;
 };
 
+// The bound that its probe marks, such as the value of p_max; nothing where there is none.
+[[nodiscard]] std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity);
+
 // "content", "position_logit > positions > gates": the steps without those that every way has.
 [[nodiscard]] std::string name_of(const Way& way);
 

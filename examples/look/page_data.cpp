@@ -57,10 +57,7 @@ Json numbers_of(const Quantity& quantity, const std::string& axes) {
 // The line worth drawing on a scale of the value.
 Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
   Json marks = Json::array();
-  if (quantity.probe->mark.empty()) return marks;
-  const std::vector<SchemeSpec> specs = parse_schemes(quantity.scheme);
-  const SchemeArguments arguments(specs[0], {model.dim, model.heads, model.length});
-  marks.push_back({{"value", arguments.number(quantity.probe->mark)}, {"text", quantity.probe->mark}});
+  if (const auto mark = mark_of(model, quantity)) marks.push_back({{"value", *mark}, {"text", quantity.probe->mark}});
   return marks;
 }
 
@@ -183,7 +180,6 @@ Json link_rows_json(const Links& links) {
   return all;
 }
 
-// The step as a graph: nodes in the order in which backward comes by, and what it has not come by.
 Json graph_json(const Inspection& inspection) {
   const Graph graph = graph_of(inspection);
   Json nodes = Json::array(), edges = Json::array();

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/probe.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
@@ -16,14 +21,21 @@
 #include "nn/io/checkpoint.h"
 #include "nn/loss.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The weights that are asked for, and what to call them.
-std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
+struct Weights {
+  fs::path place;  // a checkpoint's folder, or the file that training left
+  bool checkpoint;
+  std::string when;  // they are of
+};
+
+// Those that are asked for.
+Weights weights_of(const SubjectOptions& options) {
   const fs::path run = options.run, checkpoints = run / "checkpoints";
   if (options.step > 0) {
     char name[32];
@@ -35,14 +47,50 @@ std::pair<std::string, std::string> weights_of(const SubjectOptions& options) {
       throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
           there.empty() ? "none" : there);
     }
-    return {(folder / "weights.safetensors").string(), to_text("step ", options.step)};
+    return {folder, true, to_text("step ", options.step)};
   }
-  if (fs::exists(run / "weights.safetensors")) return {(run / "weights.safetensors").string(), "the end of training"};
+  if (fs::exists(run / "weights.safetensors")) return {run / "weights.safetensors", false, "the end of training"};
   const auto latest = find_latest(checkpoints.string());
   if (!latest)
     throw InputError(
         options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
-  return {*latest + "/weights.safetensors", to_text("step ", read_training_state(*latest).step)};
+  return {*latest, true, to_text("step ", read_training_state(*latest).step)};
+}
+
+// What training saves is finite.
+void load(const Weights& weights, const Transformer& model) {
+  if (weights.checkpoint)
+    (void)load_checkpoint(weights.place.string(), model, nullptr);
+  else
+    load_weights(weights.place.string(), model);
+  for (const Module::Parameter& parameter : model.parameters()) {
+    const std::vector<double> numbers = parameter.tensor.to_vector();
+    if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
+      throw InputError(weights.place.string(), ": ", parameter.path,
+          " holds NaN or infinity; finite numbers required; is the file damaged?");
+    }
+  }
+}
+
+// "0.10.2" as numbers that compare as versions do.
+std::vector<std::int64_t> version_of(const std::string& text) {
+  std::vector<std::int64_t> version;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, '.');)
+    version.push_back(parse_number<std::int64_t>(part).value_or(0));
+  return version;
+}
+
+// A newer one may mean something else by what it wrote, or have written what this one would not miss.
+RunRecord read_record(const fs::path& run) {
+  const fs::path file = run / "run.json";
+  RunRecord record = read_run_record(file);
+  if (version_of(record.version) > version_of(WHENCE_VERSION))
+    throw InputError(file.string(), ": is of version ", record.version, "; this is ", WHENCE_VERSION,
+        "; a run of this version or an older one required; look with that version");
+  if (record.program != "train")
+    throw InputError(run.string(), ": a run of ", record.program, " given; one of whence train required");
+  return record;
 }
 
 // A word of a shell's command.
@@ -61,6 +109,7 @@ std::string command_of(const SubjectOptions& options) {
   const auto add = [&](const char* option, const std::string& value) { command += to_text(" --", option, " ", value); };
   if (!options.text.empty()) add("text", shell_word(options.text));
   if (options.sample > 0) add("task-sample", std::to_string(options.sample));
+  if (!options.given.empty()) add("given", shell_word(options.given));
   if (options.length > 0) add("length", std::to_string(options.length));
   if (options.step > 0) add("step", std::to_string(options.step));
   if (options.seed > 0) add("seed", std::to_string(options.seed));
@@ -111,9 +160,13 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record) {
     throw InputError("--text: given with a run of ", record.subject,
         ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
   }
-  const tasks::RecordedTask recorded = tasks::recorded_task(record);
-  return task_subject(std::make_unique<Transformer>(recorded.model), *recorded.task, recorded.seed,
-      options.sample + options.skip, options.length);
+  tasks::RecordedTask recorded;
+  std::unique_ptr<Transformer> model;
+  try {
+    recorded = tasks::recorded_task(record);
+    model = std::make_unique<Transformer>(recorded.model);
+  } catch (const InputError& unfit) { throw InputError(options.run, "/run.json: ", unfit.what()); }
+  return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
 }
 
 Subject of_language(const SubjectOptions& options) {
@@ -142,6 +195,60 @@ Subject of_language(const SubjectOptions& options) {
   return subject;
 }
 
+// One layer in which attention is the scheme's, on what is given.
+Subject of_given(const SubjectOptions& options, const std::string& scheme) {
+  Subject subject;
+  subject.given = read_given(options.given, options.dtype);
+  const Shape& shape = subject.given->q.shape();  // [1 h t d]
+  const index_t heads = shape[1], length = shape[2], dim = heads * shape[3];
+  const BareAttention bare(scheme, {dim, heads, length});
+  if (!bare.attends())
+    throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
+  if (bare.reads_x() && !subject.given->x.defined())
+    throw InputError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
+  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = 1,
+      .length = length,
+      .dim = dim,
+      .layers = 1,
+      .heads = heads,
+      .scheme = scheme,
+      .causal = !options.bidirectional});
+  draw_parameters(*subject.model, options.seed);
+  for (const Module::Parameter& parameter : subject.model->parameters()) {
+    if (!parameter.path.starts_with("blocks.0.attention.output.")) continue;
+    std::vector<double> numbers(static_cast<std::size_t>(parameter.tensor.numel()));
+    if (parameter.tensor.rank() == 2)
+      for (index_t c = 0; c < dim; ++c) numbers[static_cast<std::size_t>(c * dim + c)] = 1;
+    raw::copy_into(Tensor::of(numbers, parameter.tensor.shape(), parameter.tensor.dtype()), parameter.tensor);
+  }
+  subject.model->to(options.dtype);
+  for (index_t t = 0; t < length; ++t) subject.texts.push_back(to_text(t, ' '));
+  const auto count = static_cast<std::size_t>(length);
+  subject.answers.resize(count);
+  subject.tokens = row_of(std::vector<std::int64_t>(count, 0));
+  subject.targets = row_of(std::vector<std::int64_t>(count, -1));
+  subject.title = to_text(scheme, " on ", options.given);
+  subject.facts = {{"tokens", std::to_string(length)}, {"heads", std::to_string(heads)},
+      {"numbers of a head", std::to_string(shape[3])}, {"loss", "the sum of attention's output times its cotangent"},
+      {"parameters", "of the scheme alone, drawn at random"}, {"numbers", to_string(options.dtype)}};
+  return subject;
+}
+
+// Attention's operands are leaves of their own. Its output passes a projection that changes nothing (of_given).
+Tensor loss_of_given(const Transformer& model, const Given& given) {
+  Capture in_their_place;
+  const auto replace = [&](const char* name, const Tensor& value) {
+    in_their_place.edit(
+        to_text("blocks.0.attention.", name), [leaf = requires_grad(value.detach())](const Tensor&) { return leaf; });
+  };
+  replace("q", given.q), replace("k", given.k), replace("v", given.v);
+  const Shape& shape = given.q.shape();
+  const Shape merged{1, shape[2], shape[1] * shape[3]};
+  const Tensor x = given.x.defined() ? requires_grad(given.x.detach()) : Tensor::zeros(merged, given.q.dtype());
+  const Tensor output = model.attention(0)(x, Sequence::run(shape[2], model.options().causal));
+  return sum(output * reshape(permute(given.cotangent, {0, 2, 1, 3}), merged));
+}
+
 // Wide enough a model to show something: as training begins, tables are zero and patterns flat.
 Subject of_scheme(const SubjectOptions& options) {
   constexpr std::int64_t letters = 26;
@@ -152,6 +259,7 @@ Subject of_scheme(const SubjectOptions& options) {
   } catch (const InputError& not_a_scheme) {
     throw InputError(options.run, ": no folder, and no scheme either (", not_a_scheme.what(), ")");
   }
+  if (!options.given.empty()) return of_given(options, scheme);
   Subject subject;
   subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = letters,
       .length = length,
@@ -178,16 +286,14 @@ Subject of_scheme(const SubjectOptions& options) {
 }
 
 Subject of_run(const SubjectOptions& options) {
-  const RunRecord record = read_run_record(fs::path(options.run) / "run.json");
-  if (record.program != "train")
-    throw InputError(options.run, ": a run of ", record.program, " given; one of whence train required");
-  const auto [weights, when] = weights_of(options);
+  const RunRecord record = read_record(options.run);
+  const Weights weights = weights_of(options);
   Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
-  load_weights(weights, *subject.model);
+  load(weights, *subject.model);
   subject.model->to(options.dtype);
-  subject.label = when;
+  subject.label = weights.when;
   subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
-  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", when}});
+  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", weights.when}});
   for (const auto& [name, value] : record.options)
     if (name == "precision" && value != "f32")
       subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
@@ -213,7 +319,7 @@ bool is_folder(const std::string& run) {
   return fs::is_directory(run, none);
 }
 
-Tensor Subject::loss() const { return token_loss((*model)(tokens), targets); }
+Tensor Subject::loss() const { return given ? loss_of_given(*model, *given) : token_loss((*model)(tokens), targets); }
 
 std::vector<std::int64_t> checkpoints_of(const std::string& run) {
   std::vector<std::int64_t> steps;

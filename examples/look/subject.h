@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/look/given.h"
 #include "examples/tasks/task.h"
 #include "nn/transformer.h"
 
@@ -16,6 +17,7 @@ namespace whence::look {
 struct SubjectOptions {
   std::string run;   // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of two layers, drawn at random
   std::string text;  // file to read, for language models
+  std::string given = {};      // file of q, k and v (given.h), for a scheme
   std::int64_t sample = 0;     // which sequence of the first test set, for tasks
   std::int64_t length = 0;     // tokens at most; 0: as many as the model was trained on
   std::int64_t step = 0;       // of the checkpoint; 0: the weights that training left, or the last checkpoint
@@ -35,7 +37,9 @@ struct Subject {
   std::vector<std::string> texts;                   // of the tokens, valid UTF-8
   std::vector<std::optional<std::string>> answers;  // of the targets
 
-  // The graph of one pass: the loss, a scalar.
+  std::optional<Given> given = {};  // takes the place of what the model makes of the tokens
+
+  // The graph of one pass: the loss, a scalar. Of what is given it is the sum of output times cotangent.
   [[nodiscard]] Tensor loss() const;
 };
 

@@ -35,4 +35,16 @@ namespace whence::look {
 [[nodiscard]] std::string explained(const Inspection& inspection, const std::string& what);
 [[nodiscard]] std::string explained_json(const Inspection& inspection, const std::string& what);
 
+struct TextStyle {
+  std::size_t columns = 80;  // at least 20 are taken
+  bool colours = false;      // 24-bit backgrounds; without them a mark below each token
+
+  // What suits standard output as it is now: colours on a terminal alone, and not where NO_COLOR is set.
+  static TextStyle for_standard_output();
+};
+// The text, each token shaded by what one query makes of it, and the ten tokens of which it makes most. `what`: "pattern
+// layer=0 head=1 i=40", or "dLoss/dgates ...": a quantity of pairs, of which all keys are shown. Characters that would
+// move a terminal's cursor, or turn its text around, are written out.
+[[nodiscard]] std::string text_read(const Inspection& inspection, const std::string& what, const TextStyle& style);
+
 }  // namespace whence::look

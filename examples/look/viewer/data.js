@@ -1,11 +1,13 @@
-// What the page is made of: the quantities of one run or of two, decoded when they are first looked at and cut into
-// sheets, which have rows and columns.
+// What the page is made of: the quantities of one run and of those beside it, decoded when they are first looked at and
+// cut into sheets, which have rows and columns.
 "use strict";
 
 // ---- Embedded data
-const embedded = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "null");
-const runs = { this: embedded("look-data"), beside: embedded("look-data-beside") };
-const data = runs.this;
+const embedded = (element) => ({ label: "beside", routes: [], edits: [], ...JSON.parse(element.textContent) });
+const data = embedded(document.getElementById("look-data"));
+const besides = [...document.querySelectorAll("script.look-beside")].map(embedded);
+// One of those beside is looked at: the chosen one, or that of a place which names another.
+const run_named = (run, { beside = state.beside } = {}) => run === "beside" ? besides[beside] : data;
 
 const counted = (count) => Array.from({ length: count }, (_, index) => index);
 const unique = (list) => [...new Set(list)];
@@ -53,7 +55,7 @@ function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
   };
 }
 
-for (const run of Object.values(runs).filter(Boolean)) {
+for (const run of [data, ...besides]) {
   run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
 }
 const quantities = [...data.all.values()];
@@ -103,11 +105,12 @@ function sheet(fields) {
 
 // `kind` is "value" or "gradient", `run` is "this", "beside" or "difference"; null where that is not recorded.
 function sheet_of(name, kind, at, run = "this") {
-  const quantity = (runs[run] ?? data).all.get(name), part = quantity && part_of(quantity, at.layer);
+  const of_run = run_named(run, at), quantity = of_run.all.get(name), part = quantity && part_of(quantity, at.layer);
   if (!part || part[kind] == null) return null;
   const slice = slice_of(letters_of(quantity), part.shape, at);
-  return once([run, name, kind, part.layer, slice.offset].join(" "), () =>
-    run === "difference" ? difference_of(name, kind, at) : cut(runs[run], quantity, part, kind, slice));
+  const which = run === "this" ? run : [run, at.beside ?? state.beside];
+  return once([which, name, kind, part.layer, slice.offset].join(" "), () =>
+    run === "difference" ? difference_of(name, kind, at) : cut(of_run, quantity, part, kind, slice));
 }
 
 function cut(run, quantity, part, kind, slice) {
@@ -126,36 +129,40 @@ const words_of = ({ caption, equation, source, line }) =>
   [[caption, equation].filter(Boolean).join(": "), source && `(${source})`, line].filter(Boolean).join(" ");
 
 function difference_of(name, kind, at) {
-  const one = sheet_of(name, kind, at, "this"), other = runs.beside && sheet_of(name, kind, at, "beside");
+  const one = sheet_of(name, kind, at, "this"), other = sheet_of(name, kind, at, "beside");
   if (!other || one.rows !== other.rows || one.columns !== other.columns) return null;
   const hidden = one.hidden && one.hidden.map((here, cell) => here | (other.hidden?.[cell] ?? 0));
   return sheet({
-    ...one, pictures: new Map(), title: `${one.title}: this \u2212 beside`, scale: "diverging", marks: [], hidden,
+    ...one, pictures: new Map(), title: `${one.title}: ${difference_words(at)}`, scale: "diverging", marks: [], hidden,
     cells: Float64Array.from(one.cells, (value, cell) => value - other.cells[cell]),
     shared: () => shared_extremes(name, kind, ["difference"]),
   });
 }
 
+const difference_words = (at) => `this \u2212 ${run_named("beside", at).label}`;
+
 // Over every layer, head, channel and run, so that equal colours are equal numbers.
 function shared_extremes(name, kind, of_runs) {
   return once(["extremes", name, kind, of_runs].join(" "), () => {
-    const there = of_runs.filter((run) => run === "difference" || runs[run]);
-    const all = there.flatMap((run) => all_sheets(name, kind, run));
+    const all = of_runs.flatMap((run) => all_sheets(name, kind, run));
     return [Math.min(...all.map((each) => each.extremes[0])), Math.max(...all.map((each) => each.extremes[1]))];
   });
 }
 
 // Every slice of a quantity with the place it is from.
-function places_of(name, run = "this") {
-  const quantity = (runs[run] ?? data).all.get(name);
+function places_of(name, run = "this", at = state) {
+  const quantity = run_named(run, at).all.get(name);
   return (quantity?.layers ?? []).flatMap(({ layer, shape }) => {
     const leading = letters_of(quantity).slice(0, -2), count = (axis) => shape[leading.indexOf(axis)] ?? 1;
     return counted(count("h")).flatMap((head) => counted(count("c")).map((c) => ({ layer, head, c })));
   });
 }
 
-const all_sheets = (name, kind, run) =>
-  places_of(name, run).map((at) => sheet_of(name, kind, at, run)).filter(Boolean);
+function all_sheets(name, kind, run) {
+  const at_all = run === "this" ? [{}] : counted(besides.length).map((beside) => ({ beside }));
+  return at_all.flatMap((at) =>
+    places_of(name, run, at).map((place) => sheet_of(name, kind, { ...place, ...at }, run)).filter(Boolean));
+}
 
 // The colours' ends: those of all sheets, or of this one. Zero stays in the middle, or at the low end.
 function range_of(sheet, fit) {

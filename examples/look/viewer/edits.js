@@ -1,7 +1,8 @@
 // View: what the gradient promised for an edit of the model against what the edit really did to the loss.
 
 function draw_edits() {
-  const { edits } = run_shown(), picture = make("div", { class: "scatter" });
+  const { edits, label } = run_shown(), picture = make("div", { class: "scatter" });
+  if (!edits.length) return stage.append(make("p", { class: "note" }, `No edits recorded for ${label}.`));
   const lines = edits.map(({ edit, predicted, real }, index) => make("tr",
     { tabindex: 0, "data-focus": `edit ${index}` },
     make("td", { class: "n" }, index + 1), make("th", { scope: "row" }, make("code", {}, edit)),

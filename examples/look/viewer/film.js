@@ -92,7 +92,7 @@ function draw_graph() {
     "data-focus": "graph", onkeydown: press_film,
     "aria-label": "graph of the step; left and right step through the order of backward, Escape shows the whole" });
   film.picture = graph && pictured(graph);
-  if (!graph) return stage.append(make("p", { class: "note" }, "This run has no graph."));
+  if (!graph) return stage.append(make("p", { class: "note" }, `No graph recorded for ${run_shown().label}.`));
   stage.append(film_bar(), container, make("p", { class: "note" }, "Left is the input, right the loss: the gradient " +
     "flows from right to left and upwards. Widths follow the logarithm of its norm. Norms of what is folded together " +
     "are the root of the sum of squares. Dashed and red: no path, the loss does not depend on it or it is frozen. " +

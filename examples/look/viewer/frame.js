@@ -31,7 +31,7 @@ const token_name = (index) =>
 // ---- State
 // i, j, d, n, c, r, k, w, u are the selected places along the axes; hover replaces some while the pointer is there.
 const start = {
-  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", fit: false,
+  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", beside: 0, fit: false,
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
   film: -1, unfolded: "", theme: "auto",
   i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,
@@ -48,7 +48,11 @@ const has_channels = (quantity) => letters_of(quantity).slice(0, -2).includes("c
 const current_quantity = () => data.all.get(state.quantity);
 const place_words = (quantity = current_quantity()) => `layer ${state.layer}` +
   (!quantity || has_heads(quantity) ? `, head ${state.head}` : "") +
-  (quantity && has_channels(quantity) ? `, channel ${state.c}` : "");
+  (quantity && has_channels(quantity) ? `, channel ${state.c}` : "") + run_words();
+// A difference says in its title what it is of.
+const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";
+// Where a difference is none, it is this run that is shown.
+const single_run = () => state.run === "beside" ? "beside" : "this";
 
 // ---- Controls
 const pair = (text) => [text, text];
@@ -68,16 +72,20 @@ const controls = {
   over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)].map(pair) },
   run: { text: "run", options: () => [["this", "this"], ["beside", "beside"], ["difference", "difference"]] },
+  beside: { text: "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
+    then: () => state.run === "this" ? { run: "beside" } : {} },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
   cell: { text: "cell size", low: 3, high: 44 },
   mono: { text: "monospace", check: true },
   digits: { text: "all digits", check: true },
 };
-const everywhere = () => runs.beside ? ["run", "digits"] : ["digits"];
+const everywhere = () =>
+  [...(besides.length ? ["run"] : []), ...(besides.length > 1 ? ["beside"] : []), "digits"];
 
-function input_of(key, { options, check, low, high }) {
-  const change = (value) => update({ [key]: value });
+// A control says in words what its number stands for, and may change another.
+function input_of(key, { options, check, low, high, then }) {
+  const change = (value) => update({ [key]: value, ...then?.() });
   if (options) return make("select", { onchange: ({ target }) => change(of_type(key, target.value)) });
   if (check) return make("input", { type: "checkbox", onchange: ({ target }) => change(target.checked) });
   return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
@@ -85,7 +93,8 @@ function input_of(key, { options, check, low, high }) {
 
 for (const [key, control] of Object.entries(controls)) {
   control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key }, []);
-  control.label = make("label", {}, control.text, control.input);
+  control.output = make("output", { "aria-live": "off" });
+  control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
 }
 
 const types = { number: Number, boolean: (word) => word === "true", string: String };
@@ -94,7 +103,7 @@ const used = (key) => everywhere().includes(key) || current_view().controls().in
 
 // Shows the controls of the view. A state that they do not offer, from an old address or another view, gives way.
 function settle() {
-  for (const [key, { options, check, input, label }] of Object.entries(controls)) {
+  for (const [key, { options, check, input, label, words, output }] of Object.entries(controls)) {
     label.hidden = !used(key);
     if (label.hidden) continue;
     const offered = options?.() ?? [];
@@ -103,6 +112,9 @@ function settle() {
     label.hidden = Boolean(options) && offered.length < 2;
     if (check) input.checked = state[key];
     else input.value = String(state[key]);
+    if (!words) continue;
+    output.textContent = words(state[key]);
+    input.setAttribute("aria-valuetext", output.textContent);
   }
 }
 
@@ -117,7 +129,8 @@ function read_address() {
   for (const key of ["i", "j"]) state[key] = Math.min(state[key], tokens.length - 1);
   if (!views.some((view) => view.key === state.view)) state.view = start.view;
   if (!themes.includes(state.theme)) state.theme = start.theme;
-  if (!runs.beside) state.run = start.run;
+  if (!besides[state.beside]) state.beside = start.beside;
+  if (!besides.length) state.run = start.run;
 }
 
 function write_address() {

@@ -128,7 +128,7 @@ function draw_lens() {
   stage.append(title, note, curves);
   of_selection(() => {
     const sheets = names.map(lens_sheet).filter(Boolean);
-    title.replaceChildren("All heads of query ", token_name(state.i), `, layer ${state.layer}`);
+    title.replaceChildren("All heads of query ", token_name(state.i), `, layer ${state.layer}${run_words()}`);
     note.textContent = sheets.length && sheets[0].name === state.quantity
       ? "What is added, beside the scores before it and the logits after all is added. Arrow keys: left and right " +
         "move the key, up and down the query." : `Not recorded for ${place_words()}.`;

@@ -2,7 +2,7 @@
 // computed again, here, from the gates, z and the logits.
 
 const part_value = (name) => {
-  const found = sheet_of(name, "value", state, state.run === "beside" ? "beside" : "this");
+  const found = sheet_of(name, "value", state, single_run());
   return found && found.rows > state.i ? found : null;
 };
 const has_loupe = () => ["gates", "positions"].every((name) => data.all.has(name));
@@ -15,7 +15,8 @@ function loupe_row() {
   const keys = counted(gates.columns).filter((j) => !hidden_at(gates, state.i, j));
   const limit = positions.marks.find(({ text }) => text === "p_max")?.value ?? Infinity;
   const [z, scores, logits, pattern] = ["z", "scores", "logits", "pattern"].map((name) => row(part_value(name)));
-  return { keys, limit, gates: row(gates), positions: row(positions), z, scores, logits, pattern };
+  const exchanged = /interpolation=equation5/.test(positions.quantity.scheme);
+  return { keys, limit, exchanged, gates: row(gates), positions: row(positions), z, scores, logits, pattern };
 }
 
 // ---- The same numbers again, from gates
@@ -30,12 +31,16 @@ function positions_of({ keys, limit }, gates) {
   return positions;
 }
 
-// Between two rows of the table, as Listing 1 reads it; at a whole position both are one row.
-const between = (z, p) => ({ low: clamped(Math.floor(p), 0, z.length - 1), high: clamped(Math.ceil(p), 0, z.length - 1),
-                             w: p - Math.floor(p) });
-function read_z(z, p) {
-  const { low, high, w } = between(z, p);
-  return (1 - w) * z[low] + w * z[high];
+// Between two rows of the table, as Listing 1 reads it, or with the weights exchanged, as Equation 5 prints them; at a
+// whole position both are one row.
+function between({ z, exchanged }, p) {
+  const [low, high] = [Math.floor(p), Math.ceil(p)].map((n) => clamped(n, 0, z.length - 1)), w = p - Math.floor(p);
+  return { low, high, w, of_high: exchanged && high > low ? 1 - w : w };
+}
+
+function read_z(row, p) {
+  const { low, high, of_high } = between(row, p);
+  return (1 - of_high) * row.z[low] + of_high * row.z[high];
 }
 
 function softmax_of({ keys }, logits) {
@@ -49,7 +54,7 @@ function softmax_of({ keys }, logits) {
 function moved(row, gates) {
   const positions = positions_of(row, gates), before = positions_of(row, row.gates);
   const logits = row.z && row.logits
-    ? row.logits.map((logit, j) => logit + read_z(row.z, positions[j]) - read_z(row.z, before[j])) : null;
+    ? row.logits.map((logit, j) => logit + read_z(row, positions[j]) - read_z(row, before[j])) : null;
   return { gates, positions, logits, pattern: logits && softmax_of(row, logits) };
 }
 
@@ -57,7 +62,7 @@ function moved(row, gates) {
 function check_row(row) {
   const positions = positions_of(row, row.gates), found = [["positions", positions]];
   if (row.z && row.scores && row.logits) {
-    found.push(["logits", row.scores.map((score, j) => score + read_z(row.z, positions[j]))]);
+    found.push(["logits", row.scores.map((score, j) => score + read_z(row, positions[j]))]);
   }
   if (row.logits && row.pattern) found.push(["pattern", softmax_of(row, row.logits)]);
   return found.map(([name, computed]) => {
@@ -78,7 +83,7 @@ function check_words(row) {
 // ---- State of the gates: the engine's, or moved by hand as long as the row stays
 const hand = { row: "", gates: null };
 function gates_now(row) {
-  const key = [state.run, state.layer, state.head, state.i].join(" ");
+  const key = [state.run, state.beside, state.layer, state.head, state.i].join(" ");
   if (hand.row !== key) Object.assign(hand, { row: key, gates: null });
   return hand.gates ?? row.gates;
 }
@@ -144,7 +149,8 @@ function steps(frame, values) {
 
 // ---- z over positions, with the point that (i, j) reads and its slope
 function z_curve(row, now, width) {
-  const { z } = row, p = now.positions[state.j], reach = reach_of(z), { low, high, w } = between(z, p);
+  const { z, exchanged } = row, p = now.positions[state.j], reach = reach_of(z);
+  const { low, high, w, of_high } = between(row, p);
   const label = `z of query ${state.i} over whole positions: ${z.map((value) => format(value, 3)).join(" ")}`;
   const frame = chart({ label, width, height: 240, bottom: 32, x: [-0.5, z.length - 0.5], y: reach });
   grid(frame, reach);
@@ -154,16 +160,29 @@ function z_curve(row, now, width) {
   for (const n of [low, high]) {
     frame.add("circle", { class: "row-read", cx: frame.x_of(n), cy: frame.y_of(z[n]), r: 5 });
   }
-  const slope = z[high] - z[low], value = read_z(z, p), far = 0.8;
+  const slope = exchanged ? z[low] - z[high] : z[high] - z[low], value = read_z(row, p), far = 0.8;
+  if (of_high !== w) {  // where the curve has what is read
+    const at = { x: frame.x_of(low + of_high), y: frame.y_of(value) };
+    frame.add("line", { class: "leader", x1: frame.x_of(p), x2: at.x, y1: at.y, y2: at.y });
+    frame.add("circle", { class: "row-read", cx: at.x, cy: at.y, r: 3 });
+  }
   if (high > low) frame.add("line", { class: "tangent", x1: frame.x_of(p - far), x2: frame.x_of(p + far),
     y1: frame.y_of(value - far * slope), y2: frame.y_of(value + far * slope) });
   frame.add("circle", { class: "point", cx: frame.x_of(p), cy: frame.y_of(value), r: 5 });
+  const sum = exchanged ? "w z[floor] + (1\u2212w) z[ceil]" : "(1\u2212w) z[floor] + w z[ceil]";
+  const rise = exchanged ? "z[floor] \u2212 z[ceil]" : "z[ceil] \u2212 z[floor]";
   return { picture: frame.picture, facts: [["position p", p], ["floor of p: row", low], ["ceiling of p: row", high],
     ["w = p \u2212 floor p", w], ["z at the floor", z[low]], ["z at the ceiling", z[high]],
-    ["read: (1\u2212w) z[floor] + w z[ceil]", value], ["slope dA/dp = z[ceil] \u2212 z[floor]", slope]] };
+    [`read: ${sum}`, value], [`slope dA/dp = ${rise}`, slope]] };
 }
 
 function slope_words(row, p) {
+  const printed = " Equation 5 exchanges the weights: what is read jumps at each whole position, and falls between " +
+    "two of them where the curve rises.";
+  return plain_slope_words(row, p) + (row.exchanged ? printed : "");
+}
+
+function plain_slope_words(row, p) {
   if (p >= row.limit) return "p is at p_max: the clamp passes no gradient to the gates.";
   return Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
     : "The slope is what a gate to the right of j, or at j, would change this logit by.";
@@ -197,7 +216,7 @@ function draw_loupe() {
 function show_loupe(parts) {
   const { title, check, charts, slider, slider_name, value, side } = parts;
   const row = loupe_row(), gates = gates_now(row), now = moved(row, gates), seen = row.keys.includes(state.j);
-  const place = `layer ${state.layer}, head ${state.head}`;
+  const place = `layer ${state.layer}, head ${state.head}${run_words()}`;
   title.replaceChildren("Query ", token_name(state.i), ", key ", token_name(state.j), `, ${place}`);
   check.replaceChildren(check_words(row));
   slider_name.replaceChildren("gate of key ", token_name(state.j));
@@ -249,7 +268,7 @@ const loupe_view = {
   hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
   quantities: () => [],
   controls: () => ["layer", "head"],
-  readout: (at) => [`layer ${at.layer}, head ${at.head}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
+  readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
     ...["gates", "positions", "logits", "pattern"].map(part_value).filter(Boolean).flatMap((found) =>
       [" ", make("span", { class: "reading" }, `${found.title} `, make("b", {}, text_at(found, at)))])],
   draw: draw_loupe,

@@ -2,9 +2,8 @@
 
 // ---- The networks
 // A network is where a scheme has a conv_bias (CDAPE) or an mlp_bias (DAPE); its parameters stand beside its probes.
-const network_run = () => state.run === "beside" ? "beside" : "this";
 function networks() {
-  const run = runs[network_run()];
+  const run = run_named(single_run());
   return run.quantities.filter(({ probe }) => /(^|\.)(conv|mlp)_bias$/.test(probe)).flatMap((output) => {
     const parent = output.probe.replace(/(conv|mlp)_bias$/, "");
     const hidden = run.quantities.find(({ probe }) => probe === output.probe.replace(/bias$/, "hidden"));
@@ -96,7 +95,7 @@ function unit_figure(network, unit) {
 // b2[h] + sum over channels c and taps t of W2[h, c, t] hidden[c, i, j + t - left]; zero outside of the map.
 function cell_sum(network) {
   const { w2, b2, hidden, output } = network, { layer, head, i, j } = state, left = reach_left(network);
-  const part = part_of(hidden, layer), engine = sheet_of(output.name, "value", state, network_run());
+  const part = part_of(hidden, layer), engine = sheet_of(output.name, "value", state, single_run());
   if (!part || !engine || engine.rows <= i || engine.columns <= j) return null;
   const [channels, rows, columns] = part.shape, h = decode(part, "value"), weight = decode(w2, "value");
   const taps = taps_of(w2), bias = decode(b2, "value")[head], cells = new Float64Array(taps * channels);

@@ -1,7 +1,6 @@
 // View: the gradient of one vector, q, k, v or x of a token, split into the ways on which it came down from the loss.
 
-const run_of_routes = () => runs[state.run === "beside" ? "beside" : "this"];
-const routes_of = (run) => run?.routes.filter(({ layer }) => layer === state.layer) ?? [];
+const routes_of = (run) => run.routes.filter(({ layer }) => layer === state.layer);
 const route_names = () => routes_of(data).map(({ of }) => of);
 const find_route = (run) => routes_of(run).find(({ of }) => of === state.of);
 
@@ -122,22 +121,26 @@ function ways_sheet(field) {
     const route = find_route(run);
     return route && counted(tokens.length).map((i) => split(route, { ...state, i }).parts.map((part) => part[field]));
   };
-  const one = of_run(run_of_routes()), other = state.run === "difference" ? of_run(runs.beside) : null;
-  const route = find_route(run_of_routes()), names = route.ways.map(({ name }) => name);
+  const one = of_run(run_shown()), other = state.run === "difference" ? of_run(run_named("beside")) : null;
+  const route = find_route(run_shown()), names = route.ways.map(({ name }) => name);
   const cells = names.flatMap((_, way) => one.map((parts, i) => parts[way] - (other?.[i]?.[way] ?? 0)));
   const what = field === "norm" ? "norm of each way" : "each way along the whole";
-  const title = other ? `${what}: this \u2212 beside` : what;
+  const title = other ? `${what}: ${difference_words(state)}` : what;
   const made = sheet({ cells: Float64Array.from(cells), rows: names.length, columns: tokens.length, row_axis: "w",
     column_axis: "t", row_labels: names, title, name: field, note: `of dLoss/d${state.of}, ${route_place()}`,
     scale: field === "norm" && !other ? "sequential" : "diverging" });
   return Object.assign(made, { shared: () => made.extremes });
 }
 
-const route_place = () => place_words(find_route(run_of_routes()));
+const route_place = () => place_words(find_route(run_shown()));
 
 function draw_routes() {
-  const route = find_route(run_of_routes());
-  if (!route) return stage.append(make("p", { class: "note" }, `No routes recorded for layer ${state.layer}.`));
+  const route = find_route(run_shown());
+  const of_runs = state.run === "difference" ? [data, run_named("beside")] : [run_shown()];
+  const lacking = of_runs.find((run) => !find_route(run));
+  if (lacking) {
+    return stage.append(make("p", { class: "note" }, `No routes recorded for layer ${state.layer}, ${lacking.label}.`));
+  }
   const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
   const sum = make("b", {}, `The ways add up to autograd\u2019s gradient to ${format(route.difference, 2)}.`);
   const note = "Widths are norms. Ways may point apart, so norms need not add up; what lies along the whole does. ";
@@ -158,7 +161,7 @@ const routes_view = {
   quantities: () => [],
   controls: () => ["layer", "head", "of"],
   readout(at) {
-    const route = find_route(run_of_routes());
+    const route = find_route(run_shown());
     if (!route) return [route_place()];
     return [route_place(), ", token ", token_name(at.i), ":", ...split(route, at).parts.flatMap((part) =>
       [" ", make("span", { class: "reading" }, `${part.name} `, make("b", {}, shown(part.norm)))])];

@@ -1,10 +1,10 @@
 // View: why entries of a gradient are zero, or nearly: the share of each reason by layer and head, and where it holds.
 
-const run_shown = () => runs[state.run] ?? data;  // a difference of reasons is none
+const run_shown = () => run_named(state.run);  // a difference of reasons is none
 const reasoned = () => quantities.filter(({ layers }) => layers.some((part) => part.reasons != null));
 
 function why_sheet(at) {
-  const run = state.run === "beside" ? "beside" : "this";
+  const run = single_run();
   const sheet = sheet_of(state.quantity, "gradient", at, run) ?? sheet_of(state.quantity, "value", at, run);
   return sheet?.reasons ? sheet : null;
 }
