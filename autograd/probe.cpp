@@ -80,6 +80,7 @@ const Probed& Capture::operator[](const std::string& name) const {
 }
 
 Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
+  ++passed_;
   Tensor value = x;
   for (const Edit& edit : edits_) {
     if (!matches(edit.pattern, name)) continue;

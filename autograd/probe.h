@@ -77,7 +77,8 @@ class Capture {
   // ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
-  void stop();  // sees nothing from now on; what was seen stays
+  std::int64_t passed() const { return passed_; }  // probes so far, those that it does not save included
+  void stop();                                     // sees nothing from now on; what was seen stays
 
   std::vector<std::string> names() const;  // in the order first seen
   bool contains(const std::string& name) const;
@@ -102,6 +103,7 @@ class Capture {
   std::vector<Edit> edits_;
   std::vector<std::pair<std::string, std::shared_ptr<Probed>>> seen_;
   Capture* outer_;
+  std::int64_t passed_ = 0;
   bool stopped_ = false;
 };
 

@@ -250,6 +250,14 @@ TEST_CASE("bench gemm, ops, step: a line of JSON per measurement; the parts of a
     sum += step[2].at(part).get<double>();
   }
   CHECK(sum == doctest::Approx(1));
+  // Two layers of x, q, k, v, output and the MLP's hidden numbers.
+  const auto probes = lines("step", {"--models", "toy", "--schemes", "cope", "--executor", "tiled", "--probes"});
+  REQUIRE(probes.size() == 3);
+  CHECK(probes[2].at("probes") == 12);
+  CHECK(probes[2].at("probe_ns") > 0);
+  CHECK(probes[2].at("probe_share") > 0);
+  CHECK(probes[2].at("probe_share") < 0.01);
+  CHECK(probes[2].at("watched_ratio") > 0);
   const Outcome unknown = run(scratch, "step", {"--models", "gpt3"});
   CHECK(unknown.code == 2);
   CHECK_MESSAGE(unknown.err.find("--models: 'gpt3' given; gpt2-124m, ") != std::string::npos, unknown.err);

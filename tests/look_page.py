@@ -84,8 +84,11 @@ class Browser:
         self.get(f"document.querySelector({json.dumps(selector)}).focus()")
         for key in keys:
             for kind in ("rawKeyDown", "keyUp"):
-                code = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Escape": 27}[key]
-                self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+                code = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Escape": 27,
+                        "Backspace": 8}[key]
+                text = {"text": "\r"} if (key, kind) == ("Enter", "rawKeyDown") else {}  # a button takes the letter, not the key
+                kind = "keyDown" if text else kind
+                self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
     def pointer(self, selector, x, y, *kinds):
         """Pointer events at a place within an element, given as shares of its width and height."""
@@ -98,7 +101,7 @@ class Browser:
         return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
 
 def numbers(holder, field="value", bits=None):
-    data, letter = base64.b64decode(holder[field]), {8: "B", 32: "f", 64: "d"}[bits or holder["bits"]]
+    data, letter = base64.b64decode(holder[field]), {8: "B", 32: "f", 64: "d", "index": "I"}[bits or holder["bits"]]
     return struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)
 
 def row_of(data, name, layer, head, i, field="value"):
@@ -293,6 +296,54 @@ def check_beside(browser, path, data, beside):
     one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, beside))
     equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
+def place_of(data, quantity, layer, index):
+    """The part of the address that is one number of a quantity."""
+    at, shape = {}, next(part for part in quantity["layers"] if part["layer"] == layer)["shape"]
+    for letter, size in reversed(list(zip(quantity["axes"].split(), shape))):
+        at[{"t": "i", "h": "head"}.get(letter, letter)], index = index % size, index // size
+    return {"quantity": quantity["name"], "layer": layer, **at}
+
+def check_worked(browser, path, data):
+    """The tables are the sums that the links make of the quantities; the walk goes along the links, and back."""
+    by_probe = {quantity["probe"]: quantity for quantity in data["quantities"]}
+    array = lambda probe, layer, field: numbers(next(part for part in by_probe[probe]["layers"] if part["layer"] == layer), field)
+    def products(probe, layer, index, side):
+        here, field, found = ("a", "b")[side == "to"], ("gradient", "value")[side == "to"], []
+        for link in data["links"]:
+            if (link["layer"], link[side]) == (layer, probe):
+                a = numbers(link, "a", "index")
+                b = numbers(link, "b", "index") if link["b"] else a
+                ends, other = ((a, b), link["to"]) if here == "a" else ((b, a), link["from"])
+                have = array(other, layer, field)
+                found += [(other, y, have[y] * d) for x, y, d in zip(*ends, numbers(link, "derivative")) if x == index]
+        return sorted(found, key=lambda each: -abs(each[2]))
+    table = lambda side: [float(text) for text in browser.texts(f".sides > div:nth-child({side}) .terms td:last-child", "title")]
+    for probe, layer, index in (("position.gates", 0, (1 * 24 + 9) * 24 + 4), ("logits", 1, 23 * 24 + 3), ("v", 1, (2 * 24 + 5) * 8 + 3)):
+        browser.open(path, view="quantities", show="one", part="value", **place_of(data, by_probe[probe], layer, index))
+        for number, side in ((1, "to"), (2, "from")):
+            wanted = products(probe, layer, index, side)
+            shown = [each[2] for each in wanted][:12] + ([sum(each[2] for each in wanted[12:])] if len(wanted) > 12 else [])
+            equal(f"{probe}, {side}", sorted(table(number)), sorted(shown))
+        whole = browser.texts(".sides .whole")
+        equal("whole", whole, [array(probe, layer, field)[index] for field in ("value", "gradient")])
+        assert browser.texts(".sides .check", "dataset.equal")[-1] == "true", browser.texts(".sides .check")
+        assert abs(float(browser.texts(".sides .check b", "title")[-1]) - float(whole[1])) < 1e-10
+    at = ("logits", 1, 23 * 24 + 3)
+    browser.open(path, view="quantities", **place_of(data, by_probe["logits"], *at[1:]))
+    other, index, _ = products(*at, "to")[0]
+    browser.press('[data-focus="worked value 0"]', "Enter")
+    target = {key: str(value) for key, value in place_of(data, by_probe[other], 1, index).items()}
+    assert target.items() <= browser.address().items(), f"{browser.address()}: the walk leads to {target}"
+    assert len(browser.texts(".crumbs [data-focus]")) == 3 and browser.texts(".crumbs [aria-current]")[0].startswith(target["quantity"])
+    browser.press(".worked", "Backspace")
+    assert browser.address()["quantity"] == "logits" and len(browser.texts(".crumbs [data-focus]")) == 2, browser.address()
+    browser.press('[data-focus="crumb loss"]', "Enter")
+    strongest = max(map(abs, array("output", 1, "gradient")))
+    assert browser.address()["quantity"] == "output" and math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest)
+    assert "residual stream" in browser.texts(".sides")[0]
+    browser.open(path, quantity="gates", i=4, j=9)
+    assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
+
 def check_slider(browser, path, data, checkpoints):
     """The slider chooses what is beside: by address, by key, and every number follows."""
     part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
@@ -368,7 +419,7 @@ def main(whence):
         try:
             for page in pages.values():
                 check_every_view(browser, page)
-            for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe):
+            for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe, check_worked):
                 check(browser, pages["cope"], cope)
             check_equation5(browser, pages["equation5"], data_of(pages["equation5"]))
             check_lens(browser, pages["cdape"], data_of(pages["cdape"]))

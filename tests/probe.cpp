@@ -71,6 +71,15 @@ TEST_CASE("a value that is probed twice under one name adds its gradients and ke
   CHECK(capture["p"].gradient().item() == 11);
 }
 
+TEST_CASE("a capture counts the probes that are passed under it, and those that it does not save too") {
+  const Capture outer("layer.squares"), nothing;
+  (void)function(leaf({1}, {}));
+  CHECK(nothing.passed() == 3);
+  CHECK(nothing.names().empty());
+  CHECK(outer.passed() == 3);
+  CHECK(outer.names() == Names{"layer.squares"});
+}
+
 TEST_CASE("patterns") {
   CHECK(matches("*", ""));
   CHECK(matches("*", "blocks.0.q"));

@@ -10,6 +10,7 @@
 #include "autograd/backward.h"
 #include "autograd/op_clock.h"
 #include "autograd/ops.h"
+#include "autograd/probe.h"
 #include "examples/app/command.h"
 #include "examples/app/placement.h"
 #include "examples/bench/peer.h"
@@ -30,7 +31,7 @@ namespace {
 struct Options {
   std::string models = "all", schemes, executor = "auto", precision = "f32", ways = "all";
   std::int64_t batch = 0, length = 0;
-  bool profile = false, recorded = false;
+  bool profile = false, recorded = false, probes = false;
   Settings settings;
 };
 
@@ -103,6 +104,29 @@ struct Profile {
   std::map<std::string, double> parts, ops;
   double total = 0;
 };
+
+// What the probes of a step cost.
+struct Probes {
+  std::int64_t calls = 0;  // in one step
+  double nanoseconds = 0;  // of one call while nothing looks
+  double share = 0;        // of the step
+  Figure watched;          // a step while somebody looks for what does not occur, of one while nobody looks
+};
+
+// Of one probe while nothing looks: the median of rounds, as a few of them are disturbed.
+double nanoseconds_of_probe() {
+  constexpr int calls = 10000;
+  const Tensor x = Tensor::ones({1});
+  std::vector<double> rounds;
+  std::int64_t defined = 0;
+  for (int round = 0; round < 200; ++round) {
+    const double start = steady_seconds();
+    for (int call = 0; call < calls; ++call) defined += probe("x", x).defined();
+    rounds.push_back((steady_seconds() - start) / calls * 1e9);
+  }
+  if (defined != 200 * calls) fail("bench step", "a probe lost its tensor");
+  return figure_of(rounds).median;
+}
 
 std::string part_of(const OpTime& time) {
   const std::string op = time.op;
@@ -177,6 +201,31 @@ class Training {
     for (const auto& [part, seconds] : found.parts) told += seconds;
     found.parts["rest"] += found.total - told;
     found.ops["rest: outside of ops"] = found.total - told;
+    return found;
+  }
+
+  Probes probes(int repetitions) {
+    const auto seconds = [this] {
+      const double start = steady_seconds();
+      (void)step();
+      return steady_seconds() - start;
+    };
+    Probes found;
+    found.nanoseconds = nanoseconds_of_probe();
+    std::vector<double> alone, ratios;
+    for (int round = 0; round < repetitions; ++round) {
+      stop_if_asked();
+      // In turn, each first every other time: what disturbs the machine disturbs both.
+      double both[2];
+      for (const bool watched : {round % 2 == 0, round % 2 != 0}) {
+        std::unique_ptr<Capture> nothing = watched ? std::make_unique<Capture>() : nullptr;
+        both[watched] = seconds();
+        if (nothing) found.calls = nothing->passed();
+      }
+      alone.push_back(both[0]), ratios.push_back(both[1] / both[0]);
+    }
+    found.share = static_cast<double>(found.calls) * found.nanoseconds / 1e9 / figure_of(alone).median;
+    found.watched = figure_of(ratios);
     return found;
   }
 
@@ -273,6 +322,7 @@ class StepBench {
     row.peak_mib = static_cast<double>(allocator.statistics().peak) / 1048576;
     keep(row, training);
     if (options_.profile) profile(training, what);
+    if (options_.probes) probes(training, what);
     for (const PeerWay& way : ways_) compare(training, what, way, given, results);
   }
 
@@ -330,6 +380,25 @@ class StepBench {
     profiles_.emplace_back(&what, middle);
   }
 
+  void probes(Training& training, const Case& what) {
+    const Probes found = training.probes(options_.settings.repetitions);
+    bench_.record({{"model", what.model}, {"scheme", what.scheme}, {"probes", found.calls},
+        {"probe_ns", found.nanoseconds}, {"probe_share", found.share}, {"watched_ratio", found.watched.median},
+        {"watched_ratio_spread", found.watched.spread}});
+    probes_.emplace_back(&what, found);
+  }
+
+  void show_probes() const {
+    if (probes_.empty()) return;
+    std::cout << "\nwhat probes cost in a step while nothing looks, and a step under a capture that matches nothing:\n";
+    Table table({"model", "scheme", "probes in a step", "ns of one", "share of the step", "step under a capture"});
+    for (const auto& [what, found] : probes_) {
+      table.row({what->model, what->scheme, std::to_string(found.calls), fixed(found.nanoseconds, 2),
+          fixed(100 * found.share, 6) + " %", text_of(found.watched)});
+    }
+    std::cout << table.text();
+  }
+
   void show() const {
     std::vector<std::string> header{
         "model", "scheme", "by", "forward ms", "backward, update ms", "both ms", "tokens/s", "of FMA peak"};
@@ -359,6 +428,7 @@ class StepBench {
       }
       std::cout << parts.text();
     }
+    show_probes();
   }
 
   const Options& options_;
@@ -368,6 +438,7 @@ class StepBench {
   Bench bench_;
   std::vector<Row> rows_;
   std::vector<std::pair<const Case*, Profile>> profiles_;
+  std::vector<std::pair<const Case*, Probes>> probes_;
 };
 
 int run(int argc, char** argv) {
@@ -382,7 +453,8 @@ int run(int argc, char** argv) {
       .integer("length", &options.length, Range<std::int64_t>{0, 65536}, {.help = "tokens of one; 0: the model's"})
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"})
       .flag("cuda-graph", &options.recorded, {"on a GPU: the step recorded once and replayed"})
-      .flag("profile", &options.profile, {"on the CPU: where the time goes, by part and op"});
+      .flag("profile", &options.profile, {"on the CPU: where the time goes, by part and op"})
+      .flag("probes", &options.probes, {"what the probes of a step cost while nothing looks"});
   declare(line, options.settings);
   declare_peer(line, options.settings);
   line.text("ways", &options.ways, {"of the peer: eager, compile, or all"});
@@ -390,6 +462,7 @@ int run(int argc, char** argv) {
   if (line.shows_page(argc, argv)) return 0;
   for (const char* name : {"python", "ways"}) line.refuse_unless(name, options.settings.with_peer(), "--peer");
   const Placement placement = placement_of({options.settings.threads, options.settings.device, options.precision});
+  line.refuse_unless("probes", !options.recorded, "steps that are not recorded");
   line.refuse_unless("profile", placement.device.is_cpu() && options.precision == "f32", "the CPU and f32");
   StepBench(options, placement).run();
   return 0;

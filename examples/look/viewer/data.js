@@ -35,6 +35,7 @@ function decode(holder, field, bits = holder.bits) {
 
 function numbers_of(bytes, bits) {
   if (bits === 8) return bytes;
+  if (bits === "index") return new Uint32Array(bytes.buffer);
   return bits === 64 ? new Float64Array(bytes.buffer) : new Float32Array(bytes.buffer);
 }
 

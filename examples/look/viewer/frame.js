@@ -33,7 +33,7 @@ const token_name = (index) =>
 const start = {
   view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", beside: 0, fit: false,
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
-  film: -1, unfolded: "", theme: "auto",
+  film: -1, unfolded: "", walk: "", theme: "auto",
   i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,
 };
 const state = { ...start };

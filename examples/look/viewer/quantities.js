@@ -155,6 +155,7 @@ const quantities_view = {
   draw() {
     draw_panels();
     if (!current_quantity()) return;
+    draw_worked();
     draw_row();
     draw_distributions();
     draw_multiples();

@@ -1,0 +1,243 @@
+// Part of the view "quantities": the selected number worked out, of what it is made and to what it hands its gradient,
+// and the walk from number to number, from the loss down.
+
+// ---- Numbers
+// One number is a quantity, a layer and an index into the layer's array of it.
+const of_probe = new Map(measured.map((quantity) => [quantity.probe, quantity]));
+const array_of = ({ quantity, layer }, field) => decode(part_of(quantity, layer), field);
+const number_at = (number, field) => array_of(number, field)?.[number.index];
+
+function selected_number() {
+  const quantity = current_quantity(), part = quantity && !quantity.parameter && part_of(quantity, state.layer);
+  if (!part) return null;
+  const index = letters_of(quantity).reduce((sum, letter, axis) =>
+    sum * part.shape[axis] + clamped(state[key_of(letter)], 0, part.shape[axis] - 1), 0);
+  return { quantity, layer: state.layer, index };
+}
+
+// Its index along each axis, as [letter, index].
+function axes_of({ quantity, layer, index }) {
+  const letters = letters_of(quantity), { shape } = part_of(quantity, layer), found = [];
+  for (let axis = letters.length - 1, rest = index; axis >= 0; rest = Math.floor(rest / shape[axis--])) {
+    found.unshift([letters[axis], rest % shape[axis]]);
+  }
+  return found;
+}
+
+const state_of = (number) => ({ quantity: number.quantity.name, layer: number.layer,
+  ...Object.fromEntries(axes_of(number).map(([letter, index]) => [key_of(letter), index])) });
+const short_name = (number) => `${number.quantity.name}[${axes_of(number).map(([, index]) => index).join(",")}]`;
+const long_name = (number) => make("span", {}, `${number.quantity.name}[`,
+  ...axes_of(number).flatMap(([letter, index], k) => [k ? ", " : "", `${letter}=`, label_of(letter, index)]), "]");
+
+// ---- Links
+// Derivatives between neighbours: of `to` at b by `from` at a, along ways that pass no other named quantity.
+const links_in = (layer) => (data.links ?? []).filter((link) => link.layer === layer);
+const linked = ({ quantity, layer }, side) => links_in(layer).filter((link) => link[side] === quantity.probe);
+
+// What a number is made of (it is `to`), or what is made of it (it is `from`): the other number, and the derivative.
+function neighbours(number, side) {
+  return linked(number, side).flatMap((link) => {
+    const a = decode(link, "a", "index"), b = decode(link, "b", "index") ?? a, derivative = decode(link, "derivative");
+    const [here, there] = side === "from" ? [a, b] : [b, a], found = [];
+    const quantity = of_probe.get(side === "from" ? link.to : link.from);
+    for (let k = 0; k < here.length; ++k) {
+      if (here[k] !== number.index) continue;
+      found.push({ number: { quantity, layer: number.layer, index: there[k] }, derivative: derivative[k] });
+    }
+    return found;
+  });
+}
+
+// Products of the derivatives and what the others have: their values, or the gradients that reached them.
+function terms_of(number, side, field) {
+  const terms = neighbours(number, side).map((term) => ({ ...term, other: number_at(term.number, field) ?? NaN }));
+  for (const term of terms) term.product = term.derivative * term.other;
+  return terms.sort((one, other) => Math.abs(other.product) - Math.abs(one.product));
+}
+
+const total_of = (terms) => sum_of(terms.map(({ product }) => product));
+const size_of = (terms) => sum_of(terms.map(({ product }) => Math.abs(product)));
+const apart = (terms, value) => Math.abs(total_of(terms) - value) / (size_of(terms) || Math.abs(value) || 1);
+
+// In long texts only some queries have links. A key's gradient is a sum over all queries.
+function complete(number, side) {
+  const rows = data.link_rows?.[number.layer] ?? [], axes = new Map(axes_of(number));
+  const own = axes.get("i") ?? (side === "to" ? axes.get("t") ?? axes.get("j") : undefined);
+  return rows.length >= tokens.length || rows.includes(own);
+}
+
+// ---- Words
+function explain_words(number, of) {
+  const { name, probe } = number.quantity, at = axes_of(number).map(([letter, index]) =>
+    `${letter === "h" ? "head" : letter}=${index}`);
+  return `${data.command} --explain "${of}${name.includes(".") ? probe : name} layer=${number.layer} ${at.join(" ")}"`;
+}
+
+const by_command = (number, of, words) => make("p", { class: "note" }, words, " The command line works it out: ",
+  make("code", {}, explain_words(number, of)));
+
+// Why a side has no table, or null where it has one.
+function lacking_words(number, side, of) {
+  const kind = data.reasons[number_at_reason(number)]?.kind;
+  if (kind === "masked") return by_command(number, of, "The mask hides this pair: it is no part of the model.");
+  if (linked(number, side).length) {
+    const rows = (data.link_rows?.[number.layer] ?? []).join(", ") || "(none)";
+    const some = `The page has the links of these queries alone: ${rows}. This number needs others.`;
+    return complete(number, side) ? null : by_command(number, of, some);
+  }
+  const other = linked(number, side === "from" ? "to" : "from").length;
+  if (!other) return by_command(number, of, "The page has no links of this quantity.");
+  if (side === "from") return make("p", {}, "It arrives from what follows the layer: the residual stream.");
+  return by_command(number, of, "What it is made of has no name here.");
+}
+
+const number_at_reason = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "reasons", 8)?.[index];
+
+// ---- Tables
+const most_terms = 12;
+function terms_table(terms, heads, focus, toward_loss) {
+  const line = ({ number, other, derivative, product }, k) => {
+    const button = make("button", { type: "button", class: "go", "data-focus": `${focus} ${k}` }, long_name(number));
+    return make("tr", { onclick: () => walk_to(number, toward_loss) }, make("th", { scope: "row" }, button),
+      ...[other, derivative, product].map(number_cell));
+  };
+  const rest = terms.slice(most_terms), head = heads.map((text, k) => heading(text, k > 0));
+  const more = make("tr", { class: "more" }, make("th", { scope: "row" }, `and ${rest.length} more`),
+    ...["", ""].map((text) => make("td", {}, text)), number_cell(total_of(rest)));
+  return table_of(head, [...terms.slice(0, most_terms).map(line), ...(rest.length ? [more] : [])], { class: "terms" });
+}
+
+function value_side(number) {
+  const value = number_at(number, "value"), { name, equation, line } = number.quantity;
+  const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, String(value)));
+  const source = make("p", { class: "note" }, equation ? `= ${equation}  ` : "", make("code", {}, line ?? ""));
+  const lacking = lacking_words(number, "to", "");
+  if (lacking) return [title, source, lacking];
+  const terms = terms_of(number, "to", "value");
+  if (!terms.length) return [title, source, make("p", {}, "No other number reaches it.")];
+  const groups = unique(terms.map((term) => term.number.quantity)).map((quantity) =>
+    ({ quantity, terms: terms.filter((term) => term.number.quantity === quantity) }));
+  return [title, source, terms_table(terms, ["made of", "value", `d${name}/d it`, "product"], "worked value", false),
+    make("p", { class: "check" }, ...sum_sentence(value, terms, groups))];
+}
+
+// A product of two quantities is a sum over each of them, so that each alone adds up.
+function sum_sentence(value, terms, groups) {
+  const closes = (some) => apart(some, value) <= 1e-5;
+  if (closes(terms)) return [make("b", {}, "The products add up to "), make("b", {}, shown(total_of(terms))), "."];
+  const whole = groups.filter((group) => closes(group.terms));
+  if (!whole.length) return ["The equation makes it of these; it is no sum of the products."];
+  const sums = whole.map((group) => `those over ${group.quantity.name} alone to ${shown(total_of(group.terms))}`);
+  return [make("b", {}, `The products add up, ${sums.join(", ")}.`)];
+}
+
+function gradient_side(number) {
+  const gradient = number_at(number, "gradient"), { name } = number.quantity;
+  if (gradient === undefined) return [make("h4", {}, `No gradient of ${name} is recorded.`)];
+  const title = make("h4", {}, `dLoss/d${name} = `, make("b", { class: "whole" }, String(gradient)));
+  const reason = gradient === 0 ? [zero_sentence(number)] : [];
+  const lacking = lacking_words(number, "from", "dLoss/d");
+  if (lacking) return [title, ...reason, lacking];
+  const terms = terms_of(number, "from", "gradient");
+  const heads = ["handed back by", "dLoss/d it", `d it/d${name}`, "product"];
+  const table = terms.length ? terms_table(terms, heads, "worked gradient", true)
+    : make("p", {}, "Nothing hands it a gradient.");
+  return [title, ...reason, table, difference_sentence(terms, gradient, part_of(number.quantity, number.layer).bits)];
+}
+
+function difference_sentence(terms, gradient, bits) {
+  const off = apart(terms, gradient), allowed = bits === 64 ? 1e-10 : 1e-5, equal = off <= allowed;
+  const sum = total_of(terms), verdict = `${equal ? "\u2713" : "\u2717"} Their sum is `;
+  const words = `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${allowed} allowed).`;
+  return make("p", { class: "check", "data-equal": String(equal) },
+    make("b", { title: String(sum) }, verdict, shown(sum)), words);
+}
+
+function zero_sentence(number) {
+  const reason = data.reasons[number_at_reason(number)];
+  if (!reason || !number_at_reason(number)) return make("p", {}, "It is exactly 0.");
+  return make("p", {}, make("b", {}, `0, ${reason.kind}: `), reason.text, ".",
+    reason.change ? ` What would change it: ${reason.change}.` : "");
+}
+
+// ---- The walk: a chain of numbers from the loss down, each made of the next, through the selected one
+const key_of_number = ({ quantity, layer, index }) => [quantity.name, layer, index].join(":");
+function number_of_key(key) {
+  const [name, layer, index] = key.split(":"), quantity = measured.find((each) => each.name === name);
+  const number = { quantity, layer: Number(layer), index: Number(index) };
+  return quantity && part_of(quantity, number.layer) && number_at(number, "value") !== undefined ? [number] : [];
+}
+
+function walk_now(number) {
+  const walk = state.walk.split(" ").flatMap(number_of_key), keys = walk.map(key_of_number);
+  const at = keys.indexOf(key_of_number(number));
+  return at < 0 ? { walk: [number], at: 0 } : { walk, at };
+}
+
+// The reader's place on the page stays; the keyboard goes on at the first line of the same table.
+function go(number, walk) {
+  const section = document.querySelector(".worked"), top = section.getBoundingClientRect().top;
+  const side = /^worked (value|gradient)/.exec(document.activeElement?.dataset.focus)?.[0];
+  update({ ...state_of(number), walk: walk.map(key_of_number).join(" ") });
+  const now = document.querySelector(".worked");
+  scrollBy(0, now.getBoundingClientRect().top - top);
+  if (side) (now.querySelector(`[data-focus="${side} 0"]`) ?? now).focus({ preventScroll: true });
+}
+
+function walk_to(number, toward_loss) {
+  const { walk, at } = walk_now(selected_number()), key = key_of_number(number);
+  const next = walk[toward_loss ? at - 1 : at + 1];
+  if (next && key_of_number(next) === key) return go(number, walk);
+  go(number, toward_loss ? [number, ...walk.slice(at)] : [...walk.slice(0, at + 1), number]);
+}
+
+// What was walked to last is left: the end of the walk, or its start where it went towards the loss.
+function walk_back() {
+  const { walk, at } = walk_now(selected_number());
+  if (at > 0) go(walk[at - 1], walk.slice(0, at));
+  else if (walk.length > 1) go(walk[1], walk.slice(1));
+}
+
+// Where the gradient enters the layer: what nothing named is made of, at its strongest.
+const is_end = (number) => linked(number, "to").length > 0 && !linked(number, "from").length;
+function strongest_end() {
+  const { layer } = state, ends = (each) => part_of(each, layer) && is_end({ quantity: each, layer });
+  const quantity = measured.find(ends);
+  const sizes = quantity && array_of({ quantity, layer }, "gradient")?.map(Math.abs);
+  return sizes ? { quantity, layer, index: sizes.indexOf(extremes_of(sizes)[1]) } : null;
+}
+
+function crumbs(number) {
+  const { walk, at } = walk_now(number), end = strongest_end();
+  const crumb = (each, k) => make("li", {}, make("button", { type: "button", class: "go", "data-focus": `crumb ${k}`,
+    ...(k === at ? { "aria-current": "true" } : {}), onclick: () => go(each, walk) }, short_name(each)));
+  const loss = make("button", { type: "button", class: "go", "data-focus": "crumb loss", disabled: !end,
+    title: "start at the strongest gradient that reaches the layer", onclick: () => go(end, [end]) }, "loss");
+  return make("nav", { "aria-label": "walk from the loss to this number" }, make("ol", { class: "crumbs" },
+    make("li", {}, loss), ...(is_end(walk[0]) ? [] : [make("li", {}, "\u2026")]), ...walk.map(crumb)));
+}
+
+stage.addEventListener("keydown", (event) => {
+  const other = state.view !== "quantities" || event.ctrlKey || event.altKey || event.metaKey;
+  if (event.key !== "Backspace" || other || !document.querySelector(".worked")) return;
+  event.preventDefault();
+  walk_back();
+});
+
+// ---- Skeleton
+function draw_worked() {
+  if (!data.links || !selected_number()) return;
+  const section = make("section", { class: "worked", tabindex: -1, "aria-label": "this number, worked out" });
+  stage.append(section);
+  of_selection(() => {
+    const number = selected_number(), title = make("h3", { "aria-live": "polite" }, "This number, worked out: ",
+      long_name(number), `, layer ${number.layer}`);
+    const note = "Each line leads to its number. Backspace goes back.";
+    if (state.run !== "this") return section.replaceChildren(title, make("p", { class: "note" }, other_run_words));
+    const sides = [value_side, gradient_side].map((side) => make("div", {}, ...side(number)));
+    section.replaceChildren(title, crumbs(number), make("p", { class: "note" }, note),
+      make("div", { class: "sides" }, ...sides));
+  });
+}
+const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201crun\u201d.";
