@@ -157,7 +157,7 @@ void write_figure(const Options& options) {
 void write_pictures(const look::Inspection& inspection, const std::vector<look::EditOutcome>& edits,
     const std::filesystem::path& folder) {
   std::error_code refused;  // then the first file says what is wrong
-  std::filesystem::create_directories(folder, refused);
+  std::filesystem::create_directory(folder, refused);
   std::size_t count = 0;
   look::make_pictures(inspection, edits, [&](const std::string& name, const std::string& svg) {
     write_file((folder / name).string(), svg);

@@ -14,7 +14,7 @@
 #include "examples/report/encode.h"
 #include "examples/report/heat_map.h"
 #include "examples/verify/scheme_texts.h"
-#include "tests/models.h"
+#include "tests/look_subjects.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -24,16 +24,10 @@ using namespace whence::test;
 
 namespace {
 
-Subject subject_with(const std::string& scheme, bool causal = true) {
-  TransformerOptions options = small(scheme);
-  options.causal = causal;
-  Subject subject;
-  subject.title = scheme;
-  subject.model = random_decoder(options);
-  subject.tokens = random_tokens(1, 7, options.vocabulary);
-  subject.targets = random_tokens(1, 7, options.vocabulary, 2);
-  subject.texts = {"a", "<b>&", "\n", "]]>", "\x01\"", "'", "\xD7\xA9"};
-  subject.answers.assign(7, "b");
+// Nothing where the model refuses the scheme. With tokens that would break a picture if they got into it as they are.
+std::optional<Subject> with_odd_tokens(const std::string& scheme, bool causal = true) {
+  std::optional<Subject> subject = subject_of_scheme(scheme, causal);
+  if (subject) subject->texts = {"a", "<b>&", "\n", "]]>", "\x01\"", "'", "\xD7\xA9"};
   return subject;
 }
 
@@ -180,10 +174,8 @@ TEST_CASE(
     "look pictures: of every scheme they are well-formed, with a scale or a legend, and cover what is not masked") {
   for (const std::string& text : promised_texts()) {
     for (const bool causal : {true, false}) {
-      std::optional<Subject> subject;
-      try {
-        subject = subject_with(text, causal);
-      } catch (const InputError&) { continue; }
+      const std::optional<Subject> subject = with_odd_tokens(text, causal);
+      if (!subject) continue;
       CAPTURE(text);
       CAPTURE(causal);
       const Inspection inspection(*subject);
@@ -206,8 +198,9 @@ TEST_CASE(
 }
 
 TEST_CASE("look pictures: reasons are counted, colours are those of the numbers, parameters and edits are there") {
-  const Subject subject = subject_with("cope(p_max=3)");
-  const Inspection inspection(subject);
+  const auto subject = with_odd_tokens("cope(p_max=3)");
+  REQUIRE(subject.has_value());
+  const Inspection inspection(*subject);
   std::map<std::string, std::string> files;
   make_pictures(inspection, {{"a & b = 0", 0.1, 0.2}, {"c = 0", std::nullopt, 0.3}},
       [&](const std::string& name, const std::string& svg) { files[name] = svg; });
@@ -232,8 +225,9 @@ TEST_CASE("look pictures: reasons are counted, colours are those of the numbers,
 }
 
 TEST_CASE("look pictures: the graph says in words, too, what backward never reaches") {
-  const Subject subject = subject_with("alibi");
-  const Inspection inspection(subject);
+  const auto subject = with_odd_tokens("alibi");
+  REQUIRE(subject.has_value());
+  const Inspection inspection(*subject);
   const Graph graph = graph_of(inspection);
   const auto bias = std::ranges::find(graph.nodes, "blocks.0.attention.position.bias", &Graph::Node::id);
   REQUIRE(bias != graph.nodes.end());

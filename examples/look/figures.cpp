@@ -7,12 +7,11 @@
 #include <sstream>
 
 #include "examples/app/text.h"
-#include "examples/look/inspection.h"
 #include "examples/look/pictures.h"
+#include "examples/look/rows.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
@@ -72,6 +71,7 @@ std::string shown_by(const Figure& figure) {
 struct Wanted {
   const Figure* figure = nullptr;
   std::optional<index_t> layer, head;
+  std::string text = {};  // what is read: "tokens 512 to 1023 of austen.txt"
 };
 
 std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
@@ -127,22 +127,6 @@ std::vector<index_t> layers_of(const Wanted& wanted, index_t layers) {
 // ---- What a scheme has for it
 
 bool is_network(const ProbeInfo& probe) { return probe.axes == "b h i j" && probe.name.ends_with("_bias"); }
-
-// TEMPORARY
-class Rows {
- public:
-  explicit Rows(const Subject& subject) : inspection_(subject, false) {}
-  std::vector<Quantity> of(index_t layer, index_t begin, index_t end, bool) const {
-    std::vector<Quantity> found;
-    for (Quantity quantity : inspection_.quantities()) {
-      if (quantity.layer != layer || !quantity.probe || quantity.probe->axes != "b h i j") continue;
-      quantity.value = raw::slice(quantity.value, 2, begin, end);
-      found.push_back(quantity);
-    }
-    return found;
-  }
-  Inspection inspection_;
-};
 
 // "cope, cope_mlp": those whose registration has such a probe.
 template <class Has> std::string schemes_with(const Has& has) {
@@ -263,7 +247,7 @@ std::string maps_svg(const Wanted& wanted, const Subject& subject) {
     }
   }
   const std::string marks = to_text("Plus signs on the diagonal: newlines (", separators.ends.size(),
-      ") and section titles (", separators.titles.size(), ").");
+      ") and section titles (", separators.titles.size(), "). Read: ", wanted.text, ".");
   return svg_file(to_text(gates ? "Gates" : "Attention by position alone", " of ", subject.title, ", as CoPE, Fig. ",
                       wanted.figure->number),
       to_text(gates ? "How much query i counts key j."
@@ -334,8 +318,7 @@ std::string network_svg(const Wanted& wanted, const Subject& subject) {
   return report::svg_file(to_text("Query ", last, " of ", subject.title, ", as ",
                               figure.paper == std::string("dape") ? "DAPE" : "DAPE V2", ", Fig. ", figure.number),
       to_text("Curves over the keys for the last query. S is scaled by 1/sqrt(d). ",
-          across == 2 ? "The base has no bias: B = 0. " : "", "Example ", figure.example, " of a text of ", last + 1,
-          " tokens."),
+          across == 2 ? "The base has no bias: B = 0. " : "", "Example ", figure.example, ": ", wanted.text, "."),
       plots, across);
 }
 
@@ -358,7 +341,7 @@ std::string figure_file_name(const std::string& wanted) {
 }
 
 std::string figure_svg(const std::string& text, SubjectOptions options) {
-  const Wanted wanted = wanted_of(text);
+  Wanted wanted = wanted_of(text);
   const Figure& figure = *wanted.figure;
   if (options.length == 0) options.length = figure.length;
   const bool task = options.text.empty();  // another example is another sequence there
@@ -369,6 +352,9 @@ std::string figure_svg(const std::string& text, SubjectOptions options) {
     throw InputError("--figure ", name_of(figure), ": ", options.length, " tokens ",
         task || options.skip == 0 ? "" : to_text("from token ", options.skip, " on "), "asked for; ",
         task ? options.run : options.text, " has ", there, "; a longer text, or --length NUMBER, required");
+  wanted.text = !is_folder(options.run) ? "letters drawn at random"
+                : task                  ? to_text("sequence ", options.sample + options.skip, " of the first test set")
+                       : to_text("tokens ", options.skip, " to ", options.skip + there - 1, " of ", options.text);
   return figure.shows == Shows::network ? network_svg(wanted, subject) : maps_svg(wanted, subject);
 }
 

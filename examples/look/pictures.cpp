@@ -52,7 +52,7 @@ Axes axes_of_parameter(const Tensor& value) {
     axes.extents[1] *= axes.extents[0];
     axes.extents.erase(axes.extents.begin());
   }
-  axes.letters = std::string("crw").substr(3 - axes.extents.size());
+  axes.letters = axes.extents.size() == 1 ? "e" : std::string("crw").substr(3 - axes.extents.size());
   return axes;
 }
 
@@ -319,6 +319,7 @@ std::string axis_name(char letter) {
     case 'n': return "position n";
     case 'r': return "row";
     case 'w': return "column";
+    case 'e': return "entry";
     default: return "one for all";
   }
 }

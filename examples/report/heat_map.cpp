@@ -349,7 +349,7 @@ std::string svg_file(
     const std::string& title, const std::string& note, const std::vector<HeatMap>& maps, std::size_t across) {
   if (maps.empty()) throw Error("report: '", title, "': no map given; one or more required");
   const std::size_t columns = std::min(across, maps.size());
-  const double cell = cell_size(maps[0], 400, 16);
+  const double cell = cell_size(maps[0], maps.size() == 1 ? 720 : 400, 16);
   Picture picture{.title = title, .description = note, .body = ""};
   std::vector<Panel> panels;
   double wide = 0, high = 0;

@@ -129,7 +129,6 @@ struct Thinned {
   bool starts;  // a gap stands before it
 };
 std::vector<Thinned> thinned(const Curve& curve, const Axis& x, const Axis& y) {
-  constexpr double columns = 2;  // in a unit of the drawing, which screens enlarge
   std::vector<Thinned> kept, column;
   const auto take_column = [&] {
     if (column.empty()) return;
@@ -146,7 +145,7 @@ std::vector<Thinned> thinned(const Curve& curve, const Axis& x, const Axis& y) {
       continue;
     }
     const Thinned point{x.pixel(curve.x[k]), y.pixel(curve.y[k]), starts};
-    if (starts || std::floor(columns * point.x) != std::floor(columns * column.front().x)) take_column();
+    if (starts || std::floor(point.x) != std::floor(column.front().x)) take_column();
     column.push_back(point);
     starts = false;
   }
@@ -157,8 +156,9 @@ std::vector<Thinned> thinned(const Curve& curve, const Axis& x, const Axis& y) {
 std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
   std::string points;
   for (const Thinned& point : thinned(curve, x, y)) points += (point.starts ? "M" : "L") + pair(point.x, point.y);
-  return "<path class=\"curve c" + std::to_string(index % 7) + " d" + std::to_string(index % 6) + "\" d=\"" + points +
-         "\"/>";
+  const char* const dense =
+      static_cast<double>(curve.x.size()) > width ? " dense" : "";  // thinner, so that others show behind it
+  return to_text("<path class=\"curve c", index % 7, " d", index % 6, dense, "\" d=\"", points, "\"/>");
 }
 
 // From y - error to y + error at every shown point, with a cap at either end.
@@ -256,10 +256,10 @@ std::string svg_file(
       .title = title,
       .description = note,
       .body = ""};
-  picture.body = svg_text("title", 8, 20, title);
-  const SvgLines lines = svg_lines("soft", 8, 38, note, picture.width - 16);
-  picture.body += lines.body;
-  const double begin = 40 + lines.height;
+  const SvgLines over = svg_lines("title", 8, 20, title, picture.width - 16),
+                 lines = svg_lines("soft", 8, 22 + over.height, note, picture.width - 16);
+  picture.body = over.body + lines.body;
+  const double begin = 24 + over.height + lines.height;
   for (std::size_t k = 0; k < plots.size(); ++k) {
     const std::string drawing = svg(plots[k]);
     const std::size_t inside = drawing.find('>') + 1, end = drawing.rfind("</svg>");

@@ -32,7 +32,8 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
 }
 
 SvgLines svg_lines(std::string_view css, double x, double y, std::string_view text, double width) {
-  constexpr double line_height = 16, letter = 6.3;
+  constexpr double line_height = 16;
+  const double letter = css == "title" ? 7.4 : 6.3;
   SvgLines all;
   for (const std::string& line : wrapped(text, static_cast<std::size_t>(std::max(20.0, width / letter)))) {
     all.body += svg_text(css, x, y + all.height, line);
