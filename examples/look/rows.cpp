@@ -1,5 +1,7 @@
 #include "examples/look/rows.h"
 
+#include <algorithm>
+
 #include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "tensor/error.h"
@@ -27,12 +29,16 @@ Tensor leaf_of(const Tensor& value) { return requires_grad(value.detach()); }
 
 }  // namespace
 
+bool Rows::take(const Subject& subject) {
+  return std::ranges::all_of(subject.model->attention(0).stages().schemes,
+      [](const PositionalScheme* scheme) { return scheme->claims().row_local; });
+}
+
 Rows::Rows(const Subject& subject) : subject_(subject), specs_(parse_schemes(subject.model->scheme())) {
   const index_t layers = subject.model->options().layers;
-  for (const PositionalScheme* scheme : subject.model->attention(0).stages().schemes)
-    if (!scheme->claims().row_local)
-      throw InputError("look: ", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
-          " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
+  if (!take(subject))
+    throw InputError("look: ", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
+        " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
   Capture capture(operands_of(layers));
   const Tensor loss = subject.loss();
   loss_ = loss.item();

@@ -11,6 +11,9 @@ namespace whence::look {
 
 class Rows {
  public:
+  // Whether the schemes of a model compute each row by itself.
+  [[nodiscard]] static bool take(const Subject& subject);
+
   // REQUIRES: `subject` outlives this. InputError where a scheme's rows need each other.
   explicit Rows(const Subject& subject);
 
