@@ -113,9 +113,11 @@ int run(int argc, char** argv) {
     line.refuse_unless(name, drawn, "a scheme in place of a run");
   for (const char* name : {"text", "task-sample", "step", "checkpoints"})
     line.refuse_unless(name, !drawn, "the folder of a run");
-  line.refuse_unless("length", options.files.subject.given.empty(), "tokens that are not given");
+  for (const char* name : {"length", "figure"})
+    line.refuse_unless(name, options.files.subject.given.empty(), "no --given, whose file says what is looked at");
   line.refuse_unless("beside-step", !options.files.beside.empty(), "--beside");
   line.refuse_unless("json", !options.explain.empty(), "--explain");
+  for (const char* name : {"causes", "ways", "read", "edit"}) line.refuse_unless(name, !options.json, "no --json");
   if (options.files.checkpoints > 0 && !options.files.beside.empty())
     throw InputError("--checkpoints: given with --beside; one of them required, as one slider serves both");
   set_threads(options.threads);

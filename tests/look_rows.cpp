@@ -80,7 +80,7 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
   const Subject subject = subject_with(small("cope(p_max=3)"), 21);
   const Inspection whole(subject, false);
   const Rows rows(subject);
-  const Overview overview = overview_of(rows, {{17, 4}}, 60000);
+  const Overview overview = overview_of(rows, {{17, 4}}, 300000);
   CHECK(overview.tokens == 21);
   REQUIRE(overview.cell > 1);
   CHECK((overview.cells - 1) * overview.cell < 21);
@@ -207,6 +207,8 @@ TEST_CASE("look: the command, on texts too long for every number, on checkpoints
            {{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"}, {{"cope", "--json"}, "--json"},
            {{"cope", "--length", "700", "--at", "i=700 j=1"}, "both from 0 to 699"},
            {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},
+           {{"cope", "--length", "700", "--at", "i=4 j=9"}, "the mask hides key 9 from query 4"},
+           {{"cope", "--json", "--ways", "--explain", "logits head=0 i=1 j=0"}, "--ways"},
            {{"cope", "--length", "700", "--edits", "3"}, "--edits: given with 700 tokens"},
            {{run, "--checkpoints", "2", "--beside", run}, "--checkpoints: given with --beside"},
            {{"cope", "--checkpoints", "2"}, "--checkpoints"}}) {

@@ -68,7 +68,7 @@ std::string shown_by(const Figure& figure) {
 
 // ---- What is asked for: "cope/4 layer=1 head=2"
 
-struct Wanted {
+struct Asked {
   const Figure* figure = nullptr;
   std::optional<index_t> layer, head;
   std::string text = {};  // what is read: "tokens 512 to 1023 of austen.txt"
@@ -76,8 +76,8 @@ struct Wanted {
 
 std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
 
-Wanted wanted_of(const std::string& text) {
-  Wanted wanted;
+Asked asked_of(const std::string& text) {
+  Asked wanted;
   std::istringstream words(text);
   std::string word;
   words >> word;
@@ -108,7 +108,7 @@ std::vector<index_t> chosen(const char* name, const std::optional<index_t>& want
   return all;
 }
 
-std::vector<index_t> layers_of(const Wanted& wanted, index_t layers) {
+std::vector<index_t> layers_of(const Asked& wanted, index_t layers) {
   const Figure& figure = *wanted.figure;
   std::vector<index_t> all = chosen("layer", wanted.layer, layers);
   if (wanted.layer || figure.shows != Shows::network) return all;
@@ -138,7 +138,7 @@ template <class Has> std::string schemes_with(const Has& has) {
 }
 
 [[noreturn]] void refuse_scheme(
-    const Wanted& wanted, const Subject& subject, const std::string& what, const std::string& schemes) {
+    const Asked& wanted, const Subject& subject, const std::string& what, const std::string& schemes) {
   throw InputError("--figure ", name_of(*wanted.figure), ": ", subject.model->scheme(), " has no ", what,
       "; a run with one of these schemes required: ", schemes);
 }
@@ -207,7 +207,7 @@ Maps maps_of(const Rows& rows, const Subject& subject, index_t layer, const std:
   return maps;
 }
 
-std::string maps_svg(const Wanted& wanted, const Subject& subject) {
+std::string maps_svg(const Asked& wanted, const Subject& subject) {
   const bool gates = wanted.figure->shows == Shows::gates, causal = subject.model->options().causal;
   const char* const name = gates ? "gates" : "position_logit";
   const auto has = [&](const ProbeInfo& probe) { return probe.axes == "b h i j" && probe.name == name; };
@@ -225,7 +225,7 @@ std::string maps_svg(const Wanted& wanted, const Subject& subject) {
         " tokens would be too large a file; layer=NUMBER and head=NUMBER behind the name, or --length ",
         static_cast<index_t>(std::sqrt(most_cells / static_cast<double>(layers.size() * heads.size()))), " required");
   const Separators separators = separators_of(subject.texts);
-  const Rows rows(subject);
+  const Rows rows(subject, false);
   std::vector<report::HeatMap> maps;
   for (const index_t layer : layers) {
     Maps of_heads = maps_of(rows, subject, layer, name);
@@ -279,7 +279,7 @@ report::Plot plot_of(const std::string& title, const Curves& curves, const std::
   return plot;
 }
 
-std::string network_svg(const Wanted& wanted, const Subject& subject) {
+std::string network_svg(const Asked& wanted, const Subject& subject) {
   const auto has = [](const SchemeInfo& scheme, const ProbeInfo& probe) {
     return scheme.takes_base && is_network(probe);
   };
@@ -291,7 +291,7 @@ std::string network_svg(const Wanted& wanted, const Subject& subject) {
   const std::vector<index_t> layers = layers_of(wanted, subject.model->options().layers),
                              heads = chosen("head", wanted.head, subject.model->options().heads);
   const index_t last = subject.tokens.numel() - 1;
-  const Rows rows(subject);
+  const Rows rows(subject, false);
   std::vector<report::Plot> plots;
   std::size_t across = 3;
   for (const index_t layer : layers) {
@@ -341,7 +341,7 @@ std::string figure_file_name(const std::string& wanted) {
 }
 
 std::string figure_svg(const std::string& text, SubjectOptions options) {
-  Wanted wanted = wanted_of(text);
+  Asked wanted = asked_of(text);
   const Figure& figure = *wanted.figure;
   if (options.length == 0) options.length = figure.length;
   const bool task = options.text.empty();  // another example is another sequence there

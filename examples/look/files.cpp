@@ -65,11 +65,11 @@ std::vector<std::int64_t> chosen_steps(const Files& files) {
 }
 
 // The data of what the page shows beside this, which are made and let go one by one.
-std::vector<std::string> data_beside(const Subject& subject, const Files& files) {
+std::vector<std::string> data_beside(
+    const Subject& subject, const std::vector<std::int64_t>& steps, const Files& files) {
   std::vector<std::string> all;
   if (const auto other = subject_beside(subject, files)) all.push_back(json_of(Inspection(*other, false)));
-  if (files.checkpoints == 0) return all;
-  for (const std::int64_t step : chosen_steps(files)) {
+  for (const std::int64_t step : steps) {
     SubjectOptions then = files.subject;
     then.step = step;
     const Subject checkpoint = subject_of(then);
@@ -92,23 +92,24 @@ void write_pictures(
 
 void write_inspection(const Inspection& inspection, const Files& files) {
   const std::filesystem::path page = file_to_write(files, "look.html");
-  const std::size_t others = files.checkpoints > 0 ? chosen_steps(files).size() : files.beside.empty() ? 0 : 1;
-  require_small_page(inspection, others);
+  const std::vector<std::int64_t> steps = files.checkpoints > 0 ? chosen_steps(files) : std::vector<std::int64_t>();
+  require_small_page(inspection, files.beside.empty() ? steps.size() : 1);
   const auto history = history_of(std::filesystem::path(files.subject.run) / history_file);
-  const std::vector<std::string> beside_it = data_beside(inspection.subject(), files);
+  const auto edits = strongest_edits(inspection, static_cast<std::size_t>(files.edits));
+  // Made before anything is written: it may still be too large.
+  const std::string html = page_of(inspection, {history, edits, data_beside(inspection.subject(), steps, files)});
   if (files.numbers) {
     write(beside(page, ".safetensors"), tensors_of(inspection));
     write(beside(page, ".causes.csv"), causes_of(inspection).csv());
     write(beside(page, ".ways.csv"), ways_table(inspection).csv());
   }
-  const auto edits = strongest_edits(inspection, static_cast<std::size_t>(files.edits));
   if (!edits.empty()) std::cout << edits_table(edits).text();
   if (files.pictures) write_pictures(inspection, edits, beside(page, ".pictures"));
-  write(page.string(), page_of(inspection, {history, edits, beside_it}));
+  write(page.string(), html);
 }
 
 // "i=4100 j=4050; i=9 j=2"
-std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, index_t tokens) {
+std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, index_t tokens, bool causal) {
   std::vector<std::pair<index_t, index_t>> places;
   std::istringstream all(texts);
   for (std::string text; std::getline(all, text, ';');) {
@@ -121,16 +122,17 @@ std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, ind
         throw InputError("--at: '", text, "' given; \"i=QUERY j=KEY\" required, both from 0 to ", tokens - 1);
       return *found;
     };
-    const index_t i = number(query, "i=");
-    places.emplace_back(i, number(key, "j="));
+    const index_t i = number(query, "i="), j = number(key, "j=");
+    if (causal && j > i)
+      throw InputError("--at: '", text, "' given; the mask hides key ", j, " from query ", i, "; j up to i required");
+    places.emplace_back(i, j);
   }
   return places;
 }
 
 // The page of a text whose single numbers would not fit one; false: they do.
 bool write_overview(const Subject& subject, const Files& files) {
-  constexpr index_t always_fits = 64;  // tokens
-  if (subject.tokens.numel() <= always_fits || !Rows::take(subject)) return false;
+  if (!Rows::take(subject)) return false;
   const Rows rows(subject);
   if (bytes_of_all(rows) <= static_cast<double>(most_bytes)) return false;
   for (const auto& [name, given] : {std::pair{"--beside", !files.beside.empty()}, {"--edits", files.edits > 0},
@@ -138,7 +140,7 @@ bool write_overview(const Subject& subject, const Files& files) {
     if (given)
       throw InputError(name, ": given with ", subject.tokens.numel(),
           " tokens, of which a page has no room for every number; fewer required: --length");
-  const auto places = places_of(files.at, subject.tokens.numel());
+  const auto places = places_of(files.at, subject.tokens.numel(), subject.model->options().causal);
   const auto history = history_of(std::filesystem::path(files.subject.run) / history_file);
   Progress progress("look", 100, 0, ProgressStyle::for_standard_error(false), std::cerr);
   const Overview overview = overview_of(rows, places, 0.97 * static_cast<double>(most_bytes),
@@ -146,10 +148,11 @@ bool write_overview(const Subject& subject, const Files& files) {
   progress.update(100, 0, {});
   progress.finish();
   const std::filesystem::path page = file_to_write(files, "look.html");
+  const std::string html = page_of(overview, rows, history);
   if (files.numbers) write(beside(page, ".safetensors"), tensors_of(overview));
   std::cout << title_line(subject, rows.loss()) << "; as pools of " << overview.cell << " by " << overview.cell
             << " pairs, " << overview.windows.size() << " windows of single numbers\n";
-  write(page.string(), page_of(overview, rows, history));
+  write(page.string(), html);
   return true;
 }
 

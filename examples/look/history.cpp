@@ -66,6 +66,8 @@ report::Plot plot_of(const std::string& measure, const Values& values) {
     for (const auto& [step, value] : by_step) curve.x.push_back(step), curve.y.push_back(value);
     plot.curves.push_back(std::move(curve));
   }
+  // Layer 2 before layer 10.
+  std::ranges::stable_sort(plot.curves, {}, [](const report::Curve& curve) { return curve.name.size(); });
   return plot;
 }
 

@@ -69,8 +69,8 @@ class Inspection {
   // The whole step between named places and parameters.
   [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
 
-  // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error when there is none.
-  // REQUIRES: explains. Throws Error where nothing of that name is on the graph.
+  // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error where nothing of that name is on the graph.
+  // REQUIRES: explains
   [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
   [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;
 

@@ -12,9 +12,10 @@ namespace whence::look {
 namespace {
 
 constexpr float nothing = std::numeric_limits<float>::quiet_NaN();
-constexpr double bytes_as_text = 4.0 / 3;   // of a byte, in base64
-constexpr index_t bytes_at_work = 2 << 20;  // of one map of pairs in a strip; its ops make a hundred
-constexpr index_t largest_window = 96;      // queries and keys
+constexpr double bytes_as_text = 4.0 / 3;                  // of a byte, in base64
+constexpr index_t bytes_at_work = 2 << 20;                 // of one map of pairs in a strip; its ops make a hundred
+constexpr index_t least_window = 32, largest_window = 96;  // queries and keys
+constexpr std::size_t most_windows = 64;
 
 bool has_pairs(const Quantity& quantity) { return quantity.probe && quantity.probe->axes == "b h i j"; }
 
@@ -106,67 +107,90 @@ class Pooling {
   std::vector<index_t> counts_;
 };
 
-// Numbers [h rows columns] of pairs [1|b h rows keys] that stand from query `i` on: NaN where there are none.
-Tensor cut_out(const Tensor& pairs, const Window& window, bool causal) {
-  if (!pairs.defined()) return pairs;
-  const Tensor all = maps_of(raw::cast(pairs, pairs.dtype() == DType::f64 ? DType::f64 : DType::f32));
-  std::vector<double> numbers = all.to_vector(), cut;
+// How many query rows are worked on at once.
+index_t height_of(const Rows& rows) {
+  const TransformerOptions& model = rows.subject().model->options();
+  const auto size = static_cast<index_t>(size_of(rows.subject().model->parameters()[0].tensor.dtype()));
+  return std::clamp<index_t>(bytes_at_work / (model.heads * rows.subject().tokens.numel() * size), 1, 64);
+}
+
+// Writes the rows of `pairs` [1|b h rows keys], which begin with query `first`, into `numbers` [h rows columns] from
+// row first - window.i on: NaN where there is no pair.
+void cut_rows(const Tensor& pairs, index_t first, const Window& window, bool causal, std::vector<double>& numbers) {
+  const Tensor all = maps_of(pairs);
+  const std::vector<double> from = all.to_vector();
   const index_t heads = all.size(0), rows = all.size(1), keys = all.size(2);
+  numbers.resize(static_cast<std::size_t>(heads * window.rows * window.columns));
   for (index_t head = 0; head < heads; ++head) {
     for (index_t row = 0; row < rows; ++row) {
+      double* out = numbers.data() + (head * window.rows + first + row - window.i) * window.columns;
       for (index_t j = window.j; j < window.j + window.columns; ++j) {
-        const bool hidden = j >= keys || (causal && j > window.i + row);
-        cut.push_back(hidden ? std::nan("") : numbers[static_cast<std::size_t>((head * rows + row) * keys + j)]);
+        const bool hidden = j >= keys || (causal && j > first + row);
+        *out++ = hidden ? std::nan("") : from[static_cast<std::size_t>((head * rows + row) * keys + j)];
       }
     }
   }
-  return Tensor::of(cut, {heads, rows, window.columns}, all.dtype());
 }
 
 void fill(Window& window, const Rows& rows) {
   const bool causal = rows.subject().model->options().causal;
-  for (const Quantity& quantity : rows.of(window.layer, window.i, window.i + window.rows)) {
-    if (!has_pairs(quantity)) continue;
-    Quantity cut = without_numbers(quantity);
-    cut.value = cut_out(quantity.value, window, causal), cut.gradient = cut_out(quantity.gradient, window, causal);
-    window.quantities.push_back(std::move(cut));
+  std::vector<std::vector<double>> values, gradients;
+  const index_t height = height_of(rows), end = window.i + window.rows;
+  for (index_t first = window.i; first < end; first += height) {
+    std::size_t next = 0;
+    for (const Quantity& quantity : rows.of(window.layer, first, std::min(first + height, end))) {
+      if (!has_pairs(quantity)) continue;
+      if (first == window.i)
+        window.quantities.push_back(without_numbers(quantity)), values.emplace_back(), gradients.emplace_back();
+      cut_rows(quantity.value, first, window, causal, values[next]);
+      if (quantity.gradient.defined()) cut_rows(quantity.gradient, first, window, causal, gradients[next]);
+      ++next;
+    }
+  }
+  const DType dtype = rows.subject().model->parameters()[0].tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const Shape shape{
+        static_cast<index_t>(values[k].size()) / window.rows / window.columns, window.rows, window.columns};
+    window.quantities[k].value = Tensor::of(values[k], shape, dtype);
+    if (!gradients[k].empty()) window.quantities[k].gradient = Tensor::of(gradients[k], shape, dtype);
   }
 }
 
-struct Strongest {
-  index_t head = 0, row = 0, column = 0;
-  float gradient = -1;
+struct Strong {
+  index_t head, row, column;  // of cells
+  float gradient;
 };
 
-// Of the logits of one layer, outside of the cells that are `taken`.
-Strongest strongest_of(const Overview& overview, index_t layer, const std::vector<Window>& taken) {
-  Strongest found;
+// The cells of a layer by the gradient of their logits, the largest first.
+std::vector<Strong> strongest_of(const Overview& overview, index_t layer) {
+  std::vector<Strong> all;
   for (const Pools& pools : overview.pools) {
     if (pools.quantity.layer != layer || pools.quantity.name != "logits") continue;
     const float* numbers = pools.gradient.data<float>();
-    for (index_t place = 0; place < pools.gradient.numel(); ++place) {
-      const Strongest here{place / overview.cells / overview.cells, place / overview.cells % overview.cells,
-          place % overview.cells, numbers[place]};
-      const bool known = std::ranges::any_of(taken, [&](const Window& window) {
-        return window.layer == layer && (window.i + window.rows / 2) / overview.cell == here.row &&
-               (window.j + window.columns / 2) / overview.cell == here.column;
-      });
-      if (!known && here.gradient > found.gradient) found = here;
-    }
+    for (index_t place = 0; place < pools.gradient.numel(); ++place)
+      if (numbers[place] > 0)
+        all.push_back({place / overview.cells / overview.cells, place / overview.cells % overview.cells,
+            place % overview.cells, numbers[place]});
   }
-  return found;
+  std::ranges::stable_sort(all, std::ranges::greater{}, &Strong::gradient);
+  return all;
 }
 
-// The cell that (i, j) lies in; of one that is too large the part around (i, j).
-Window window_at(const Overview& overview, index_t layer, index_t i, index_t j, std::string why) {
-  const index_t side = std::min(overview.cell, largest_window);
+// How wide windows are: as a cell, within bounds, and so that `count` of them fit into `bytes`.
+index_t side_of_windows(const Overview& overview, std::size_t count, double bytes_of_number, double bytes) {
+  const double fits = std::sqrt(bytes / (static_cast<double>(count) * bytes_of_number));
+  return std::min(
+      {std::clamp(overview.cell, least_window, largest_window), static_cast<index_t>(fits), overview.tokens});
+}
+
+// Around (i, j), but within its cell where that is as large.
+Window window_at(const Overview& overview, index_t side, index_t layer, index_t i, index_t j, std::string why) {
   const auto start = [&](index_t place) {
-    const index_t cell = place / overview.cell * overview.cell;
-    return std::clamp<index_t>(place - side / 2, cell, std::max(cell, cell + overview.cell - side));
+    const index_t cell = place / overview.cell * overview.cell, middle = place - side / 2;
+    const index_t inside = side <= overview.cell ? std::clamp(middle, cell, cell + overview.cell - side) : middle;
+    return std::clamp<index_t>(inside, 0, overview.tokens - side);
   };
-  const index_t row = start(i), column = start(j);
-  return {layer, row, column, std::min(side, overview.tokens - row), std::min(side, overview.tokens - column),
-      std::move(why), {}};
+  return {layer, start(i), start(j), side, side, std::move(why), {}};
 }
 
 // Quantities of pairs times heads: how many maps one layer has.
@@ -177,36 +201,48 @@ double maps_in_a_layer(const Rows& rows) {
   return maps;
 }
 
-void choose_windows(Overview& overview, const Rows& rows, const std::vector<std::pair<index_t, index_t>>& at,
-    double bytes, double maps) {
-  const index_t layers = rows.subject().model->options().layers;
-  const auto size = static_cast<double>(size_of(rows.subject().model->parameters()[0].tensor.dtype()));
-  const auto side = static_cast<double>(std::min(overview.cell, largest_window));
-  const auto most = static_cast<std::size_t>(bytes / (side * side * maps * 2 * size * bytes_as_text));
+bool is_within(const Window& window, index_t i, index_t j) {
+  return window.i <= i && i < window.i + window.rows && window.j <= j && j < window.j + window.columns;
+}
+
+using Places = std::vector<std::pair<index_t, index_t>>;
+
+// Those of `at` in every layer, and then the strongest cells of the layers in turn.
+void choose_windows(Overview& overview, index_t layers, const Places& at, index_t side, std::size_t most) {
   for (const auto& [i, j] : at)
     for (index_t layer = 0; layer < layers; ++layer)
-      overview.windows.push_back(window_at(overview, layer, i, j, to_text("asked for: query ", i, ", key ", j)));
+      overview.windows.push_back(window_at(overview, side, layer, i, j, to_text("asked for: query ", i, ", key ", j)));
+  std::vector<std::vector<Strong>> strongest;
+  for (index_t layer = 0; layer < layers; ++layer) strongest.push_back(strongest_of(overview, layer));
+  std::vector<std::size_t> next(strongest.size());
+  const auto is_taken = [&](index_t layer, index_t i, index_t j) {
+    return std::ranges::any_of(
+        overview.windows, [&](const Window& window) { return window.layer == layer && is_within(window, i, j); });
+  };
   for (bool found = true; found && overview.windows.size() < most;) {
     found = false;
     for (index_t layer = 0; layer < layers && overview.windows.size() < most; ++layer) {
-      const Strongest place = strongest_of(overview, layer, overview.windows);
-      if (place.gradient <= 0) continue;
-      found = true;
-      overview.windows.push_back(window_at(overview, layer, place.row * overview.cell + overview.cell / 2,
-          place.column * overview.cell + overview.cell / 2,
-          to_text("a strong gradient of the logits, head ", place.head)));
+      const auto of_layer = static_cast<std::size_t>(layer);
+      while (next[of_layer] < strongest[of_layer].size()) {
+        const Strong& cell = strongest[of_layer][next[of_layer]++];
+        const index_t i = std::min(cell.row * overview.cell + overview.cell / 2, overview.tokens - 1),
+                      j = std::min(cell.column * overview.cell + overview.cell / 2, i);
+        if (is_taken(layer, i, j)) continue;
+        overview.windows.push_back(
+            window_at(overview, side, layer, i, j, to_text("a strong gradient of the logits, head ", cell.head)));
+        found = true;
+        break;
+      }
     }
   }
 }
 
-void choose_strips(Overview& overview, const Rows& rows, const std::vector<std::pair<index_t, index_t>>& at,
-    double bytes, double maps) {
-  const auto size = static_cast<double>(size_of(rows.subject().model->parameters()[0].tensor.dtype()));
-  const double each = static_cast<double>(overview.tokens) * maps * 2 * size * bytes_as_text;
+void choose_strips(Overview& overview, index_t layers, const Places& at, double bytes_of_number, double bytes) {
+  const double each = static_cast<double>(overview.tokens) * bytes_of_number;
   std::vector<index_t> queries{overview.tokens - 1};
   for (const auto& [i, j] : at) queries.insert(queries.begin(), i);
   for (const index_t query : queries)
-    for (index_t layer = 0; layer < rows.subject().model->options().layers; ++layer)
+    for (index_t layer = 0; layer < layers; ++layer)
       if (static_cast<double>(overview.strips.size() + 1) * each <= bytes)
         overview.strips.push_back({layer, query, 0, 1, overview.tokens, "one query against all keys", {}});
 }
@@ -235,8 +271,15 @@ Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, inde
   Overview overview{.tokens = tokens, .cell = 1, .cells = tokens, .pools = {}, .windows = {}, .strips = {}};
   overview.cell = std::max<index_t>(1, static_cast<index_t>(std::ceil(static_cast<double>(tokens) / most_cells)));
   overview.cells = (tokens + overview.cell - 1) / overview.cell;
-  const auto row_bytes = model.heads * tokens * static_cast<index_t>(sizeof(float));
-  const index_t height = std::clamp<index_t>(bytes_at_work / row_bytes, 1, 64);
+  const auto size = static_cast<double>(size_of(rows.subject().model->parameters()[0].tensor.dtype()));
+  const double bytes_of_number = maps * 2 * size * bytes_as_text;  // in every map of a layer, with its gradient
+  const std::size_t asked = at.size() * static_cast<std::size_t>(model.layers);
+  const index_t side = side_of_windows(
+      overview, std::max(asked, static_cast<std::size_t>(2 * model.layers)), bytes_of_number, 0.3 * bytes);
+  if (asked > 0 && side < std::min(least_window / 4, tokens))
+    throw InputError("--at: ", at.size(), " places given; a page has no room for their windows in ", model.layers,
+        " layers; fewer required");
+  const index_t height = height_of(rows);
   for (index_t layer = 0; layer < model.layers; ++layer) {
     std::vector<Pooling> pooling;
     for (index_t begin = 0; begin < tokens; begin += height) {
@@ -254,8 +297,10 @@ Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, inde
     }
     for (Pooling& each : pooling) overview.pools.push_back(each.finished());
   }
-  choose_windows(overview, rows, at, 0.3 * bytes, maps);
-  choose_strips(overview, rows, at, 0.25 * bytes, maps);
+  const auto most = static_cast<std::size_t>(
+      0.3 * bytes / (bytes_of_number * static_cast<double>(std::max<index_t>(side * side, 1))));
+  if (side > 0) choose_windows(overview, model.layers, at, side, std::min(most, most_windows));
+  choose_strips(overview, model.layers, at, bytes_of_number, 0.25 * bytes);
   for (std::vector<Window>* all : {&overview.windows, &overview.strips})
     for (Window& window : *all) fill(window, rows);
   return overview;

@@ -11,7 +11,8 @@
 
 namespace whence::look {
 
-// Of one quantity in one layer, [h cells cells] f32; NaN where the mask hides every pair of a cell.
+// Of one quantity in one layer, [h cells cells] f32, over the numbers of a cell that are numbers; NaN where there are none,
+// as where the mask hides every pair.
 struct Pools {
   Quantity quantity;               // without its numbers
   Tensor maximum, mean, gradient;  // of the values twice; the largest |gradient|
@@ -31,7 +32,8 @@ struct Overview {
 };
 
 // Windows stand where the gradient of the logits is largest, and where `at` asks for (query, key); strips are of the last
-// query, or of those of `at`. Sizes are chosen so that all of it takes at most `bytes`. `progress` hears the share done.
+// query, or of those of `at`. Sizes and counts are chosen so that all of it takes at most `bytes` of a page; InputError
+// where the windows of `at` would not fit. `progress` hears the share done.
 [[nodiscard]] Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, index_t>>& at, double bytes,
     const std::function<void(double)>& progress = {});
 

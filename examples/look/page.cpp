@@ -109,9 +109,13 @@ std::string page_of(const Inspection& inspection, const Besides& besides) {
 }
 
 std::string page_of(const Overview& overview, const Rows& rows, const std::vector<report::Plot>& history) {
-  return document_of(rows.subject(),
+  std::string page = document_of(rows.subject(),
       facts_html(rows.subject(), rows.loss()) + report::table_html(strongest_table(overview)) + history_html(history),
       data_element(own_data, json_of(overview, rows)));
+  if (page.size() > most_bytes + most_bytes / 5)
+    throw InputError("look: a page of ", overview.tokens, " tokens would take ", page.size() >> 20, " MiB; at most ",
+        most_bytes >> 20, " required; fewer tokens, or fewer places of --at");
+  return page;
 }
 
 }  // namespace whence::look

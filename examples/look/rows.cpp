@@ -34,17 +34,20 @@ bool Rows::take(const Subject& subject) {
       [](const PositionalScheme* scheme) { return scheme->claims().row_local; });
 }
 
-Rows::Rows(const Subject& subject) : subject_(subject), specs_(parse_schemes(subject.model->scheme())) {
+Rows::Rows(const Subject& subject, bool gradients) : subject_(subject), specs_(parse_schemes(subject.model->scheme())) {
   const index_t layers = subject.model->options().layers;
   if (!take(subject))
     throw InputError("look: ", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
         " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
+  const RecordingScope recording(gradients);
   Capture capture(operands_of(layers));
   const Tensor loss = subject.loss();
   loss_ = loss.item();
   capture.stop();
-  backward(loss);
-  clear_gradients(*subject.model);
+  if (gradients) {
+    backward(loss);
+    clear_gradients(*subject.model);
+  }
   for (index_t layer = 0; layer < layers; ++layer) {
     const auto seen = [&](const char* name) -> const Probed& { return capture[attention_of(layer) + name]; };
     layers_.push_back(

@@ -15,7 +15,8 @@ class Rows {
   [[nodiscard]] static bool take(const Subject& subject);
 
   // REQUIRES: `subject` outlives this. InputError where a scheme's rows need each other.
-  explicit Rows(const Subject& subject);
+  // `gradients`: also backward, without which rows have values alone.
+  explicit Rows(const Subject& subject, bool gradients = true);
 
   const Subject& subject() const { return subject_; }
   double loss() const { return loss_; }

@@ -29,8 +29,9 @@ std::string place_of(const Wanted& wanted) {
 struct Row {
   std::vector<double> values;
   std::vector<bool> hidden;  // by the mask
-  double largest = 0;        // |value| of those that are not hidden
+  double largest = 0;        // |value| of those that are not hidden and finite
   bool falls = false;        // some are below 0
+  bool overflows = false;    // some are NaN or infinite
 };
 
 Row row_of(const Inspection& inspection, const Wanted& wanted) {
@@ -46,6 +47,10 @@ Row row_of(const Inspection& inspection, const Wanted& wanted) {
     row.values.push_back(numbers[element] + 0.0);  // no -0
     row.hidden.push_back(inspection.reasons()[quantity.reasons[element]].stop == Stop::masked);
     if (row.hidden.back()) continue;
+    if (!std::isfinite(numbers[element])) {
+      row.overflows = true;
+      continue;
+    }
     row.largest = std::max(row.largest, std::abs(numbers[element]));
     row.falls = row.falls || numbers[element] < 0;
   }
@@ -124,9 +129,9 @@ std::string legend_of(const Row& row, const TextStyle& style) {
   const bool hides = std::ranges::find(row.hidden, true) != row.hidden.end();
   if (style.colours)
     return to_text("orange: up to ", most, row.falls ? to_text("; blue: down to -", most) : "", "; none: next to 0",
-        hides ? " or masked" : "", '\n');
+        hides ? ", masked," : "", row.overflows ? " or no finite number" : "", '\n');
   return to_text("0 to 9 below a token: 0 to ", most, row.falls ? to_text("; a to i: down to -", most) : "",
-      hides ? "; .: masked" : "", '\n');
+      hides ? "; .: masked" : "", row.overflows ? "; ?: NaN or infinite" : "", '\n');
 }
 
 Table strongest(const Subject& subject, const Row& row, const std::string& name) {

@@ -15,8 +15,9 @@ namespace whence::look {
 // a byte for each entry.
 [[nodiscard]] std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {});
 
-// Of another checkpoint of the same run: without routes, graph and edits.
+// Of another checkpoint of the same run: without links, routes, graph and edits.
 [[nodiscard]] std::string checkpoint_json_of(const Inspection& inspection);
+// Of a long text: pools, windows and strips.
 [[nodiscard]] std::string json_of(const Overview& overview, const Rows& rows);
 
 // "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NUMBER".

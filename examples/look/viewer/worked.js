@@ -60,12 +60,11 @@ const total_of = (terms) => sum_of(terms.map(({ product }) => product));
 const size_of = (terms) => sum_of(terms.map(({ product }) => Math.abs(product)));
 const apart = (terms, value) => Math.abs(total_of(terms) - value) / (size_of(terms) || Math.abs(value) || 1);
 
-// In long texts only some queries have links. A key's gradient is a sum over all queries.
+// In long texts only some queries have links. A key's gradient is a sum over all queries; what it is made of is its own.
 const linked_rows = ({ layer }) => data.link_rows?.[layer] ?? [];
 function complete(number, side) {
-  const rows = linked_rows(number), axes = new Map(axes_of(number));
-  const own = axes.get("i") ?? (side === "to" ? axes.get("t") ?? axes.get("j") : undefined);
-  return rows.length >= tokens.length || rows.includes(own);
+  const rows = linked_rows(number), own = new Map(axes_of(number)).get("i");
+  return rows.length >= tokens.length || rows.includes(own) || (own === undefined && side === "to");
 }
 
 // ---- Words
@@ -153,11 +152,15 @@ function gradient_side(number) {
   const heads = ["handed back by", "dLoss/d it", `d it/d${name}`, "product"];
   const table = terms.length ? terms_table(terms, heads, "worked gradient", true)
     : make("p", {}, "Nothing hands it a gradient.");
-  return [title, ...reason, table, difference_sentence(terms, gradient, part_of(number.quantity, number.layer).bits)];
+  return [title, ...reason, table, difference_sentence(terms, gradient, number)];
 }
 
-function difference_sentence(terms, gradient, bits) {
-  const off = apart(terms, gradient), allowed = bits === 64 ? 1e-10 : 1e-5, equal = off <= allowed;
+// Small numbers are rounded with the large ones that they were computed beside: look/links.cpp judges so too.
+function difference_sentence(terms, gradient, { quantity, layer }) {
+  const part = part_of(quantity, layer), all = decode(part, "gradient");
+  const beside = 0.1 * Math.max(...extremes_of(all).map(Math.abs)), size = size_of(terms);
+  const off = apart(terms, gradient), allowed = part.bits === 64 ? 1e-10 : 1e-5;
+  const equal = off * (size || 1) <= allowed * (size + beside);
   const sum = total_of(terms), verdict = `${equal ? "\u2713" : "\u2717"} Their sum is `;
   const words = `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${format(allowed, 1)} allowed).`;
   return make("p", { class: "check", "data-equal": String(equal) },
