@@ -390,7 +390,8 @@ def check_long(browser, path, data):
     equal("moved", browser.texts("#readout b"), [numbers(held, field)[at - window["columns"] - 1] for field in ("value", "gradient")])
     browser.press("#stage canvas", "Escape", "ArrowDown")
     assert "zoom" not in browser.address() and int(browser.address()["i"]) == 300 // cell * cell + cell, browser.address()
-    covered = {(each["i"] // cell, each["j"] // cell) for each in windows}
+    cells_of = lambda start, count: range(start // cell, (start + count - 1) // cell + 1)
+    covered = {(y, x) for each in windows for y in cells_of(each["i"], each["rows"]) for x in cells_of(each["j"], each["columns"])}
     row, column = next((y, x) for y in range(cells) for x in range(y) if (y, x) not in covered)
     browser.open(path, **shared, i=row * cell + 1, j=column * cell)
     browser.press("#stage canvas", "Enter")
