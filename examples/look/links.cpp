@@ -113,7 +113,7 @@ std::vector<Colouring> colourings(const Axes& from, const Axes& to) {
   const bool channels = from.has('c') && to.has('c');
   const std::string mixed = channels ? "c" : "h";
   std::vector<Colouring> all{{own}};
-  if (from.has('j')) all.insert(all.end(), {{with("j"), true}, {with("j")}});
+  if (from.has('j') && !channels) all.insert(all.end(), {{with("j"), true}, {with("j")}});
   if (from.has('d') && to.has('d')) all.push_back({with("d")});
   if (from.has(mixed[0])) all.push_back({with(mixed)});
   if (from.has(mixed[0]) && from.has('j')) all.insert(all.end(), {{with(mixed + "j"), true}, {with(mixed + "j")}});
