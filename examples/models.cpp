@@ -1,12 +1,17 @@
-// Prints the named models: their parts and how many parameters they have, with any positional scheme.
+// Prints the named models: their parts and how many parameters they have, with any positional scheme; and plans their
+// training.
 #include <iostream>
 #include <map>
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/model_plan.h"
 #include "examples/app/results.h"
 #include "examples/app/scheme_names.h"
+#include "examples/bench/measure.h"
 #include "nn/models.h"
+#include "nn/planned_modules.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {
@@ -23,6 +28,7 @@ void print_all(const std::string& scheme) {
   Table table({"model", "layers", "dim", "heads", "vocabulary", "length", "scheme", "parameters", "M", "what it is"});
   for (const NamedModel& named : named_models()) {
     const TransformerOptions options = named_model(named.name, scheme);
+    const PlannedModules planned;
     const Transformer model(options);
     table.row({named.name, to_text(options.layers), to_text(options.dim), to_text(options.heads),
         to_text(options.vocabulary), to_text(options.length), model.scheme(), to_text(model.parameter_count()),
@@ -32,6 +38,7 @@ void print_all(const std::string& scheme) {
 }
 
 void print_one(const std::string& name, const std::string& scheme) {
+  const PlannedModules planned;
   const Transformer model(named_model(name, scheme));
   struct Row {
     Shape shape;
@@ -58,24 +65,72 @@ void print_one(const std::string& name, const std::string& scheme) {
             << in_millions(model.parameter_count()) << " M)\nattention: " << model.explain() << '\n';
 }
 
+struct Options {
+  std::string model, scheme, lengths, cost_of, executor = "auto";
+  std::vector<std::string> planned;
+  std::int64_t batch = 1;
+  bool plan = false;
+};
+
+std::vector<PlannedModel> planned_models(const Options& options) {
+  std::vector<PlannedModel> models;
+  for (const std::string& name : options.planned) {
+    const TransformerOptions own = named_model(name);
+    const std::string lengths = options.lengths.empty() ? to_text(own.length) : options.lengths;
+    for (const std::string& scheme : bench::words_of(options.scheme.empty() ? own.scheme : options.scheme)) {
+      for (const std::int64_t length : bench::numbers_of("lengths", lengths)) {
+        models.push_back({name, named_model(name, canonical_text(parse_schemes(scheme))), length, options.batch});
+        models.back().options.executor = options.executor;
+      }
+    }
+  }
+  return models;
+}
+
 int run(int argc, char** argv) {
-  std::string name, scheme;
+  Options options;
   std::vector<std::string> names;
   for (const NamedModel& model : named_models()) names.push_back(model.name);
-  CommandLine line("whence models", "Prints the named models and how many parameters they have.");
-  line.heading("Options")
-      .choice("model", &name, names, {.help = "the parameters of this model one by one"})
-      .text("scheme", &scheme, {.help = "positional scheme in place of the model's own", .known = scheme_names()})
-      .example("whence models", "all of them")
+  CommandLine line(
+      "whence models", "Prints the named models, how many parameters they have, and what training them takes.");
+  line.names("MODEL", &options.planned, "those to plan; all when none is named", names)
+      .heading("Options")
+      .choice("model", &options.model, names, {.help = "the parameters of this model one by one"})
+      .text("scheme", &options.scheme,
+          {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
+              .known = scheme_names()});
+  line.heading("Planning")
+      .flag("plan", &options.plan, {"operations per token, bytes of a training step by part, and the cards it takes"})
+      .text("lengths", &options.lengths, {.help = "of the sequences", .unit = "tokens", .initial = "the model's"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"on a card at a time", "sequences"})
+      .choice("executor", &options.executor, executor_names(), {"how attention is computed"})
+      .text("cost-of", &options.cost_of,
+          {"which dim makes a model cost per token what it costs with this scheme", "", "", "", scheme_names()});
+  line.example("whence models", "all of them")
       .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
-          "CoPE's WikiText-103 model: 123.66 M parameters");
+          "CoPE's WikiText-103 model: 123.66 M parameters")
+      .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",
+          "what they take, without taking it")
+      .example("whence models --plan neox-125m --scheme alibi,kerple --cost-of 'cdape(kerple)'",
+          "models without a network that cost as much as the one with");
   if (line.shows_page(argc, argv)) return 0;
-  name.empty() ? print_all(scheme) : print_one(name, scheme);
+  for (const char* option : {"lengths", "batch", "executor", "cost-of"})
+    line.refuse_unless(option, options.plan, "--plan");
+  if (!options.plan && !options.planned.empty())
+    throw InputError("\"", options.planned[0], "\" given; --plan or --model before it required");
+  if (!options.plan) {
+    options.model.empty() ? print_all(options.scheme) : print_one(options.model, options.scheme);
+    return 0;
+  }
+  if (!options.model.empty()) options.planned.push_back(options.model);
+  if (options.planned.empty()) options.planned = names;
+  const std::vector<PlannedModel> models = planned_models(options);
+  std::cout << (options.cost_of.empty() ? plan_text(models) : equal_cost_text(models, options.cost_of));
   return 0;
 }
 
 const RegisterCommand registered{
-    {"models", Purpose::learn, "the papers' models, or one with any scheme, parameter by parameter", run}};
+    {"models", Purpose::learn, "the papers' models, one parameter by parameter, or what training them takes", run}};
 
 }  // namespace
 }  // namespace whence

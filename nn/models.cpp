@@ -89,6 +89,11 @@ const std::vector<NamedModel>& named_models() {
   static const std::vector<NamedModel> models{{"gpt2-124m", "GPT-2 small: pre-LN, GELU, tied", gpt2_124m()},
       {"neox-125m", "GPT-NeoX style, the DAPE papers' 125M: pre-LN, untied, their initialisation", neox(768, 12, 12)},
       {"neox-350m", "the DAPE papers' 350M", neox(1024, 24, 16)},
+      // Their configurations end at 350M (DAPE, Table 3). These are the sizes of GPT-NeoX, which they train with (Black
+      // et al. 2022; its 2-7B.yml and 6-7B.yml), and of the paper that both name their models after (Brown et al. 2020,
+      // Table 2.1).
+      {"neox-2.7b", "the DAPE papers' 2.7B, of GPT-NeoX's sizes", neox(2560, 32, 32)},
+      {"neox-6.7b", "the DAPE papers' 6.7B, likewise", neox(4096, 32, 32)},
       {"llama-20m", "Llama-2 style, CoPE's code model: RMS norm, SwiGLU, untied", llama_20m()},
       {"ram", "CoPE's counting model: post-LN, ReLU, tied", ram()},
       {"che", "the bidirectional encoder of the Chomsky-hierarchy tasks: post-LN", che()}};

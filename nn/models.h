@@ -1,6 +1,7 @@
 // The models of the papers by name, as values of TransformerOptions.
 //   gpt2-124m   GPT-2 small (Radford et al. 2019); CoPE's WikiText-103 model (Golovneva et al. 2024, App. D)
 //   neox-125m   GPT-NeoX style, the DAPE papers' 125M (Zheng et al. 2024)          neox-350m   their 350M
+//   neox-2.7b   their 2.7B                                                         neox-6.7b   their 6.7B
 //   llama-20m   Llama-2 style, CoPE's code model
 //   ram         CoPE's counting model: post-LN, tied, ReLU
 //   che         the bidirectional encoder of the Chomsky-hierarchy tasks (Deletang et al. 2023; Ruoss et al. 2023)

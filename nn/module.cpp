@@ -7,10 +7,18 @@
 #include "autograd/backward.h"
 #include "autograd/node.h"
 #include "autograd/probe.h"
+#include "nn/planned_modules.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence {
+
+static thread_local Device parameters_on = Device::cpu();
+
+PlannedModules::PlannedModules(Device in_place_of) : previous_(parameters_on) {
+  parameters_on = Device::planned(in_place_of);
+}
+PlannedModules::~PlannedModules() { parameters_on = previous_; }
 
 // Members go before their owner's base, so a parent forgets its children one by one. A child that outlives
 // its parent forgets the parent.
@@ -106,7 +114,7 @@ Tensor Module::param(std::string name, const Shape& shape, const Init& init, boo
   require_no_dot("param", name);
   require_new_name("param", name);
   const double first_value = init.random() ? std::numeric_limits<double>::quiet_NaN() : init.first;
-  const Tensor tensor = requires_grad(Tensor::full(shape, first_value), at);
+  const Tensor tensor = requires_grad(Tensor::full(shape, first_value, DType::f32, parameters_on), at);
   node_of(tensor)->path = path_of(name);
   own_.push_back({std::move(name), tensor, init, decays, false, bounds});
   return tensor;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/inspect.h"
+#include "nn/planned_modules.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 
@@ -36,8 +37,8 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   const std::size_t before = allocator.statistics().live;
   allocator.reset_peak();
   TrainingMemory found;
+  const PlannedModules planned(training.device);
   Transformer model(training.model);
-  model.to(device);
   MixedPrecision precision(model, training.precision, {.weight_decay = 0.1});
   for (const Tensor& weight : tensors_of(model)) found.weights += block_of(weight);
   for (const Adam::Moments& moments : precision.optimizer().moments())

@@ -33,8 +33,9 @@ static void launch(const char* op, Device device, index_t count, const Body& bod
     });
     return;
   }
-  if (count == 0 || device.is_planned()) return;
+  if (count == 0) return;
   IndexLauncher& launcher = launcher_of(op, device);
+  if (device.is_planned()) return launcher.run(op, count, {});  // counted there
 #ifdef __CUDACC__
   constexpr int block = 256;
   const index_t needed = (count + block - 1) / block, blocks = needed < 65536 ? needed : 65536;

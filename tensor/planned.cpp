@@ -8,10 +8,19 @@
 #include "tensor/convolution.h"
 #include "tensor/device_runtime.h"
 #include "tensor/error.h"
+#include "tensor/planned.h"
 #include "tensor/random.h"
 
 namespace whence {
 namespace {
+
+thread_local PlannedOperations operations;
+
+// Numbers that each take one operation: those that a kernel reads or makes, whichever are more.
+void count(const Tensor& numbers) { operations.others += static_cast<double>(numbers.numel()); }
+void count_products(index_t sums, index_t terms) {
+  operations.products += 2 * static_cast<double>(sums) * static_cast<double>(terms);
+}
 
 class PlannedKernels final : public Kernels {
  public:
@@ -19,40 +28,60 @@ class PlannedKernels final : public Kernels {
 
   void fill(const Tensor&, double) override {}
   void copy(const Tensor&, const Tensor&) override {}
-  void unary(Unary, UnaryAttributes, const Tensor&, const Tensor&) override {}
-  void unary_backward(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor&) override {}
-  void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor&) override {}
-  void binary(Binary, const Tensor&, const Tensor&, const Tensor&) override {}
+  void unary(Unary, UnaryAttributes, const Tensor&, const Tensor& y) override { count(y); }
+  void unary_backward(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
+  void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
+  void binary(Binary, const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
   void masked(const Tensor&, const Tensor&, double, const Tensor&) override {}
-  void reduce(Reduction, const Tensor&, const Tensor&) override {}
+  void reduce(Reduction, const Tensor& x, const Tensor&) override { count(x); }
   void argmax(const Tensor&, const Tensor&) override {}
   // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). The rest of its scratch is small or short.
-  void matmul(const Tensor& a, const Tensor& b, const Tensor*, double, const Tensor& out) override {
+  void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double, const Tensor& out) override {
+    count_products(out.numel(), a.size(-1));
+    if (bias) count(out);
     if (!of_cpu_ || size_of(out.dtype()) != 2) return;
     const auto wide = [&out](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, out.device()); };
     const Tensor product = wide(out), left = wide(a), right = wide(b);
   }
-  void softmax(const Tensor&, const Tensor&, const Tensor&) override {}
-  void softmax_backward(const Tensor&, const Tensor&, const Tensor&) override {}
+  void softmax(const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
+  void softmax_backward(const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
   void layer_norm(
-      const Tensor&, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Tensor&) override {}
-  void layer_norm_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-      const Tensor&, const Tensor&) override {}
-  void rms_norm(const Tensor&, const Tensor&, double, const Tensor&, const Tensor&) override {}
+      const Tensor& x, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Tensor&) override {
+    count(x);
+  }
+  void layer_norm_backward(const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+      const Tensor&, const Tensor&) override {
+    count(x);
+  }
+  void rms_norm(const Tensor& x, const Tensor&, double, const Tensor&, const Tensor&) override { count(x); }
   void rms_norm_backward(
-      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
-  void cross_entropy(const Tensor&, const Tensor&, index_t, const Tensor&, const Tensor&) override {}
+      const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {
+    count(x);
+  }
+  void cross_entropy(const Tensor& logits, const Tensor&, index_t, const Tensor&, const Tensor&) override {
+    count(logits);
+  }
   void cross_entropy_backward(
-      const Tensor&, const Tensor&, index_t, const Tensor&, const Tensor&, double, const Tensor&) override {}
-  void cumulative_sum(const Tensor&, bool, const Tensor&) override {}
-  void scatter_add_rows(const Tensor&, const Tensor&, const Tensor&) override {}
+      const Tensor& logits, const Tensor&, index_t, const Tensor&, const Tensor&, double, const Tensor&) override {
+    count(logits);
+  }
+  void cumulative_sum(const Tensor& x, bool, const Tensor&) override { count(x); }
+  void scatter_add_rows(const Tensor&, const Tensor& from, const Tensor&) override { count(from); }
   Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
   void gather(const Tensor&, const Tensor&, int, const Tensor&) override {}
-  void sum_by_index(const Tensor&, const Tensor&, int, const Tensor&) override {}
-  void lerp_at(const Tensor&, const Tensor&, const Tensor&) override {}
-  void lerp_at_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
-  void convolve_keys(const Convolution&, const Tensor&, const Tensor&, bool, const Tensor&, const Tensor&) override {}
-  void convolve_keys_weight(const Convolution&, const Tensor&, const Tensor&, const Tensor&) override {}
+  void sum_by_index(const Tensor& x, const Tensor&, int, const Tensor&) override { count(x); }
+  void lerp_at(const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
+  void lerp_at_backward(const Tensor&, const Tensor&, const Tensor& dy, const Tensor&, const Tensor&) override {
+    count(dy);
+  }
+  void convolve_keys(
+      const Convolution& at, const Tensor&, const Tensor&, bool, const Tensor& bias, const Tensor& y) override {
+    count_products(y.numel(), at.terms());
+    if (bias.defined()) count(y);
+  }
+  void convolve_keys_weight(const Convolution& at, const Tensor&, const Tensor& dy, const Tensor&) override {
+    count_products(dy.numel(), at.terms());
+  }
   // The CPU's tiles take their scratch and return.
   bool has_tiled_attention() const override { return of_cpu_; }
   void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
@@ -115,10 +144,12 @@ class PlannedLauncher final : public IndexLauncher {
  public:
   CUstream_st* stream() override { return nullptr; }
   void launched(const char*, index_t, int) override {}
-  void run(const char*, index_t, const IndexBody&) override {}
+  void run(const char*, index_t count, const IndexBody&) override { operations.others += static_cast<double>(count); }
 };
 
 }  // namespace
+
+PlannedOperations planned_operations() { return operations; }
 
 // Never destroyed: tensors may outlive it.
 Backend planned_backend(Device planned) {

@@ -1,4 +1,6 @@
 // What must hold of DAPE and CDAPE. Worked numbers: tests/worked_contextual.cpp.
+#include "nn/loss.h"
+#include "nn/training_step.h"
 #include "tests/bare.h"
 
 using namespace whence;
@@ -196,4 +198,47 @@ TEST_CASE("adaptive: what would have no effect or no meaning is refused, with a 
   says("cdape(alibi, pad=left, tril=no)", "with pad=left");
   says("cdape(alibi, pad=left, remask=yes)", "with pad=left");
   says("cdape(alibi, tril=no, remask=yes)", "with tril=no");
+}
+
+namespace {
+
+// The mean loss, in nats, of the last steps on tokens that nobody can foresee.
+double loss_on_noise(const std::string& scheme) {
+  TransformerOptions options = small(scheme);
+  options.vocabulary = 4, options.dim = 16, options.length = 16;
+  Transformer model(options);
+  model.initialise(1);
+  MixedPrecision precision(model, DType::f32, {});
+  const MakeBatch make = [](std::int64_t part) {  // new ones in every step, so that nothing can be learned by heart
+    const Tensor tokens = random_tokens(32, 17, 4, static_cast<std::uint64_t>(part));
+    return TrainingBatch{{contiguous(slice(tokens, 1, 0, 16)), contiguous(slice(tokens, 1, 1, 17))}, 32 * 16, 32 * 16};
+  };
+  const LossOf loss_of = [&](const TrainingBatch& batch, std::int64_t) {
+    return token_loss_sum(model(batch.tensors[0], {.training = true}), batch.tensors[1]);
+  };
+  TrainingStep step(precision, make, loss_of);
+  double last = 0;
+  for (std::int64_t n = 1; n <= 300; ++n) {
+    const double loss = step.take(n, 1e-2).loss;
+    if (n > 290) last += loss / 10;
+  }
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("adaptive: without tril the answers leak: training gets below what can be known, with it never") {
+  const double unknown = std::log(4);
+  CHECK(loss_on_noise("cdape(kerple)") > 0.98 * unknown);
+  CHECK(loss_on_noise("cdape(kerple, tril=no)") < 0.75 * unknown);
+  // The leak itself, in a whole model: a token that comes later changes the rows of k - 1 = 2 tokens before it per
+  // layer, and none with tril.
+  for (const bool leaks : {false, true}) {
+    const auto model = random_model(leaks ? "cdape(kerple, tril=no)" : "cdape(kerple)");
+    const Tensor tokens = Tensor::of({1, 2, 3, 4, 0, 1, 2, 3, 4}, {1, 9}, DType::i64),
+                 other = Tensor::of({1, 2, 3, 4, 0, 1, 2, 0, 4}, {1, 9}, DType::i64);
+    const Tensor moved = ((*model)(tokens) - (*model)(other)).detach();
+    for (index_t row = 0; row < 7; ++row)
+      CHECK((largest(slice(moved, 1, row, row + 1)) > 0) == (leaks && row >= 7 - 2 * 2));
+  }
 }

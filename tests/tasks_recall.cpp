@@ -119,3 +119,82 @@ TEST_CASE("associative recall: a whole model with the construction as its weight
     }
   }
 }
+
+namespace {
+
+// The mass of the last row on the answer by the formulas of the header, in f64.
+double two_layer_mass(const Batch& batch, index_t row, index_t vocabulary) {
+  const index_t n = batch.positions;
+  const double b = recall_sharpness(n);
+  const std::int64_t* x = &batch.inputs[static_cast<std::size_t>(row * n)];
+  const auto token = [&](index_t i) { return static_cast<std::size_t>(x[i]); };
+  std::vector<double> logits;
+  for (index_t j = 0; j < n; ++j) {
+    std::vector<double> previous(static_cast<std::size_t>(vocabulary));  // what layer 1 puts into row j
+    double sum = 0;
+    for (index_t k = 0; k <= j; ++k) sum += k == j - 1 ? std::exp(b) : 1;
+    for (index_t k = 0; k <= j; ++k) previous[token(k)] += (k == j - 1 ? std::exp(b) : 1) / sum;
+    logits.push_back(b * (previous[token(n - 1)] - (x[j] == x[n - 1] ? 1 : 0)));
+  }
+  double answer = 0, all = 0;
+  for (index_t j = 0; j < n; ++j) {
+    all += std::exp(logits[static_cast<std::size_t>(j)]);
+    if (x[j] == batch.graded[static_cast<std::size_t>((row + 1) * n - 1)])
+      answer += std::exp(logits[static_cast<std::size_t>(j)]);
+  }
+  return answer / all;
+}
+
+}  // namespace
+
+TEST_CASE("associative recall: two plain layers with positions, 100 % and the mass of the formulas") {
+  for (const index_t length : {4, 33, 128, 512}) {
+    const index_t vocabulary = length + 1;
+    for (const std::string trigger : {"first", "anywhere"}) {
+      const Batch batch = random_batch(length, vocabulary, trigger, length > 100 ? 3 : 30);
+      double mass = 1;
+      for (index_t row = 0; row < batch.sequences; ++row) mass = std::min(mass, two_layer_mass(batch, row, vocabulary));
+      for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
+        CAPTURE(length);
+        CAPTURE(executor->name());
+        const RecallOutcome outcome = recall_by_two_layers(batch, vocabulary, SecondKey::previous_less_own, *executor);
+        CHECK(outcome.errors.tokens == batch.sequences);
+        CHECK(outcome.errors.wrong_tokens == 0);
+        CHECK(outcome.least_mass == doctest::Approx(mass).epsilon(1e-4));
+      }
+      // As printed the first token's key is its own, and where it is the trigger it is looked at too.
+      const RecallOutcome printed =
+          recall_by_two_layers(batch, vocabulary, SecondKey::as_printed, reference_executor());
+      if (trigger == "first") CHECK(printed.errors.token_percent() == 100.0);
+    }
+  }
+}
+
+TEST_CASE("associative recall: a whole model of two plain layers, whose positions it needs") {
+  const NoGrad no_grad;
+  for (const std::string trigger : {"first", "anywhere"}) {
+    for (const index_t length : {16, 96}) {
+      TwoLayerRecallModel model(length, length, "reference");
+      const index_t wide = 4 * length;
+      CHECK(model.parameter_count() == length * wide + length * wide + 8 * wide * wide);
+      const Batch batch = random_batch(length, length, trigger, 16);
+      const auto least_mass = [&] {
+        const Tensor mass = model(batch.input_tensor());
+        double least = 1;
+        for (index_t row = 0; row < batch.sequences; ++row)
+          least = std::min(
+              least, mass.at({row, length - 1, batch.graded[static_cast<std::size_t>((row + 1) * length - 1)]}));
+        return least;
+      };
+      double expected = 1;
+      for (index_t row = 0; row < batch.sequences; ++row)
+        expected = std::min(expected, two_layer_mass(batch, row, length));
+      CHECK(expected > 0.9);
+      CHECK(least_mass() == doctest::Approx(expected).epsilon(1e-4));
+      for (const Module::Parameter& parameter : model.parameters())
+        if (parameter.path == "position.table")
+          for (index_t k = 0; k < parameter.tensor.numel(); ++k) parameter.tensor.data<float>()[k] = 0;
+      CHECK(least_mass() < 0.5);
+    }
+  }
+}

@@ -67,6 +67,30 @@ Tensor diagonal(index_t rows, index_t columns, double value, index_t down = 0, i
   return matrix;
 }
 
+// A square matrix that scales `count` numbers and moves them: coordinates from + k to to + k.
+struct Move {
+  index_t from, to, count;
+  double times;
+};
+Tensor moving(index_t wide, const std::vector<Move>& moves) {
+  const Tensor matrix = Tensor::zeros({wide, wide});
+  for (const Move& move : moves)
+    for (index_t k = 0; k < move.count; ++k)
+      matrix.data<float>()[(move.to + k) * wide + move.from + k] = static_cast<float>(move.times);
+  return matrix;
+}
+
+RecallOutcome outcome_of(const Batch& batch, const Tensor& mixed) {  // [b 1 t v]: the mass on each token
+  RecallOutcome outcome;
+  outcome.errors.add(batch, most_probable(mixed));
+  for (index_t row = 0; row < batch.sequences; ++row) {
+    const index_t last = batch.positions - 1;
+    const std::int64_t answer = batch.graded[static_cast<std::size_t>(row * batch.positions + last)];
+    outcome.least_mass = std::min(outcome.least_mass, mixed.at({row, 0, last, answer}));
+  }
+  return outcome;
+}
+
 // [b 1 t v]
 Tensor one_hot(const Batch& batch, index_t vocabulary, double value) {
   const Tensor x = Tensor::zeros({batch.sequences, 1, batch.positions, vocabulary});
@@ -107,16 +131,27 @@ RecallOutcome recall_by_construction(
   AttendInputs inputs{
       Tensor(), placed(recall_sharpness(batch.positions)), placed(1), placed(1), Sequence::run(batch.positions)};
   inputs.scale = 1;  // beta is in the queries
-  const Tensor mixed =
-      raw::to_device(place.executor.attend(inputs, stages), Device::cpu());  // [b 1 t v]: the mass on each token
-  RecallOutcome outcome;
-  outcome.errors.add(batch, most_probable(mixed));
-  for (index_t row = 0; row < batch.sequences; ++row) {
-    const index_t last = batch.positions - 1;
-    const std::int64_t answer = batch.graded[static_cast<std::size_t>(row * batch.positions + last)];
-    outcome.least_mass = std::min(outcome.least_mass, mixed.at({row, 0, last, answer}));
-  }
-  return outcome;
+  return outcome_of(batch, raw::to_device(place.executor.attend(inputs, stages), Device::cpu()));
+}
+
+RecallOutcome recall_by_two_layers(const Batch& batch, index_t vocabulary, SecondKey key, const RecallPlace& place) {
+  const NoGrad no_grad;
+  const index_t length = batch.positions;
+  const double beta = recall_sharpness(length);
+  const auto placed = [&](const Tensor& x) { return raw::to_device(raw::cast(x, place.dtype), place.device); };
+  const auto positions = [&](const Tensor& one) {  // [t t] for every sequence
+    return placed(raw::copy(raw::expand(one, {batch.sequences, 1, length, length})));
+  };
+  const Tensor x = placed(one_hot(batch, vocabulary, 1));
+  const auto attend = [&](const Tensor& query, const Tensor& keys) {
+    AttendInputs inputs{Tensor(), query, keys, x, Sequence::run(length)};
+    inputs.scale = 1;  // beta is in the queries
+    return place.executor.attend(inputs, Stages());
+  };
+  const Tensor previous =
+      attend(positions(diagonal(length, length, beta, 1, 0)), positions(diagonal(length, length, 1)));
+  const Tensor keys = key == SecondKey::as_printed ? previous : previous - x;
+  return outcome_of(batch, raw::to_device(attend(x * beta, keys), Device::cpu()));
 }
 
 struct RecallModel::Parts {
@@ -147,6 +182,50 @@ Tensor RecallModel::operator()(const Tensor& tokens) const {
   const Tensor x = parts_->embedding(tokens);                                     // [b t 2v]
   const Tensor stream = x + parts_->attention(x, Sequence::run(tokens.size(1)));  // x_N stays in the first half
   return slice(stream, -1, parts_->vocabulary, 2 * parts_->vocabulary);           // [b t v]
+}
+
+struct TwoLayerRecallModel::Parts {
+  index_t vocabulary;
+  Embedding embedding;
+  std::unique_ptr<PositionalScheme> positions;
+  Attention first, second;
+};
+
+TwoLayerRecallModel::~TwoLayerRecallModel() = default;
+
+TwoLayerRecallModel::TwoLayerRecallModel(index_t vocabulary, index_t length, const std::string& executor) {
+  const index_t v = vocabulary, wide = 3 * v + length;
+  const index_t position = v, previous = v + length, answer = 2 * v + length;  // where each begins; tokens at 0
+  const AttentionOptions options{.dim = wide, .heads = 1, .length = length, .executor = executor, .bias = false};
+  parts_.reset(
+      new Parts{v, Embedding(v, wide), parse_schemes("absolute")[0].make({.dim = wide, .heads = 1, .length = length}),
+          Attention(options, {}), Attention(options, {})});
+  child("embedding", parts_->embedding);
+  child("position", *parts_->positions);
+  child("first", parts_->first);
+  child("second", parts_->second);
+  const double beta = recall_sharpness(length) * std::sqrt(static_cast<double>(wide));  // attention divides by sqrt(d)
+  const auto set_layer = [&](const std::string& layer, const std::vector<Move>& query, const std::vector<Move>& key,
+                             const Move& value) {
+    set(*this, layer + ".query.weight", moving(wide, query));
+    set(*this, layer + ".key.weight", moving(wide, key));
+    set(*this, layer + ".value.weight", moving(wide, {value}));
+    set(*this, layer + ".output.weight", moving(wide, {{0, 0, wide, 1}}));
+  };
+  set(*this, "embedding.weight", diagonal(v, wide, 1));
+  set(*this, "position.table", diagonal(length, wide, 1, 0, position));
+  set_layer(
+      "first", {{position + 1, position, length - 1, beta}}, {{position, position, length, 1}}, {0, previous, v, 1});
+  set_layer("second", {{0, 0, v, beta}}, {{previous, 0, v, 1}, {0, 0, v, -1}}, {0, answer, v, 1});
+}
+
+Tensor TwoLayerRecallModel::operator()(const Tensor& tokens) const {
+  const Sequence sequence = Sequence::run(tokens.size(1));
+  const auto& positions = dynamic_cast<const EmbedsTokens&>(*parts_->positions);
+  Tensor x = positions.embed(parts_->embedding(tokens), sequence.positions);  // [b t 3v+n]
+  x = x + parts_->first(x, sequence);
+  x = x + parts_->second(x, sequence);
+  return slice(x, -1, x.size(-1) - parts_->vocabulary, x.size(-1));  // [b t v]
 }
 
 }  // namespace whence::tasks

@@ -33,6 +33,13 @@ void set_recall_kernels(const Module& module, const std::string& path);
 // ln N + 4: then the answer has more than half of the mass among N keys.
 [[nodiscard]] double recall_sharpness(index_t length);
 
+// Proposition 2 of the same appendix: two layers of plain attention do it too, but with positions. One-hot positions p;
+//   layer 1  query beta p_{i-1}, key p_j, value x_j:  row i reads the token before it, u_i = x_{i-1}, nearly
+//   layer 2  query beta x_i, key u_j - x_j, value x_j:  the last row looks behind the earlier trigger
+// As printed, the key of layer 2 is u_j alone. But the first token has none before it and reads itself, so that its key
+// is the trigger's as well when it is the trigger: x_j taken away leaves 0 there.
+enum class SecondKey : unsigned char { previous_less_own, as_printed };
+
 struct RecallOutcome {
   Errors errors;
   double least_mass = 1;  // that any sequence's last row puts on its answer
@@ -49,12 +56,29 @@ struct RecallPlace {
 [[nodiscard]] RecallOutcome recall_by_construction(
     const Batch& batch, index_t vocabulary, KernelForm form, bool residual, const RecallPlace& place);
 
+// Likewise, the two layers one after the other.
+[[nodiscard]] RecallOutcome recall_by_two_layers(
+    const Batch& batch, index_t vocabulary, SecondKey key, const RecallPlace& place);
+
 // A whole model with the construction as its weights: embedding [I 0] into twice the vocabulary, attention with
 // cdape(none, width=2, kernel=3), a residual stream, and logits that read what attention wrote into the second half.
 class RecallModel final : public Module {
  public:
   RecallModel(index_t vocabulary, index_t length, const std::string& executor);
   ~RecallModel() override;
+  [[nodiscard]] Tensor operator()(const Tensor& tokens) const;  // [b t] -> [b t v]
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// The same of the two layers: a stream of token, position, previous token and answer, so 3 times the vocabulary and the
+// length wide; scheme `absolute`, with the identity as its table.
+class TwoLayerRecallModel final : public Module {
+ public:
+  TwoLayerRecallModel(index_t vocabulary, index_t length, const std::string& executor);
+  ~TwoLayerRecallModel() override;
   [[nodiscard]] Tensor operator()(const Tensor& tokens) const;  // [b t] -> [b t v]
 
  private:
