@@ -72,7 +72,8 @@ GridRequest request_of(const CommandLine& line, const Options& options, const st
   Settings settings = parse_settings("preset", options.preset == "mini" ? mini : "");
   for (const auto& [name, value] : parse_settings("set", options.set)) {
     for (const Axis& axis : axes)
-      if (axis.name == name) line.refuse("set", to_text("options other than ", name), "--vary has it");
+      if (axis.name == name && !(options.same_tokens && name == "length"))
+        line.refuse("set", to_text("options other than ", name), "--vary has it");
     put_setting(settings, name, value);
   }
   return {.task = task,
@@ -167,7 +168,7 @@ void declare_options(CommandLine& line, Options& options) {
       .choice("preset", &options.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
       .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})
       .flag("same-tokens", &options.same_tokens,
-          {"the batch follows the length: steps x batch x length is as the preset has it"});
+          {"the batch follows the length: steps x batch x length is as the preset and --set have it"});
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
   declare_device(line, &options.device);
   line.heading("Output")

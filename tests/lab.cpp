@@ -135,10 +135,11 @@ TEST_CASE("a grid refuses what it cannot run") {
   CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("write --seeds") != std::string::npos);
   const std::vector<std::pair<std::vector<std::string>, std::string>> axes{
       {{"length=8,16", "length=32"}, "given twice"}, {{"length=8,8"}, "twice"},
-      {{"length=8,15"}, "flip_flop, cope, length 15: "}, {{"dim"}, "OPTION=VALUE"}, {{"wings=1,2"}, "--wings: unknown option"},
-      {{"scheme=cope,rope"}, "write --schemes"}, {{"seed=1,2"}, "write --seeds"},
-      {{"cope.p_min=1"}, "did you mean cope.p_max"}, {{"coop.p_max=1"}, "did you mean cope.p_max"},
-      {{"cope.p_max=16,0"}, "p_max is '0'"}, {{"cdape.kernel=1,3"}, "cdape in one of --schemes required"}};
+      {{"length=8,15"}, "flip_flop, cope, length 15: "}, {{"dim"}, "OPTION=VALUE"},
+      {{"wings=1,2"}, "--wings: unknown option"}, {{"scheme=cope,rope"}, "write --schemes"},
+      {{"seed=1,2"}, "write --seeds"}, {{"cope.p_min=1"}, "did you mean cope.p_max"},
+      {{"coop.p_max=1"}, "did you mean cope.p_max"}, {{"cope.p_max=16,0"}, "p_max is '0'"},
+      {{"cdape.kernel=1,3"}, "cdape in one of --schemes required"}};
   for (const auto& [texts, words] : axes) {
     std::vector<std::string> arguments{"flip_flop", "--out", "refused_folder"};
     for (const std::string& text : texts) arguments.insert(arguments.end(), {"--vary", text});
@@ -232,4 +233,115 @@ TEST_CASE("a grid over options of train and of schemes: each cell is the run tha
   CHECK(std::filesystem::exists("axes/over_length_flip_flop_dense.svg"));
   CHECK(std::filesystem::exists("axes/over_cope.p_max_flip_flop_dense.svg"));
   CHECK(std::filesystem::exists("axes/curves_flip_flop_samples.svg"));
+}
+
+namespace {
+
+// runs.csv without the seconds that training took.
+std::string results_of(const std::string& folder) {
+  std::istringstream lines(read_file(folder + "/runs.csv"));
+  std::string all;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t failure = line.rfind(','), seconds = line.rfind(',', failure - 1);
+    all += line.substr(0, seconds) + line.substr(failure) + '\n';
+  }
+  return all;
+}
+
+const std::vector<std::string> grid_to_cut{"flip_flop", "--schemes", "cope,rope", "--vary", "cope.p_max=4,8", "--vary",
+    "length=8,16", "--seeds", "1", "--jobs", "2", "--quiet", "--set",
+    "dim=8 layers=1 heads=2 steps=600 batch=4 test-sequences=20 save-every=20 log-every=20"};
+
+}  // namespace
+
+TEST_CASE("a grid killed at random moments ends with the same table, and leaves no run behind") {
+  std::filesystem::remove_all("unkilled");
+  std::filesystem::remove_all("killed");
+  REQUIRE(lab(grid_to_cut, "unkilled").code == 0);
+  std::vector<std::string> arguments = grid_to_cut;
+  arguments.insert(arguments.end(), {"--out", "killed"});
+  std::mt19937 random(7);
+  int killed = 0;
+  for (int k = 0; k < 8; ++k) {
+    const test::RunningProgram running("lab", arguments, "killed_log");
+    usleep(std::uniform_int_distribution<unsigned>(50000, 500000)(random));
+    running.signal(SIGKILL);
+    killed += running.finish().code == 128 + SIGKILL;
+  }
+  CHECK(killed > 0);
+  const test::Outcome last = lab(grid_to_cut, "killed");
+  REQUIRE_MESSAGE(last.code == 0, last.err);
+  CHECK(results_of("killed") == results_of("unkilled"));
+  for (const char* name : {"length=8/cope-p_max=4.0", "length=16/rope.0"}) {
+    const std::string weights = to_text("/", name, "/weights.safetensors");
+    CHECK(read_file("killed" + weights) == read_file("unkilled" + weights));
+  }
+}
+
+TEST_CASE("a run that fails says why, the others go on, and the same command tries it again") {
+  std::filesystem::remove_all("failing");
+  const std::string place = "failing/cope.0/results.jsonl";
+  std::filesystem::create_directories(place);  // where the run's results are to be written
+  std::vector<std::string> arguments = small_grid;
+  arguments[2] = "cope,rope", arguments[4] = "1";
+  arguments.insert(arguments.end(), {"--rows", "scheme", "--columns", "test-set"});
+  const test::Outcome failed = lab(arguments, "failing");
+  CHECK(failed.code == 1);
+  CHECK(failed.err.find("failed: failing/cope.0: exit code ") != std::string::npos);
+  CHECK(failed.err.find("all of it: failing/cope.0/train.log") != std::string::npos);
+  CHECK(failed.err.find("the same command tries them again") != std::string::npos);
+  CHECK(failed.out.find("1 failed") != std::string::npos);
+  CHECK(failed.out.find("cope    failed") != std::string::npos);
+  const auto runs = nlohmann::json::parse(read_file("failing/lab.json"))["runs"];
+  CHECK(runs[0]["failure"].get<std::string>().find("results.jsonl") != std::string::npos);
+  CHECK(runs[1]["failure"].is_null());
+  const auto rope = std::filesystem::last_write_time("failing/rope.0/weights.safetensors");
+  std::filesystem::remove(place);
+  const test::Outcome again = lab(arguments, "failing");
+  REQUIRE_MESSAGE(again.code == 0, again.err);
+  CHECK(again.out.find("failed") == std::string::npos);
+  CHECK(std::filesystem::last_write_time("failing/rope.0/weights.safetensors") == rope);
+}
+
+TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at every length") {
+  std::filesystem::remove_all("texts");
+  std::filesystem::remove_all("lengths");
+  std::ofstream text("lab_text.txt");
+  for (int line = 0; line < 2000; ++line) text << "line " << line * line << " of a text that can be learned\n";
+  text.close();
+  const std::string sizes =
+      "data=lab_text.txt dim=16 layers=1 heads=2 length=16 batch=8 steps=20 last=16 evaluate-to=2 evaluation-windows=4 "
+      "validation-windows=4 validate-every=10";
+  const test::Outcome kernels = lab({"lm", "--schemes", "rope,cdape(kerple)", "--vary", "cdape.kernel=1,3", "--seeds",
+                                        "1", "--quiet", "--set", sizes},
+      "texts");
+  REQUIRE_MESSAGE(kernels.code == 0, kernels.err);
+  const auto runs = nlohmann::json::parse(read_file("texts/lab.json"))["runs"];
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[2]["scheme"] == "cdape(kerple, kernel=3)");
+  CHECK(runs[2]["place"]["scheme"] == "cdape(kerple)");
+  const auto own = nlohmann::json::parse(read_file("texts/cdape-kerple,kernel=3.0/lengths.json"))["lengths"];
+  for (std::size_t k = 0; k < 2; ++k) {
+    CHECK(runs[2]["results"][k + 1]["test_set"] == to_text("length ", own[k]["length"].get<int>()));
+    CHECK(runs[2]["results"][k + 1]["measures"]["perplexity"] == own[k]["perplexity"]);
+    CHECK(kernels.out.find(fixed(own[k]["perplexity"].get<double>(), 3)) != std::string::npos);
+  }
+  CHECK(std::filesystem::exists("texts/validation_lm.svg"));
+  CHECK(std::filesystem::exists("texts/over_lengths_lm.svg"));
+  const test::Outcome lengths = lab(
+      {"lm", "--schemes", "rope", "--vary", "length=16,32", "--same-tokens", "--seeds", "1", "--quiet", "--set", sizes},
+      "lengths");
+  REQUIRE_MESSAGE(lengths.code == 0, lengths.err);
+  const auto by_length = nlohmann::json::parse(read_file("lengths/lab.json"))["runs"];
+  CHECK(by_length[0]["sequences_per_step"] == 8);
+  CHECK(by_length[1]["sequences_per_step"] == 4);
+  const test::Outcome odd =
+      lab({"lm", "--schemes", "rope", "--vary", "length=16,24", "--same-tokens", "--set", sizes}, "odd");
+  CHECK(odd.code == 2);
+  CHECK(odd.err.find("lm, rope, length 24: --same-tokens") != std::string::npos);
+  CHECK(odd.err.find("the nearest lengths with one are 16 and 32") != std::string::npos);
+  const test::Outcome none = lab({"lm", "--vary", "data=lab_text.txt,no.txt", "--seeds", "1"}, "none");
+  CHECK(none.code == 2);
+  CHECK(none.err.find("data no.txt: no.txt: cannot read") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists("none"));
 }

@@ -35,8 +35,12 @@ std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
   return arguments;
 }
 
-// Written when a run has ended well; what it says is what the run was.
+// Written when a run begins, and again when it has ended well; what it says is what the run is.
 fs::path mark_of(const GridCell& cell) { return cell.folder / "lab_cell.json"; }
+
+void write_mark(const Grid& grid, const GridCell& cell, bool done) {
+  write_file(mark_of(cell).string(), json{{"arguments", command_of(grid, cell)}, {"done", done}}.dump() + "\n");
+}
 
 bool finished(const Grid& grid, const GridCell& cell) {
   if (!fs::exists(mark_of(cell))) return false;
@@ -45,7 +49,7 @@ bool finished(const Grid& grid, const GridCell& cell) {
     throw InputError("--out: ", cell.folder.string(),
         " holds a run with other options; the same options, or another folder, required");
   }
-  return true;
+  return said.value("done", false);
 }
 
 // Its output goes to the log. It dies with this process: two runs in one folder would be one too many when the same
@@ -74,6 +78,7 @@ class Child {
  public:
   Child(const Grid& grid, const Machine& machine, GridCell& cell) : grid_(&grid), cell_(&cell) {
     ensure_output_folder(cell.folder);
+    write_mark(grid, cell, false);
     std::vector<std::string> arguments = command_of(grid, cell);
     arguments.insert(arguments.begin(), {machine.program.string(), "train"});
     arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
@@ -219,7 +224,7 @@ class Laboratory {
         progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": failed with ", cell.failure));
         continue;
       }
-      write_file(mark_of(cell).string(), json{{"arguments", command_of(grid, cell)}}.dump() + "\n");
+      write_mark(grid, cell, true);
       read_results(cell);
       progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": done, ", done_, " of ", runs_));
     }

@@ -48,12 +48,23 @@ std::filesystem::path folder_of(const Grid& grid, const GridCell& cell, const st
   return folder / to_text(scheme_folder(cell.scheme), ".", cell.seed);
 }
 
-// "flip_flop with length 15, cope"
+// "flip_flop, cope, length 15"; nothing where only schemes and seeds differ.
 std::string cell_name(const std::string& task, const GridCell& cell, const std::vector<Axis>& axes) {
+  if (axes.empty()) return "";
   std::string name = task + ", " + cell.scheme;
   for (const Axis& axis : axes)
     if (!axis.inside_schemes()) name += to_text(", ", axis.name, " ", cell.place.at(axis.name));
   return name;
+}
+
+// An error that it meets names the cell, where there are several to tell apart.
+template <class Question> void naming(const std::string& cell, const Question& question) {
+  try {
+    question();
+  } catch (const InputError& error) {
+    if (cell.empty()) throw;
+    throw InputError(cell, ": ", error.what());
+  }
 }
 
 // The cells of one seed: every value of every axis, and every scheme with them.
@@ -172,22 +183,27 @@ Settings before_axes(const GridRequest& request, const GridCell& first) {
 // The texts that cells of lm read, each once, with the longest windows that are asked of it.
 class Texts {
  public:
-  void add(const Settings& options, const Settings& values) {
+  void add(const std::string& cell, const Settings& options, const Settings& values) {
     std::string text;
     for (const char* name :
         {"data", "validation-data", "tokeniser", "blank-lines", "validation", "split-seed", "separate"})
       text += *find_setting(values, name) + '\n';
     const std::int64_t length = whole_number(values, "length");
     Longest& longest = texts_[text];
-    if (length > longest.length) longest = {length, options};
+    if (length > longest.length) longest = {length, cell, options};
   }
   void check() const {
-    for (const auto& [text, longest] : texts_) language::check_text(arguments_of(longest.options));
+    for (const auto& [text, longest] : texts_) {
+      std::vector<std::string> arguments = arguments_of(longest.options);
+      arguments.emplace_back("--quiet");
+      naming(longest.cell, [&] { language::check_text(arguments); });
+    }
   }
 
  private:
   struct Longest {
     std::int64_t length = 0;
+    std::string cell;
     Settings options;
   };
   std::map<std::string, Longest> texts_;
@@ -201,18 +217,16 @@ void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
   }
   Texts texts;
   for (GridCell& cell : cells) {
-    try {
+    const std::string name = cell_name(request.task, cell, request.axes);
+    naming(name, [&] {
       Settings values = checked(request, cell.options, cell.scheme);
       if (same_tokens) {
         same_tokens->set_batch(cell.options, values);
         values = checked(request, cell.options, cell.scheme);
       }
       cell.steps = whole_number(values, "steps"), cell.sequences = sequences_of(values);
-      if (request.task == "lm") texts.add(cell.options, values);
-    } catch (const InputError& error) {
-      if (request.axes.empty()) throw;
-      throw InputError(cell_name(request.task, cell, request.axes), ": ", error.what());
-    }
+      if (request.task == "lm") texts.add(name, cell.options, values);
+    });
   }
   texts.check();
 }

@@ -63,12 +63,14 @@ void add_scores(Table& table, Table& numbers, const Outcome& outcome, const Grou
   const int digits = outcome.digits();
   const Row name{grid.task, set}, place = place_of(grid, group.place);
   const std::string count = to_text(values.size()), failed = to_text(group.failed());
+  Row compared{tasks::figure_text(paper ? &*paper : nullptr), shown(guess, 1)};
+  Row compared_numbers{cell(paper ? paper->mean : none), cell(paper ? paper->deviation : none), cell(guess)};
+  if (grid.task == "lm") compared.clear(), compared_numbers.clear();
   table.row(joined({name, place, {group.scheme, outcome.text(group.cells, set)},
-      {shown(least, digits), shown(most, digits), count, tasks::figure_text(paper ? &*paper : nullptr), shown(guess, 1),
-          shown(seconds, 1)}}));
+      {shown(least, digits), shown(most, digits), count}, compared, {shown(seconds, 1)}}));
   numbers.row(joined(
       {name, place, {group.scheme, cell(found.mean), cell(found.deviation), cell(least), cell(most), count, failed},
-          {cell(paper ? paper->mean : none), cell(paper ? paper->deviation : none), cell(guess), cell(seconds)}}));
+          compared_numbers, {cell(seconds)}}));
 }
 
 void add_runs(Table& runs, const Outcome& outcome) {
@@ -116,11 +118,11 @@ std::size_t place_in(Row& order, const std::string& value) {
 
 LongTables::LongTables(const std::vector<std::string>& axes, bool text)
     : scores(joined({{"task", text ? "text" : "test set"}, axes,
-          {"scheme", text ? "mean (s.d.)" : "mean (s.d.) %", "least", "most", "seeds", "paper %", "best guess %",
-              "train s"}})),
-      numbers(joined({{"task", "test_set"}, with_underscores(axes),
-          {"scheme", "mean", "sd", "least", "most", "seeds", "failed", "paper_mean", "paper_sd", "best_guess",
-              "train_seconds"}})),
+          {"scheme", text ? "mean (s.d.)" : "mean (s.d.) %", "least", "most", "seeds"},
+          text ? Row{} : Row{"paper %", "best guess %"}, {"train s"}})),
+      numbers(joined(
+          {{"task", "test_set"}, with_underscores(axes), {"scheme", "mean", "sd", "least", "most", "seeds", "failed"},
+              text ? Row{} : Row{"paper_mean", "paper_sd", "best_guess"}, {"train_seconds"}})),
       runs(joined({{"task", "test_set"}, with_underscores(axes), {"scheme", "seed"},
           text ? Row{"perplexity", "bits_per_byte"} : Row{"token_error_percent", "sequence_error_percent"},
           {"train_seconds", "failure"}})),
