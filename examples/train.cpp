@@ -64,6 +64,7 @@ class Run {
   const std::string& name() const { return name_; }
   const Task& task() const { return *task_; }
   const Settings& settings() const { return settings_; }
+  std::vector<std::pair<std::string, std::string>> values() const { return line_.values(); }
 
   RunRecord record() const {
     RunRecord record{"train", WHENCE_VERSION, name_, line_.values(), {},
@@ -411,6 +412,14 @@ const RegisterCommand registered{
 
 }  // namespace
 
-void check_train_options(const std::string& task, const std::vector<std::string>& options) { (void)Run(task, options); }
+std::vector<std::pair<std::string, std::string>> checked_train_options(
+    const std::string& task, const std::vector<std::string>& options) {
+  if (task == "lm") return language::checked_options(options);
+  const Run run(task, options);
+  TransformerOptions model = tasks::with(run.task().model(), run.settings().model);
+  model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
+  (void)Transformer(model);
+  return run.values();
+}
 
 }  // namespace whence

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace whence {
 
-// InputError when `train TASK` would refuse these options; nothing is run and nothing written.
-void check_train_options(const std::string& task, const std::vector<std::string>& options);
+// Every option of `train TASK`, or of `train lm`, with its value when these are typed. InputError when it would refuse
+// them, or the model that they ask for; nothing is run and nothing written. Of lm the text is not read.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
+    const std::string& task, const std::vector<std::string>& options);
 
 }  // namespace whence

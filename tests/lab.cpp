@@ -5,11 +5,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 #include "examples/app/run_files.h"
+#include "examples/lab/axes.h"
 #include "examples/lab/statistics.h"
+#include "examples/lab/tables.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
 
@@ -66,15 +71,15 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
   CHECK(first.out.find("flip_flop, token error %, lower is better") == 0);
   CHECK(first.out.find("4 runs") != std::string::npos);
   for (const char* name : {"report.html", "curves_flip_flop.svg", "scores.csv", "differences.csv",
-           "cope_p_max_8.0/results.jsonl", "rope.1/run.json", "rope.1/metrics.csv"}) {
+           "cope-p_max=8.0/results.jsonl", "rope.1/run.json", "rope.1/metrics.csv"}) {
     CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("grid") / name), name);
   }
   std::istringstream runs(read_file("grid/runs.csv"));
   std::string line;
   std::getline(runs, line);
-  CHECK(line == "task,test_set,scheme,seed,token_error_percent,sequence_error_percent,train_seconds");
+  CHECK(line == "task,test_set,scheme,seed,token_error_percent,sequence_error_percent,train_seconds,failure");
   int values = 0;
-  for (; std::getline(runs, line); ++values) CHECK(std::count(line.begin(), line.end(), ',') == 6);
+  for (; std::getline(runs, line); ++values) CHECK(std::count(line.begin(), line.end(), ',') == 7);
   CHECK(values == 2 * 2 * 3);
   const std::string scores = read_file("grid/scores.csv"), weights = read_file("grid/rope.1/weights.safetensors");
   const auto written = std::filesystem::last_write_time("grid/rope.1/weights.safetensors");
@@ -105,7 +110,7 @@ TEST_CASE("a grid that is interrupted ends with 130 and goes on to the same weig
   CHECK((stopped.code == 130 || stopped.code == 0));  // 0: it was faster than this test
   const test::Outcome resumed = lab(longer, "cut");
   REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
-  for (const char* cell : {"cope_p_max_8.0", "cope_p_max_8.1", "rope.0", "rope.1"}) {
+  for (const char* cell : {"cope-p_max=8.0", "cope-p_max=8.1", "rope.0", "rope.1"}) {
     const std::string name = std::string(cell) + "/weights.safetensors";
     CHECK(read_file("whole/" + name) == read_file("cut/" + name));
   }
@@ -120,11 +125,223 @@ TEST_CASE("a grid refuses what it cannot run") {
   CHECK(refusal({"flip_flap"}).find("did you mean 'flip_flop'") != std::string::npos);
   CHECK(refusal({"flip_flop", "--schemes", "rope,rotary"}).find("--schemes") != std::string::npos);
   CHECK(refusal({"flip_flop", "--schemes", "rop"}).find("did you mean 'rope'") != std::string::npos);
-  CHECK(refusal({"lm"}).find("text has no test sets") != std::string::npos);
+  CHECK(refusal({"lm", "flip_flop"}).find("lm alone required") != std::string::npos);
+  CHECK(refusal({"lm"}).find("--data") != std::string::npos);
   CHECK(refusal({"flip_flop", "--steps", "3"}).find("write --set \"steps=...\"") != std::string::npos);
   for (const char* set : {"stepz=3", "dim=65", "length=15"}) {  // by train's own words, before a folder is made
     CHECK(refusal({"flip_flop", "--out", "refused_folder", "--set", set}).find("given") != std::string::npos);
     CHECK_FALSE(std::filesystem::exists("refused_folder"));
   }
-  CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("lab chooses that one") != std::string::npos);
+  CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("write --seeds") != std::string::npos);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> axes{
+      {{"length=8,16", "length=32"}, "given twice"}, {{"length=8,8"}, "twice"},
+      {{"length=8,15"}, "flip_flop, cope, length 15: "}, {{"dim"}, "OPTION=VALUE"},
+      {{"wings=1,2"}, "--wings: unknown option"}, {{"scheme=cope,rope"}, "write --schemes"},
+      {{"seed=1,2"}, "write --seeds"}, {{"cope.p_min=1"}, "did you mean cope.p_max"},
+      {{"coop.p_max=1"}, "did you mean cope.p_max"}, {{"cope.p_max=16,0"}, "p_max is '0'"},
+      {{"cdape.kernel=1,3"}, "cdape in one of --schemes required"}};
+  for (const auto& [texts, words] : axes) {
+    std::vector<std::string> arguments{"flip_flop", "--out", "refused_folder"};
+    for (const std::string& text : texts) arguments.insert(arguments.end(), {"--vary", text});
+    const std::string said = refusal(arguments);
+    CHECK_MESSAGE(said.find(words) != std::string::npos, said);
+    CHECK_FALSE(std::filesystem::exists("refused_folder"));
+  }
+  CHECK(refusal({"flip_flop", "--rows", "kernel"}).find("scheme, seed, test-set") != std::string::npos);
+  CHECK(
+      refusal({"flip_flop", "--vary", "length=8,16", "--set", "length=8"}).find("--vary has it") != std::string::npos);
+}
+
+TEST_CASE("an axis sets its option wherever its scheme stands") {
+  const Axis kernel = parse_axes({"cdape.kernel=1,3"})[0], p_max = parse_axes({"cope.p_max=16,64"})[0];
+  CHECK(kernel.values == std::vector<std::string>{"1", "3"});
+  CHECK(with_value("cdape(kerple)", kernel, "3") == "cdape(kerple, kernel=3)");
+  CHECK(with_value("rope", kernel, "3") == std::nullopt);
+  CHECK(with_value("cope + rope", p_max, "16") == "cope(p_max=16) + rope");
+  CHECK(with_value("randomised(cope, length=64)", p_max, "16").value_or("") == "randomised(cope(p_max=16), length=64)");
+  CHECK_THROWS_WITH_AS((void)with_value("cope(p_max=8)", p_max, "16"), doctest::Contains("one of both"), InputError);
+  CHECK_THROWS_WITH_AS((void)with_value("cope", p_max, "-4"), doctest::Contains("p_max is '-4'"), InputError);
+}
+
+namespace {
+
+// Two schemes, two lengths, two seeds; one run failed.
+Grid made_up_grid() {
+  Grid grid{.task = "flip_flop", .axes = {"length"}, .cells = {}, .folder = {}};
+  double value = 1;
+  for (const char* seed : {"0", "1"}) {
+    for (const char* length : {"8", "16"}) {
+      for (const char* scheme : {"cope", "rope"}) {
+        GridCell cell;
+        cell.scheme = scheme, cell.seed = seed[0] - '0';
+        cell.place = {{"length", length}, {"scheme", scheme}, {"seed", seed}};
+        cell.scores.push_back({"dense", {.measures = {{"token error %", value *= 2}}, .guesses = {{"a coin", 50.0}}}});
+        grid.cells.push_back(std::move(cell));
+      }
+    }
+  }
+  grid.cells[7].failure = "exit code 1", grid.cells[7].scores.clear();  // rope, 16, seed 1
+  return grid;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+}  // namespace
+
+TEST_CASE("tables of two axes: means over seeds, one axis or another across, failed runs said") {
+  const Grid grid = made_up_grid();
+  const Outcome outcome(grid, "");
+  CHECK(outcome.measure() == "token error %");
+  const auto by_length = cross_tables(outcome, "scheme", "length");
+  REQUIRE(by_length.size() == 1);
+  CHECK(by_length[0].title == "flip_flop, dense");
+  CHECK(by_length[0].table.header() == std::vector<std::string>{"scheme", "8", "16"});
+  // cope: 2 and 32 at 8, 8 and 128 at 16; rope: 4 and 64 at 8, 16 and nothing at 16.
+  CHECK(by_length[0].table.rows() ==
+        Rows{{"cope", "17.00 (21.21)", "68.00 (84.85)"}, {"rope", "34.00 (42.43)", "16.00, 1 failed"}});
+  const auto by_seed = cross_tables(outcome, "length", "seed");
+  REQUIRE(by_seed.size() == 2);
+  CHECK(by_seed[1].title == "flip_flop, rope, dense");
+  CHECK(by_seed[1].table.rows() == Rows{{"8", "4.00", "64.00"}, {"16", "16.00", "failed"}});
+  LongTables tables({"length"}, false);
+  tables.add(outcome);
+  CHECK_FALSE(tables.tested);  // two seeds are too few
+  CHECK(tables.scores.rows().size() == 4);
+  CHECK(tables.differences.rows().size() == 4);  // pairs that differ in scheme or in length, not in both
+  for (const auto& row : tables.differences.rows()) CHECK(row.back() == "-");
+}
+
+TEST_CASE("a grid over options of train and of schemes: each cell is the run that train makes of its options") {
+  std::filesystem::remove_all("axes");
+  const std::vector<std::string> arguments{"flip_flop", "--schemes", "cope,rope", "--vary", "cope.p_max=4,8", "--vary",
+      "length=8,16", "--seeds", "1", "--quiet", "--set", "dim=8 layers=1 heads=2 steps=20 batch=4 test-sequences=20"};
+  const test::Outcome first = lab(arguments, "axes");
+  REQUIRE_MESSAGE(first.code == 0, first.err);
+  CHECK(first.out.find("flip_flop, length 16, dense\nscheme ") != std::string::npos);
+  CHECK(first.out.find("Welch's needs 3 seeds") != std::string::npos);
+  const auto page = nlohmann::json::parse(read_file("axes/lab.json"));
+  REQUIRE(page["runs"].size() == 6);  // rope is there once for each length
+  REQUIRE(test::RunningProgram("train",
+              {"flip_flop", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "20", "--batch",
+                  "4", "--test-sequences", "20", "--lr", "1e-3", "--scheme", "cope(p_max=8)", "--seed", "0", "--out",
+                  "axes/alone", "--quiet"},
+              "axes_alone")
+              .finish()
+              .code == 0);
+  CHECK(read_file("axes/alone/results.jsonl") == read_file("axes/length=16/cope-p_max=8.0/results.jsonl"));
+  CHECK(read_file("axes/alone/weights.safetensors") == read_file("axes/length=16/cope-p_max=8.0/weights.safetensors"));
+  CHECK(std::filesystem::exists("axes/over_length_flip_flop_dense.svg"));
+  CHECK(std::filesystem::exists("axes/over_cope.p_max_flip_flop_dense.svg"));
+  CHECK(std::filesystem::exists("axes/curves_flip_flop_samples.svg"));
+}
+
+namespace {
+
+// runs.csv without the seconds that training took.
+std::string results_of(const std::string& folder) {
+  std::istringstream lines(read_file(folder + "/runs.csv"));
+  std::string all;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t failure = line.rfind(','), seconds = line.rfind(',', failure - 1);
+    all += line.substr(0, seconds) + line.substr(failure) + '\n';
+  }
+  return all;
+}
+
+const std::vector<std::string> grid_to_cut{"flip_flop", "--schemes", "cope,rope", "--vary", "cope.p_max=4,8", "--vary",
+    "length=8,16", "--seeds", "1", "--jobs", "2", "--quiet", "--set",
+    "dim=8 layers=1 heads=2 steps=600 batch=4 test-sequences=20 save-every=20 log-every=20"};
+
+}  // namespace
+
+TEST_CASE("a grid killed at random moments ends with the same table, and leaves no run behind") {
+  std::filesystem::remove_all("unkilled");
+  std::filesystem::remove_all("killed");
+  REQUIRE(lab(grid_to_cut, "unkilled").code == 0);
+  std::vector<std::string> arguments = grid_to_cut;
+  arguments.insert(arguments.end(), {"--out", "killed"});
+  std::mt19937 random(7);
+  int killed = 0;
+  for (int k = 0; k < 8; ++k) {
+    const test::RunningProgram running("lab", arguments, "killed_log");
+    usleep(std::uniform_int_distribution<unsigned>(50000, 500000)(random));
+    running.signal(SIGKILL);
+    killed += running.finish().code == 128 + SIGKILL;
+  }
+  CHECK(killed > 0);
+  const test::Outcome last = lab(grid_to_cut, "killed");
+  REQUIRE_MESSAGE(last.code == 0, last.err);
+  CHECK(results_of("killed") == results_of("unkilled"));
+  for (const char* name : {"length=8/cope-p_max=4.0", "length=16/rope.0"}) {
+    const std::string weights = to_text("/", name, "/weights.safetensors");
+    CHECK(read_file("killed" + weights) == read_file("unkilled" + weights));
+  }
+}
+
+TEST_CASE("a run that fails says why, the others go on, and the same command tries it again") {
+  std::filesystem::remove_all("failing");
+  const std::string place = "failing/cope.0/results.jsonl";
+  std::filesystem::create_directories(place);  // where the run's results are to be written
+  std::vector<std::string> arguments = small_grid;
+  arguments[2] = "cope,rope", arguments[4] = "1";
+  arguments.insert(arguments.end(), {"--rows", "scheme", "--columns", "test-set"});
+  const test::Outcome failed = lab(arguments, "failing");
+  CHECK(failed.code == 1);
+  CHECK(failed.err.find("failed: failing/cope.0: exit code ") != std::string::npos);
+  CHECK(failed.err.find("all of it: failing/cope.0/train.log") != std::string::npos);
+  CHECK(failed.err.find("the same command tries them again") != std::string::npos);
+  CHECK(failed.out.find("1 failed") != std::string::npos);
+  CHECK(failed.out.find("cope    failed") != std::string::npos);
+  const auto runs = nlohmann::json::parse(read_file("failing/lab.json"))["runs"];
+  CHECK(runs[0]["failure"].get<std::string>().find("results.jsonl") != std::string::npos);
+  CHECK(runs[1]["failure"].is_null());
+  const auto rope = std::filesystem::last_write_time("failing/rope.0/weights.safetensors");
+  std::filesystem::remove(place);
+  const test::Outcome again = lab(arguments, "failing");
+  REQUIRE_MESSAGE(again.code == 0, again.err);
+  CHECK(again.out.find("failed") == std::string::npos);
+  CHECK(std::filesystem::last_write_time("failing/rope.0/weights.safetensors") == rope);
+}
+
+TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at every length") {
+  std::filesystem::remove_all("texts");
+  std::filesystem::remove_all("lengths");
+  std::ofstream text("lab_text.txt");
+  for (int line = 0; line < 2000; ++line) text << "line " << line * line << " of a text that can be learned\n";
+  text.close();
+  const std::string sizes =
+      "data=lab_text.txt dim=16 layers=1 heads=2 length=16 batch=8 steps=20 last=16 evaluate-to=2 evaluation-windows=4 "
+      "validation-windows=4 validate-every=10";
+  const test::Outcome kernels = lab({"lm", "--schemes", "rope,cdape(kerple)", "--vary", "cdape.kernel=1,3", "--seeds",
+                                        "1", "--quiet", "--set", sizes},
+      "texts");
+  REQUIRE_MESSAGE(kernels.code == 0, kernels.err);
+  const auto runs = nlohmann::json::parse(read_file("texts/lab.json"))["runs"];
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[2]["scheme"] == "cdape(kerple, kernel=3)");
+  CHECK(runs[2]["place"]["scheme"] == "cdape(kerple)");
+  const auto own = nlohmann::json::parse(read_file("texts/cdape-kerple,kernel=3.0/lengths.json"))["lengths"];
+  for (std::size_t k = 0; k < 2; ++k) {
+    CHECK(runs[2]["results"][k + 1]["test_set"] == to_text("length ", own[k]["length"].get<int>()));
+    CHECK(runs[2]["results"][k + 1]["measures"]["perplexity"] == own[k]["perplexity"]);
+    CHECK(kernels.out.find(fixed(own[k]["perplexity"].get<double>(), 3)) != std::string::npos);
+  }
+  CHECK(std::filesystem::exists("texts/validation_lm.svg"));
+  CHECK(std::filesystem::exists("texts/over_lengths_lm.svg"));
+  const test::Outcome lengths = lab(
+      {"lm", "--schemes", "rope", "--vary", "length=16,32", "--same-tokens", "--seeds", "1", "--quiet", "--set", sizes},
+      "lengths");
+  REQUIRE_MESSAGE(lengths.code == 0, lengths.err);
+  const auto by_length = nlohmann::json::parse(read_file("lengths/lab.json"))["runs"];
+  CHECK(by_length[0]["sequences_per_step"] == 8);
+  CHECK(by_length[1]["sequences_per_step"] == 4);
+  const test::Outcome odd =
+      lab({"lm", "--schemes", "rope", "--vary", "length=16,24", "--same-tokens", "--set", sizes}, "odd");
+  CHECK(odd.code == 2);
+  CHECK(odd.err.find("lm, rope, length 24: --same-tokens") != std::string::npos);
+  CHECK(odd.err.find("the nearest lengths with one are 16 and 32") != std::string::npos);
+  const test::Outcome none = lab({"lm", "--vary", "data=lab_text.txt,no.txt", "--seeds", "1"}, "none");
+  CHECK(none.code == 2);
+  CHECK(none.err.find("data no.txt: no.txt: cannot read") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists("none"));
 }

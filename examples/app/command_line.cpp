@@ -125,6 +125,20 @@ CommandLine& CommandLine::text(const std::string& name, std::string* value, Opti
   return *this;
 }
 
+CommandLine& CommandLine::texts(const std::string& name, std::vector<std::string>* values, OptionText text) {
+  const auto assign = [values](const std::string& typed) {
+    if (!typed.empty()) values->push_back(typed);
+    return std::string(typed.empty() ? "\"\" given; some text required" : "");
+  };
+  const auto show = [values] {
+    std::string all;
+    for (const std::string& value : *values) all += (all.empty() ? "" : " ") + value;
+    return all;
+  };
+  add({name, {}, "TEXT", std::move(text), {}, {}, {}, assign, show}).repeats = true;
+  return *this;
+}
+
 CommandLine& CommandLine::choice(
     const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text) {
   std::string allowed;
@@ -250,7 +264,7 @@ void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) cons
 
 void CommandLine::read(Option& option, const std::string& value) const {
   const std::string place = "--" + option.name + ": ";
-  if (option.given) throw InputError(place + "given twice; once required; remove one of them");
+  if (option.given && !option.repeats) throw InputError(place + "given twice; once required; remove one of them");
   // "--out --layers 3" would take "--layers" for the folder's name; nobody means that.
   if (value.starts_with("--")) {
     throw InputError(

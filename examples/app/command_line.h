@@ -45,6 +45,8 @@ class CommandLine {
   CommandLine& integer(const std::string& name, Integer* value, Range<Integer> range, OptionText text);
   CommandLine& number(const std::string& name, double* value, Range<double> range, OptionText text);
   CommandLine& text(const std::string& name, std::string* value, OptionText text);
+  // May stand several times; each adds to the list.
+  CommandLine& texts(const std::string& name, std::vector<std::string>* values, OptionText text);
   CommandLine& choice(const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text);
   CommandLine& flag(const std::string& name, bool* value, OptionText text);
 
@@ -95,6 +97,7 @@ class CommandLine {
     Assign assign;
     std::function<std::string()> show;
     bool given = false;
+    bool repeats = false;
   };
 
   Option& add(Option option);

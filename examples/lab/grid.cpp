@@ -2,11 +2,12 @@
 #include "examples/lab/grid.h"
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -21,73 +22,73 @@
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
-extern char** environ;
-
 namespace whence {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// "cope(p_max=16) + rope" as a folder: "cope_p_max_16_rope".
-std::string folder_name(const std::string& scheme) {
-  std::string name;
-  for (const char c : scheme) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.';
-    if (plain) name += c;
-    if (!plain && !name.empty() && name.back() != '_') name += '_';
-  }
-  while (!name.empty() && name.back() == '_') name.pop_back();
-  return name;
-}
-
-std::vector<std::string> arguments_of(const GridOptions& options, const GridCell& cell) {
-  std::vector<std::string> arguments{options.task};
-  arguments.insert(arguments.end(), options.train_options.begin(), options.train_options.end());
-  for (const std::string& more :
-      {std::string("--scheme"), cell.scheme, std::string("--seed"), std::to_string(cell.seed)})
-    arguments.push_back(more);
+std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
+  std::vector<std::string> arguments = arguments_of(cell.options);
+  arguments.insert(arguments.begin(), grid.task);
+  arguments.insert(arguments.end(), {"--scheme", cell.scheme, "--seed", std::to_string(cell.seed)});
   return arguments;
 }
 
-// Written when a run has ended well; what it says is what the run was.
+// Written when a run begins, and again when it has ended well; what it says is what the run is.
 fs::path mark_of(const GridCell& cell) { return cell.folder / "lab_cell.json"; }
 
-bool finished(const GridOptions& options, const GridCell& cell) {
+void write_mark(const Grid& grid, const GridCell& cell, bool done) {
+  write_file(mark_of(cell).string(), json{{"arguments", command_of(grid, cell)}, {"done", done}}.dump() + "\n");
+}
+
+bool finished(const Grid& grid, const GridCell& cell) {
   if (!fs::exists(mark_of(cell))) return false;
   const json said = json::parse(read_file(mark_of(cell)), nullptr, false);
-  if (said.is_discarded() || said.value("arguments", json::array()) != json(arguments_of(options, cell))) {
+  if (said.is_discarded() || said.value("arguments", json::array()) != json(command_of(grid, cell))) {
     throw InputError("--out: ", cell.folder.string(),
         " holds a run with other options; the same options, or another folder, required");
   }
-  return true;
+  return said.value("done", false);
+}
+
+// Its output goes to the log. It dies with this process: two runs in one folder would be one too many when the same
+// command goes on. REQUIRES: called from the thread that lives longest, whose end is what the child is told of.
+pid_t start(std::vector<std::string> arguments, const std::string& log) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (output < 0) throw Error(log, " cannot be written: ", std::generic_category().message(errno));
+  const pid_t parent = getpid(), child = fork();
+  if (child == 0) {  // only what POSIX allows between fork and exec
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(127);
+    dup2(output, 1), dup2(output, 2);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  const int failure = errno;
+  close(output);
+  if (child < 0) throw Error(arguments[0], " could not be started: ", std::generic_category().message(failure));
+  return child;
 }
 
 class Child {
  public:
-  Child(const GridOptions& grid, const Machine& machine, GridCell& cell) : grid_(&grid), cell_(&cell) {
+  Child(const Grid& grid, const Machine& machine, GridCell& cell) : grid_(&grid), cell_(&cell) {
     ensure_output_folder(cell.folder);
-    std::vector<std::string> arguments = arguments_of(grid, cell);
+    write_mark(grid, cell, false);
+    std::vector<std::string> arguments = command_of(grid, cell);
     arguments.insert(arguments.begin(), {machine.program.string(), "train"});
     arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
     arguments.insert(arguments.end(), {"--out", cell.folder.string()});
-    if (find_latest((cell.folder / "checkpoints").string())) arguments.push_back("--resume");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, log().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    const int failure = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failure)
-      throw Error(machine.program.string(), " could not be started: ", std::generic_category().message(failure));
+    if (find_latest((cell.folder / "checkpoints").string())) arguments.emplace_back("--resume");
+    process_ = start(std::move(arguments), log_of(cell));
   }
 
-  const GridOptions& grid() const { return *grid_; }
+  const Grid& grid() const { return *grid_; }
   GridCell& cell() const { return *cell_; }
-  std::string log() const { return (cell_->folder / "train.log").string(); }
   void interrupt() const { kill(process_, SIGINT); }
   // The exit code once it has ended; -1 while it runs.
   int poll(bool wait) {
@@ -97,7 +98,7 @@ class Child {
   }
 
  private:
-  const GridOptions* grid_;
+  const Grid* grid_;
   GridCell* cell_;
   pid_t process_ = 0;
 };
@@ -112,19 +113,32 @@ std::vector<json> lines_of(const fs::path& path) {
   return lines;
 }
 
+// A field of a line of results, and what it is called.
+constexpr std::pair<const char*, const char*> measures[] = {{"token_error_percent", "token error %"},
+    {"sequence_error_percent", "sequence error %"}, {"perplexity", "perplexity"}, {"bits_per_byte", "bits per byte"}};
+
+std::string set_of(const json& line) {
+  if (line.contains("test_set")) return line.value("test_set", std::string());
+  return line.contains("length") ? to_text("length ", line.value("length", std::int64_t{0})) : "validation";
+}
+
 void read_results(GridCell& cell) {
-  cell.curve.clear(), cell.scores.clear();
+  cell.curve.clear(), cell.validation.clear(), cell.scores.clear();
   for (const json& line : lines_of(cell.folder / "metrics.jsonl")) {
-    if (!line.contains("loss") || !line["loss"].is_number()) continue;
-    cell.curve.push_back({line.value("step", std::int64_t{0}), line["loss"].get<double>()});
+    const auto add = [&](const char* name, std::vector<LossPoint>& curve) {
+      if (line.contains(name) && line[name].is_number())
+        curve.push_back({line.value("step", std::int64_t{0}), line[name].get<double>()});
+    };
+    add("loss", cell.curve), add("validation_score", cell.validation);
     cell.seconds = std::max(cell.seconds, line.value("seconds", 0.0));
   }
   for (const json& line : lines_of(cell.folder / "results.jsonl")) {
-    GridCell::Score score{
-        line.value("token_error_percent", std::nan("")), line.value("sequence_error_percent", std::nan("")), {}};
+    GridCell::Score score;
+    for (const auto& [field, name] : measures)
+      if (line.contains(field) && line[field].is_number()) score.measures[name] = line[field].get<double>();
     for (const auto& [name, value] : line.items())
       if (name.starts_with("guess: ") && value.is_number()) score.guesses[name.substr(7)] = value.get<double>();
-    cell.scores.emplace_back(line.value("test_set", std::string()), std::move(score));
+    cell.scores.emplace_back(set_of(line), std::move(score));
   }
 }
 
@@ -137,45 +151,41 @@ std::string end_of(const std::string& log) {
   return last;
 }
 
-std::int64_t all_steps(const std::vector<GridOptions>& grids) {
+std::int64_t all_steps(const std::vector<Grid>& grids) {
   std::int64_t steps = 0;
-  for (const GridOptions& grid : grids)
-    steps += grid.steps * grid.seeds * static_cast<std::int64_t>(grid.schemes.size());
+  for (const Grid& grid : grids)
+    for (const GridCell& cell : grid.cells) steps += cell.steps;
   return steps;
+}
+
+// "rope, variables 3, seed 0"
+std::string name_of(const Grid& grid, const GridCell& cell) {
+  std::string name = cell.scheme;
+  for (const std::string& axis : grid.axes)
+    if (axis.find('.') == std::string::npos) name += to_text(", ", axis, " ", cell.place.at(axis));
+  return to_text(name, ", seed ", cell.seed);
 }
 
 class Laboratory {
  public:
-  Laboratory(const std::vector<GridOptions>& grids, const Machine& machine)
+  Laboratory(std::vector<Grid>& grids, const Machine& machine)
       : grids_(grids),
         machine_(machine),
         progress_(grids.size() == 1 ? "lab " + grids[0].task : to_text("lab, ", grids.size(), " tasks"),
             all_steps(grids), 0, ProgressStyle::for_standard_error(machine.quiet), std::cerr) {
-    for (const GridOptions& grid : grids) {
-      cells_.emplace_back();
-      for (int seed = 0; seed < grid.seeds; ++seed) {
-        for (const std::string& scheme : grid.schemes) {
-          cells_.back().push_back({.scheme = scheme,
-              .seed = seed,
-              .folder = grid.folder / to_text(folder_name(scheme), ".", seed),
-              .curve = {},
-              .scores = {}});
-        }
-      }
-      runs_ += cells_.back().size();
-    }
+    for (const Grid& grid : grids) runs_ += grid.cells.size();
   }
 
-  std::vector<std::vector<GridCell>> run() {
-    std::vector<std::pair<const GridOptions*, GridCell*>> waiting;
-    for (std::size_t k = 0; k < grids_.size(); ++k) {
-      for (GridCell& cell : cells_[k]) {
-        if (!finished(grids_[k], cell)) {
-          waiting.emplace_back(&grids_[k], &cell);
+  void run() {
+    std::vector<std::pair<const Grid*, GridCell*>> waiting;
+    for (Grid& grid : grids_) {
+      for (GridCell& cell : grid.cells) {
+        if (!finished(grid, cell)) {
+          waiting.emplace_back(&grid, &cell);
           continue;
         }
         read_results(cell);
-        take_as_done(grids_[k]);
+        take_as_done(cell);
       }
     }
     std::reverse(waiting.begin(), waiting.end());
@@ -190,11 +200,10 @@ class Laboratory {
       if (++looks_ % 10 == 0) show();  // it reads whole logs
     }
     progress_.finish();
-    return std::move(cells_);
   }
 
  private:
-  void take_as_done(const GridOptions& grid) { ++done_, steps_done_ += grid.steps; }
+  void take_as_done(const GridCell& cell) { ++done_, steps_done_ += cell.steps; }
 
   // Children that have ended.
   void collect() {
@@ -205,21 +214,19 @@ class Laboratory {
         continue;
       }
       GridCell& cell = child->cell();
-      const GridOptions& grid = child->grid();
-      const std::string log = child->log();
+      const Grid& grid = child->grid();
       child = running_.erase(child);
+      if (code == 130 && interrupt_requested()) continue;  // the signal was for all of them
+      take_as_done(cell);
       if (code != 0) {
-        for (const Child& other : running_) other.interrupt();
-        for (Child& other : running_) (void)other.poll(true);
-        running_.clear();
-        progress_.finish();
-        throw Error(grid.task, " with ", cell.scheme, " and seed ", cell.seed, " ended with exit code ", code, ": ",
-            end_of(log), "; all of it: ", log);
+        cell.scores.clear();
+        cell.failure = to_text("exit code ", code, ": ", end_of(log_of(cell)));
+        progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": failed with ", cell.failure));
+        continue;
       }
-      write_file(mark_of(cell).string(), json{{"arguments", arguments_of(grid, cell)}}.dump() + "\n");
+      write_mark(grid, cell, true);
       read_results(cell);
-      take_as_done(grid);
-      progress_.note(to_text(grid.task, ", ", cell.scheme, ", seed ", cell.seed, ": done, ", done_, " of ", runs_));
+      progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": done, ", done_, " of ", runs_));
     }
   }
 
@@ -244,10 +251,9 @@ class Laboratory {
     progress_.update(steps, 0, figures);
   }
 
-  const std::vector<GridOptions>& grids_;
+  std::vector<Grid>& grids_;
   const Machine& machine_;
   Progress progress_;
-  std::vector<std::vector<GridCell>> cells_;  // by grid
   std::vector<Child> running_;
   std::size_t runs_ = 0, done_ = 0;
   std::int64_t steps_done_ = 0;
@@ -256,9 +262,11 @@ class Laboratory {
 
 }  // namespace
 
-std::vector<std::vector<GridCell>> run_grids(const std::vector<GridOptions>& grids, const Machine& machine) {
-  for (const GridOptions& grid : grids) ensure_output_folder(grid.folder);
-  return Laboratory(grids, machine).run();
+std::string log_of(const GridCell& cell) { return (cell.folder / "train.log").string(); }
+
+void run_grids(std::vector<Grid>& grids, const Machine& machine) {
+  for (const Grid& grid : grids) ensure_output_folder(grid.folder);
+  Laboratory(grids, machine).run();
 }
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// The grids of a laboratory: one run of `train` for each task, scheme and seed. Each is a
+// The grids of a laboratory: one run of `train` for each task, place in the grid and seed. Each is a
 // process of its own in its own folder.
 #pragma once
 
@@ -9,16 +9,35 @@
 #include <vector>
 
 #include "examples/app/training.h"
+#include "examples/lab/axes.h"
 
 namespace whence {
 
-// One task's runs.
-struct GridOptions {
-  std::string task;
-  std::vector<std::string> schemes;        // canonical
-  int seeds = 3;                           // 0, 1, ...
-  std::vector<std::string> train_options;  // handed to every run of train
-  std::int64_t steps = 0;                  // of each run, for the progress; part of train_options
+// One trained and tested model.
+struct GridCell {
+  std::string scheme;  // canonical, with what axes of schemes set in it
+  int seed = 0;
+  std::map<std::string, std::string>
+      place;                              // by axis, "scheme" (as --schemes has it) and "seed"; "-": not in this scheme
+  Settings options;                       // of train, besides scheme and seed
+  std::int64_t steps = 0, sequences = 0;  // of training, and in one step
+  std::filesystem::path folder;
+
+  std::string failure;  // why it ended without results; empty: it did not
+  std::vector<LossPoint> curve, validation;
+  double seconds = 0;  // of training
+  struct Score {
+    std::map<std::string, double> measures;  // "token error %", "sequence error %"; "perplexity", "bits per byte"
+    std::map<std::string, double> guesses;   // percent of the task's metric
+  };
+  std::vector<std::pair<std::string, Score>> scores;  // by test set, or by length of text
+};
+
+// One task's runs, seed after seed.
+struct Grid {
+  std::string task;               // or lm
+  std::vector<std::string> axes;  // besides scheme and seed
+  std::vector<GridCell> cells;    // not empty
   std::filesystem::path folder;
 };
 
@@ -30,24 +49,13 @@ struct Machine {
   bool quiet = false;
 };
 
-// One trained and tested model.
-struct GridCell {
-  std::string scheme;
-  int seed = 0;
-  std::filesystem::path folder;
-  std::vector<LossPoint> curve;
-  double seconds = 0;  // of training
-  struct Score {
-    double token_error, sequence_error;     // percent
-    std::map<std::string, double> guesses;  // percent of the task's metric
-  };
-  std::vector<std::pair<std::string, Score>> scores;  // by test set
-};
+// Trains what is missing, in the order of grids and their cells, and reads all results into the cells. A folder with part
+// of the same grid is continued; one with another is refused (InputError). A run that fails leaves its reason in its cell,
+// the others go on, and the next call tries it again. When asked to stop, the runs save and this throws Interrupted. Runs
+// die with this process, whatever ends it.
+void run_grids(std::vector<Grid>& grids, const Machine& machine);
 
-// Trains what is missing, in the order of tasks, seeds and then schemes, and reads all results, grid by grid. A folder
-// with part of the same grid is continued; one with another is refused (InputError). When asked to stop, the runs save
-// and this throws Interrupted. A run that fails makes an Error that names its log.
-[[nodiscard]] std::vector<std::vector<GridCell>> run_grids(
-    const std::vector<GridOptions>& grids, const Machine& machine);
+// The log of a cell's run.
+[[nodiscard]] std::string log_of(const GridCell& cell);
 
 }  // namespace whence

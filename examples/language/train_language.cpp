@@ -156,24 +156,34 @@ void evaluate(
   }
 }
 
-int run(CommandLine& line, Settings& settings) {
+void check_together(const CommandLine& line, Settings& settings) {
   take(line, settings.corpus, settings.words);
   check(settings.training);
   fit_warm_up(line, settings.training);
   line.refuse_unless("validation-windows", settings.training.validate_every > 0 || settings.corpus.validation_share > 0,
       "validation text");
   line.refuse_unless("loss-scale-growth", settings.machine.precision == "f16", "--precision f16");
+}
+
+TokeniserPointer tokeniser_of(const Settings& settings) {
+  return settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
+}
+
+void require_windows(const Corpus& corpus, const Settings& settings) {
+  for (const Part part : {Part::training, Part::validation}) corpus.require_window(part, settings.length);
+}
+
+int run(CommandLine& line, Settings& settings) {
+  check_together(line, settings);
   settings.training.folder = settings.out;
   const Placement placement = placement_of(settings.machine);
   settings.training.device = placement.device, settings.training.precision = placement.precision;
   const std::vector<NamedScores> beside = scores_beside(settings);
   install_interrupt_handler();
 
-  const TokeniserPointer tokeniser =
-      settings.tokeniser == "bytes" ? byte_tokeniser() : load_tokeniser(settings.tokeniser);
+  const TokeniserPointer tokeniser = tokeniser_of(settings);
   const Corpus corpus(settings.corpus, *tokeniser);
-  corpus.require_window(Part::training, settings.length);
-  corpus.require_window(Part::validation, settings.length);
+  require_windows(corpus, settings);
   std::cout << corpus.summary() << std::endl;
   const TransformerOptions model_options = model_of(settings, line, tokeniser->vocabulary());
   require_memory(model_options, placement.device);
@@ -252,7 +262,35 @@ int train_language_with(const std::vector<std::string>& arguments, bool repeated
   return train_language_with(repeated_arguments, true);
 }
 
+// A command line of another program's making, read and checked.
+struct Asked {
+  Settings settings;
+  CommandLine line{"whence train lm", "Trains a transformer on text."};
+
+  explicit Asked(const std::vector<std::string>& arguments) {
+    declare_options(line, settings);
+    std::vector<const char*> argv{"train lm"};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    (void)line.parse(static_cast<int>(argv.size()), argv.data());
+    check_together(line, settings);
+  }
+};
+
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> checked_options(const std::vector<std::string>& arguments) {
+  Asked asked(arguments);
+  TransformerOptions model = model_of(asked.settings, asked.line, 256);
+  model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
+  (void)Transformer(model);
+  return asked.line.values();
+}
+
+void check_text(const std::vector<std::string>& arguments) {
+  const Asked asked(arguments);
+  const Corpus corpus(asked.settings.corpus, *tokeniser_of(asked.settings));
+  require_windows(corpus, asked.settings);
+}
 
 int train_language(const std::vector<std::string>& arguments) { return train_language_with(arguments, false); }
 

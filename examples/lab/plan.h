@@ -1,0 +1,30 @@
+// A grid before anything runs: its cells, each with its place, its options and its folder, all of them checked.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "examples/lab/axes.h"
+#include "examples/lab/grid.h"
+
+namespace whence {
+
+struct GridRequest {
+  std::string task;                  // or lm
+  std::vector<std::string> schemes;  // canonical, no two the same
+  int seeds = 3;
+  std::vector<Axis> axes;
+  Settings settings;         // of every run
+  bool same_tokens = false;  // steps x batch x length of every cell is what `settings` say
+  std::filesystem::path folder;
+  // What `train` says to the words behind the task (examples/train.h): every option's value, or InputError.
+  std::function<Settings(const std::vector<std::string>&)> check;
+};
+
+// InputError, naming the cell, when `train` would refuse one; when no scheme has an axis of schemes; and when
+// same_tokens asks for a batch that is no whole number.
+[[nodiscard]] Grid plan_grid(const GridRequest& request);
+
+}  // namespace whence
