@@ -93,7 +93,7 @@ int run(int argc, char** argv) {
   for (const NamedModel& model : named_models()) names.push_back(model.name);
   CommandLine line(
       "whence models", "Prints the named models, how many parameters they have, and what training them takes.");
-  line.names("MODEL", &options.planned, "those to plan; all when none is named", names)
+  line.names("[MODEL...]", &options.planned, "those to plan; all when none is named", names)
       .heading("Options")
       .choice("model", &options.model, names, {.help = "the parameters of this model one by one"})
       .text("scheme", &options.scheme,

@@ -7,7 +7,7 @@ namespace whence {
 
 struct PlannedOperations {
   double products = 0;  // of matrix products and convolutions: two per multiply-add, masked pairs and borders too
-  double others = 0;    // of all other kernels: one for each number read or made, whichever are more
+  double others = 0;    // of all other kernels: one for each number read or made, whichever are more; rotary: each pair
   [[nodiscard]] double sum() const { return products + others; }
 };
 [[nodiscard]] PlannedOperations planned_operations();  // of this thread so far

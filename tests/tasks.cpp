@@ -1,6 +1,7 @@
 // The tasks' common parts, selective copy and counting: supports, marginals, and every label computed in another way.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -118,6 +119,13 @@ TEST_CASE("tasks: names, options and figures") {
   CHECK(make_task("selective_copy", {"--tokens", "8"})->paper_figures(2).empty());
   CHECK(make_task("counting", {"--variables", "3"})->paper_figures(0).at(0).mean == 67.6);
   CHECK(make_task("counting", {"--variables", "3"})->paper_figures(1).empty());
+  const double relative[] = {1.1, 8.8, 34.1};  // the baseline of CoPE's Table 3 and its tests of other pass weights
+  for (std::size_t set = 0; set < 3; ++set) {
+    const auto figures = make_task("counting")->paper_figures(set);
+    const auto found = std::ranges::find(figures, "relative", &PaperFigure::scheme);
+    REQUIRE(found != figures.end());
+    CHECK(found->mean == relative[set]);
+  }
   CHECK(make_task("flip_flop")->paper_figures(1).at(2).mean == 4.9);
 }
 
