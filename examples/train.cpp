@@ -168,13 +168,17 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
   }
   for (index_t token = 0; token < task.model().vocabulary; ++token) about["vocabulary"].push_back(task.text(token));
   std::cout << about.dump() << '\n';
+  const std::int64_t there = set == 0   ? tasks::no_end
+                             : set == 1 ? task.validation_sequences()
+                                        : task.test_sets()[set - 2].sequences,
+                     end = std::min(settings.dump, there);
   std::int64_t written = 0;
-  for (std::int64_t step = 1; written < settings.dump; ++step) {
+  for (std::int64_t step = 1; written < end; ++step) {
     const index_t count = settings.sizes.batch;
     const Batch batch = set == 0   ? task.training_batch(seed, step, count)
-                        : set == 1 ? tasks::validation_batch(task, seed, written, count)
+                        : set == 1 ? task.validation_batch(seed, written, count)
                                    : task.test_batch(set - 2, seed, written, count);
-    for (index_t row = 0; row < batch.sequences && written < settings.dump; ++row, ++written) {
+    for (index_t row = 0; row < batch.sequences && written < end; ++row, ++written) {
       const auto part = [&](const tasks::Tokens& all) {
         return tasks::Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
       };
@@ -279,9 +283,9 @@ void say_what_tests_take(Transformer& model, const Task& task, const Settings& s
               << " and will have no figures: " << plan.reason << std::endl;
   }
   if (settings.training.device.is_cpu() && plan.seconds > 30) {
-    std::cout << "note: the tests, " << sets - plan.refused << " sets of " << settings.sizes.test_sequences
-              << " sequences, will take about " << duration_text(plan.seconds)
-              << "; --test-sequences makes them shorter" << std::endl;
+    std::cout << "note: the tests, " << plan.sequences << " sequences in " << sets - plan.refused
+              << " sets, will take about " << duration_text(plan.seconds) << "; --test-sequences makes them shorter"
+              << std::endl;
   }
 }
 
@@ -298,11 +302,13 @@ int train_and_test(const Run& run) {
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
-  for (const std::string& note : task.notes(settings.training.seed)) std::cout << "note: " << note << std::endl;
+  const std::vector<std::string> notes = task.notes(settings.training.seed);
+  for (const std::string& note : notes) std::cout << "note: " << note << std::endl;
   say_what_tests_take(model, task, settings);
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   RunRecord record = run.record();
   record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}, memory};
+  for (const std::string& note : notes) record.facts.emplace_back("note", note);
   job.record = text_of(record);
   if (settings.training.look_every > 0) {
     const Batch sample = task.test_batch(0, settings.training.seed, 0, 1);
@@ -363,6 +369,7 @@ int run_without_task(const std::vector<std::string>& arguments) {
   line.text("from", &from, {"repeat the run of this run.json"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
+  line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
   if (const auto out = typed_value(arguments, "--out"); out && std::ranges::count(arguments, "--resume"))
     throw InputError("--resume: no run.json in ", *out, "; the folder of a run required; name its task");
   std::vector<const char*> argv{"train"};
@@ -379,8 +386,12 @@ int run(int argc, char** argv) {
   const bool named = !arguments.empty() && !arguments[0].starts_with("-");
   const auto from = record_to_repeat(arguments);
   if (!named && !from) return run_without_task(arguments);
-  const std::string name = named ? arguments[0] : std::string();
+  std::string name = named ? arguments[0] : std::string();
   if (named) arguments.erase(arguments.begin());
+  if (name.ends_with(".jsonl")) {
+    arguments.insert(arguments.begin(), {"--data", name});
+    name = "jsonl";
+  }
   if (name == "lm" || (!named && read_run_record(*from).subject == "lm")) return language::train_language(arguments);
   std::unique_ptr<Run> run;
   if (from) {

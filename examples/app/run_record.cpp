@@ -82,6 +82,7 @@ std::vector<std::string> arguments_of(
   std::vector<std::string> arguments;
   for (const auto& [name, value] : record.options) {
     if (std::ranges::find(names, name) == names.end() || is_typed(typed, name) || value == "false") continue;
+    if (value.empty()) continue;  // a text that was not given, and that no command line takes
     arguments.push_back("--" + name);
     if (value != "true") arguments.push_back(value);
   }

@@ -84,6 +84,11 @@ void Errors::add(const Batch& batch, const Tokens& predicted) {
 double Errors::token_percent() const { return percent(wrong_tokens, tokens); }
 double Errors::sequence_percent() const { return percent(wrong_sequences, sequences); }
 
+Batch Task::validation_batch(std::uint64_t seed, std::int64_t first, index_t sequences) const {
+  constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
+  return test_batch(0, seed ^ validation_seed, first, sequences);
+}
+
 Tokens Task::answers(const Tensor& logits) const { return most_probable(logits); }
 
 Tokens most_probable(const Tensor& logits, std::int64_t first) {

@@ -63,9 +63,12 @@ struct Errors {
   [[nodiscard]] double sequence_percent() const;
 };
 
+inline constexpr std::int64_t no_end = std::int64_t{1} << 62;  // of what is drawn, not read: there is always one more
+
 struct TestSet {
-  std::string name;         // "in distribution", "sparse"; for lengths: "length 41"
-  std::string description;  // what differs from training
+  std::string name;                 // "in distribution", "sparse"; for lengths: "length 41"
+  std::string description;          // what differs from training
+  std::int64_t sequences = no_end;  // that it has
 };
 
 // What the task's paper printed for a scheme on a test set, with the task as it is by default.
@@ -102,9 +105,15 @@ class Task {
   [[nodiscard]] virtual Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const = 0;
   [[nodiscard]] virtual std::vector<TestSet> test_sets() const = 0;
   // Sequences first, first + 1, ... of test set number `set`. None comes from the training stream. They are
-  // the same however they are cut.
+  // the same however they are cut. Fewer where the set ends; InputError when `first` lies behind its end.
   [[nodiscard]] virtual Batch test_batch(
       std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const = 0;
+  // The same of sequences that are like those of the first test set, but in none, and not trained on. Here: drawn as
+  // that set is, under another seed.
+  [[nodiscard]] virtual Batch validation_batch(std::uint64_t seed, std::int64_t first, index_t sequences) const;
+  [[nodiscard]] virtual std::int64_t validation_sequences() const { return no_end; }  // that there are
+  // Of a task that reads files: the SHA-256 of all that it read. Empty: it draws its sequences.
+  [[nodiscard]] virtual std::string hash_of_files() const { return {}; }
   [[nodiscard]] virtual std::vector<Guess> guesses() const = 0;
   [[nodiscard]] virtual std::string metric() const {
     return "token error %";

@@ -27,9 +27,6 @@ void append(std::string& bytes, const Batch& batch) {
   }
 }
 
-// Validation looks like the first test set but shares no sequence with it: the same generator under another seed.
-constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
-
 // "cope(p_max=8)", "dape(alibi)", "cope + rope": without what only moves positions, and without options unless `sized`.
 std::string family(const SchemeSpec& spec, bool sized) {
   const SchemeSpec* base = spec.base();
@@ -50,8 +47,9 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
   Errors errors;
   double sum = 0;
   std::int64_t counted = 0;
-  for (std::int64_t first = 0; first < sizes.validation_sequences; first += sizes.batch) {
-    const Batch batch = validation_batch(task, seed, first, std::min(sizes.batch, sizes.validation_sequences - first));
+  const std::int64_t all = std::min(sizes.validation_sequences, task.validation_sequences());
+  for (std::int64_t first = 0; first < all; first += sizes.batch) {
+    const Batch batch = task.validation_batch(seed, first, std::min(sizes.batch, all - first));
     const Tensor logits = model(batch.input_tensor());
     const std::int64_t targets = batch.counted();
     sum += token_loss(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
@@ -99,6 +97,9 @@ RecordedTask recorded_task(const RunRecord& record) {
   (void)line.parse(static_cast<int>(argv.size()), argv.data());
   recorded.task = make();
   recorded.model = with(recorded.task->model(), choice);
+  if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
+    throw InputError("data: the files that the run read are others now; the same ones required; ", record.data,
+        " is the SHA-256 of what it read");
   return recorded;
 }
 
@@ -151,18 +152,15 @@ std::string data_fingerprint(const Task& task, std::uint64_t seed) {
   for (std::int64_t step = 1; step <= 4; ++step) append(bytes, task.training_batch(seed, step, 8));
   const std::size_t sets = task.test_sets().size(), stride = std::max<std::size_t>(1, sets / 8);
   for (std::size_t set = 0; set < sets; set += stride) append(bytes, task.test_batch(set, seed, 0, 4));
-  return sha256(bytes);
-}
-
-Batch validation_batch(const Task& task, std::uint64_t seed, std::int64_t first, index_t sequences) {
-  return task.test_batch(0, seed ^ validation_seed, first, sequences);
+  return sha256(bytes + task.hash_of_files());
 }
 
 TestPlan plan_tests(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
   const NoGrad no_grad;
   TestPlan plan;
   std::vector<std::pair<index_t, std::size_t>> by_length;
-  for (std::size_t set = 0; set < task.test_sets().size(); ++set)
+  const std::vector<TestSet> sets = task.test_sets();
+  for (std::size_t set = 0; set < sets.size(); ++set)
     by_length.emplace_back(task.test_batch(set, seed, 0, 1).positions, set);
   std::ranges::sort(by_length);
   const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
@@ -180,7 +178,8 @@ TestPlan plan_tests(const Transformer& model, const Task& task, const RunSizes& 
         "test sets: every one is refused by ", model.scheme(), ": ", plan.reason, "; choose another scheme");
   }
   // A batch of middling length stands for all of them.
-  const std::int64_t batches = (sizes.test_sequences + sizes.batch - 1) / sizes.batch * (end - by_length.begin());
+  for (auto each = by_length.begin(); each != end; ++each) plan.sequences += tested(sets[each->second], sizes);
+  const std::int64_t batches = (plan.sequences + sizes.batch - 1) / sizes.batch;
   const double started = steady_seconds();
   if (batches > 50 && reads(*(by_length.begin() + (end - by_length.begin()) / 2), sizes.batch))
     plan.seconds = (steady_seconds() - started) * static_cast<double>(batches);
@@ -193,15 +192,17 @@ std::vector<SetScore> test_task(
   const std::vector<TestSet> sets = task.test_sets();
   const std::vector<Guess> guesses = task.guesses();
   std::vector<SetScore> scores;
-  Progress progress("test", static_cast<std::int64_t>(sets.size()) * sizes.test_sequences, 0,
-      ProgressStyle::for_standard_error(quiet), std::cerr);
+  std::int64_t all = 0, done = 0;
+  for (const TestSet& set : sets) all += tested(set, sizes);
+  Progress progress("test", all, 0, ProgressStyle::for_standard_error(quiet), std::cerr);
   for (std::size_t set = 0; set < sets.size(); ++set) {
     SetScore score{.set = sets[set], .model = {}, .guesses = {}};
     for (const Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
-    for (std::int64_t first = 0; first < sizes.test_sequences; first += sizes.batch) {
+    const std::int64_t end = tested(sets[set], sizes);
+    for (std::int64_t first = 0; first < end; first += sizes.batch) {
       if (interrupt_requested())
         throw Interrupted("testing: stopped before the results were complete; --resume tests again");
-      const Batch batch = task.test_batch(set, seed, first, std::min(sizes.batch, sizes.test_sequences - first));
+      const Batch batch = task.test_batch(set, seed, first, std::min(sizes.batch, end - first));
       try {
         if (score.refused.empty()) score.model.add(batch, task.answers(model(batch.input_tensor())));
       } catch (const Error& error) {  // plan_tests said so
@@ -209,8 +210,7 @@ std::vector<SetScore> test_task(
         score.model = {};
       }
       for (std::size_t k = 0; k < guesses.size(); ++k) score.guesses[k].second.add(batch, guesses[k].predict(batch));
-      progress.update(static_cast<std::int64_t>(set) * sizes.test_sequences + first + batch.sequences,
-          batch.sequences * batch.positions, {});
+      progress.update(done += batch.sequences, batch.sequences * batch.positions, {});
     }
     scores.push_back(std::move(score));
   }

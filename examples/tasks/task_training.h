@@ -1,6 +1,7 @@
 // A transformer trained and tested on any task: what `train` and the laboratory share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,7 +27,7 @@ void declare(CommandLine& line, ModelChoice& choice);  // under the title "Model
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 
 // What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this version
-// knows no such task, or not its options.
+// knows no such task, or not its options, or when files that the task read then are others now.
 struct RecordedTask {
   std::unique_ptr<Task> task;
   TransformerOptions model;
@@ -36,9 +37,12 @@ struct RecordedTask {
 
 struct RunSizes {
   std::int64_t batch = 16;             // sequences per part of a step, and at once in tests
-  std::int64_t test_sequences = 1000;  // per test set
+  std::int64_t test_sequences = 1000;  // per test set, where it has as many
   std::int64_t validation_sequences = 256;
 };
+[[nodiscard]] inline std::int64_t tested(const TestSet& set, const RunSizes& sizes) {
+  return std::min(sizes.test_sequences, set.sequences);
+}
 
 // Training on the task, with validation on sequences like those of the first test set that are in no test set.
 // REQUIRES: `model` and `task` outlive the job.
@@ -47,11 +51,8 @@ struct RunSizes {
 // What a resumed run must share: model, task, training, and the data themselves.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(
     const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
-// SHA-256 of the first training batches and of the beginnings of the test sets.
+// SHA-256 of the first training batches, of the beginnings of the test sets, and of the files that the task read.
 [[nodiscard]] std::string data_fingerprint(const Task& task, std::uint64_t seed);
-
-// Like those of the first test set, but in none of them.
-[[nodiscard]] Batch validation_batch(const Task& task, std::uint64_t seed, std::int64_t first, index_t sequences);
 
 struct SetScore {
   TestSet set;
@@ -60,9 +61,10 @@ struct SetScore {
   std::string refused = {};  // the model's reason not to read this set; it has no errors then, right or wrong
 };
 struct TestPlan {
-  std::size_t refused = 0;  // test sets that the model refuses: the longest ones
-  std::string reason = {};  // its words
-  double seconds = 0;       // that all tests will take on this machine, about
+  std::size_t refused = 0;     // test sets that the model refuses: the longest ones
+  std::string reason = {};     // its words
+  std::int64_t sequences = 0;  // in all others
+  double seconds = 0;          // that these will take on this machine, about
 };
 // Before training, with any weights. InputError when the model refuses every set.
 [[nodiscard]] TestPlan plan_tests(
