@@ -159,6 +159,12 @@ TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the lates
   CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-000004");
   CHECK(read_training_state(*find_latest(scratch / "run")).seed == 12);
   CHECK_THROWS_WITH_AS(folder.save(model, adam, {9, 11, {}}), doctest::Contains("the optimiser has taken 4"), Error);
+  const CheckpointFolder all(scratch / "all", 0);
+  for (index_t step = 5; step <= 8; ++step) {
+    train(model, adam, step, step);
+    all.save(model, adam, {step, 11, {}});
+  }
+  CHECK(names_in(scratch / "all") == Names{"lock", "step-000005", "step-000006", "step-000007", "step-000008"});
   fs::create_directory(scratch / "run" + "/step-1000000");
   CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-1000000");
 }
@@ -203,7 +209,7 @@ TEST_CASE("checkpoint: one process at a time") {
   }
   const CheckpointFolder again(scratch / "run");
   CHECK_THROWS_WITH_AS(CheckpointFolder("/dev/null/run"), doctest::Contains("cannot write"), InputError);
-  CHECK_THROWS_AS(CheckpointFolder(scratch / "other", 0), InputError);
+  CHECK_THROWS_AS(CheckpointFolder(scratch / "other", -1), InputError);
 }
 
 TEST_CASE("checkpoint: numbers that are not finite are not saved, and nothing is left behind") {

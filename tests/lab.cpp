@@ -195,7 +195,7 @@ TEST_CASE("tables of two axes: means over seeds, one axis or another across, fai
   const auto by_length = cross_tables(outcome, "scheme", "length");
   REQUIRE(by_length.size() == 1);
   CHECK(by_length[0].title == "flip_flop, dense");
-  CHECK(by_length[0].table.header() == std::vector<std::string>{"scheme", "8", "16"});
+  CHECK(by_length[0].table.header() == std::vector<std::string>{"scheme", "length 8", "length 16"});
   // cope: 2 and 32 at 8, 8 and 128 at 16; rope: 4 and 64 at 8, 16 and nothing at 16.
   CHECK(by_length[0].table.rows() ==
         Rows{{"cope", "17.00 (21.21)", "68.00 (84.85)"}, {"rope", "34.00 (42.43)", "16.00, 1 failed"}});

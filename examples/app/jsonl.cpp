@@ -1,5 +1,6 @@
 #include "examples/app/jsonl.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -33,15 +34,40 @@ json object_in(std::string_view line, const std::string& place) {
 
 }  // namespace
 
+struct JsonlLine::Fields {
+  json object;
+
+  const json& at(const JsonlLine& line, const std::string& field, const char* required) const {
+    const auto found = object.find(field);
+    if (found == object.end()) line.refuse(to_text("no field '", field, "'; ", required, " of that name required"));
+    return *found;
+  }
+};
+
+bool JsonlLine::has(const std::string& field) const { return fields.object.contains(field); }
+
 const std::string& JsonlLine::text(const std::string& field) const {
-  const auto found = fields.find(field);
-  if (found == fields.end()) refuse(to_text("no field '", field, "'; a text of that name required"));
-  if (!found->is_string()) refuse(to_text("field '", field, "' of type ", found->type_name(), "; a text required"));
-  return found->get_ref<const std::string&>();
+  const json& value = fields.at(*this, field, "a text");
+  if (!value.is_string()) refuse(to_text("field '", field, "' of type ", value.type_name(), "; a text required"));
+  return value.get_ref<const std::string&>();
 }
 
 std::string JsonlLine::text_or_nothing(const std::string& field) const {
-  return fields.contains(field) ? text(field) : std::string();
+  return has(field) ? text(field) : std::string();
+}
+
+std::vector<std::string> JsonlLine::texts(const std::string& field) const {
+  const json& value = fields.at(*this, field, "a list of texts");
+  if (!value.is_array() || !std::ranges::all_of(value, [](const json& each) { return each.is_string(); }))
+    refuse(to_text("field '", field, "' is no list of texts; one required"));
+  return value.get<std::vector<std::string>>();
+}
+
+std::int64_t JsonlLine::whole_number(const std::string& field) const {
+  const json& value = fields.at(*this, field, "a whole number");
+  if (!value.is_number_integer())
+    refuse(to_text("field '", field, "' of type ", value.type_name(), "; a whole number required"));
+  return value.get<std::int64_t>();
 }
 
 void JsonlLine::refuse(const std::string& problem) const { throw InputError(place, ": ", problem); }
@@ -56,7 +82,8 @@ void for_each_line_of_jsonl(
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string place = to_text(path, ": line ", number);
-    take({place, object_in(line, place)});
+    const JsonlLine::Fields fields{object_in(line, place)};
+    take({place, fields});
   }
 }
 

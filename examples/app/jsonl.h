@@ -2,21 +2,27 @@
 // say nothing. Errors are InputError and name file and line: "train.jsonl: line 3: no field 'answer'; ...".
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace whence {
 
 struct JsonlLine {
-  const std::string& place;      // "train.jsonl: line 3"
-  const nlohmann::json& fields;  // an object, no name of which comes twice
+  struct Fields;
+  const std::string& place;  // "train.jsonl: line 3"
+  const Fields& fields;      // of an object, no name of which comes twice
 
+  [[nodiscard]] bool has(const std::string& field) const;
   // The text of a field. InputError when it is not there, or no text.
   [[nodiscard]] const std::string& text(const std::string& field) const;
   // The same, and empty where the field is not there.
   [[nodiscard]] std::string text_or_nothing(const std::string& field) const;
+  // A list of texts, and a whole number. The same errors.
+  [[nodiscard]] std::vector<std::string> texts(const std::string& field) const;
+  [[nodiscard]] std::int64_t whole_number(const std::string& field) const;
   // InputError "PLACE: PROBLEM".
   [[noreturn]] void refuse(const std::string& problem) const;
 };

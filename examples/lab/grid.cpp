@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
 
 #include "examples/app/interrupt.h"
@@ -66,6 +67,8 @@ pid_t start(std::vector<std::string> arguments, const std::string& log) {
     if (getppid() != parent) _exit(127);
     dup2(output, 1), dup2(output, 2);
     execv(argv[0], argv.data());
+    static constexpr std::string_view why = "the program could not be started\n";
+    [[maybe_unused]] const auto written = write(2, why.data(), why.size());
     _exit(127);
   }
   const int failure = errno;
@@ -142,10 +145,10 @@ void read_results(GridCell& cell) {
   }
 }
 
-// The last lines of a log, for an error.
+// The last line of a log, for an error.
 std::string end_of(const std::string& log) {
   std::ifstream file(log);
-  std::string last;
+  std::string last = "without a word";
   for (std::string line; std::getline(file, line);)
     if (!line.empty()) last = line;
   return last;

@@ -106,6 +106,12 @@ bool add_differences(Table& table, const Outcome& outcome, const std::string& se
   return tested;
 }
 
+// A value as the head of a column: schemes and test sets say themselves what they are.
+std::string heading_of(const std::string& axis, const std::string& value) {
+  if (axis == "scheme" || axis == "test-set") return value;
+  return value == "-" ? "no " + axis : to_text(axis, " ", value);
+}
+
 // Values in the order in which they first appear.
 std::size_t place_in(Row& order, const std::string& value) {
   const auto found = std::ranges::find(order, value);
@@ -159,9 +165,11 @@ std::vector<CrossTable> cross_tables(const Outcome& outcome, const std::string& 
       cells.push_back(&run);
     }
   }
+  Row headings;
+  for (const std::string& value : column_names) headings.push_back(heading_of(columns, value));
   std::vector<CrossTable> tables;
   for (std::size_t t = 0; t < titles.size(); ++t) {
-    CrossTable cross{titles[t], Table(joined({{rows}, column_names}))};
+    CrossTable cross{titles[t], Table(joined({{rows}, headings}))};
     for (std::size_t r = 0; r < row_names.size(); ++r) {
       Row row{row_names[r]};
       for (std::size_t c = 0; c < column_names.size(); ++c) {

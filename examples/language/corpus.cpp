@@ -2,50 +2,60 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <sstream>
 
 #include "examples/app/results.h"
 #include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "examples/language/documents.h"
-#include "examples/language/mapped_file.h"
 #include "examples/language/token_cache.h"
 
 namespace whence::language {
 namespace {
 
-using Files = std::vector<std::unique_ptr<MappedFile>>;
+using Files = std::vector<std::unique_ptr<TextFile>>;
+using FilesOfParts = Files[part_count];
 
-const char* name_of(Part part) { return part == Part::training ? "training" : "validation"; }
+const char* name_of(Part part) {
+  return part == Part::training ? "training" : part == Part::validation ? "validation" : "test";
+}
 
 // All of them at once: a bad one among many is found before anything is encoded.
-Files open_all(const std::vector<std::string>& paths) {
+Files open_all(const std::vector<std::string>& paths, const CorpusOptions& options) {
   Files files;
-  for (const std::string& path : paths) {
-    files.push_back(std::make_unique<MappedFile>(path));
-    if (files.back()->bytes().empty())
-      throw InputError(path, ": an empty file given; some text required; leave it out");
-  }
+  for (const std::string& path : files_of(paths, options.patterns))
+    files.push_back(std::make_unique<TextFile>(path, options.field));
   return files;
 }
 
 // Where `at` lies among the files.
-std::string place_of(const Files& files, const char* at) {
-  for (const auto& file : files) {
-    const std::string_view bytes = file->bytes();
-    if (at < bytes.data() || at >= bytes.data() + bytes.size()) continue;
-    return file->place_of(static_cast<std::size_t>(at - bytes.data()));
-  }
+std::string place_of(const FilesOfParts& parts, const char* at) {
+  for (const Files& files : parts)
+    for (const auto& file : files)
+      if (std::string place = file->place_of(at); !place.empty()) return place;
   return "text";
+}
+
+std::int64_t words_in(std::string_view text) {
+  std::int64_t words = 0;
+  bool inside = false;
+  for (const char c : text) {
+    const bool white = c == ' ' || (c >= '\t' && c <= '\r');
+    words += !white && !inside;
+    inside = !white;
+  }
+  return words;
 }
 
 // Of each part, in the order of the files.
 struct Documents {
-  std::vector<std::string_view> of[2];
+  std::vector<std::string_view> of[part_count];
 };
 
 void cut(const Files& files, std::int64_t blank_lines, std::vector<std::string_view>& documents) {
   for (const auto& file : files)
-    for (const std::string_view each : documents_of(file->bytes(), blank_lines)) documents.push_back(each);
+    for (const std::string_view each : file->documents(blank_lines)) documents.push_back(each);
 }
 
 // Where to cut a text that is one document: in front of the last `share` of it, at the beginning of a line if one
@@ -58,12 +68,13 @@ std::size_t cut_of(std::string_view text, double share) {
   return at;
 }
 
-Documents split(
-    const Files& files, const Files& validation_files, const CorpusOptions& options, std::string& what_was_cut) {
+Documents split(const FilesOfParts& parts, const CorpusOptions& options, std::string& what_was_cut) {
+  const auto& [files, validation_files, test_files] = parts;
   Documents documents;
   std::vector<std::string_view> all;
   cut(files, options.blank_lines, all);
   cut(validation_files, options.blank_lines, documents.of[1]);
+  cut(test_files, options.blank_lines, documents.of[2]);
   if (!validation_files.empty() || options.validation_share == 0) {
     documents.of[0] = std::move(all);
   } else if (all.size() == 1) {
@@ -83,19 +94,22 @@ Documents split(
 }
 
 // Of the hashes, not of the bytes run together: text moved from one file to the next is other data.
-std::string hash_of(const Files& files, const Files& validation_files) {
+std::string hash_of(const FilesOfParts& parts) {
   std::string list;
-  for (const auto& file : files) list += sha256(file->bytes()) + '\n';
-  if (!validation_files.empty()) list += "validation\n";
-  for (const auto& file : validation_files) list += sha256(file->bytes()) + '\n';
+  for (const Part part : {Part::training, Part::validation, Part::test}) {
+    const Files& files = parts[static_cast<std::size_t>(part)];
+    if (part != Part::training && !files.empty()) list += to_text(name_of(part), '\n');
+    for (const auto& file : files) list += file->hash() + '\n';
+  }
   return sha256(list);
 }
 
 // Part by part, so that a document may be larger than memory.
 // The tokeniser sees where the document ends, never what follows it.
-void encode_document(
-    std::string_view document, const Tokeniser& tokeniser, const Files& files, TokenWriter& writer, PartSize& size) {
+void encode_document(std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files,
+    TokenWriter& writer, PartSize& size) {
   ++size.documents;
+  size.words += words_in(document);
   size.bytes += static_cast<std::int64_t>(document.size());
   TokenIds ids;
   while (!document.empty()) {
@@ -112,12 +126,11 @@ void encode_document(
 }
 
 // Training first, as the cache has it.
-void encode_all(const Documents& documents, const Tokeniser& tokeniser, const Files& files,
-    const Files& validation_files, bool separate, TokenWriter& writer, PartSize (&sizes)[2]) {
-  for (std::size_t part = 0; part < 2; ++part) {
+void encode_all(const Documents& documents, const Tokeniser& tokeniser, const FilesOfParts& files, bool separate,
+    TokenWriter& writer, PartSize (&sizes)[part_count]) {
+  for (std::size_t part = 0; part < part_count; ++part) {
     for (const std::string_view document : documents.of[part]) {
-      encode_document(
-          document, tokeniser, part == 1 && !validation_files.empty() ? validation_files : files, writer, sizes[part]);
+      encode_document(document, tokeniser, files, writer, sizes[part]);
       if (!separate) continue;
       writer.add(TokenIds{tokeniser.end_of_text()});
       ++sizes[part].tokens;
@@ -151,9 +164,13 @@ struct Corpus::Contents {
 
 void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
   line.heading("Text")
-      .text("data", &words.data, {"text or source files to train on, one or more"})
+      .text("data", &words.data, {"what to train on, one or more: text files, JSON lines (.jsonl), folders of text"})
       .text("validation-data", &words.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
+      .text("test-data", &words.test_data, {"a file that is scored as a whole, when training has ended"})
+      .text("field", &corpus.field, {"of JSON lines: which of their texts is the document"})
+      .text("include", &words.include, {"of folders: only files like these, as in \"*.cpp,*.h\""})
+      .text("exclude", &words.exclude, {"of folders: no files like these, as in \"tests/*\""})
       .integer("blank-lines", &corpus.blank_lines, Range<std::int64_t>{0, 1000},
           {"so many in a row begin a new document; 0: only a new file does", "lines"})
       .number("validation", &corpus.validation_share, Range<double>{0, 1, false, true},
@@ -162,6 +179,13 @@ void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
           {"draws which documents these are"})
       .flag("separate", &corpus.separate, {"the tokeniser's <|endoftext|> behind each document"})
       .names("FILE", &words.more, "more files, behind --data FILE");
+}
+
+static std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
 }
 
 void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words) {
@@ -176,15 +200,27 @@ void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& wor
   if (corpus.files.empty()) line.refuse("data", "a text file", "any text or source code will do");
   corpus.validation_files.clear();
   if (own_validation) corpus.validation_files.push_back(words.validation_data);
+  corpus.test_files.clear();
+  if (!words.test_data.empty()) corpus.test_files.push_back(words.test_data);
+  corpus.patterns = {split_at_commas(words.include), split_at_commas(words.exclude)};
+  bool folder = false, lines = false;
+  for (const auto* files : {&corpus.files, &corpus.validation_files, &corpus.test_files}) {
+    std::error_code none;
+    for (const std::string& file : *files)
+      folder = folder || std::filesystem::is_directory(file, none), lines = lines || is_jsonl(file);
+  }
+  for (const char* pattern : {"include", "exclude"}) line.refuse_unless(pattern, folder, "a folder of text");
+  line.refuse_unless("field", lines || folder, "a file of JSON lines (.jsonl)");
 }
 
 Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache)
     : contents_(std::make_unique<Contents>()), vocabulary_(tokeniser.vocabulary()) {
   check(options, tokeniser);
-  const Files files = open_all(options.files), validation_files = open_all(options.validation_files);
-  hash_ = hash_of(files, validation_files);
+  const FilesOfParts files = {open_all(options.files, options), open_all(options.validation_files, options),
+      open_all(options.test_files, options)};
+  hash_ = hash_of(files);
   description_ = description_of(options, hash_, tokeniser);
-  const Documents documents = split(files, validation_files, options, what_was_cut_);
+  const Documents documents = split(files, options, what_was_cut_);
   std::string facts;
   for (const auto& [name, value] : description_) facts += name + '=' + value + '\n';
   const std::string key = sha256(facts);  // of a cache; other data or options have another
@@ -205,7 +241,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const s
   }
 
   TokenWriter writer(cache.string(), vocabulary_ <= 65536 ? 2 : 4);
-  encode_all(documents, tokeniser, files, validation_files, options.separate, writer, sizes_);
+  encode_all(documents, tokeniser, files, options.separate, writer, sizes_);
   writer.finish(key, sizes_);
   contents_->memory = writer.take_memory();
   if (cache.empty())
@@ -224,8 +260,9 @@ double Corpus::bytes_per_token(Part part) const {
 
 std::string Corpus::summary() const {
   std::string text;
-  for (const Part part : {Part::training, Part::validation}) {
+  for (const Part part : {Part::training, Part::validation, Part::test}) {
     const PartSize& each = size(part);
+    if (part == Part::test && each.documents == 0) continue;
     text += to_text(name_of(part), ": ", each.documents, " documents, ", each.bytes, " bytes, ", each.tokens,
         " tokens (", fixed(bytes_per_token(part), 2), " bytes each",
         each.unknown > 0 ? to_text(", ", each.unknown, " unknown") : "", ")\n");

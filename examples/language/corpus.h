@@ -1,6 +1,6 @@
-// Text files as two runs of tokens, for training and for validation. Windows are taken from these.
+// Text files as runs of tokens, for training, for validation and for a test. Windows are taken from these.
 //
-//   files -> documents (documents.h) -> some drawn for validation -> tokens, documents in the order of the files
+//   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
 // Files are mapped, never read whole. Tokens are in memory, or written once to a cache file and mapped from there, so
 // text and tokens may be larger than memory. A cache of other files, another tokeniser or other options is made anew.
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "examples/app/command_line.h"
+#include "examples/language/text_files.h"
 #include "examples/language/tokeniser.h"
 #include "tensor/tensor.h"
 
@@ -22,6 +23,9 @@ namespace whence::language {
 struct CorpusOptions {
   std::vector<std::string> files = {};
   std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
+  std::vector<std::string> test_files = {};        // none: no test
+  std::string field = "text";                      // of JSON lines
+  TreePatterns patterns = {};                      // of folders
   std::int64_t blank_lines = 3;   // so many begin a new document inside a file; 0: a file is one document
   double validation_share = 0.1;  // of the text, in whole documents, or of a single one its end; 0: no validation
   // Which documents are drawn. Not the seed of training, so that runs are compared on one text.
@@ -30,16 +34,17 @@ struct CorpusOptions {
 };
 
 // The options on a command line: --data FILE [FILE...], --validation-data,
-// --blank-lines, --validation, --split-seed, --separate.
+// --test-data, --field, --include, --exclude, --blank-lines, --validation, --split-seed, --separate.
 struct CorpusWords {
-  std::string data, validation_data;
+  std::string data, validation_data, test_data, include, exclude;
   std::vector<std::string> more;  // files behind the one of --data
 };
 void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words);
 // After parsing: puts the files into `corpus`, and refuses options that would do nothing.
 void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words);
 
-enum class Part : unsigned char { training, validation };
+enum class Part : unsigned char { training, validation, test };
+inline constexpr std::size_t part_count = 3;
 
 // One part's tokens, wherever they lie.
 class TokenRun {
@@ -62,6 +67,7 @@ class TokenRun {
 
 struct PartSize {
   std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
+  std::int64_t words = 0;  // runs of bytes that are no ASCII white space
 };
 
 class Corpus {
@@ -91,8 +97,8 @@ class Corpus {
  private:
   struct Contents;
   std::unique_ptr<Contents> contents_;  // what the runs lie in
-  TokenRun runs_[2];
-  PartSize sizes_[2];
+  TokenRun runs_[part_count];
+  PartSize sizes_[part_count];
   index_t vocabulary_;
   std::string hash_, what_was_cut_;
   bool from_cache_ = false;

@@ -46,8 +46,7 @@ Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uin
   return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
-// -log softmax(z)_target = log sum_v e^{z_v - m} + m - z_target, in double whatever the model's dtype.
-static double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {
+double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {
   const double largest = *std::max_element(logits, logits + vocabulary);
   double total = 0;
   for (index_t v = 0; v < vocabulary; ++v) total += std::exp(logits[v] - largest);
@@ -90,6 +89,10 @@ LanguageScore score(
   result.loss = total / static_cast<double>(result.tokens);
   result.perplexity = std::exp(result.loss);
   result.bits_per_byte = result.loss / std::log(2.0) / corpus.bytes_per_token(part);
+  result.perplexity_per_byte = std::exp(result.loss / corpus.bytes_per_token(part));
+  const PartSize& size = corpus.size(part);
+  result.perplexity_per_word = std::exp(
+      result.loss * static_cast<double>(size.tokens) / static_cast<double>(std::max<std::int64_t>(1, size.words)));
   return result;
 }
 

@@ -33,14 +33,19 @@ struct Windows {
 [[nodiscard]] Tensor lm_loss_of(
     const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part);
 
+// -log softmax(z)_target = log sum_v e^{z_v - m} + m - z_target of one row of logits, in double whatever the model's
+// dtype.
+[[nodiscard]] double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target);
+
 // -log p of the last `last` targets of each window, window after window, in one pass over whole windows. No gradients.
 [[nodiscard]] std::vector<std::vector<double>> token_losses(
     const Transformer& model, const Windows& windows, index_t last);
 
 struct LanguageScore {
-  double loss = 0;           // nats per token, the mean
-  double perplexity = 0;     // its exponential
-  double bits_per_byte = 0;  // comparable between tokenisers
+  double loss = 0;                                          // nats per token, the mean
+  double perplexity = 0;                                    // its exponential
+  double bits_per_byte = 0;                                 // comparable between tokenisers, as are the next two
+  double perplexity_per_byte = 0, perplexity_per_word = 0;  // of the part's bytes and words, in place of its tokens
   std::int64_t tokens = 0;
 };
 // Over at most `windows` windows spread evenly over a part of the corpus, without overlap.

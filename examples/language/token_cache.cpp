@@ -11,7 +11,7 @@
 namespace whence::language {
 namespace {
 
-constexpr std::string_view magic = "whence tokens 1\n";
+constexpr std::string_view magic = "whence tokens 2\n";
 constexpr std::size_t header_bytes = 4096;
 
 [[noreturn]] void refuse(const std::string& path, const char* action) {
@@ -19,11 +19,13 @@ constexpr std::size_t header_bytes = 4096;
       path, ": token cache: ", action, ": ", std::strerror(errno), "; room on a disk that can be written required");
 }
 
-nlohmann::json to_json(const PartSize& size) { return {size.documents, size.bytes, size.tokens, size.unknown}; }
+nlohmann::json to_json(const PartSize& size) {
+  return {size.documents, size.bytes, size.tokens, size.unknown, size.words};
+}
 
 PartSize size_from(const nlohmann::json& numbers) {
   return {numbers.at(0).get<std::int64_t>(), numbers.at(1).get<std::int64_t>(), numbers.at(2).get<std::int64_t>(),
-      numbers.at(3).get<std::int64_t>()};
+      numbers.at(3).get<std::int64_t>(), numbers.at(4).get<std::int64_t>()};
 }
 
 }  // namespace
@@ -60,10 +62,10 @@ void TokenWriter::add(std::span<const TokenId> ids) {
 }
 
 // The header comes last, over the blanks that were left for it: a file without one is never taken for whole.
-void TokenWriter::finish(const std::string& key, const PartSize (&sizes)[2]) {
+void TokenWriter::finish(const std::string& key, const PartSize (&sizes)[part_count]) {
   if (!file_) return;
-  const nlohmann::json facts{
-      {"key", key}, {"bytes_per_token", width_}, {"training", to_json(sizes[0])}, {"validation", to_json(sizes[1])}};
+  const nlohmann::json facts{{"key", key}, {"bytes_per_token", width_}, {"training", to_json(sizes[0])},
+      {"validation", to_json(sizes[1])}, {"test", to_json(sizes[2])}};
   const std::string header = std::string(magic) + facts.dump() + '\n';
   if (std::fseek(file_.get(), 0, SEEK_SET) != 0) refuse(path_, "seek");
   write(header.data(), header.size());
@@ -73,9 +75,9 @@ void TokenWriter::finish(const std::string& key, const PartSize (&sizes)[2]) {
   sync_folder(std::filesystem::path(path_).parent_path().string());
 }
 
-CachedTokens runs_in(const char* tokens, int width, const PartSize (&sizes)[2]) {
+CachedTokens runs_in(const char* tokens, int width, const PartSize (&sizes)[part_count]) {
   CachedTokens found;
-  for (std::size_t part = 0; part < 2; ++part) {
+  for (std::size_t part = 0; part < part_count; ++part) {
     found.sizes[part] = sizes[part];
     found.runs[part] = TokenRun(tokens, width, sizes[part].tokens);
     tokens += sizes[part].tokens * width;
@@ -92,8 +94,9 @@ bool read_cache(const MappedFile& file, const std::string& key, CachedTokens& fo
   try {
     if (!facts.is_object() || facts.at("key") != key) return false;
     const int width = facts.at("bytes_per_token").get<int>();
-    const PartSize sizes[2] = {size_from(facts.at("training")), size_from(facts.at("validation"))};
-    const auto tokens = static_cast<std::uint64_t>(sizes[0].tokens + sizes[1].tokens);
+    const PartSize sizes[part_count] = {
+        size_from(facts.at("training")), size_from(facts.at("validation")), size_from(facts.at("test"))};
+    const auto tokens = static_cast<std::uint64_t>(sizes[0].tokens + sizes[1].tokens + sizes[2].tokens);
     if ((width != 2 && width != 4) || bytes.size() != header_bytes + tokens * static_cast<std::uint64_t>(width))
       return false;
     found = runs_in(bytes.data() + header_bytes, width, sizes);

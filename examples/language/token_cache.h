@@ -1,6 +1,6 @@
 // Tokens as a file: written once, mapped afterwards.
-//   "whence tokens 1\n", then a line of JSON: key, bytes per token, sizes; blanks up to a multiple of 4096;
-//   training tokens; validation tokens; numbers of 2 or 4 bytes, in this machine's byte order
+//   "whence tokens 2\n", then a line of JSON: key, bytes per token, sizes; blanks up to a multiple of 4096;
+//   tokens for training, validation and test; numbers of 2 or 4 bytes, in this machine's byte order
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace whence::language {
 
 struct CachedTokens {
-  TokenRun runs[2];
-  PartSize sizes[2];
+  TokenRun runs[part_count];
+  PartSize sizes[part_count];
 };
 
 // Takes tokens one part after another, to memory or to a temporary file beside `path`.
@@ -29,7 +29,7 @@ class TokenWriter {
 
   void add(std::span<const TokenId> ids);
   // Ends the file, if there is one, and gives it its name. `key`: what the tokens were made from.
-  void finish(const std::string& key, const PartSize (&sizes)[2]);
+  void finish(const std::string& key, const PartSize (&sizes)[part_count]);
   int bytes_per_token() const { return width_; }
   [[nodiscard]] std::string take_memory() { return std::move(memory_); }
 
@@ -42,7 +42,7 @@ class TokenWriter {
 };
 
 // The runs that a writer left in memory.
-[[nodiscard]] CachedTokens runs_in(const char* tokens, int bytes_per_token, const PartSize (&sizes)[2]);
+[[nodiscard]] CachedTokens runs_in(const char* tokens, int bytes_per_token, const PartSize (&sizes)[part_count]);
 // The runs in a mapped cache. Nothing when it was made from something else, by another version, or is not whole.
 [[nodiscard]] bool read_cache(const MappedFile& file, const std::string& key, CachedTokens& found);
 

@@ -75,6 +75,8 @@ void declare_options(CommandLine& line, Settings& settings) {
   declare(line, settings.machine);
   line.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",
       "bytes, windows of 128");
+  line.example("whence train lm --data books.jsonl --field body --test-data emma.txt", "a document a line, and a test");
+  line.example("whence train lm --data src --include '*.cpp,*.h' --exclude 'tests/*'", "a source tree");
   line.example("whence train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8",
       "with a tokeniser of `tokenize`");
 }
@@ -113,11 +115,14 @@ RunRecord record_of(const Settings& settings, const CommandLine& line, const Cor
   return record;
 }
 
-// The lengths worth a pass: 1, 2, 4, ... as long as the validation text has room for them.
+// The test's text, where there is one.
+Part scored_part(const Corpus& corpus) { return corpus.size(Part::test).tokens > 0 ? Part::test : Part::validation; }
+
+// The lengths worth a pass: 1, 2, 4, ... as long as the text has room for them.
 std::vector<index_t> multiples_of(const Settings& settings, const Corpus& corpus) {
   std::vector<index_t> multiples;
   for (index_t multiple = 1; multiple <= settings.evaluate_to; multiple *= 2) {
-    if (multiple > 1 && multiple * settings.length + 1 > corpus.size(Part::validation).tokens) break;
+    if (multiple > 1 && multiple * settings.length + 1 > corpus.size(scored_part(corpus)).tokens) break;
     multiples.push_back(multiple);
   }
   return multiples;
@@ -132,24 +137,42 @@ std::vector<NamedScores> scores_beside(const Settings& settings) {
   return found;
 }
 
+// In words, and as fields of a result whose names begin with `prefix`.
+void say(const char* part, const LanguageScore& score, const std::string& prefix, LogRecord& record) {
+  std::cout << part << ": " << fixed(score.loss, 4) << " nats per token, perplexity " << fixed(score.perplexity, 3)
+            << " per token, " << fixed(score.perplexity_per_byte, 3) << " per byte, "
+            << fixed(score.perplexity_per_word, 3) << " per word; " << fixed(score.bits_per_byte, 4)
+            << " bits per byte, " << score.tokens << " tokens\n";
+  record.insert(
+      record.end(), {{prefix + "perplexity", score.perplexity}, {prefix + "bits_per_byte", score.bits_per_byte},
+                        {prefix + "perplexity_per_byte", score.perplexity_per_byte},
+                        {prefix + "perplexity_per_word", score.perplexity_per_word}});
+}
+
 void evaluate(
     const Transformer& model, const Corpus& corpus, const Settings& settings, const std::vector<NamedScores>& beside) {
   const LanguageScore own =
       score(model, corpus, Part::validation, {settings.length, settings.batch}, settings.validation_windows);
-  std::cout << "validation: " << fixed(own.loss, 4) << " nats per token, perplexity " << fixed(own.perplexity, 3)
-            << ", " << fixed(own.bits_per_byte, 4) << " bits per byte, " << own.tokens << " tokens\n";
+  LogRecord result{{"scheme", model.scheme()}, {"validation_loss", own.loss}};
+  say("validation", own, "", result);
+  const Part part = scored_part(corpus);
+  if (part == Part::test) {
+    const LanguageScore test = score(model, corpus, part, {settings.length, settings.batch}, corpus.size(part).tokens);
+    result.emplace_back("test_loss", test.loss);
+    say("test", test, "test_", result);
+  }
   std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, corpus,
                                                        {.train_length = settings.length,
                                                            .multiples = multiples_of(settings, corpus),
                                                            .last = settings.last,
                                                            .windows = settings.evaluation_windows,
-                                                           .quiet = settings.training.quiet})}};
+                                                           .quiet = settings.training.quiet},
+                                                       part)}};
   scores.insert(scores.end(), beside.begin(), beside.end());
   std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
   write_length_files(scores, (settings.training.folder / "lengths").string());
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
-  log.append({{"scheme", model.scheme()}, {"validation_loss", own.loss}, {"perplexity", own.perplexity},
-      {"bits_per_byte", own.bits_per_byte}});
+  log.append(result);
   for (const LengthScore& at : scores[0].scores) {
     log.append({{"scheme", model.scheme()}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
         {"windows", std::int64_t{at.windows}}});
@@ -171,6 +194,7 @@ TokeniserPointer tokeniser_of(const Settings& settings) {
 
 void require_windows(const Corpus& corpus, const Settings& settings) {
   for (const Part part : {Part::training, Part::validation}) corpus.require_window(part, settings.length);
+  if (!settings.corpus.test_files.empty()) corpus.require_window(Part::test, settings.length);
 }
 
 int run(CommandLine& line, Settings& settings) {
