@@ -10,13 +10,10 @@
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
-#include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "examples/lab/page.h"
-#include "examples/lab/plan.h"
-#include "examples/tasks/chomsky.h"
+#include "examples/lab/request.h"
 #include "examples/train.h"
-#include "nn/scheme.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -24,78 +21,15 @@
 namespace whence {
 namespace {
 
-// Of `lab lm`: minutes on a laptop, and the papers' ordering can show. Its text is the user's.
-constexpr const char* mini_of_text = "dim=128 layers=2 length=128 steps=1000";
-
 struct Options {
-  std::vector<std::string> tasks, vary;
-  std::string schemes = "cope,rope,absolute", preset = "mini", set, measure = "auto", rows, columns, out,
-              device = "auto";
-  int seeds = 3, jobs = threads();
-  bool same_tokens = false, quiet = false;
+  GridOptions grid;
+  std::string measure = "auto", rows, columns, out, device = "auto";
+  int jobs = threads();
+  bool quiet = false;
 };
 
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
     {"sequence-error", "sequence error %"}, {"perplexity", "perplexity"}, {"bits-per-byte", "bits per byte"}};
-
-std::vector<std::string> schemes_of(const CommandLine& line, const std::string& text) {
-  std::vector<std::string> schemes;
-  for (const std::string& part : split_at_commas(text)) {
-    const std::string scheme = canonical_text(parse_schemes(part));
-    if (std::ranges::count(schemes, scheme) > 0)
-      line.refuse("schemes", to_text(scheme, " once"), "each scheme is one row");
-    schemes.push_back(scheme);
-  }
-  return schemes;
-}
-
-// "chomsky" names all fifteen tasks of the hierarchy.
-std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
-  std::vector<std::string> found;
-  for (const std::string& name : names) {
-    if (name == "lm" && names.size() > 1)
-      throw InputError("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table");
-    if (name != "chomsky") {
-      found.push_back(name == "lm" ? name : tasks::find_task(name).name);
-      continue;
-    }
-    for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
-  }
-  if (found.empty())
-    throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
-  return found;
-}
-
-GridRequest request_of(const CommandLine& line, const Options& options, const std::string& task,
-    const std::vector<Axis>& axes, const std::filesystem::path& folder) {
-  const std::string mini = task == "lm" ? mini_of_text : tasks::find_task(task).mini;
-  Settings settings = parse_settings("preset", options.preset == "mini" ? mini : "");
-  for (const auto& [name, value] : parse_settings("set", options.set)) {
-    for (const Axis& axis : axes)
-      if (axis.name == name && !(options.same_tokens && name == "length"))
-        line.refuse("set", to_text("options other than ", name), "--vary has it");
-    put_setting(settings, name, value);
-  }
-  return {.task = task,
-      .schemes = schemes_of(line, options.schemes),
-      .seeds = options.seeds,
-      .axes = axes,
-      .settings = settings,
-      .same_tokens = options.same_tokens,
-      .folder = folder,
-      .check = [task](const std::vector<std::string>& words) { return checked_train_options(task, words); }};
-}
-
-Machine machine_for(const std::vector<Grid>& grids, const Options& options) {
-  std::size_t runs = 0;
-  for (const Grid& grid : grids) runs += grid.cells.size();
-  const int jobs = static_cast<int>(std::min(static_cast<std::size_t>(options.jobs), runs));
-  return {.jobs = jobs,
-      .threads = std::max(1, threads() / jobs),
-      .device = options.device,
-      .program = "/proc/self/exe",  // this very file for every run, even when another is built in its place
-      .quiet = options.quiet};
-}
 
 // The two axes of the tables that stand first; none where the long table says it all.
 std::optional<std::pair<std::string, std::string>> crossing(
@@ -137,38 +71,10 @@ std::string introduction_of(const Outcome& outcome, const GridRequest& request) 
       " s of training in all.");
 }
 
-// Exit code 1 where a run failed.
-int say_failures(const std::vector<Grid>& grids) {
-  std::size_t failed = 0;
-  for (const Grid& grid : grids) {
-    for (const GridCell& cell : grid.cells) {
-      if (cell.failure.empty()) continue;
-      std::cerr << "failed: " << cell.folder.string() << ": " << cell.failure << "; all of it: " << log_of(cell)
-                << '\n';
-      ++failed;
-    }
-  }
-  if (failed > 0) std::cerr << "lab: " << failed << " runs failed; the same command tries them again\n";
-  return failed > 0 ? 1 : 0;
-}
-
 void declare_options(CommandLine& line, Options& options) {
-  std::vector<std::string> known{"chomsky", "lm"}, names;
-  for (const tasks::TaskInfo& info : tasks::registered_tasks()) known.push_back(info.name);
+  std::vector<std::string> names;
   for (const auto& [name, measure] : measures) names.push_back(name);
-  line.names(
-          "TASK...", &options.tasks, "whence tasks lists them; chomsky: all fifteen of the hierarchy; lm: text", known)
-      .heading("Grid")
-      .text("schemes", &options.schemes,
-          {.help = "positional schemes, separated by commas; whence schemes lists them", .known = scheme_names()})
-      .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
-      .texts("vary", &options.vary,
-          {"an axis: an option of train with its values, \"variables=1,3,5\", or of a scheme, \"cope.p_max=16,64\"; "
-           "several make a grid"})
-      .choice("preset", &options.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
-      .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})
-      .flag("same-tokens", &options.same_tokens,
-          {"the batch follows the length: steps x batch x length is as the preset and --set have it"});
+  declare_grid_options(line, options.grid);
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
   declare_device(line, &options.device);
   line.heading("Output")
@@ -193,28 +99,25 @@ int run(int argc, char** argv) {
   CommandLine line("whence lab", "Trains a grid of schemes, options and seeds on a task, and says what differs.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
-  const std::vector<std::string> names = tasks_of(options.tasks);
+  const std::vector<std::string> names = tasks_of(options.grid.tasks);
   const bool text = names[0] == "lm";
-  const std::vector<Axis> axes = parse_axes(options.vary);
+  const std::vector<Axis> axes = parse_axes(options.grid.vary);
   const auto cross = crossing(line, options, axes, text);
   const bool of_text = options.measure == "perplexity" || options.measure == "bits-per-byte";
   line.refuse_unless("measure", options.measure == "auto" || of_text == text,
       text ? "a task, which has errors" : "lm, which has perplexities");
-  const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.tasks[0]) : options.out;
-  std::vector<GridRequest> requests;  // all of them are read before anything runs
-  std::vector<Grid> grids;
-  for (const std::string& name : names) {
-    requests.push_back(request_of(line, options, name, axes, names.size() > 1 ? folder / name : folder));
-    grids.push_back(plan_grid(requests.back()));
-  }
+  const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.grid.tasks[0]) : options.out;
+  // all of them are read before anything runs
+  PlannedGrids planned = plan_grids(line, options.grid, {}, folder, checked_train_options);
+  std::vector<Grid>& grids = planned.grids;
   const DeviceChoice choice = choose_device(options.device);  // refused before anything runs
   install_interrupt_handler();
   const double started = steady_seconds();
-  run_grids(grids, machine_for(grids, options));
+  run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
   Findings found(grids[0].axes, text);
   for (std::size_t k = 0; k < grids.size(); ++k) {
     const Outcome outcome(grids[k], measures.at(options.measure));
-    found.introduction += (k > 0 ? "\n" : "") + introduction_of(outcome, requests[k]);
+    found.introduction += (k > 0 ? "\n" : "") + introduction_of(outcome, planned.requests[k]);
     found.tables.add(outcome);
     if (cross) std::ranges::move(cross_tables(outcome, cross->first, cross->second), std::back_inserter(found.crossed));
     for (auto* figures : {&figures_over_axes, &learning_curves})
@@ -223,11 +126,11 @@ int run(int argc, char** argv) {
   found.introduction += to_text("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs,
       " runs at a time; ", choice.sentence, ".");
   std::cout << text_of(found);
-  write_findings(folder, to_text("whence: ", options.tasks[0]), found, grids);
+  write_findings(folder, to_text("whence: ", options.grid.tasks[0]), found, grids);
   std::cout
       << "written: " << folder.string()
       << "/{report.html, *.svg, scores.csv, runs.csv, differences.csv, curves.csv, lab.json, one folder per run}\n";
-  return say_failures(grids);
+  return say_failures(grids, "lab");
 }
 
 const RegisterCommand registered{
