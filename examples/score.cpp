@@ -1,5 +1,6 @@
 // score: multiple choice and cloze by log-likelihood, from a language model that `train lm` left.
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -103,7 +104,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence score runs/austen --data questions.jsonl", "accuracies by the sum of log p, and per byte");
 }
 
-void say(const Totals& totals, const Options& options, index_t length) {
+void say(const Totals& totals, index_t length) {
   if (totals.cut > 0)
     std::cout << "note: " << totals.cut << " of " << totals.readings
               << " texts, each a context with a choice, are longer "
@@ -112,7 +113,17 @@ void say(const Totals& totals, const Options& options, index_t length) {
     std::cout << "note: " << totals.unknown << " of " << totals.readings
               << " texts have tokens that the tokeniser does not know\n";
   std::cout << table_of(totals).text();
-  if (!options.out.empty()) std::cout << "written: " << options.out << '\n';
+}
+
+// Before hours of work, not behind them.
+void require_place(const Options& options) {
+  if (options.out.empty()) return;
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::path(options.out).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, none))
+    throw InputError("--out: ", options.out, " given; ", folder.string(), " is no folder; one that is there required");
+  if (std::filesystem::equivalent(options.out, options.data, none))
+    throw InputError("--out: ", options.out, " given, which --data reads; another file required");
 }
 
 int run(int argc, char** argv) {
@@ -123,6 +134,7 @@ int run(int argc, char** argv) {
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
   if (options.data.empty()) line.refuse("data", "a file of JSON lines", "context, choices and answer in each");
+  require_place(options);
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
   const std::vector<Question> questions = read_questions(options.data);
@@ -143,8 +155,10 @@ int run(int argc, char** argv) {
     progress.update(static_cast<std::int64_t>(k) + 1, 1, {});
   }
   progress.finish();
-  if (!options.out.empty()) write_file(options.out, lines);
-  say(totals, options, length);
+  say(totals, length);
+  if (options.out.empty()) return 0;
+  write_file(options.out, lines);
+  std::cout << "written: " << options.out << '\n';
   return 0;
 }
 

@@ -93,6 +93,11 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
   const test::Outcome refused = lab(other, "grid");
   CHECK(refused.code == 2);
   CHECK(refused.err.find("holds a run with other options") != std::string::npos);
+  REQUIRE(std::filesystem::remove("grid/rope.1/lab_cell.json"));
+  const test::Outcome not_ours = lab(small_grid, "grid");
+  CHECK(not_ours.code == 2);
+  CHECK(not_ours.err.find("holds a run that no laboratory began") != std::string::npos);
+  CHECK(read_file("grid/rope.1/weights.safetensors") == weights);
 }
 
 TEST_CASE("a grid that is interrupted ends with 130 and goes on to the same weights") {

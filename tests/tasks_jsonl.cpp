@@ -155,6 +155,7 @@ TEST_CASE("a task from JSON lines: bad lines are refused with file, line and sym
   says(R"(["a"])", "JSON of type array");
   says("{\"context\": \"a\xff\", \"answer\": \"a\"}", "no JSON, from its byte 15 on");
   says("a,b,c", "no JSON, from its byte 1 on");
+  says(R"({"context": "a", "answer": "a", "x": 1e999})", "a number beyond");
   says(line_of("a", "b", "a b a b"), "an answer of 4 symbols", {"--length", "3"});
   write_file(scratch / "test.jsonl", line_of("a", "c?", "b") + line_of("a", "zebra?", "b"));
   CHECK(refusal(scratch, "", {"--test-data", scratch / "test.jsonl"}).find("test.jsonl: line 2: symbol \"zebra\"") !=

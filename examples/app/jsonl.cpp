@@ -1,6 +1,7 @@
 #include "examples/app/jsonl.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -26,7 +27,7 @@ json object_in(std::string_view line, const std::string& place) {
     object = json::parse(line, watch);
   } catch (const json::parse_error& error) {
     throw InputError(place, ": no JSON, from its byte ", error.byte, " on; one object on one line required");
-  }
+  } catch (const json::exception&) { throw InputError(place, ": a number beyond what a computer's numbers hold"); }
   if (!object.is_object()) throw InputError(place, ": JSON of type ", object.type_name(), " given; an object required");
   if (!twice.empty()) throw InputError(place, ": field ", in_quotes(twice), " given twice; each once required");
   return object;
@@ -65,7 +66,9 @@ std::vector<std::string> JsonlLine::texts(const std::string& field) const {
 
 std::int64_t JsonlLine::whole_number(const std::string& field) const {
   const json& value = fields.at(*this, field, "a whole number");
-  if (!value.is_number_integer())
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() &&
+          value.get<std::uint64_t>() > std::uint64_t(std::numeric_limits<std::int64_t>::max())))
     refuse(to_text("field '", field, "' of type ", value.type_name(), "; a whole number required"));
   return value.get<std::int64_t>();
 }

@@ -44,7 +44,13 @@ void write_mark(const Grid& grid, const GridCell& cell, bool done) {
 }
 
 bool finished(const Grid& grid, const GridCell& cell) {
-  if (!fs::exists(mark_of(cell))) return false;
+  if (!fs::exists(mark_of(cell))) {
+    for (const char* left : {"run.json", "weights.safetensors", "checkpoints"})
+      if (fs::exists(cell.folder / left))
+        throw InputError("--out: ", cell.folder.string(),
+            " holds a run that no laboratory began; another folder required, or that one moved away");
+    return false;
+  }
   const json said = json::parse(read_file(mark_of(cell)), nullptr, false);
   if (said.is_discarded() || said.value("arguments", json::array()) != json(command_of(grid, cell))) {
     throw InputError("--out: ", cell.folder.string(),

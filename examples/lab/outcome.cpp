@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "examples/app/results.h"
 #include "examples/app/text.h"
@@ -34,7 +35,9 @@ std::vector<Group> groups_of(const Grid& grid) {
 
 // Perplexities of different texts or tokens are not of the same thing.
 bool tokens_differ(const Grid& grid) {
-  return std::ranges::any_of(grid.axes, [](const std::string& axis) { return axis == "tokeniser" || axis == "data"; });
+  static const std::set<std::string> of_the_text{"tokeniser", "data", "validation-data", "test-data", "field",
+      "include", "exclude", "validation", "split-seed", "blank-lines", "separate"};
+  return std::ranges::any_of(grid.axes, [](const std::string& axis) { return of_the_text.contains(axis); });
 }
 
 // The task with those of its own options that vary; the others of a place are the model's and the training's.
@@ -84,7 +87,10 @@ void Outcome::find_sets() {
 }
 
 std::vector<std::string> Outcome::rows() const {
-  if (grid_.task == "lm" || sets_.size() <= 4) return sets_;
+  // An average of other sets in each run would compare what is not the same.
+  const bool same = std::ranges::all_of(
+      grid_.cells, [&](const GridCell& cell) { return cell.scores.empty() || cell.scores.size() == sets_.size(); });
+  if (grid_.task == "lm" || sets_.size() <= 4 || !same) return sets_;
   return {to_text("average of ", sets_.size(), " sets")};
 }
 

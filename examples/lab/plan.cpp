@@ -185,8 +185,8 @@ class Texts {
  public:
   void add(const std::string& cell, const Settings& options, const Settings& values) {
     std::string text;
-    for (const char* name :
-        {"data", "validation-data", "tokeniser", "blank-lines", "validation", "split-seed", "separate"})
+    for (const char* name : {"data", "validation-data", "test-data", "field", "include", "exclude", "tokeniser",
+             "blank-lines", "validation", "split-seed", "separate"})
       text += *find_setting(values, name) + '\n';
     const std::int64_t length = whole_number(values, "length");
     Longest& longest = texts_[text];

@@ -2,6 +2,7 @@
 #include "examples/language/train_language.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -139,14 +140,15 @@ std::vector<NamedScores> scores_beside(const Settings& settings) {
 
 // In words, and as fields of a result whose names begin with `prefix`.
 void say(const char* part, const LanguageScore& score, const std::string& prefix, LogRecord& record) {
+  const bool words = std::isfinite(score.perplexity_per_word);  // not in a text without blanks
   std::cout << part << ": " << fixed(score.loss, 4) << " nats per token, perplexity " << fixed(score.perplexity, 3)
-            << " per token, " << fixed(score.perplexity_per_byte, 3) << " per byte, "
-            << fixed(score.perplexity_per_word, 3) << " per word; " << fixed(score.bits_per_byte, 4)
-            << " bits per byte, " << score.tokens << " tokens\n";
+            << " per token, " << fixed(score.perplexity_per_byte, 3) << " per byte"
+            << (words ? ", " + fixed(score.perplexity_per_word, 3) + " per word" : "") << "; "
+            << fixed(score.bits_per_byte, 4) << " bits per byte, " << score.tokens << " tokens\n";
   record.insert(
       record.end(), {{prefix + "perplexity", score.perplexity}, {prefix + "bits_per_byte", score.bits_per_byte},
-                        {prefix + "perplexity_per_byte", score.perplexity_per_byte},
-                        {prefix + "perplexity_per_word", score.perplexity_per_word}});
+                        {prefix + "perplexity_per_byte", score.perplexity_per_byte}});
+  if (words) record.emplace_back(prefix + "perplexity_per_word", score.perplexity_per_word);
 }
 
 void evaluate(

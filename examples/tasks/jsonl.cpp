@@ -369,8 +369,11 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
   return [options]() -> std::unique_ptr<Task> {
     // Whole paths, so that a record of them is found from any folder.
     std::string tests;
-    for (const std::string& path : split_at_commas(options->test_data))
+    for (const std::string& path : split_at_commas(options->test_data)) {
+      if (path.empty())
+        throw InputError("--test-data: ", in_quotes(options->test_data), " given; files between commas required");
       tests += (tests.empty() ? "" : ",") + std::filesystem::absolute(path).lexically_normal().string();
+    }
     options->test_data = tests;
     for (std::string* path : {&options->data, &options->validation_data})
       if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
