@@ -114,7 +114,7 @@ const std::vector<PaperTable>& dape_tables() {
           .what = "the Chomsky hierarchy, longer than trained on",
           .place = "Table 2",
           .kind = Kind::lab,
-          .commands = {"whence lab chomsky --schemes 'absolute,sinusoidal,rope,relative,alibi,kerple,fire,dape(alibi),"
+          .commands = {"whence lab chomsky --schemes 'absolute,sinusoidal,rope,alibi,kerple,fire,dape(alibi),"
                        "dape(kerple),dape(fire)'"}},
       {.name = "dape/table3",
           .what = "the models' sizes",
