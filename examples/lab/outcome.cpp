@@ -43,7 +43,7 @@ bool tokens_differ(const Grid& grid) {
 // The task with those of its own options that vary; the others of a place are the model's and the training's.
 std::unique_ptr<tasks::Task> task_at(const std::string& name, const std::map<std::string, std::string>& place) {
   CommandLine line(name, "");
-  (void)tasks::find_task(name).declare(line);
+  const auto task = tasks::find_task(name).declare(line);  // owns what the options are written to
   std::vector<std::string> options;
   for (const auto& [option, value] : line.values())
     if (place.contains(option)) options.insert(options.end(), {"--" + option, place.at(option)});
