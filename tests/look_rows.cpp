@@ -48,8 +48,6 @@ void check_close(const Tensor& one, const Tensor& other) {
   CHECK(difference <= 1e-11 * size);
 }
 
-std::vector<double> floats_of(const Tensor& x) { return x.to_vector(); }
-
 }  // namespace
 
 TEST_CASE("look: rows of a long text are those of the whole, in value and gradient, for every scheme") {
@@ -89,8 +87,8 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
     CAPTURE(pools.quantity.path);
     const Quantity& all = named(whole.quantities(), pools.quantity.path);
     const std::vector<double> value = all.value.to_vector(), gradient = all.gradient.to_vector(),
-                              maximum = floats_of(pools.maximum), mean = floats_of(pools.mean),
-                              steepest = floats_of(pools.gradient);
+                              maximum = pools.maximum.to_vector(), mean = pools.mean.to_vector(),
+                              steepest = pools.gradient.to_vector();
     for (index_t place = 0; place < pools.maximum.numel(); ++place) {
       const index_t head = place / overview.cells / overview.cells, row = place / overview.cells % overview.cells,
                     column = place % overview.cells;
