@@ -156,10 +156,10 @@ TEST_CASE("whence models --plan: every row, and what it refuses") {
     CHECK_MESSAGE(plan.out.find(text) != std::string::npos, text, " in ", plan.out);
   const Outcome equal = run({"--plan", "ram", "--scheme", "kerple", "--cost-of", "cdape(kerple)"});
   std::istringstream row(equal.out.substr(equal.out.find("\nram       512  kerple")));
-  std::string model, length, scheme;
-  double dim = 0, operations = 0, parameters = 0, of_the_first = 0;
-  row >> model >> length >> scheme >> dim >> operations >> parameters >> of_the_first;
-  CHECK(dim > 256);  // CDAPE's own
+  std::string model, tokens, scheme;
+  double width = 0, operations = 0, parameters = 0, of_the_first = 0;
+  row >> model >> tokens >> scheme >> width >> operations >> parameters >> of_the_first;
+  CHECK(width > 256);  // CDAPE's own
   CHECK(of_the_first == doctest::Approx(1).epsilon(0.03));
   CHECK(run({"--plan", "neox-350"}).err.find("did you mean 'neox-350m'?") != std::string::npos);
   CHECK(run({"ram"}).code == 2);
