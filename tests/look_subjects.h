@@ -1,10 +1,15 @@
-// Small models with a sequence to look at.
+// Small models with a sequence to look at, and what must hold of every look.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "examples/look/inspection.h"
 #include "examples/look/subject.h"
 #include "tensor/error.h"
 #include "tests/models.h"
@@ -33,6 +38,37 @@ inline std::optional<look::Subject> subject_of_scheme(const std::string& text, b
   try {
     return subject_with(options, 7);
   } catch (const InputError&) { return std::nullopt; }
+}
+
+inline void check_quantities(const look::Inspection& inspection) {
+  for (const look::Quantity& quantity : inspection.quantities()) {
+    if (quantity.path.find(".attention.") == std::string::npos) continue;
+    CAPTURE(quantity.path);
+    REQUIRE(quantity.probe != nullptr);
+    CHECK(static_cast<int>((quantity.probe->axes.size() + 1) / 2) == quantity.value.rank());
+    CHECK_FALSE(quantity.probe->caption.empty());
+    CHECK(quantity.reasons.size() == static_cast<std::size_t>(quantity.value.numel()));
+  }
+}
+
+// What is exactly 0 has a reason, and what has one is 0 or next to it.
+inline void check_reasons(const look::Inspection& inspection) {
+  for (const std::vector<look::Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+    for (const look::Quantity& quantity : *all) {
+      if (!quantity.gradient.defined()) continue;
+      CAPTURE(quantity.path);
+      const std::vector<double> numbers = quantity.gradient.to_vector();
+      double size = 0;
+      for (const double number : numbers) size = std::max(size, std::abs(number));
+      for (std::size_t e = 0; e < numbers.size(); ++e) {
+        const Stop stop = inspection.reasons()[quantity.reasons[e]].stop;
+        if (numbers[e] == 0) CHECK(stop != Stop::nothing);
+        const bool channels = quantity.probe && quantity.probe->axes.starts_with("b c");
+        if (stop != Stop::nothing && (stop != Stop::masked || channels) && !vanishes(stop))
+          CHECK(std::abs(numbers[e]) <= 1e-10 * std::max(size, 1e-3));
+      }
+    }
+  }
 }
 
 }  // namespace whence::test

@@ -1,0 +1,110 @@
+// `whence look` on runs that are damaged or of another version.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "examples/app/text.h"
+#include "nn/io/safetensors.h"
+#include "tensor/error.h"
+#include "tests/look_subjects.h"
+#include "tests/program_run.h"
+#include "tests/scratch.h"
+
+using namespace whence;
+using namespace whence::look;
+using namespace whence::test;
+
+TEST_CASE("look: a run that is damaged or of another version is refused with the reason, and nothing is written") {
+  namespace fs = std::filesystem;
+  const Scratch scratch("damaged");
+  const fs::path run = scratch / "run", weights = run / "weights.safetensors", record = run / "run.json",
+                 state = run / "checkpoints/step-000002/state.json", old = state.parent_path() / "weights.safetensors";
+  const Outcome trained = RunningProgram("train",
+      {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "4",
+          "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", run},
+      scratch / "train")
+                              .finish();
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const auto write = [](const fs::path& file, const std::string& bytes) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  };
+  const auto replaced = [](std::string text, const std::string& what, const std::string& by) {
+    const std::size_t at = text.find(what);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, what.size(), by);
+  };
+  const auto files = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(run))
+      if (entry.is_regular_file()) all[entry.path()] = text_of(entry.path());
+    return all;
+  };
+  const std::string whole = text_of(weights), said = text_of(record), then = text_of(state);
+  SafetensorsFile content = read_safetensors(weights);
+  const auto with = [&](const std::function<void(SafetensorsFile&)>& change) {
+    SafetensorsFile other = content;
+    change(other);
+    const std::string place = scratch / "other";
+    write_safetensors(place, other);
+    return text_of(place);
+  };
+  const std::string first = content.tensors[0].first;
+  struct Damage {
+    fs::path file;
+    std::string bytes, reason;
+    std::vector<std::string> arguments = {};
+  };
+  const std::vector<std::string> step{"--step", "2"};
+  for (const Damage& damage : std::vector<Damage>{{weights, "", "0 bytes; 8 bytes of header length"},
+           {weights, whole.substr(0, whole.size() - 5), "safetensors"},
+           {weights, whole.substr(0, 20), "is the file cut off?"},
+           {weights, replaced(whole, "{\"", "{\xFF"), "safetensors"},
+           {weights, replaced(whole, "F32", "F99"), "safetensors"},
+           {weights, std::string(8, '\xFF') + whole.substr(8), "header length at byte 0"},
+           {weights, replaced(whole, "data_offsets\":[", "data_offsets\":[9"), "safetensors"},
+           {weights, with([](SafetensorsFile& file) { file.tensors[0].second = Tensor::ones({3}); }),
+               first + " is f32 [3]"},
+           {weights, with([](SafetensorsFile& file) { file.tensors.erase(file.tensors.begin()); }), "lacks " + first},
+           {weights, with([](SafetensorsFile& file) { file.tensors.emplace_back("more", Tensor::ones({3})); }),
+               "has more [3]"},
+           {weights, with([](SafetensorsFile& file) {
+              file.tensors[0].second = Tensor::full(file.tensors[0].second.shape(), std::nan(""));
+            }),
+               first + " holds NaN or infinity"},
+           {record, "", "no record of a run"}, {record, said.substr(0, said.size() / 2), "no record of a run"},
+           {record, "[1, 2]", "no record of a run"},
+           {record, replaced(said, "\"version\": \"", "\"version\": \"9"), "is of version 90.1.0"},
+           {record, replaced(said, "flip_flop", "flop_flip"), "flop_flip"},
+           {record, replaced(said, "\"dim\": 8", "\"dim\": -8"), "--dim: -8 given"},
+           {record, replaced(said, "\"dim\": 8", "\"dim\": 16"), "does not fit"},
+           {record, replaced(said, "\"scheme\": \"cope\"", "\"scheme\": \"hope\""), "hope"},
+           {record, replaced(said, "\"heads\": 2", "\"heads\": 3"), "3"},
+           {state, replaced(then, "\"format\": ", "\"format\": 9"), "this build reads format", step},
+           {state, "", "is no JSON object", step}, {old, whole.substr(0, 100), "safetensors", step},
+           {old, whole, "is not of step 2", step}}) {
+    CAPTURE(damage.file.string());
+    CAPTURE(damage.reason);
+    const std::string before = text_of(damage.file);
+    REQUIRE(before != damage.bytes);
+    write(damage.file, damage.bytes);
+    const auto kept = files();
+    for (const std::vector<std::string>& kind : {std::vector<std::string>{"--numbers"}, {"--causes"}}) {
+      std::vector<std::string> arguments{run};
+      for (const auto* more : {&damage.arguments, &kind}) arguments.insert(arguments.end(), more->begin(), more->end());
+      const Outcome refused = RunningProgram("look", arguments, scratch / "log").finish();
+      CHECK(refused.code == 2);
+      CHECK_MESSAGE(refused.err.find(damage.reason) != std::string::npos, refused.err);
+      const bool named = refused.err.find(damage.file.string()) != std::string::npos ||
+                         refused.err.find(damage.file.parent_path().string() + ": ") != std::string::npos ||
+                         (damage.file == record && refused.err.find(weights.string()) != std::string::npos);
+      CHECK_MESSAGE(named, refused.err);
+      CHECK(std::ranges::count(refused.err, '\n') == 1);
+      CHECK(refused.out.empty());
+      CHECK(files() == kept);
+    }
+    write(damage.file, before);
+  }
+  CHECK(RunningProgram("look", {run, "--causes"}, scratch / "log").finish().code == 0);
+  CHECK(RunningProgram("look", {run, "--causes", "--step", "2"}, scratch / "log").finish().code == 0);
+}
