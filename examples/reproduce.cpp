@@ -1,16 +1,25 @@
 // reproduce: the tables and figures of the papers by name. What can be trained here is trained as `lab` does and stands
-// beside the paper's figures, with a verdict on each comparison that the paper makes; for the rest it says what to type.
+// beside the paper's figures, with a verdict on each comparison that the paper makes; what other commands show is run.
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <ctime>
 #include <iostream>
 
+#include "examples/app/child.h"
+#include "examples/app/code_hash.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
+#include "examples/app/progress.h"
+#include "examples/app/run_files.h"
 #include "examples/app/text.h"
 #include "examples/lab/request.h"
 #include "examples/papers/compare.h"
-#include "examples/train.h"
+#include "examples/papers/record.h"
+#include "examples/papers/runs.h"
 #include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -19,115 +28,321 @@
 namespace whence {
 namespace {
 
+namespace fs = std::filesystem;
 using papers::Kind;
 using papers::PaperTable;
+using papers::Record;
 
 struct Options {
   std::vector<std::string> names;
-  std::string preset = "mini", data, set, out, device = "auto";
+  std::string preset = "mini", data, code, set, out = "runs/reproduce", record, records, device = "auto";
   int seeds = 3, jobs = threads();
-  bool list = false, plan = false, quiet = false;
+  std::string methods;
+  bool list = false, plan = false, stale = false, check = false, quiet = false;
 };
 
-// A word as a shell takes it.
-std::string typed(const std::string& word) {
-  return word.find_first_of(" ()'\"&;|*") == std::string::npos ? word : "'" + word + "'";
+fs::path records_of(const Options& options) {
+  return options.records.empty() ? "examples/papers" : fs::path(options.records);
 }
 
-std::string presets_of(const PaperTable& table) {
-  std::string names;
-  for (const papers::Preset& preset : table.presets) names += (names.empty() ? "" : ", ") + preset.name;
-  return table.presets.empty() ? "-" : names + ": not measured";
+std::string recorded_text(const PaperTable& table, const std::vector<Record>& records) {
+  std::string text;
+  for (const Record& record : records) {
+    if (record.table != table.name) continue;
+    int holds = 0, all = 0;
+    for (const papers::Judged& each : judged(table, record.measurement))
+      ++all, holds += each.decision.verdict == papers::Verdict::holds;
+    text += to_text(text.empty() ? "" : "; ", record.preset, " ", record.date.substr(0, 10),
+        all > 0 ? to_text(", ", holds, " of ", all, " hold") : "");
+  }
+  return text.empty() ? "-" : text;
 }
 
-void print_list() {
-  Table list({"name", "what it asks", "in the paper", "how", "cost of its presets", "recorded"});
+std::string cost_of(const PaperTable& table, const std::vector<Record>& records) {
+  std::string text;
+  for (const papers::Preset& preset : table.presets) {
+    std::string cost;
+    for (const Record& record : records)
+      if (record.table == table.name && (cost.empty() || record.preset == preset.name))
+        cost = papers::cost_text(record, preset.name);
+    if (cost.empty()) cost = "not known";
+    text += to_text(text.empty() ? "" : "; ", preset.name, " ", cost);
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string how(const PaperTable& table) {
+  switch (table.kind) {
+    case Kind::compared: return "trained, compared";
+    case Kind::commanded: return table.presets.empty() ? "commands" : "trained, then commands";
+    case Kind::not_ours: return "lacks: " + table.note;
+  }
+  throw Error(table.name, ": of no kind");
+}
+
+void print_list(const std::vector<Record>& records) {
+  Table list({"name", "what it asks", "in the paper", "how", "cost of its presets, on two cores", "recorded"});
   for (const PaperTable& table : papers::all_tables())
-    list.row({table.name, table.what, table.place, papers::how(table) + (table.kind == Kind::grid ? ", compared" : ""),
-        presets_of(table), "-"});
+    list.row({table.name, table.what, table.place, how(table), cost_of(table, records), recorded_text(table, records)});
   std::cout << list.text();
 }
 
-void print_commands(const PaperTable& table) {
-  std::cout << table.name << ": " << table.what << " (" << table.place << ")\n";
-  if (table.kind == Kind::not_ours) std::cout << "not ours: " << table.note << '\n';
-  if (!table.commands.empty()) std::cout << "to type, with what stands in capitals replaced:\n";
-  for (const std::string& command : table.commands) std::cout << "  " << command << '\n';
+int print_staleness(const std::vector<Record>& records) {
+  std::size_t stale = 0;
+  for (const Record& record : records) {
+    const std::string why = papers::staleness(papers::find_table(record.table), record);
+    if (why.empty()) continue;
+    ++stale;
+    std::cout << "STALE: " << record.table << ", " << record.preset << ", of " << record.date.substr(0, 10) << ": "
+              << why << '\n';
+  }
+  std::cout << records.size() << " results recorded, " << stale
+            << " older than the code or the options that make them\n";
+  return 0;
 }
 
-// The words that `lab` would take, read as lab reads them.
-class PaperGrid {
+// Words at blanks; what stands between single quotes is one.
+std::vector<std::string> words_of(const std::string& command) {
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  for (const char c : command)
+    if (c == '\'')
+      quoted = !quoted;
+    else if (c == ' ' && !quoted)
+      words.emplace_back();
+    else
+      words.back() += c;
+  return words;
+}
+
+bool reads(const PaperTable& table, const char* word, papers::Reads what) {
+  return table.grid.reads == what || std::ranges::any_of(table.commands, [&](const std::string& command) {
+    return std::ranges::count(words_of(command), word) > 0;
+  });
+}
+
+// One table at one preset: its runs, its commands, and what is kept of them.
+class Reproduction {
  public:
-  PaperGrid(const PaperTable& table, const Options& options, const std::filesystem::path& folder)
-      : words_(papers::lab_words(table, papers::find_preset(table, options.preset))) {
-    words_.insert(words_.end(), {"--seeds", std::to_string(options.seeds)});
-    GridOptions grid;
-    CommandLine line("whence lab", "");
-    declare_grid_options(line, grid);
-    std::vector<const char*> arguments{"lab"};
-    for (const std::string& word : words_) arguments.push_back(word.c_str());
-    (void)line.parse(static_cast<int>(arguments.size()), arguments.data());
-    Settings more = parse_settings("set", options.set);
-    if (!options.data.empty()) put_setting(more, "data", options.data);
-    planned_ = plan_grids(line, grid, more, folder, checked_train_options);
-    papers::require_cells(table, planned_.grids[0]);
+  // Everything is checked, and nothing written.
+  Reproduction(const PaperTable& table, const Options& options)
+      : table_(table), options_(options), folder_(fs::path(options.out) / to_text(table.name, "-", options.preset)) {
+    if (!table.presets.empty()) runs_ = papers::plan_runs(table, asked());
+    for (const std::string& command : table.commands)
+      for (const auto& [word, file] : {std::pair("TEXT", options.data), std::pair("CODE", options.code)})
+        if (std::ranges::count(words_of(command), word) > 0 && file.empty())
+          throw InputError("--", word[0] == 'T' ? "data" : "code",
+              ": nothing given; a file of yours required: ", table.name, " runs whence ", command);
   }
 
-  std::vector<Grid>& grids() { return planned_.grids; }
-  std::string command() const {
-    std::string text = "whence lab";
-    for (const std::string& word : words_) text += " " + typed(word);
-    return text;
+  void say() const {
+    std::size_t runs = 0;
+    for (const Grid& grid : runs_.grids) runs += grid.cells.size();
+    std::cout << table_.name << ": " << table_.what << " (" << table_.place << ")\n";
+    if (runs > 0) std::cout << runs << " runs, preset " << options_.preset << "; as\n";
+    for (const std::string& command : runs_.commands) std::cout << "  " << command << '\n';
+    for (const std::string& command : table_.commands) std::cout << "  whence " << command << '\n';
+    if (!table_.note.empty()) std::cout << table_.note << '\n';
+    std::cout << std::flush;
+  }
+
+  // The exit code.
+  int run() {
+    say();
+    ensure_output_folder(folder_);
+    Record record = begun();
+    if (!runs_.grids.empty()) train(record);
+    for (const std::string& command : table_.commands) record.said.push_back(done(command));
+    if (!options_.record.empty()) papers::write_record(options_.record, record);
+    if (options_.check) require_as_recorded(record);
+    int code = runs_.grids.empty() ? 0 : say_failures(runs_.grids, "reproduce");
+    for (const papers::Said& said : record.said) code = std::max(code, said.exit_code == 0 ? 0 : 1);
+    return code;
   }
 
  private:
-  std::vector<std::string> words_;
-  PlannedGrids planned_;
+  papers::Asked asked() const {
+    return {.preset = options_.preset,
+        .set = options_.set,
+        .text = options_.data,
+        .code = options_.code,
+        .methods = options_.methods.empty() ? std::vector<std::string>() : split_at_commas(options_.methods),
+        .seeds = options_.seeds,
+        .folder = fs::path(options_.out) / "runs"};
+  }
+
+  Record begun() const {
+    Record record;
+    record.table = table_.name, record.preset = options_.preset, record.command = command();
+    if (!options_.record.empty()) record.commit = papers::commit_of(options_.record);
+    record.machine = papers::this_machine(), record.code = code_hash();
+    char date[32];
+    const std::time_t now = std::time(nullptr);
+    std::strftime(date, sizeof date, "%F %R", std::gmtime(&now));
+    record.date = date;
+    return record;
+  }
+
+  // As typed, the user's files without their folders.
+  std::string command() const {
+    std::vector<std::string> words{"whence", "reproduce", table_.name};
+    if (!table_.presets.empty()) words.insert(words.end(), {"--preset", options_.preset});
+    const auto add = [&](const char* name, const std::string& value) {
+      if (!value.empty()) words.insert(words.end(), {name, value});
+    };
+    if (options_.seeds != 3) add("--seeds", std::to_string(options_.seeds));
+    if (reads(table_, "TEXT", papers::Reads::text)) add("--data", fs::path(options_.data).filename());
+    if (reads(table_, "CODE", papers::Reads::code)) add("--code", fs::path(options_.code).filename());
+    add("--set", options_.set);
+    return papers::typed(words);
+  }
+
+  void train(Record& record) {
+    const DeviceChoice choice = choose_device(options_.device);
+    run_grids(runs_.grids, machine_for(runs_.grids, options_.jobs, options_.device, options_.quiet));
+    record.measurement = papers::measured(table_, runs_.grids);
+    record.seeds = options_.seeds;
+    for (const Grid& grid : runs_.grids)
+      for (const GridCell& cell : grid.cells) {
+        ++record.runs, record.failed += !cell.failure.empty(), record.processor_seconds += cell.processor_seconds;
+        if (cell.code != record.code) record.code = "several";
+        if (!cell.data.empty())
+          record.text = fs::path(*find_setting(cell.options, "data")).filename().string() + ", SHA-256 " + cell.data;
+      }
+    for (const std::string& task : papers::tasks_at(table_, papers::find_preset(table_, options_.preset)))
+      record.lab.push_back(
+          papers::typed(papers::lab_words(table_, papers::find_preset(table_, options_.preset), task)));
+    if (!options_.record.empty()) count_operations(record);
+    std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
+              << choice.sentence << ", " << papers::cost_text(record) << " on two cores\n\n";
+    if (table_.methods.empty()) return;
+    const Table beside = papers::beside_paper(table_, record.measurement),
+                verdicts = papers::verdicts(table_, record.measurement);
+    std::cout << beside.text() << '\n' << verdicts.text() << std::flush;
+    write_file((folder_ / "beside_paper.csv").string(), beside.csv());
+    write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
+  }
+
+  void count_operations(Record& record) const {
+    for (const papers::Preset& preset : table_.presets) {
+      papers::Asked other = asked();
+      other.preset = preset.name;
+      record.operations[preset.name] = operations(papers::plan_runs(table_, other));
+    }
+  }
+
+  // Error where the same code gave other numbers on the same machine.
+  void require_as_recorded(const Record& now) const {
+    for (const Record& recorded : papers::read_records(records_of(options_))) {
+      if (recorded.table != now.table || recorded.preset != now.preset) continue;
+      const std::vector<std::string> differ = differences(now, recorded);
+      for (const std::string& each : differ) std::cout << "differs: " << each << '\n';
+      if (differ.empty()) {
+        std::cout << now.measurement.all.size() << " numbers are as recorded on " << recorded.date << ", bit for bit\n";
+        return;
+      }
+      const bool alike = recorded.code == now.code && recorded.machine == now.machine && recorded.lab == now.lab;
+      if (alike) throw Error(now.table, ": other numbers than recorded, of the same code on the same machine");
+      std::cout << "recorded with code " << recorded.code << " on " << recorded.machine << "; now " << now.code
+                << " on " << now.machine << '\n';
+      return;
+    }
+    throw InputError("--check: ", now.table, " at preset ", now.preset, " is not recorded; another table required");
+  }
+
+  papers::Said done(const std::string& command) const {
+    std::vector<std::string> arguments{"/proc/self/exe"}, said{"whence"};
+    for (const std::string& word : words_of(command)) {
+      std::string file;
+      if (word == "RUN") file = runs_.grids.at(0).cells.at(0).folder.string();
+      if (word == "TEXT") file = options_.data;
+      if (word == "CODE") file = options_.code;
+      if (word.starts_with("OUT/")) file = (folder_ / word.substr(4)).string();
+      arguments.push_back(file.empty() ? word : file);
+      const bool of_the_user = word == "TEXT" || word == "CODE";
+      said.push_back(of_the_user ? fs::path(file).filename().string() : word);
+    }
+    const std::string output = (folder_ / "said.txt").string();
+    const double started = steady_seconds();
+    const pid_t child = start_child(std::move(arguments), output, Errors::as_ours);
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (interrupt_requested())
+      throw Interrupted("stopped at: whence " + command + "; the same command begins that one again");
+    const papers::Said result{papers::typed(said), read_file(output), exit_code_of(status), steady_seconds() - started};
+    std::cout << "\n$ " << result.command << '\n' << result.output << std::flush;
+    return result;
+  }
+
+  const PaperTable& table_;
+  const Options& options_;
+  fs::path folder_;
+  papers::Runs runs_;
 };
 
-int reproduce(const PaperTable& table, const Options& options) {
-  const std::filesystem::path folder =
-      options.out.empty() ? to_text("runs/reproduce/", table.name, "-", options.preset) : options.out;
-  PaperGrid paper_grid(table, options, folder);
-  std::vector<Grid>& grids = paper_grid.grids();
-  std::cout << table.name << ": " << table.what << " (" << table.place << ")\n"
-            << grids[0].cells.size() << " runs of " << grids[0].task << ", preset " << options.preset << "; as "
-            << paper_grid.command() << '\n';
-  if (options.plan) return 0;
-  const DeviceChoice choice = choose_device(options.device);
-  install_interrupt_handler();
-  run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
-  const Outcome outcome(grids[0], "");
-  const Table beside = papers::beside_paper(table, outcome), verdicts = papers::verdicts(table, outcome);
-  std::cout << outcome.measure() << "; " << choice.sentence << ". " << table.note << "\n\n"
-            << beside.text() << '\n'
-            << verdicts.text();
-  write_file((folder / "beside_paper.csv").string(), beside.csv());
-  write_file((folder / "verdicts.csv").string(), verdicts.csv());
-  std::cout << "written: " << folder.string() << "/{beside_paper.csv, verdicts.csv, one folder per run}\n";
-  return say_failures(grids, "reproduce");
-}
-
 void declare_options(CommandLine& line, Options& options) {
-  std::vector<std::string> known;
+  std::vector<std::string> known{"all"};
   for (const PaperTable& table : papers::all_tables()) known.push_back(table.name);
-  line.names("NAME", &options.names, "a table or figure of the papers; --list shows all", known)
+  line.names("NAME...", &options.names,
+          "tables or figures of the papers; all: those that have the preset; --list shows them", known)
       .flag("list", &options.list, {"every table and figure: what it asks, how it is had here, what it costs"})
       .choice("preset", &options.preset, {"mini", "small", "paper"},
           {"mini: for a laptop; small: for a night; paper: the paper's sizes"})
       .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each method; verdicts need three"})
+      .text(
+          "methods", &options.methods, {"those rows of the table alone, as the paper names them, separated by commas"})
       .text("data", &options.data, {"of language models: the text to train on"})
+      .text("code", &options.code, {"of language models of code: a folder or a file to train on"})
       .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})
       .flag("plan", &options.plan, {"checks everything, says what would run, and trains nothing"});
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
   declare_device(line, &options.device);
   line.heading("Output")
-      .text("out", &options.out,
-          {"folder; runs/reproduce/NAME-PRESET if left out. The same command goes on with what is there"})
+      .text("out", &options.out, {"folder of all runs and results. The same command goes on with what is there"})
+      .text("record", &options.record,
+          {"folder: keeps the results there as JSON and writes its README.md from all of them; without a NAME, that "
+           "alone"})
+      .text("records", &options.records,
+          {"of --list, --stale and --check: the folder with what is recorded; examples/papers where that is"})
+      .flag("stale", &options.stale, {"which recorded results are older than the code or the options that make them"})
+      .flag("check", &options.check, {"the numbers must be those recorded, where code and machine are the same"})
       .flag("quiet", &options.quiet, {"no progress"});
   line.example("whence reproduce --list", "what there is");
   line.example("whence reproduce cope/table2-flip_flop", "nine small models, ours beside the paper's");
   line.example("whence reproduce dape-v2/table1 --data austen.txt", "kernels of a convolution, on text");
+}
+
+bool has_preset(const PaperTable& table, const std::string& preset) {
+  const bool alone = table.presets.empty() && table.kind == Kind::commanded;
+  return alone || std::ranges::count(table.presets, preset, &papers::Preset::name) > 0;
+}
+
+std::vector<PaperTable> tables_of(const Options& options) {
+  std::vector<PaperTable> tables;
+  for (const std::string& name : options.names) {
+    if (name != "all") {
+      tables.push_back(papers::find_table(name));
+      continue;
+    }
+    for (const PaperTable& table : papers::all_tables())
+      if (has_preset(table, options.preset)) tables.push_back(table);
+  }
+  return tables;
+}
+
+void check(const CommandLine& line, const Options& options, const std::vector<PaperTable>& tables) {
+  for (const PaperTable& table : tables)
+    if (table.kind == Kind::not_ours)
+      throw InputError(table.name, ": ", table.what, "; it cannot be run here: ", table.note);
+  line.refuse_unless("methods", options.record.empty(), "no --record, which keeps whole tables");
+  const auto any = [&](const auto& is_so) { return tables.empty() || std::ranges::any_of(tables, is_so); };
+  const bool trained = any([](const PaperTable& table) { return !table.presets.empty(); });
+  for (const char* name : {"preset", "seeds", "set", "methods", "check", "jobs", "device"})
+    line.refuse_unless(name, trained, "a table for which something is trained");
+  line.refuse_unless("data", any([](const PaperTable& table) { return reads(table, "TEXT", papers::Reads::text); }),
+      "a table of language models");
+  line.refuse_unless("code", any([](const PaperTable& table) { return reads(table, "CODE", papers::Reads::code); }),
+      "a table of models of code");
 }
 
 int run(int argc, char** argv) {
@@ -135,22 +350,26 @@ int run(int argc, char** argv) {
   CommandLine line("whence reproduce", "A table or figure of the papers: ours beside theirs, and what holds.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
-  if (options.list) return print_list(), 0;
-  if (options.names.size() != 1)
-    throw InputError(
-        options.names.size(), " names given; one table or figure required; whence reproduce --list lists them");
-  const PaperTable table = papers::find_table(options.names[0]);
-  if (table.kind != Kind::grid) {
-    for (const char* name : {"preset", "seeds", "data", "set", "plan", "jobs", "out"})
-      line.refuse_unless(name, false, "a table that is trained here; " + table.name + " is not");
-    return print_commands(table), 0;
+  if (options.list) return print_list(papers::read_records(records_of(options))), 0;
+  if (options.stale) return print_staleness(papers::read_records(records_of(options)));
+  if (options.names.empty() && options.record.empty())
+    throw InputError("no name given; a table or figure of the papers required; whence reproduce --list lists them");
+  const std::vector<PaperTable> tables = tables_of(options);
+  check(line, options, tables);
+  std::vector<Reproduction> all;
+  for (const PaperTable& table : tables) all.emplace_back(table, options);
+  install_interrupt_handler();
+  int code = 0;
+  for (Reproduction& each : all) {
+    if (options.plan)
+      each.say();
+    else
+      code = std::max(code, each.run());
+    if (!options.plan && !options.record.empty()) papers::write_page(options.record);
+    std::cout << '\n';
   }
-  const bool text = table.grid.task == "lm";
-  line.refuse_unless("data", text, "a table of language models");
-  if (text && options.data.empty())
-    throw InputError("--data: nothing given; a text file of yours required; ", table.name,
-        " trains language models, and the papers' texts are not ours to give");
-  return reproduce(table, options);
+  if (options.names.empty()) papers::write_page(options.record);
+  return code;
 }
 
 const RegisterCommand registered{

@@ -20,6 +20,7 @@
 #include "examples/look/history.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
+#include "nn/training_operations.h"
 
 namespace whence {
 namespace {
@@ -431,6 +432,13 @@ std::vector<std::pair<std::string, std::string>> checked_train_options(
   model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
   (void)Transformer(model);
   return run.values();
+}
+
+double operations_per_sequence(const std::string& task, const std::vector<std::string>& options) {
+  if (task == "lm") return language::operations_per_sequence(options);
+  const Run run(task, options);
+  const TransformerOptions model = tasks::with(run.task().model(), run.settings().model);
+  return training_operations(model, model.length).sum() * static_cast<double>(model.length);
 }
 
 }  // namespace whence

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "examples/papers/compare.h"
+#include "examples/papers/runs.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -27,11 +28,14 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
     CHECK(names.insert(table.name).second);
     CHECK_FALSE(table.what.empty());
     CHECK_FALSE(table.place.empty());
-    CHECK_FALSE(papers::how(table).empty());
-    CHECK((table.kind == Kind::grid) == !table.presets.empty());
-    CHECK((table.kind == Kind::grid || table.kind == Kind::not_ours) == table.commands.empty());
+    const bool compared = table.kind == Kind::compared;
+    CHECK(compared == !table.methods.empty());
+    CHECK(compared == !table.columns.empty());
+    CHECK(table.presets.empty() == table.grid.tasks.empty());
+    if (compared) CHECK(table.presets.front().name == "mini");
+    if (table.kind == Kind::commanded) CHECK_FALSE(table.commands.empty());
     if (table.kind == Kind::not_ours) CHECK_FALSE(table.note.empty());
-    for (const std::string& command : table.commands) CHECK(command.starts_with("whence "));
+    for (const papers::Claim& claim : table.claims) CHECK(claim.better != claim.worse);
   }
   CHECK(names.size() == 54);
   const test::Scratch scratch("reproduce-list");
@@ -39,22 +43,34 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
   for (const std::string& name : names) CHECK_MESSAGE(list.find("\n" + name + " ") != std::string::npos, name);
 }
 
-TEST_CASE("reproduce: every preset of every grid is accepted, and nothing is written") {
+TEST_CASE("reproduce: every preset of every table is accepted, and nothing is written") {
   const test::Scratch scratch("reproduce-presets");
   std::ofstream text(scratch / "text.txt");
   for (int line = 0; line < 20000; ++line) text << "line " << line << " of a text that is long enough\n";
   text.close();
-  for (const papers::PaperTable& table : papers::all_tables()) {
-    for (const papers::Preset& preset : table.presets) {
-      std::vector<std::string> arguments{
-          table.name, "--plan", "--preset", preset.name, "--out", scratch / "out", "--seeds", "2"};
-      if (table.grid.task == "lm") arguments.insert(arguments.end(), {"--data", scratch / "text.txt"});
-      const test::Outcome outcome = reproduce(arguments, scratch);
-      CHECK_MESSAGE(outcome.code == 0, table.name << ", " << preset.name << ": " << outcome.err);
-      CHECK(outcome.out.find("whence lab " + table.grid.task) != std::string::npos);
-      CHECK_FALSE(std::filesystem::exists(scratch / "out"));
-    }
+  for (const char* preset : {"mini", "small", "paper"}) {
+    const test::Outcome outcome = reproduce({"all", "--plan", "--preset", preset, "--out", scratch / "out", "--data",
+                                                scratch / "text.txt", "--code", scratch / "text.txt", "--seeds", "2"},
+        scratch);
+    CHECK_MESSAGE(outcome.code == 0, preset << ": " << outcome.err);
+    for (const papers::PaperTable& table : papers::all_tables())
+      if (table.kind == Kind::compared && std::string(preset) == "mini")
+        CHECK_MESSAGE(outcome.out.find(table.name + ": ") != std::string::npos, table.name);
+    CHECK_FALSE(std::filesystem::exists(scratch / "out"));
   }
+}
+
+TEST_CASE("reproduce: runs that two tables share are one") {
+  const auto folders = [](const std::string& name) {
+    std::set<std::string> found;
+    for (const Grid& grid : papers::plan_runs(papers::find_table(name), {.folder = "pool"}).grids)
+      for (const GridCell& cell : grid.cells) found.insert(cell.folder);
+    return found;
+  };
+  const std::set<std::string> variables = folders("cope/table3"), weights = folders("cope/table4");
+  CHECK(variables.size() == 27);
+  CHECK(weights.size() == 6);
+  for (const std::string& folder : weights) CHECK_MESSAGE(variables.contains(folder), folder);
 }
 
 TEST_CASE("reproduce: verdicts hold, do not, or are not decided") {
@@ -87,39 +103,71 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
       {{"cope/table8", "--data", scratch / "none.txt"}, "none.txt"},
       {{"cope/table3", "--data", scratch / "none.txt"}, "a table of language models; leave it out"},
       {{"cope/table3", "--set", "variables=2"}, "--vary has it"}, {{"cope/table3", "--set", "stepz=2"}, "stepz"},
-      {{"cope/table3", "--set", "dim=65"}, "dim"}, {{"cope/figure4"}, "a table that is trained here"}};
+      {{"cope/table3", "--set", "dim=65"}, "dim"}, {{"cope/figure4"}, "a text file of yours required"},
+      {{"cope/table1"}, "it cannot be run here"}, {{"dape/table3", "--seeds", "4"}, "something is trained"},
+      {{"cope/table3", "--methods", "CoPEE"}, "'CoPEE' given"},
+      {{"cope/table3", "--methods", "CoPE", "--record", scratch / "kept"}, "no --record"},
+      {{"cope/table3", "--preset", "huge"}, "huge"}};
   for (const auto& [arguments, words] : cases) {
     const std::string said = refusal(arguments);
     CHECK_MESSAGE(said.find(words) != std::string::npos, said);
   }
 }
 
-TEST_CASE("reproduce: of other kinds it says what to type") {
-  const test::Scratch scratch("reproduce-typed");
-  CHECK(reproduce({"cope/figure4"}, scratch).out.find("whence look RUN --text FILE --figure cope/4\n") !=
-        std::string::npos);
-  CHECK(reproduce({"dape/figure9"}, scratch).out.starts_with("dape/figure7-21: "));
-  CHECK(reproduce({"dape-v2/table8"}, scratch).out.find("  whence bench table\n") != std::string::npos);
-  CHECK(reproduce({"dape-v2/table4"}, scratch).out.find("  whence models --plan neox-2.7b") != std::string::npos);
-  CHECK(reproduce({"cope/table1"}, scratch).out.find("not ours: ") != std::string::npos);
+TEST_CASE("reproduce: of a table without training it runs the commands") {
+  const test::Scratch scratch("reproduce-commands");
+  const test::Outcome outcome =
+      reproduce({"dape-v2/proposition2", "--out", scratch / "out", "--record", scratch / "kept"}, scratch);
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out.find("\n$ whence recall") != std::string::npos);
+  CHECK(test::text_of(scratch / "kept/README.md").find("`whence recall") != std::string::npos);
+  CHECK(papers::find_table("dape/figure9").name == "dape/figure7-21");
 }
 
-TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, and nothing trained twice") {
+TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, recorded, and nothing trained twice") {
   const test::Scratch scratch("reproduce-trained");
-  const std::vector<std::string> arguments{"cope/table2-flip_flop", "--seeds", "3", "--jobs", "2", "--quiet", "--out",
-      scratch / "out", "--set", "length=8 dim=8 layers=1 heads=2 steps=20 batch=4 test-sequences=20"};
-  const test::Outcome first = reproduce(arguments, scratch);
+  const std::vector<std::string> arguments{"cope/table2-flip_flop", "--jobs", "2", "--quiet", "--out", scratch / "out",
+      "--set", "length=8 dim=8 layers=1 heads=2 steps=20 batch=4 test-sequences=20"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    return reproduce(more, scratch);
+  };
+  const std::string kept = scratch / "kept", file = kept + "/results/cope-table2-flip_flop-mini.json";
+  const test::Outcome first = with({"--record", kept});
   REQUIRE_MESSAGE(first.code == 0, first.err);
-  const std::string beside = test::text_of(scratch / "out/beside_paper.csv");
+  const std::string folder = scratch / "out/cope/table2-flip_flop-mini";
+  const std::string beside = test::text_of(folder + "/beside_paper.csv");
   CHECK(beside.starts_with("method,column,\"ours, mean (s.d.)\",seeds,paper\nAbsolute PE,In-dist,"));
   CHECK(beside.find(",3,21.7 (7.9)\n") != std::string::npos);
   CHECK(beside.find(",3,0.03 (0.06)\n") != std::string::npos);
-  const std::string verdicts = test::text_of(scratch / "out/verdicts.csv");
-  CHECK(verdicts.find("CoPE better than RoPE,OOD,") != std::string::npos);
-  CHECK(verdicts.find("seeds") != std::string::npos);
-  const auto weights = scratch.folder / "out" / "rope.1" / "weights.safetensors";
-  const auto written = std::filesystem::last_write_time(weights);
-  const test::Outcome again = reproduce(arguments, scratch);
-  CHECK(again.out == first.out);
-  CHECK(std::filesystem::last_write_time(weights) == written);
+  CHECK(test::text_of(folder + "/verdicts.csv").find("CoPE better than RoPE,OOD,") != std::string::npos);
+  const std::string page = test::text_of(kept + "/README.md");
+  CHECK(page.find("/ 0.03 (0.06) |") != std::string::npos);
+  CHECK(page.find("length=8") != std::string::npos);
+
+  const test::Outcome again = with({"--check", "--records", kept});
+  CHECK(again.out.find(" numbers are as recorded on ") != std::string::npos);
+  CHECK(again.code == 0);
+  const test::Outcome row = with({"--methods", "CoPE", "--check", "--records", kept});
+  CHECK(row.out.find("\n2 numbers are as recorded on ") != std::string::npos);
+  CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("1 results recorded, 0 older"));
+
+  // The number of one seed made another: the same code on the same machine cannot have given it.
+  std::string record = test::text_of(file);
+  const std::size_t value = record.find_first_of("0123456789", record.find("\"values\""));
+  record.insert(value, "1");
+  std::ofstream(file) << record;
+  const test::Outcome differs = with({"--check", "--records", kept});
+  CHECK(differs.code == 1);
+  CHECK(differs.out.find("differs: Absolute PE, In-dist: ") != std::string::npos);
+
+  // Other code made it: said, and no failure.
+  const std::size_t code = record.find("\"code\": \"") + 9;
+  std::ofstream(file) << record.replace(code, 4, "ffff");
+  CHECK(with({"--check", "--records", kept}).code == 0);
+  CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("STALE: cope/table2-flip_flop, mini, "));
+  std::ofstream(file) << record.substr(0, 40);
+  const test::Outcome torn = reproduce({"--list", "--records", kept}, scratch);
+  CHECK(torn.code == 2);
+  CHECK(torn.err.find("no record of a table") != std::string::npos);
 }

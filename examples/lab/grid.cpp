@@ -1,24 +1,23 @@
 // Runs of `train` as child processes: started, watched through their logs, stopped together.
 #include "examples/lab/grid.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <thread>
 
+#include "examples/app/child.h"
+#include "examples/app/code_hash.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
+#include "examples/app/run_record.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -36,14 +35,23 @@ std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
   return arguments;
 }
 
-// Written when a run begins, and again when it has ended well; what it says is what the run is.
+// Written when a run begins, and again when it has ended; what it says is what the run is.
 fs::path mark_of(const GridCell& cell) { return cell.folder / "lab_cell.json"; }
 
 void write_mark(const Grid& grid, const GridCell& cell, bool done) {
-  write_file(mark_of(cell).string(), json{{"arguments", command_of(grid, cell)}, {"done", done}}.dump() + "\n");
+  const json mark{{"arguments", command_of(grid, cell)}, {"done", done}, {"code", code_hash()},
+      {"processor_seconds", cell.processor_seconds}};
+  write_file(mark_of(cell).string(), mark.dump() + "\n");
 }
 
-bool finished(const Grid& grid, const GridCell& cell) {
+void refuse_another_text(const GridCell& cell) {
+  if (cell.data.empty() || read_run_record(cell.folder / "run.json").data == cell.data) return;
+  throw InputError("--out: ", cell.folder.string(),
+      " holds a run on another text of the same name; the text that it was trained on, or another folder, required");
+}
+
+// Takes from the mark what it says of the run.
+bool finished(const Grid& grid, GridCell& cell) {
   if (!fs::exists(mark_of(cell))) {
     for (const char* left : {"run.json", "weights.safetensors", "checkpoints"})
       if (fs::exists(cell.folder / left))
@@ -56,31 +64,10 @@ bool finished(const Grid& grid, const GridCell& cell) {
     throw InputError("--out: ", cell.folder.string(),
         " holds a run with other options; the same options, or another folder, required");
   }
-  return said.value("done", false);
-}
-
-// Its output goes to the log. It dies with this process: two runs in one folder would be one too many when the same
-// command goes on. REQUIRES: called from the thread that lives longest, whose end is what the child is told of.
-pid_t start(std::vector<std::string> arguments, const std::string& log) {
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (output < 0) throw Error(log, " cannot be written: ", std::generic_category().message(errno));
-  const pid_t parent = getpid(), child = fork();
-  if (child == 0) {  // only what POSIX allows between fork and exec
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
-    dup2(output, 1), dup2(output, 2);
-    execv(argv[0], argv.data());
-    static constexpr std::string_view why = "the program could not be started\n";
-    [[maybe_unused]] const auto written = write(2, why.data(), why.size());
-    _exit(127);
-  }
-  const int failure = errno;
-  close(output);
-  if (child < 0) throw Error(arguments[0], " could not be started: ", std::generic_category().message(failure));
-  return child;
+  cell.processor_seconds = said.value("processor_seconds", 0.0), cell.code = said.value("code", "");
+  if (!said.value("done", false)) return false;
+  refuse_another_text(cell);
+  return true;
 }
 
 class Child {
@@ -93,17 +80,24 @@ class Child {
     arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
     arguments.insert(arguments.end(), {"--out", cell.folder.string()});
     if (find_latest((cell.folder / "checkpoints").string())) arguments.emplace_back("--resume");
-    process_ = start(std::move(arguments), log_of(cell));
+    process_ = start_child(std::move(arguments), log_of(cell), Errors::in_the_file);
   }
 
   const Grid& grid() const { return *grid_; }
   GridCell& cell() const { return *cell_; }
   void interrupt() const { kill(process_, SIGINT); }
-  // The exit code once it has ended; -1 while it runs.
+  // The exit code once it has ended; -1 while it runs. Its time is in the mark then.
   int poll(bool wait) {
     int status = 0;
-    if (waitpid(process_, &status, wait ? 0 : WNOHANG) == 0) return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    rusage used{};
+    if (wait4(process_, &status, wait ? 0 : WNOHANG, &used) == 0) return -1;
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    cell_->processor_seconds += seconds(used.ru_utime) + seconds(used.ru_stime);
+    cell_->code = code_hash();
+    write_mark(*grid_, *cell_, exit_code_of(status) == 0);
+    return exit_code_of(status);
   }
 
  private:
@@ -124,7 +118,17 @@ std::vector<json> lines_of(const fs::path& path) {
 
 // A field of a line of results, and what it is called.
 constexpr std::pair<const char*, const char*> measures[] = {{"token_error_percent", "token error %"},
-    {"sequence_error_percent", "sequence error %"}, {"perplexity", "perplexity"}, {"bits_per_byte", "bits per byte"}};
+    {"sequence_error_percent", "sequence error %"}, {"perplexity", "perplexity"}, {"bits_per_byte", "bits per byte"},
+    {"delta_p", "Delta-P"}};
+
+// Those of the fields whose names begin with `prefix`.
+GridCell::Score score_of(const json& line, const std::string& prefix) {
+  GridCell::Score score;
+  for (const auto& [field, name] : measures)
+    if (const auto found = line.find(prefix + field); found != line.end() && found->is_number())
+      score.measures[name] = found->get<double>();
+  return score;
+}
 
 std::string set_of(const json& line) {
   if (line.contains("test_set")) return line.value("test_set", std::string());
@@ -142,12 +146,11 @@ void read_results(GridCell& cell) {
     cell.seconds = std::max(cell.seconds, line.value("seconds", 0.0));
   }
   for (const json& line : lines_of(cell.folder / "results.jsonl")) {
-    GridCell::Score score;
-    for (const auto& [field, name] : measures)
-      if (line.contains(field) && line[field].is_number()) score.measures[name] = line[field].get<double>();
+    GridCell::Score score = score_of(line, "");
     for (const auto& [name, value] : line.items())
       if (name.starts_with("guess: ") && value.is_number()) score.guesses[name.substr(7)] = value.get<double>();
     cell.scores.emplace_back(set_of(line), std::move(score));
+    if (auto test = score_of(line, "test_"); !test.measures.empty()) cell.scores.emplace_back("test", std::move(test));
   }
 }
 
@@ -233,7 +236,6 @@ class Laboratory {
         progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": failed with ", cell.failure));
         continue;
       }
-      write_mark(grid, cell, true);
       read_results(cell);
       progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": done, ", done_, " of ", runs_));
     }

@@ -21,11 +21,14 @@ struct GridCell {
       place;                              // by axis, "scheme" (as --schemes has it) and "seed"; "-": not in this scheme
   Settings options;                       // of train, besides scheme and seed
   std::int64_t steps = 0, sequences = 0;  // of training, and in one step
+  std::string data;                       // SHA-256 of the text that it reads; empty: none
   std::filesystem::path folder;
 
   std::string failure;  // why it ended without results; empty: it did not
   std::vector<LossPoint> curve, validation;
-  double seconds = 0;  // of training
+  double seconds = 0;            // of training
+  double processor_seconds = 0;  // of everything that it ran, over all threads
+  std::string code;              // code_hash() of the program that ended it
   struct Score {
     std::map<std::string, double> measures;  // "token error %", "sequence error %"; "perplexity", "bits per byte"
     std::map<std::string, double> guesses;   // percent of the task's metric

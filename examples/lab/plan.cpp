@@ -183,30 +183,35 @@ Settings before_axes(const GridRequest& request, const GridCell& first) {
 // The texts that cells of lm read, each once, with the longest windows that are asked of it.
 class Texts {
  public:
-  void add(const std::string& cell, const Settings& options, const Settings& values) {
+  void add(GridCell& cell, const std::string& name, const Settings& values) {
     std::string text;
-    for (const char* name : {"data", "validation-data", "test-data", "field", "include", "exclude", "tokeniser",
+    for (const char* option : {"data", "validation-data", "test-data", "field", "include", "exclude", "tokeniser",
              "blank-lines", "validation", "split-seed", "separate"})
-      text += *find_setting(values, name) + '\n';
+      text += *find_setting(values, option) + '\n';
+    Readers& readers = texts_[text];
+    readers.all.push_back(&cell);
     const std::int64_t length = whole_number(values, "length");
-    Longest& longest = texts_[text];
-    if (length > longest.length) longest = {length, cell, options};
+    if (length > readers.longest) readers.longest = length, readers.name = name, readers.options = cell.options;
   }
+  // Each cell learns what it will read.
   void check() const {
-    for (const auto& [text, longest] : texts_) {
-      std::vector<std::string> arguments = arguments_of(longest.options);
+    for (const auto& [text, readers] : texts_) {
+      std::vector<std::string> arguments = arguments_of(readers.options);
       arguments.emplace_back("--quiet");
-      naming(longest.cell, [&] { language::check_text(arguments); });
+      std::string hash;
+      naming(readers.name, [&] { hash = language::check_text(arguments); });
+      for (GridCell* cell : readers.all) cell->data = hash;
     }
   }
 
  private:
-  struct Longest {
-    std::int64_t length = 0;
-    std::string cell;
+  struct Readers {
+    std::vector<GridCell*> all;
+    std::int64_t longest = 0;
+    std::string name;  // of the one with the longest windows, and its options
     Settings options;
   };
-  std::map<std::string, Longest> texts_;
+  std::map<std::string, Readers> texts_;
 };
 
 void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
@@ -225,7 +230,7 @@ void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
         values = checked(request, cell.options, cell.scheme);
       }
       cell.steps = whole_number(values, "steps"), cell.sequences = sequences_of(values);
-      if (request.task == "lm") texts.add(name, cell.options, values);
+      if (request.task == "lm") texts.add(cell, name, values);
     });
   }
   texts.check();

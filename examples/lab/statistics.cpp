@@ -46,13 +46,16 @@ double incomplete_beta(double a, double b, double x) {
 }
 
 double welch_p_value(const std::vector<double>& a, const std::vector<double>& b) {
-  const Summary x = summary(a), y = summary(b);
-  if (x.count < 2 || y.count < 2) return std::numeric_limits<double>::quiet_NaN();
-  const double of_x = x.deviation * x.deviation / x.count, of_y = y.deviation * y.deviation / y.count,
+  return welch_p_value_of(summary(a), summary(b));
+}
+
+double welch_p_value_of(const Summary& a, const Summary& b) {
+  if (a.count < 2 || b.count < 2) return std::numeric_limits<double>::quiet_NaN();
+  const double of_x = a.deviation * a.deviation / a.count, of_y = b.deviation * b.deviation / b.count,
                both = of_x + of_y;
   if (both == 0) return std::numeric_limits<double>::quiet_NaN();  // no spread to weigh the difference by
-  const double t = (x.mean - y.mean) / std::sqrt(both);
-  const double freedom = both * both / (of_x * of_x / (x.count - 1) + of_y * of_y / (y.count - 1));
+  const double t = (a.mean - b.mean) / std::sqrt(both);
+  const double freedom = both * both / (of_x * of_x / (a.count - 1) + of_y * of_y / (b.count - 1));
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));  // P(|T| >= |t|)
 }
 

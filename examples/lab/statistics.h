@@ -16,6 +16,7 @@ struct Summary {
 // were no difference. nan where a side has fewer than two values, and where no value varies: then no
 // spread measures the difference.
 [[nodiscard]] double welch_p_value(const std::vector<double>& a, const std::vector<double>& b);
+[[nodiscard]] double welch_p_value_of(const Summary& a, const Summary& b);
 
 // I_x(a, b), the regularised incomplete beta function, for a, b > 0 and x in [0, 1].
 [[nodiscard]] double incomplete_beta(double a, double b, double x);

@@ -20,6 +20,7 @@
 #include "examples/look/history.h"
 #include "nn/io/files.h"
 #include "nn/models.h"
+#include "nn/training_operations.h"
 
 namespace whence::language {
 namespace {
@@ -176,8 +177,11 @@ void evaluate(
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
   log.append(result);
   for (const LengthScore& at : scores[0].scores) {
-    log.append({{"scheme", model.scheme()}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
-        {"windows", std::int64_t{at.windows}}});
+    LogRecord line{{"scheme", model.scheme()}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
+        {"windows", std::int64_t{at.windows}}};
+    for (const DeltaP& delta : at.deltas)
+      if (delta.last == settings.length) line.emplace_back("delta_p", delta.value());
+    log.append(line);
   }
 }
 
@@ -312,10 +316,17 @@ std::vector<std::pair<std::string, std::string>> checked_options(const std::vect
   return asked.line.values();
 }
 
-void check_text(const std::vector<std::string>& arguments) {
+double operations_per_sequence(const std::vector<std::string>& arguments) {
+  const Asked asked(arguments);
+  const TransformerOptions model = model_of(asked.settings, asked.line, tokeniser_of(asked.settings)->vocabulary());
+  return training_operations(model, asked.settings.length).sum() * static_cast<double>(asked.settings.length);
+}
+
+std::string check_text(const std::vector<std::string>& arguments) {
   const Asked asked(arguments);
   const Corpus corpus(asked.settings.corpus, *tokeniser_of(asked.settings));
   require_windows(corpus, asked.settings);
+  return corpus.hash();
 }
 
 int train_language(const std::vector<std::string>& arguments) { return train_language_with(arguments, false); }

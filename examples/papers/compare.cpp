@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "examples/app/text.h"
+#include "examples/lab/outcome.h"
 #include "examples/lab/tables.h"
+#include "examples/papers/runs.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
 namespace whence::papers {
 namespace {
+
+constexpr int seeds_of_papers = 3;  // where they print a standard deviation
 
 const Method& method_of(const PaperTable& table, const std::string& name) {
   const auto found = std::ranges::find(table.methods, name, &Method::name);
@@ -24,55 +29,64 @@ const Column& column_of(const PaperTable& table, const std::string& name) {
   return *found;
 }
 
-bool stands_at(const GridCell& cell, const Method& method, const Column& column) {
+bool stands_at(const Grid& grid, const GridCell& cell, const Method& method, const Column& column) {
+  if (!column.task.empty() && column.task != grid.task) return false;
   if (cell.scheme != canonical_text(parse_schemes(method.scheme))) return false;
-  return column.at.first.empty() || cell.place.at(column.at.first) == column.at.second;
+  return std::ranges::all_of(column.at, [&](const auto& at) { return cell.place.at(at.first) == at.second; });
 }
 
 // "length 1024": so many times what the cell was trained on.
 std::string set_of(const GridCell& cell, const Column& column) {
-  if (!column.set.empty()) return column.set;
+  if (column.times == 0) return column.set;
   const std::string* length = find_setting(cell.options, "length");
   const auto tokens = length ? parse_number<std::int64_t>(*length) : std::nullopt;
   if (!tokens) throw Error("a cell of ", cell.scheme, " without a length; length in its preset required");
   return to_text("length ", *tokens * column.times);
 }
 
-std::vector<double> values_at(
-    const PaperTable& table, const Outcome& outcome, const std::string& method, const std::string& column_name) {
-  const Column& column = column_of(table, column_name);
-  std::vector<double> values;
-  for (const GridCell& cell : outcome.grid().cells) {
-    if (!stands_at(cell, method_of(table, method), column)) continue;
-    const std::string set = set_of(cell, column);
-    if (std::ranges::count(outcome.sets(), set) == 0) continue;
-    for (const double value : outcome.values({&cell}, set)) values.push_back(value);
+// Nothing where it was not tested so.
+std::optional<double> value_at(const Outcome& outcome, const GridCell& cell, const Column& column) {
+  if (!cell.failure.empty()) return std::nullopt;
+  if (column.step > 0) {
+    const auto point = std::ranges::find(cell.validation, column.step, &LossPoint::step);
+    return point == cell.validation.end() ? std::nullopt : std::optional(point->loss);
   }
-  return values;
+  const std::string set = set_of(cell, column);
+  if (set != "average" && std::ranges::count(outcome.sets(), set) == 0) return std::nullopt;
+  return outcome.value(cell, set);
 }
 
-std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
+const Printed* printed_at(const PaperTable& table, const std::string& method, const std::string& column) {
   for (const Printed& printed : table.printed)
-    if (printed.method == method && printed.column == column)
-      return number_text(printed.mean) +
-             (std::isnan(printed.deviation) ? "" : to_text(" (", number_text(printed.deviation), ")"));
-  return "-";
+    if (printed.method == method && printed.column == column) return &printed;
+  return nullptr;
 }
 
 std::string probability(double p) { return p < 1e-4 ? "p < 0.0001" : "p = " + fixed(p, 4); }
 
-Decision without_spread(const std::vector<double>& better, const std::vector<double>& worse) {
-  if (better[0] == worse[0]) return {Verdict::not_decided, "all seeds of both are equal"};
-  return {better[0] < worse[0] ? Verdict::holds : Verdict::does_not,
-      to_text("no test: each of ", better.size(), " and ", worse.size(), " seeds gave the same, which differ")};
+Decision without_spread(const std::vector<double>& lower, const std::vector<double>& higher) {
+  if (lower[0] == higher[0]) return {Verdict::not_decided, "all seeds of both are equal"};
+  return {lower[0] < higher[0] ? Verdict::holds : Verdict::does_not,
+      to_text("no test: each of ", lower.size(), " and ", higher.size(), " seeds gave the same, which differ")};
 }
 
 // "dape/figure9" is one of several figures of its table.
 bool draws(const PaperTable& table, const std::string& name) {
   const std::size_t at = name.find("/figure");
   if (at == std::string::npos) return false;
-  const std::string end = " --figure " + name.substr(0, at + 1) + name.substr(at + 7);
-  return std::ranges::any_of(table.commands, [&](const std::string& command) { return command.ends_with(end); });
+  const std::string figure = " --figure " + name.substr(0, at + 1) + name.substr(at + 7) + " ";
+  return std::ranges::any_of(
+      table.commands, [&](const std::string& command) { return (command + " ").find(figure) != std::string::npos; });
+}
+
+// The test that the paper's own figures would pass, of three seeds each.
+std::string test_of_printed(const PaperTable& table, const Claim& claim) {
+  const Printed *better = printed_at(table, claim.better, claim.column),
+                *worse = printed_at(table, claim.worse, claim.column);
+  if (!better || !worse || std::isnan(better->deviation) || std::isnan(worse->deviation)) return "";
+  const double p = welch_p_value_of(
+      {seeds_of_papers, better->mean, better->deviation}, {seeds_of_papers, worse->mean, worse->deviation});
+  return std::isnan(p) ? "no spread" : probability(p);
 }
 
 // Those that begin so, else the nearest, all of them where several are equally near; at most six.
@@ -116,38 +130,18 @@ const Preset& find_preset(const PaperTable& table, const std::string& name) {
   throw InputError("--preset: ", name, " given; one of those of ", table.name, " required: ", known);
 }
 
-std::string how(const PaperTable& table) {
-  switch (table.kind) {
-    case Kind::grid:
-    case Kind::lab: return "lab";
-    case Kind::figure: return "look";
-    case Kind::timing: return "bench";
-    case Kind::plan: return "models";
-    case Kind::construction: return "recall";
-    case Kind::not_ours: return "not ours";
-  }
-  throw Error(table.name, ": of no kind");
-}
-
-std::vector<std::string> lab_words(const PaperTable& table, const Preset& preset) {
-  std::vector<std::string> words{table.grid.task, "--schemes", table.grid.schemes, "--preset", preset.lab};
-  for (const std::string& axis : table.grid.vary) words.insert(words.end(), {"--vary", axis});
-  if (!preset.set.empty()) words.insert(words.end(), {"--set", preset.set});
-  return words;
-}
-
-Decision decide(const std::vector<double>& better, const std::vector<double>& worse) {
-  const std::size_t fewest = std::min(better.size(), worse.size());
+Decision decide(const std::vector<double>& lower, const std::vector<double>& higher) {
+  const std::size_t fewest = std::min(lower.size(), higher.size());
   if (fewest < seeds_for_a_test)
     return {Verdict::not_decided, to_text(fewest, " seeds; ", seeds_for_a_test, " required")};
   const auto finite = [](double value) { return std::isfinite(value); };
-  if (!std::ranges::all_of(better, finite) || !std::ranges::all_of(worse, finite))
+  if (!std::ranges::all_of(lower, finite) || !std::ranges::all_of(higher, finite))
     return {Verdict::not_decided, "a run ended without a finite number"};
-  const double p = welch_p_value(better, worse);
-  if (std::isnan(p)) return without_spread(better, worse);
-  const std::string test = to_text("Welch's test, ", better.size(), " and ", worse.size(), " seeds: ", probability(p));
+  const double p = welch_p_value(lower, higher);
+  if (std::isnan(p)) return without_spread(lower, higher);
+  const std::string test = to_text("Welch's test, ", lower.size(), " and ", higher.size(), " seeds: ", probability(p));
   if (p >= 0.05) return {Verdict::not_decided, test};
-  return {summary(better).mean < summary(worse).mean ? Verdict::holds : Verdict::does_not, test};
+  return {summary(lower).mean < summary(higher).mean ? Verdict::holds : Verdict::does_not, test};
 }
 
 std::string verdict_text(Verdict verdict) {
@@ -159,14 +153,22 @@ std::string verdict_text(Verdict verdict) {
   throw Error("a verdict of no kind");
 }
 
-void require_cells(const PaperTable& table, const Grid& grid) {
+void require_cells(const PaperTable& table, const Preset& preset, const std::vector<Grid>& grids) {
+  std::vector<std::string> schemes;
+  for (const Grid& grid : grids)
+    for (const GridCell& cell : grid.cells) schemes.push_back(cell.scheme);
+  const std::vector<std::string> tasks = tasks_at(table, preset);
   for (const Method& method : table.methods) {
+    const bool left_out =
+        !preset.schemes.empty() && !std::ranges::count(schemes, canonical_text(parse_schemes(method.scheme)));
     for (const Column& column : table.columns) {
-      const auto cell =
-          std::ranges::find_if(grid.cells, [&](const GridCell& each) { return stands_at(each, method, column); });
-      if (cell == grid.cells.end())
-        throw Error(table.name, ": ", method.name, ", ", column.name, " has no cell in the grid");
-      (void)set_of(*cell, column);
+      if (left_out || (!column.task.empty() && !std::ranges::count(tasks, column.task))) continue;
+      const GridCell* found = nullptr;
+      for (const Grid& grid : grids)
+        for (const GridCell& cell : grid.cells)
+          if (!found && stands_at(grid, cell, method, column)) found = &cell;
+      if (!found) throw Error(table.name, ": ", method.name, ", ", column.name, " has no cell in the grid");
+      if (column.step == 0) (void)set_of(*found, column);
     }
   }
   for (const Printed& printed : table.printed)
@@ -175,26 +177,69 @@ void require_cells(const PaperTable& table, const Grid& grid) {
     (void)method_of(table, claim.better), (void)method_of(table, claim.worse), (void)column_of(table, claim.column);
 }
 
-Table beside_paper(const PaperTable& table, const Outcome& outcome) {
+Measurement measured(const PaperTable& table, const std::vector<Grid>& grids) {
+  Measurement found;
+  std::vector<Outcome> outcomes;
+  for (const Grid& grid : grids) outcomes.emplace_back(grid, table.measure);
+  found.measure = outcomes[0].measure(), found.digits = outcomes[0].digits();
+  for (const Method& method : table.methods) {
+    for (const Column& column : table.columns) {
+      Measured each{method.name, column.name, {}};
+      for (const Outcome& outcome : outcomes)
+        for (const GridCell& cell : outcome.grid().cells)
+          if (stands_at(outcome.grid(), cell, method, column))
+            if (const auto value = value_at(outcome, cell, column)) each.values.push_back(*value);
+      if (!each.values.empty()) found.all.push_back(std::move(each));
+    }
+  }
+  return found;
+}
+
+std::vector<double> Measurement::of(const std::string& method, const std::string& column) const {
+  for (const Measured& each : all)
+    if (each.method == method && each.column == column) return each.values;
+  return {};
+}
+
+std::vector<Judged> judged(const PaperTable& table, const Measurement& measurement) {
+  std::vector<Judged> all;
+  for (const Claim& claim : table.claims) {
+    std::vector<double> lower = measurement.of(claim.better, claim.column),
+                        higher = measurement.of(claim.worse, claim.column);
+    if (lower.empty() || higher.empty()) continue;
+    if (table.higher_is_better) std::swap(lower, higher);
+    all.push_back({claim, decide(lower, higher), test_of_printed(table, claim)});
+  }
+  return all;
+}
+
+std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
+  const Printed* printed = printed_at(table, method, column);
+  if (!printed) return "-";
+  return number_text(printed->mean) +
+         (std::isnan(printed->deviation) ? "" : to_text(" (", number_text(printed->deviation), ")"));
+}
+
+Table beside_paper(const PaperTable& table, const Measurement& measurement) {
   Table shown_table({"method", "column", "ours, mean (s.d.)", "seeds", "paper"});
   for (const Method& method : table.methods) {
     for (const Column& column : table.columns) {
-      const std::vector<double> values = values_at(table, outcome, method.name, column.name);
-      shown_table.row({method.name, column.name, mean_and_deviation(summary(values), outcome.digits()),
-          std::to_string(values.size()), printed_text(table, method.name, column.name)});
+      const std::vector<double> values = measurement.of(method.name, column.name);
+      const std::string printed = printed_text(table, method.name, column.name);
+      if (values.empty() && printed == "-") continue;
+      shown_table.row(
+          {method.name, column.name, values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits),
+              std::to_string(values.size()), printed});
     }
   }
   return shown_table;
 }
 
-Table verdicts(const PaperTable& table, const Outcome& outcome) {
-  Table found({"the paper's comparison", "column", "here", "test"});
-  for (const Claim& claim : table.claims) {
-    const Decision decision = decide(
-        values_at(table, outcome, claim.better, claim.column), values_at(table, outcome, claim.worse, claim.column));
-    found.row({to_text(claim.better, " better than ", claim.worse), claim.column, verdict_text(decision.verdict),
-        decision.test});
-  }
+Table verdicts(const PaperTable& table, const Measurement& measurement) {
+  Table found({"the paper's comparison", "column", "here", "test", "the paper's own figures"});
+  for (const Judged& each : judged(table, measurement))
+    found.row({to_text(each.claim.better, " better than ", each.claim.worse), each.claim.column,
+        verdict_text(each.decision.verdict), each.decision.test, each.by_the_paper.empty() ? "-" : each.by_the_paper});
   return found;
 }
 

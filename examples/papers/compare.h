@@ -1,12 +1,12 @@
 // Ours beside the papers' figures, and what becomes of the comparisons that the papers make.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "examples/app/results.h"
-#include "examples/lab/outcome.h"
+#include "examples/lab/grid.h"
+#include "examples/lab/statistics.h"
 #include "examples/papers/paper_table.h"
 
 namespace whence::papers {
@@ -17,27 +17,48 @@ namespace whence::papers {
 [[nodiscard]] PaperTable find_table(const std::string& name);
 [[nodiscard]] const Preset& find_preset(const PaperTable& table, const std::string& name);  // InputError: has no such
 
-// "lab" for grids, "look", "bench", ...
-[[nodiscard]] std::string how(const PaperTable& table);
+// What was found here for a method in a column.
+struct Measured {
+  std::string method, column;  // by name
+  std::vector<double> values;  // of equal seeds, one each
+};
 
-// The words behind `lab`, without --seeds.
-[[nodiscard]] std::vector<std::string> lab_words(const PaperTable& table, const Preset& preset);
+struct Measurement {
+  std::string measure;  // of lab's
+  int digits = 0;       // after the point that are worth reading
+  std::vector<Measured> all;
+  [[nodiscard]] std::vector<double> of(const std::string& method, const std::string& column) const;  // may be empty
+};
+
+// Error where a method of the preset, or a column of its tasks, has no cell in the grids.
+void require_cells(const PaperTable& table, const Preset& preset, const std::vector<Grid>& grids);
+
+// Of grids that are trained.
+[[nodiscard]] Measurement measured(const PaperTable& table, const std::vector<Grid>& grids);
 
 enum class Verdict { holds, does_not, not_decided };
 struct Decision {
   Verdict verdict;
   std::string test;  // behind it: "Welch's test, 3 and 3 seeds: p = 0.0012"
 };
-// Are the first values lower than the second? Values of equal seeds, one each.
-[[nodiscard]] Decision decide(const std::vector<double>& better, const std::vector<double>& worse);
+// Are the first values lower than the second?
+[[nodiscard]] Decision decide(const std::vector<double>& lower, const std::vector<double>& higher);
 [[nodiscard]] std::string verdict_text(Verdict verdict);
 
-// Error where a method, or a column, has no cell in the grid.
-void require_cells(const PaperTable& table, const Grid& grid);
+struct Judged {
+  Claim claim;
+  Decision decision;
+  std::string by_the_paper;  // the same test of the figures that the paper prints; empty: they have no deviations
+};
+// Of the claims both of whose methods were measured in the column.
+[[nodiscard]] std::vector<Judged> judged(const PaperTable& table, const Measurement& measurement);
+
+// "21.7 (7.9)", "-" where the paper prints none.
+[[nodiscard]] std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column);
 
 // A line for each method and column. Mean and, from two seeds on, standard deviation.
-[[nodiscard]] Table beside_paper(const PaperTable& table, const Outcome& outcome);
+[[nodiscard]] Table beside_paper(const PaperTable& table, const Measurement& measurement);
 // A line for each claim.
-[[nodiscard]] Table verdicts(const PaperTable& table, const Outcome& outcome);
+[[nodiscard]] Table verdicts(const PaperTable& table, const Measurement& measurement);
 
 }  // namespace whence::papers

@@ -1,0 +1,20 @@
+// Another program, started with its output in a file.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace whence {
+
+enum class Errors { in_the_file, as_ours };  // where its standard error goes
+
+// `arguments[0]` is the program. It dies with this process, whatever ends that one. Error when it cannot be started.
+// REQUIRES: called from the thread that lives longest, whose end is what the child is told of.
+[[nodiscard]] pid_t start_child(std::vector<std::string> arguments, const std::string& output, Errors errors);
+
+// Its exit code, or 128 and the signal that ended it.
+[[nodiscard]] int exit_code_of(int status);
+
+}  // namespace whence

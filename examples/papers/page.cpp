@@ -1,0 +1,180 @@
+// The page of all records: what the papers claim, and what of it holds here.
+#include <algorithm>
+#include <map>
+
+#include "examples/app/run_files.h"
+#include "examples/lab/outcome.h"
+#include "examples/papers/record.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+
+namespace whence::papers {
+namespace {
+
+struct Paper {
+  const char *prefix, *title;
+};
+constexpr Paper papers[] = {{"cope/", "CoPE (arXiv:2405.18719)"}, {"dape/", "DAPE (arXiv:2405.14722)"},
+    {"dape-v2/", "DAPE V2, here CDAPE (arXiv:2410.04798)"}};
+
+std::string cell(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  return text;
+}
+
+// A row of Markdown.
+std::string row(const std::vector<std::string>& cells) {
+  std::string text = "|";
+  for (const std::string& each : cells) text += " " + cell(each) + " |";
+  return text + "\n";
+}
+
+std::string rule(std::size_t columns) {
+  std::string text = "|";
+  for (std::size_t k = 0; k < columns; ++k) text += "---|";
+  return text + "\n";
+}
+
+struct Count {
+  int holds = 0, does_not = 0, not_decided = 0;
+};
+
+Count count_of(const std::vector<Judged>& all) {
+  Count count;
+  for (const Judged& each : all) {
+    const Verdict verdict = each.decision.verdict;
+    ++(verdict == Verdict::holds ? count.holds : verdict == Verdict::does_not ? count.does_not : count.not_decided);
+  }
+  return count;
+}
+
+// By method and column: ours, and behind a stroke what the paper prints.
+std::string numbers_of(const PaperTable& table, const Measurement& measurement) {
+  std::vector<std::string> head{measurement.measure};
+  std::vector<const Column*> columns;
+  for (const Column& column : table.columns) {
+    const bool there =
+        std::ranges::any_of(measurement.all, [&](const Measured& each) { return each.column == column.name; });
+    if (there) columns.push_back(&column), head.push_back(column.name);
+  }
+  std::string text = row(head) + rule(head.size());
+  for (const Method& method : table.methods) {
+    std::vector<std::string> cells{method.name};
+    bool any = false;
+    for (const Column* column : columns) {
+      const std::vector<double> values = measurement.of(method.name, column->name);
+      const std::string printed = printed_text(table, method.name, column->name);
+      any = any || !values.empty();
+      cells.push_back((values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits)) +
+                      (printed == "-" ? "" : " / " + printed));
+    }
+    if (any) text += row(cells);
+  }
+  return text;
+}
+
+std::string verdicts_of(const std::vector<Judged>& all) {
+  std::string text = row({"the paper's comparison", "column", "here", "test", "the paper's own figures"}) + rule(5);
+  for (const Judged& each : all)
+    text += row({to_text(each.claim.better, " better than ", each.claim.worse), each.claim.column,
+        (each.decision.verdict == Verdict::holds ? "**holds**" : verdict_text(each.decision.verdict)),
+        each.decision.test, each.by_the_paper.empty() ? "-" : each.by_the_paper});
+  return text;
+}
+
+std::string outputs_of(const Record& record) {
+  std::string text;
+  for (const Said& said : record.said)
+    text += to_text("\n`", said.command, "`, ", fixed(said.seconds, 1), " s",
+        said.exit_code == 0 ? "" : to_text(", exit code ", said.exit_code), ":\n\n```\n", said.output,
+        said.output.ends_with('\n') ? "" : "\n", "```\n");
+  return text;
+}
+
+std::string part_of(const PaperTable& table, const Record& record) {
+  std::string text = to_text("\n### ", table.name, ": ", table.what, "\n\n", table.place, ". `", record.command, "`");
+  if (record.runs > 0)
+    text += to_text(": ", record.runs, " runs", record.failed > 0 ? to_text(", ", record.failed, " failed") : "", ", ",
+        cost_text(record), " on two cores");
+  text += ".\n";
+  if (!table.note.empty()) text += "\n" + table.note + "\n";
+  const std::string& why = find_preset(table, record.preset).why;
+  if (!why.empty()) text += "\nWhy these sizes: " + why + "\n";
+  for (const std::string& command : record.lab) text += "\n    " + command + "\n";
+  if (!record.measurement.all.empty()) {
+    text += "\n" + numbers_of(table, record.measurement);
+    const std::vector<Judged> all = judged(table, record.measurement);
+    if (!all.empty()) text += "\n" + verdicts_of(all);
+  }
+  return text + outputs_of(record);
+}
+
+// Rows, records and verdicts of each paper.
+std::string counts_of(const std::vector<Record>& records) {
+  std::string text =
+      row({"paper", "tables and figures", "recorded", "comparisons", "hold", "do not", "not decided at this size"}) +
+      rule(7);
+  for (const Paper& paper : papers) {
+    int rows = 0, recorded = 0;
+    Count sum;
+    for (const PaperTable& table : all_tables()) {
+      if (!table.name.starts_with(paper.prefix)) continue;
+      ++rows;
+      for (const Record& record : records) {
+        if (record.table != table.name) continue;
+        const Count count = count_of(judged(table, record.measurement));
+        ++recorded, sum.holds += count.holds, sum.does_not += count.does_not, sum.not_decided += count.not_decided;
+      }
+    }
+    text += row({paper.title, std::to_string(rows), std::to_string(recorded),
+        std::to_string(sum.holds + sum.does_not + sum.not_decided), std::to_string(sum.holds),
+        std::to_string(sum.does_not), std::to_string(sum.not_decided)});
+  }
+  return text;
+}
+
+std::string introduction_of(const std::vector<Record>& records) {
+  std::map<std::string, int> machines, dates, commits, texts;
+  for (const Record& record : records) {
+    ++machines[record.machine], ++dates[record.date.substr(0, 10)], ++commits[record.commit];
+    if (!record.text.empty()) ++texts[record.text];
+  }
+  const auto names = [](const std::map<std::string, int>& all) {
+    std::string text;
+    for (const auto& [name, count] : all) text += (text.empty() ? "" : "; ") + name;
+    return text;
+  };
+  return to_text(
+      "# The papers' tables and figures, ours beside theirs\n\n"
+      "Written by `whence reproduce --record` from [results](results); nothing here was typed by hand. In each cell: "
+      "ours, "
+      "the mean with the standard deviation over seeds, then behind a stroke what the paper prints. A comparison of "
+      "the "
+      "paper *holds* or *does not* where Welch's test over the seeds says so (two-sided, p < 0.05), else it is *not "
+      "decided at this size*; the last column is the same test of the means and deviations that the paper prints, "
+      "three "
+      "seeds each.\n\nMachine: ",
+      names(machines), ". Date: ", names(dates), ". Commit: ", names(commits), ". Texts: ", names(texts),
+      ". Times are those of all runs of a table on two cores, though runs that two tables share were trained "
+      "once.\n\n");
+}
+
+}  // namespace
+
+void write_page(const std::filesystem::path& folder) {
+  const std::vector<Record> records = read_records(folder);
+  std::string text = introduction_of(records) + counts_of(records);
+  for (const Paper& paper : papers) {
+    text += to_text("\n## ", paper.title, "\n");
+    for (const Record& record : records)
+      if (record.table.starts_with(paper.prefix)) text += part_of(find_table(record.table), record);
+    std::string none;
+    for (const PaperTable& table : all_tables())
+      if (table.name.starts_with(paper.prefix) && !std::ranges::count(records, table.name, &Record::table))
+        none += to_text("\n- ", table.name, ": ", table.what, table.note.empty() ? "" : "; " + table.note);
+    if (!none.empty()) text += "\nNot recorded:\n" + none + "\n";
+  }
+  write_file((folder / "README.md").string(), text);
+}
+
+}  // namespace whence::papers

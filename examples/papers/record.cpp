@@ -1,0 +1,171 @@
+#include "examples/papers/record.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "examples/app/child.h"
+#include "examples/app/code_hash.h"
+#include "examples/app/run_files.h"
+#include "examples/app/text.h"
+#include "examples/papers/runs.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+
+namespace whence::papers {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string file_name(const Record& record) {
+  std::string name = record.table + "-" + record.preset + ".json";
+  std::ranges::replace(name, '/', '-');
+  return name;
+}
+
+Json json_of(const Record& record) {
+  Json numbers = Json::array(), said = Json::array();
+  for (const Measured& each : record.measurement.all)
+    numbers.push_back({{"method", each.method}, {"column", each.column}, {"values", each.values}});
+  for (const Said& each : record.said)
+    said.push_back(
+        {{"command", each.command}, {"exit_code", each.exit_code}, {"seconds", each.seconds}, {"output", each.output}});
+  return {{"table", record.table}, {"preset", record.preset}, {"command", record.command}, {"lab", record.lab},
+      {"code", record.code}, {"commit", record.commit}, {"machine", record.machine}, {"date", record.date},
+      {"text", record.text}, {"seeds", record.seeds}, {"runs", record.runs}, {"failed", record.failed},
+      {"processor_seconds", record.processor_seconds}, {"operations", record.operations},
+      {"measure", record.measurement.measure}, {"digits", record.measurement.digits}, {"numbers", numbers},
+      {"said", said}};
+}
+
+Record record_of(const Json& page) {
+  Record record{page.at("table"), page.at("preset"), page.at("command"), page.at("lab"), page.at("code"),
+      page.at("commit"), page.at("machine"), page.at("date"), page.at("text"), page.at("seeds"), page.at("runs"),
+      page.at("failed"), page.at("processor_seconds"), page.at("operations"),
+      {page.at("measure"), page.at("digits"), {}}, {}};
+  for (const Json& each : page.at("numbers")) {
+    Measured measured{each.at("method"), each.at("column"), {}};
+    for (const Json& value : each.at("values"))
+      measured.values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+    record.measurement.all.push_back(std::move(measured));
+  }
+  for (const Json& each : page.at("said"))
+    record.said.push_back({each.at("command"), each.at("output"), each.at("exit_code"), each.at("seconds")});
+  return record;
+}
+
+std::string time_text(double seconds) {
+  constexpr std::pair<double, const char*> units[] = {
+      {365 * 86400, "years"}, {86400, "days"}, {3600, "h"}, {60, "min"}};
+  for (const auto& [unit, name] : units)
+    if (seconds >= 1.5 * unit) return to_text(fixed(seconds / unit, seconds < 10 * unit ? 1 : 0), " ", name);
+  return to_text(fixed(seconds, 0), " s");
+}
+
+std::vector<std::string> lab_now(const PaperTable& table, const Record& record) {
+  std::vector<std::string> commands;
+  const Preset& preset = find_preset(table, record.preset);
+  for (const std::string& task : tasks_at(table, preset)) commands.push_back(typed(lab_words(table, preset, task)));
+  return commands;
+}
+
+}  // namespace
+
+void write_record(const fs::path& folder, const Record& record) {
+  ensure_output_folder(folder / "results");
+  write_file((folder / "results" / file_name(record)).string(),
+      json_of(record).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::vector<Record> read_records(const fs::path& folder) {
+  std::vector<Record> found;
+  if (!fs::is_directory(folder / "results")) return found;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder / "results"))
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  std::ranges::sort(files);
+  std::vector<Record> read;
+  for (const fs::path& file : files) {
+    try {
+      read.push_back(record_of(Json::parse(read_file(file.string()))));
+    } catch (const Json::exception& error) {
+      throw InputError(file.string(), ": no record of a table: ", error.what());
+    }
+  }
+  for (const PaperTable& table : all_tables())
+    std::ranges::copy_if(
+        read, std::back_inserter(found), [&](const Record& record) { return record.table == table.name; });
+  return found;
+}
+
+std::string staleness(const PaperTable& table, const Record& record) {
+  if (record.runs == 0) return "";  // what was only said is of no trained number
+  if (record.code != code_hash()) return to_text("is of code ", record.code, ", this is ", code_hash());
+  const std::vector<std::string> now = lab_now(table, record);
+  return record.lab == now ? "" : "its preset has other options now";
+}
+
+std::vector<std::string> differences(const Record& now, const Record& recorded) {
+  std::vector<std::string> found;
+  const auto list = [](const std::vector<double>& values) {
+    std::string text;
+    for (const double value : values) text += (text.empty() ? "" : ", ") + number_text(value);
+    return text.empty() ? "nothing" : text;
+  };
+  for (const Measured& each : now.measurement.all) {
+    const std::vector<double> kept = recorded.measurement.of(each.method, each.column);
+    if (kept != each.values)
+      found.push_back(to_text(each.method, ", ", each.column, ": ", list(each.values), "; recorded: ", list(kept)));
+  }
+  return found;
+}
+
+std::string cost_text(const Record& record) {
+  double seconds = record.processor_seconds / 2;
+  for (const Said& said : record.said) seconds += said.seconds;
+  return time_text(seconds);
+}
+
+std::string cost_text(const Record& record, const std::string& preset) {
+  if (preset == record.preset) return cost_text(record);
+  const auto own = record.operations.find(record.preset), other = record.operations.find(preset);
+  if (own == record.operations.end() || other == record.operations.end()) return "";
+  return "about " + time_text(record.processor_seconds / 2 * other->second / own->second);
+}
+
+std::string commit_of(const fs::path& folder) {
+  const auto ask = [&](std::vector<std::string> words) -> std::optional<std::string> {
+    const std::string file = (folder / ".git_says").string();
+    words.insert(words.begin(), {"git", "-C", folder.string()});
+    int status = 0;
+    const pid_t child = start_child(words, file, Errors::in_the_file);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    const std::string said = read_file(file);
+    fs::remove(file);
+    if (exit_code_of(status) != 0) return std::nullopt;
+    return said.substr(0, said.find('\n'));
+  };
+  const auto commit = ask({"rev-parse", "--short=10", "HEAD"});
+  if (!commit) return "unknown";
+  // Not what is recorded itself, which is written table by table.
+  const auto changed = ask(
+      {"status", "--porcelain", "--untracked-files=no", "--", ":/tensor", ":/autograd", ":/nn", ":/examples/*.cpp"});
+  return *commit + (changed && !changed->empty() ? "+" : "");
+}
+
+std::string this_machine() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string model = "unknown processor";
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      model = line.substr(line.find(": ") + 2);
+      break;
+    }
+  return to_text(model, ", ", threads(), " threads");
+}
+
+}  // namespace whence::papers

@@ -1,0 +1,122 @@
+#include "examples/papers/runs.h"
+
+#include <algorithm>
+#include <map>
+
+#include "examples/app/sha256.h"
+#include "examples/app/text.h"
+#include "examples/lab/request.h"
+#include "examples/papers/compare.h"
+#include "examples/train.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace whence::papers {
+namespace {
+
+std::string text_for(const PaperTable& table, const Asked& asked) {
+  const bool code = table.grid.reads == Reads::code;
+  const std::string& file = code ? asked.code : asked.text;
+  if (!file.empty()) return file;
+  throw InputError(code ? "--code" : "--data", ": nothing given; ", code ? "a folder of source code" : "a text file",
+      " of yours required; ", table.name, " trains language models, and the papers' texts are not ours to give");
+}
+
+// The same name for the same run, whatever table asks for it.
+void put_into_the_pool(Grid& grid, const std::filesystem::path& pool) {
+  for (GridCell& cell : grid.cells) {
+    std::ranges::sort(cell.options);
+    std::string all;
+    for (const std::string& word : arguments_of(cell.options)) all += word + '\n';
+    cell.folder = pool / grid.task / to_text(cell.folder.filename().string(), "-", sha256(all).substr(0, 8));
+  }
+}
+
+// Of the grid those cells that the methods have.
+void keep_methods(Grid& grid, const PaperTable& table, const std::vector<std::string>& methods) {
+  if (methods.empty()) return;
+  std::vector<std::string> schemes;
+  for (const std::string& name : methods) {
+    const auto method = std::ranges::find(table.methods, name, &Method::name);
+    if (method == table.methods.end())
+      throw InputError("--methods: ", in_quotes(name), " given; one of those of ", table.name, " required");
+    schemes.push_back(canonical_text(parse_schemes(method->scheme)));
+  }
+  std::erase_if(grid.cells, [&](const GridCell& cell) { return std::ranges::count(schemes, cell.scheme) == 0; });
+}
+
+Settings settings_of(const PaperTable& table, const Asked& asked) {
+  Settings settings = parse_settings("set", asked.set);
+  if (table.grid.reads != Reads::nothing) put_setting(settings, "data", text_for(table, asked));
+  return settings;
+}
+
+}  // namespace
+
+std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset) {
+  return preset.tasks.empty() ? table.grid.tasks : preset.tasks;
+}
+
+std::vector<std::string> lab_words(const PaperTable& table, const Preset& preset, const std::string& task) {
+  std::vector<std::string> words{
+      task, "--schemes", preset.schemes.empty() ? table.grid.schemes : preset.schemes, "--preset", preset.lab};
+  for (const std::string& axis : table.grid.vary) words.insert(words.end(), {"--vary", axis});
+  if (table.grid.same_tokens) words.emplace_back("--same-tokens");
+  std::string set = preset.set;
+  for (const auto& [of, more] : preset.own)
+    if (of == task) set += (set.empty() ? "" : " ") + more;
+  if (!set.empty()) words.insert(words.end(), {"--set", set});
+  return words;
+}
+
+std::string typed(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_of(" ()'\"&;|*") == std::string::npos;
+    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+  }
+  return text;
+}
+
+Runs plan_runs(const PaperTable& table, const Asked& asked) {
+  const Preset& preset = find_preset(table, asked.preset);
+  const Settings more = settings_of(table, asked);
+  Runs runs;
+  for (const std::string& task : tasks_at(table, preset)) {
+    std::vector<std::string> words = lab_words(table, preset, task);
+    words.insert(words.end(), {"--seeds", std::to_string(asked.seeds)});
+    GridOptions options;
+    CommandLine line("whence lab", "");
+    declare_grid_options(line, options);
+    std::vector<const char*> arguments{"lab"};
+    for (const std::string& word : words) arguments.push_back(word.c_str());
+    (void)line.parse(static_cast<int>(arguments.size()), arguments.data());
+    PlannedGrids planned = plan_grids(line, options, more, asked.folder, checked_train_options);
+    put_into_the_pool(planned.grids[0], asked.folder);
+    runs.grids.push_back(std::move(planned.grids[0]));
+    words.insert(words.begin(), {"whence", "lab"});
+    if (const std::string* data = find_setting(more, "data"))
+      words.insert(words.end(), {"--set", "data=" + std::filesystem::path(*data).filename().string()});
+    runs.commands.push_back(typed(words));
+  }
+  require_cells(table, preset, runs.grids);
+  for (Grid& grid : runs.grids) keep_methods(grid, table, asked.methods);
+  return runs;
+}
+
+double operations(const Runs& runs) {
+  double sum = 0;
+  std::map<std::vector<std::string>, double> of;  // seeds do not change it
+  for (const Grid& grid : runs.grids) {
+    for (const GridCell& cell : grid.cells) {
+      std::vector<std::string> words = arguments_of(cell.options);
+      words.insert(words.end(), {"--scheme", cell.scheme, "--quiet"});
+      const auto [known, is_new] = of.try_emplace(words, 0);
+      if (is_new) known->second = operations_per_sequence(grid.task, words);
+      sum += known->second * static_cast<double>(cell.sequences) * static_cast<double>(cell.steps);
+    }
+  }
+  return sum;
+}
+
+}  // namespace whence::papers
