@@ -192,10 +192,10 @@ class Texts {
     Longest& longest = texts_[text];
     if (length > longest.length) longest = {length, cell, options};
   }
-  void check() const {
+  void check(const std::filesystem::path& folder) const {
     for (const auto& [text, longest] : texts_) {
       std::vector<std::string> arguments = arguments_of(longest.options);
-      arguments.emplace_back("--quiet");
+      arguments.insert(arguments.end(), {"--quiet", "--out", folder.string()});
       naming(longest.cell, [&] { language::check_text(arguments); });
     }
   }
@@ -228,7 +228,7 @@ void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
       if (request.task == "lm") texts.add(name, cell.options, values);
     });
   }
-  texts.check();
+  texts.check(request.folder);
 }
 
 }  // namespace
