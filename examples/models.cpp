@@ -1,5 +1,6 @@
 // Prints the named models: their parts and how many parameters they have, with any positional scheme; and plans their
 // training.
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -72,14 +73,28 @@ struct Options {
   bool plan = false;
 };
 
+// Each row of the tables is there once.
+template <class T> std::vector<T> once(const char* what, const std::vector<T>& list) {
+  for (auto each = list.begin(); each != list.end(); ++each)
+    if (std::find(list.begin(), each, *each) != each)
+      throw InputError(what, ": ", *each, " given twice; once required; remove one of them");
+  return list;
+}
+
+std::vector<std::string> schemes_of(const std::string& text) {
+  std::vector<std::string> schemes;
+  for (const std::string& scheme : bench::words_of(text)) schemes.push_back(canonical_text(parse_schemes(scheme)));
+  return once("--scheme", schemes);
+}
+
 std::vector<PlannedModel> planned_models(const Options& options) {
   std::vector<PlannedModel> models;
-  for (const std::string& name : options.planned) {
+  for (const std::string& name : once("MODEL", options.planned)) {
     const TransformerOptions own = named_model(name);
     const std::string lengths = options.lengths.empty() ? to_text(own.length) : options.lengths;
-    for (const std::string& scheme : bench::words_of(options.scheme.empty() ? own.scheme : options.scheme)) {
-      for (const std::int64_t length : bench::numbers_of("lengths", lengths)) {
-        models.push_back({name, named_model(name, canonical_text(parse_schemes(scheme))), length, options.batch});
+    for (const std::string& scheme : schemes_of(options.scheme.empty() ? own.scheme : options.scheme)) {
+      for (const std::int64_t length : once("--lengths", bench::numbers_of("lengths", lengths))) {
+        models.push_back({name, named_model(name, scheme), length, options.batch});
         models.back().options.executor = options.executor;
       }
     }
@@ -116,6 +131,8 @@ int run(int argc, char** argv) {
   if (line.shows_page(argc, argv)) return 0;
   for (const char* option : {"lengths", "batch", "executor", "cost-of"})
     line.refuse_unless(option, options.plan, "--plan");
+  for (const char* option : {"batch", "executor"})
+    line.refuse_unless(option, options.cost_of.empty(), "bytes to plan; --cost-of counts operations per token");
   if (!options.plan && !options.planned.empty())
     throw InputError("\"", options.planned[0], "\" given; --plan or --model before it required");
   if (!options.plan) {

@@ -37,7 +37,7 @@ struct Options {
   std::vector<std::string> names;
   std::string preset = "mini", data, code, set, out = "runs/reproduce", record, records, device = "auto";
   int seeds = 3, jobs = threads();
-  std::string methods;
+  std::vector<std::string> rows;
   bool list = false, plan = false, stale = false, check = false, quiet = false;
 };
 
@@ -150,6 +150,7 @@ class Reproduction {
   int run() {
     say();
     ensure_output_folder(folder_);
+    if (!options_.record.empty()) ensure_output_folder(options_.record);
     Record record = begun();
     if (!runs_.grids.empty()) train(record);
     for (const std::string& command : table_.commands) record.said.push_back(done(command));
@@ -166,7 +167,7 @@ class Reproduction {
         .set = options_.set,
         .text = options_.data,
         .code = options_.code,
-        .methods = options_.methods.empty() ? std::vector<std::string>() : split_at_commas(options_.methods),
+        .methods = options_.rows,
         .seeds = options_.seeds,
         .folder = fs::path(options_.out) / "runs"};
   }
@@ -174,7 +175,7 @@ class Reproduction {
   Record begun() const {
     Record record;
     record.table = table_.name, record.preset = options_.preset, record.command = command();
-    if (!options_.record.empty()) record.commit = papers::commit_of(options_.record);
+    if (!options_.record.empty()) record.commit = papers::commit_of(options_.record, folder_ / "commit.txt");
     record.machine = papers::this_machine(), record.code = code_hash();
     char date[32];
     const std::time_t now = std::time(nullptr);
@@ -334,10 +335,10 @@ void check(const CommandLine& line, const Options& options, const std::vector<Pa
   for (const PaperTable& table : tables)
     if (table.kind == Kind::not_ours)
       throw InputError(table.name, ": ", table.what, "; it cannot be run here: ", table.note);
-  line.refuse_unless("methods", options.record.empty(), "no --record, which keeps whole tables");
+  line.refuse_unless("row", options.record.empty(), "no --record, which keeps whole tables");
   const auto any = [&](const auto& is_so) { return tables.empty() || std::ranges::any_of(tables, is_so); };
   const bool trained = any([](const PaperTable& table) { return !table.presets.empty(); });
-  for (const char* name : {"preset", "seeds", "set", "methods", "check", "jobs", "device"})
+  for (const char* name : {"preset", "seeds", "set", "row", "check", "jobs", "device"})
     line.refuse_unless(name, trained, "a table for which something is trained");
   line.refuse_unless("data", any([](const PaperTable& table) { return reads(table, "TEXT", papers::Reads::text); }),
       "a table of language models");

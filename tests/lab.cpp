@@ -157,6 +157,19 @@ TEST_CASE("a grid refuses what it cannot run") {
       refusal({"flip_flop", "--vary", "length=8,16", "--set", "length=8"}).find("--vary has it") != std::string::npos);
 }
 
+TEST_CASE("settings: names and values, those with blanks in quotes of either kind") {
+  const Settings expected{
+      {"data", "my text.txt"}, {"steps", "3"}, {"field", "a \"b\""}, {"include", ""}, {"out1", "o'b\""}};
+  CHECK(parse_settings("set", " data=\"my text.txt\"  steps=3\tfield='a \"b\"' include='' out1=o'b\" ") == expected);
+  CHECK(parse_settings("set", " ").empty());
+  const auto refused = [](const std::string& text, const std::string& words) {
+    CHECK_THROWS_WITH_AS((void)parse_settings("set", text), words.c_str(), InputError);
+  };
+  refused("steps=3 data=\"my text", "--set: data=\"my text given; a second \" at the end of the value required");
+  refused("data='a'b", "--set: data='a'b given; a blank, or nothing, behind 'a' required");
+  CHECK_THROWS_WITH_AS((void)parse_settings("set", "data=my text.txt"), doctest::Contains("in quotes"), InputError);
+}
+
 TEST_CASE("an axis sets its option wherever its scheme stands") {
   const Axis kernel = parse_axes({"cdape.kernel=1,3"})[0], p_max = parse_axes({"cope.p_max=16,64"})[0];
   CHECK(kernel.values == std::vector<std::string>{"1", "3"});

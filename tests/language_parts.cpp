@@ -138,3 +138,20 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   CHECK(run({"--data", scratch / "test.txt", "--include", "*.cpp"}).err.find("--include") != std::string::npos);
   CHECK(run({"--data", scratch / "test.txt", "--field", "body"}).err.find("--field") != std::string::npos);
 }
+
+TEST_CASE("text: small files are read, large ones are mapped, and both hold what is there") {
+  const Scratch scratch("language-mapped");
+  const auto is_mapped = [](const std::string& path) {
+    return test::text_of("/proc/self/maps").find(path) != std::string::npos;
+  };
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, (std::size_t{1} << 20) - 1, std::size_t{1} << 20}) {
+    const std::string path = scratch / std::to_string(size), text(size, 'x');
+    write_file(path, text);
+    {
+      const MappedFile file(path);
+      CHECK(file.bytes() == text);
+      CHECK(is_mapped(path) == (size == std::size_t{1} << 20));
+    }
+    CHECK_FALSE(is_mapped(path));
+  }
+}

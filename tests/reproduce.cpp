@@ -105,8 +105,8 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
       {{"cope/table3", "--set", "variables=2"}, "--vary has it"}, {{"cope/table3", "--set", "stepz=2"}, "stepz"},
       {{"cope/table3", "--set", "dim=65"}, "dim"}, {{"cope/figure4"}, "a text file of yours required"},
       {{"cope/table1"}, "it cannot be run here"}, {{"dape/table3", "--seeds", "4"}, "something is trained"},
-      {{"cope/table3", "--methods", "CoPEE"}, "'CoPEE' given"},
-      {{"cope/table3", "--methods", "CoPE", "--record", scratch / "kept"}, "no --record"},
+      {{"cope/table3", "--row", "CoPEE"}, "'CoPEE' given"},
+      {{"cope/table3", "--row", "CoPE", "--record", scratch / "kept"}, "no --record"},
       {{"cope/table3", "--preset", "huge"}, "huge"}};
   for (const auto& [arguments, words] : cases) {
     const std::string said = refusal(arguments);
@@ -148,7 +148,7 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   const test::Outcome again = with({"--check", "--records", kept});
   CHECK(again.out.find(" numbers are as recorded on ") != std::string::npos);
   CHECK(again.code == 0);
-  const test::Outcome row = with({"--methods", "CoPE", "--check", "--records", kept});
+  const test::Outcome row = with({"--row", "CoPE", "--check", "--records", kept});
   CHECK(row.out.find("\n2 numbers are as recorded on ") != std::string::npos);
   CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("1 results recorded, 0 older"));
 

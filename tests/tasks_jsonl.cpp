@@ -164,6 +164,11 @@ TEST_CASE("a task from JSON lines: bad lines are refused with file, line and sym
   write_file(scratch / "empty.jsonl", "\n");
   CHECK(refusal(scratch, "", {"--test-data", scratch / "empty.jsonl"}).find("no line given") != std::string::npos);
   CHECK(refusal(scratch, "", {"--set-aside", "0.5"}).empty() == false);
+  write_file(scratch / "fine.jsonl", line_of("a", "c?", "b"));
+  Words both{"--test-data", scratch / "fine.jsonl", "--validation-data", scratch / "fine.jsonl"};
+  CHECK(refusal(scratch, "", both).empty());
+  both.insert(both.end(), {"--set-aside", "0.2"});
+  CHECK(refusal(scratch, "", both).find("--set-aside: 0.2 given; it has no effect") == 0);
 }
 
 TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept; other data are refused") {

@@ -8,6 +8,7 @@
 #include "nn/io/files.h"
 #include "tensor/random.h"
 #include "tests/program_run.h"
+#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -126,4 +127,40 @@ TEST_CASE("train lm: bad text, bad tokenisers and other data are refused before 
   const Outcome other = run(command("data", {"--resume"}));
   CHECK(other.code == 2);
   CHECK(other.err.find("another run") != std::string::npos);
+}
+
+TEST_CASE("train lm: no output inside a folder of text, and no option that would do nothing") {
+  const Scratch scratch("train-lm-texts");
+  std::filesystem::create_directories(scratch.folder / "tree");
+  std::filesystem::create_directory_symlink(scratch.folder / "tree", scratch.folder / "link");
+  write_text(scratch / "tree/text.txt", 60);
+  write_file(scratch / "lines.jsonl", "{\"text\": \"a b\"}\n");
+  const std::string tree = scratch / "tree", text = scratch / "tree/text.txt", lines = scratch / "lines.jsonl";
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& words) {
+    std::vector<std::string> all{"lm"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run(all);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.find(words) != std::string::npos, outcome.err);
+    CHECK(std::distance(std::filesystem::directory_iterator(tree), {}) == 1);  // nothing was written
+  };
+  refused({"--data", tree, "--out", tree + "/runs/a"}, "a folder outside of " + tree + " required; --data reads");
+  refused({"--data", tree, "--out", tree}, "--out: ");
+  refused({"--data", tree, "--out", scratch / "link/run"}, "--out: ");
+  refused({"--data", scratch / "link", "--out", tree + "/run"}, "--out: ");
+  refused({"--data", text, "--validation-data", tree, "--out", tree + "/run"}, "--validation-data reads");
+  refused({"--data", text, "--test-data", tree, "--out", tree + "/run"}, "--test-data reads");
+  const Outcome lab =
+      RunningProgram("lab", {"lm", "--set", "data=" + tree, "--out", tree + "/lab"}, scratch / "log").finish();
+  CHECK(lab.code == 2);
+  CHECK_FALSE(std::filesystem::exists(tree + "/lab"));
+  const auto fine = [&](const std::string& data, const std::string& out) {  // refused for what comes later
+    refused({"--data", data, "--out", out, "--tokeniser", "none.json"}, "none.json");
+  };
+  fine(text, tree + "/run");
+  fine(tree, scratch / "tree2");
+
+  refused({"--data", tree, "--field", "text"}, "--field: text given; it has no effect without a file of JSON lines");
+  refused({"--data", lines, "--blank-lines", "2"}, "--blank-lines: 2 given; it has no effect");
+  refused({"--data", lines, text, "--blank-lines", "2", "--field", "text", "--tokeniser", "none.json"}, "none.json");
 }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -134,6 +135,13 @@ std::string visible(std::string_view token) {
     token.remove_prefix(code.bytes);
   }
   return seen;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
 }
 
 std::string in_quotes(std::string_view text) {

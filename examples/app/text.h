@@ -29,6 +29,9 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // unseen are written out (\n, <U+202E>), and bytes that are no character as <FF>.
 [[nodiscard]] std::string shown_on_terminal(std::string_view text);
 
+// The parts between commas, empty ones too but for one behind the last comma; none of an empty text.
+[[nodiscard]] std::vector<std::string> split_at_commas(const std::string& text);
+
 // A token to be looked at: white space, control characters and marks without a letter have to be seen, and must not act.
 [[nodiscard]] std::string visible(std::string_view token);
 

@@ -18,14 +18,15 @@ struct Axis {
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> inside_schemes() const;
 };
 
-// At commas outside parentheses: "cope(p_max=8, gates=values),rope".
-[[nodiscard]] std::vector<std::string> split_at_commas(const std::string& text);
+// At commas, those inside parentheses left alone: "cope(p_max=8, gates=values),rope".
+[[nodiscard]] std::vector<std::string> split_outside_parentheses(const std::string& text);
 
 // Each text as "variables=1,3,5" or "cope.p_max=16,64". InputError for an axis without values, a value or an axis given
 // twice, an option that the laboratory chooses itself, and a scheme or an option of it that is not known.
 [[nodiscard]] std::vector<Axis> parse_axes(const std::vector<std::string>& texts);
 
-// "steps=300 dim=32" as names and values. InputError as above; `option` is the name of the option that holds the text.
+// "steps=300 data='my text.txt'" as names and values, those with blanks in quotes of either kind. InputError as above, and
+// for quotes that do not close; `option` is the name of the option that holds the text.
 [[nodiscard]] Settings parse_settings(const std::string& option, const std::string& text);
 
 // The scheme's text with the axis' option set wherever the axis' scheme stands in it, in a sum or inside another; nothing

@@ -194,10 +194,10 @@ class Texts {
     if (length > readers.longest) readers.longest = length, readers.name = name, readers.options = cell.options;
   }
   // Each cell learns what it will read.
-  void check() const {
+  void check(const std::filesystem::path& folder) const {
     for (const auto& [text, readers] : texts_) {
       std::vector<std::string> arguments = arguments_of(readers.options);
-      arguments.emplace_back("--quiet");
+      arguments.insert(arguments.end(), {"--quiet", "--out", folder.string()});
       std::string hash;
       naming(readers.name, [&] { hash = language::check_text(arguments); });
       for (GridCell* cell : readers.all) cell->data = hash;
@@ -233,7 +233,7 @@ void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
       if (request.task == "lm") texts.add(cell, name, values);
     });
   }
-  texts.check();
+  texts.check(request.folder);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr const char* mini_of_text = "dim=128 layers=2 length=128 steps=1000";
 
 std::vector<std::string> schemes_of(const CommandLine& line, const std::string& text) {
   std::vector<std::string> schemes;
-  for (const std::string& part : split_at_commas(text)) {
+  for (const std::string& part : split_outside_parentheses(text)) {
     const std::string scheme = canonical_text(parse_schemes(part));
     if (std::ranges::count(schemes, scheme) > 0)
       line.refuse("schemes", to_text(scheme, " once"), "each scheme is one row");
@@ -66,7 +66,8 @@ void declare_grid_options(CommandLine& line, GridOptions& options) {
           {"an axis: an option of train with its values, \"variables=1,3,5\", or of a scheme, \"cope.p_max=16,64\"; "
            "several make a grid"})
       .choice("preset", &options.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
-      .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})
+      .text("set", &options.set,
+          {"options of train in place of the preset's, e.g. \"steps=300 dim=32\"; a value with blanks in quotes"})
       .flag("same-tokens", &options.same_tokens,
           {"the batch follows the length: steps x batch x length is as the preset and --set have it"});
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <sstream>
 
 #include "examples/app/results.h"
 #include "examples/app/sha256.h"
@@ -13,6 +12,8 @@
 
 namespace whence::language {
 namespace {
+
+namespace fs = std::filesystem;
 
 using Files = std::vector<std::unique_ptr<TextFile>>;
 using FilesOfParts = Files[part_count];
@@ -35,6 +36,11 @@ std::string place_of(const FilesOfParts& parts, const char* at) {
     for (const auto& file : files)
       if (std::string place = file->place_of(at); !place.empty()) return place;
   return "text";
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code none;
+  return fs::is_directory(path, none);
 }
 
 std::int64_t words_in(std::string_view text) {
@@ -181,13 +187,6 @@ void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
       .names("FILE", &words.more, "more files, behind --data FILE");
 }
 
-static std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words) {
   const bool own_validation = !words.validation_data.empty();
   line.refuse_unless("validation", !own_validation,
@@ -203,14 +202,31 @@ void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& wor
   corpus.test_files.clear();
   if (!words.test_data.empty()) corpus.test_files.push_back(words.test_data);
   corpus.patterns = {split_at_commas(words.include), split_at_commas(words.exclude)};
-  bool folder = false, lines = false;
-  for (const auto* files : {&corpus.files, &corpus.validation_files, &corpus.test_files}) {
-    std::error_code none;
-    for (const std::string& file : *files)
-      folder = folder || std::filesystem::is_directory(file, none), lines = lines || is_jsonl(file);
-  }
+  std::vector<std::string> all = corpus.files;
+  for (const auto* files : {&corpus.validation_files, &corpus.test_files})
+    all.insert(all.end(), files->begin(), files->end());
+  const bool folder = std::ranges::any_of(all, is_folder);
   for (const char* pattern : {"include", "exclude"}) line.refuse_unless(pattern, folder, "a folder of text");
-  line.refuse_unless("field", lines || folder, "a file of JSON lines (.jsonl)");
+  if (!line.given("field") && !line.given("blank-lines")) return;
+  const std::vector<std::string> files = files_of(all, corpus.patterns);
+  line.refuse_unless("field", std::ranges::any_of(files, is_jsonl), "a file of JSON lines (.jsonl)");
+  line.refuse_unless("blank-lines", !std::ranges::all_of(files, is_jsonl),
+      "a file other than JSON lines (.jsonl), where each line is a document");
+}
+
+void refuse_inside_text(const CommandLine& line, const CorpusOptions& corpus, const fs::path& output) {
+  const auto place = [](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path)); };
+  const std::pair<const char*, const std::vector<std::string>*> texts[] = {
+      {"data", &corpus.files}, {"validation-data", &corpus.validation_files}, {"test-data", &corpus.test_files}};
+  for (const auto& [option, paths] : texts) {
+    for (const std::string& path : *paths) {
+      if (!is_folder(path)) continue;
+      const fs::path below = place(output).lexically_relative(place(path));
+      if (below.empty() || *below.begin() == "..") continue;
+      line.refuse("out", to_text("a folder outside of ", path),
+          to_text("--", option, " reads all files below it, and would read those of the run too"));
+    }
+  }
 }
 
 Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache)

@@ -2,8 +2,9 @@
 //
 //   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
-// Files are mapped, never read whole. Tokens are in memory, or written once to a cache file and mapped from there, so
-// text and tokens may be larger than memory. A cache of other files, another tokeniser or other options is made anew.
+// Files are mapped, never read whole but for small ones (mapped_file.h). Tokens are in memory, or written once to a cache
+// file and mapped from there, so text and tokens may be larger than memory. A cache of other files, another tokeniser or
+// other options is made anew.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,10 @@ struct CorpusWords {
 void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words);
 // After parsing: puts the files into `corpus`, and refuses options that would do nothing.
 void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words);
+
+// InputError where the output folder of a run is one of the folders of text, or below it: what the run writes would be
+// text of the next one.
+void refuse_inside_text(const CommandLine& line, const CorpusOptions& corpus, const std::filesystem::path& output);
 
 enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;

@@ -1,5 +1,5 @@
-// A file as bytes in memory. The system reads them when they are used and may drop them again, so it may
-// be as large as the disk allows.
+// A file as bytes in memory. The system reads them when they are used and may drop them again, so it may be as large as
+// the disk allows. Small ones are read at once: a process may map only so many, 65530 on Linux, and folders hold more.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@ class MappedFile {
 
  private:
   std::string path_;
+  std::string text_;  // of a small one
   const char* data_ = nullptr;
   std::size_t size_ = 0;
 };

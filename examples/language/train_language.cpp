@@ -5,7 +5,6 @@
 #include <cmath>
 #include <iostream>
 #include <set>
-#include <sstream>
 
 #include "examples/app/interrupt.h"
 #include "examples/app/memory_plan.h"
@@ -133,8 +132,7 @@ std::vector<index_t> multiples_of(const Settings& settings, const Corpus& corpus
 // Of the runs that --beside names.
 std::vector<NamedScores> scores_beside(const Settings& settings) {
   std::vector<NamedScores> found;
-  std::istringstream folders(settings.beside);
-  for (std::string folder; std::getline(folders, folder, ',');)
+  for (const std::string& folder : split_at_commas(settings.beside))
     found.push_back(read_length_scores(folder + "/lengths.json"));
   return found;
 }
@@ -205,6 +203,7 @@ void require_windows(const Corpus& corpus, const Settings& settings) {
 
 int run(CommandLine& line, Settings& settings) {
   check_together(line, settings);
+  refuse_inside_text(line, settings.corpus, settings.out);
   settings.training.folder = settings.out;
   const Placement placement = placement_of(settings.machine);
   settings.training.device = placement.device, settings.training.precision = placement.precision;
@@ -324,6 +323,7 @@ double operations_per_sequence(const std::vector<std::string>& arguments) {
 
 std::string check_text(const std::vector<std::string>& arguments) {
   const Asked asked(arguments);
+  refuse_inside_text(asked.line, asked.settings.corpus, asked.settings.out);
   const Corpus corpus(asked.settings.corpus, *tokeniser_of(asked.settings));
   require_windows(corpus, asked.settings);
   return corpus.hash();

@@ -137,23 +137,20 @@ std::string cost_text(const Record& record, const std::string& preset) {
   return "about " + time_text(record.processor_seconds / 2 * other->second / own->second);
 }
 
-std::string commit_of(const fs::path& folder) {
+std::string commit_of(const fs::path& folder, const fs::path& said) {
   const auto ask = [&](std::vector<std::string> words) -> std::optional<std::string> {
-    const std::string file = (folder / ".git_says").string();
     words.insert(words.begin(), {"git", "-C", folder.string()});
     int status = 0;
-    const pid_t child = start_child(words, file, Errors::in_the_file);
+    const pid_t child = start_child(words, said.string(), Errors::in_the_file);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    const std::string said = read_file(file);
-    fs::remove(file);
     if (exit_code_of(status) != 0) return std::nullopt;
-    return said.substr(0, said.find('\n'));
+    const std::string text = read_file(said.string());
+    return text.substr(0, text.find('\n'));
   };
   const auto commit = ask({"rev-parse", "--short=10", "HEAD"});
   if (!commit) return "unknown";
-  // Not what is recorded itself, which is written table by table.
-  const auto changed = ask(
-      {"status", "--porcelain", "--untracked-files=no", "--", ":/tensor", ":/autograd", ":/nn", ":/examples/*.cpp"});
+  const auto changed = ask({"status", "--porcelain", "--untracked-files=no", "--", ":/tensor", ":/autograd", ":/nn",
+      ":/examples/tasks", ":/examples/language", ":/examples/app"});
   return *commit + (changed && !changed->empty() ? "+" : "");
 }
 

@@ -49,8 +49,9 @@ void write_page(const std::filesystem::path& folder);
 // Of another preset, as many times as it has more operations: "about 9 h"; empty where that is not known.
 [[nodiscard]] std::string cost_text(const Record& record, const std::string& preset);
 
-// The commit of the sources around `folder`, with "+" where files differ from it; "unknown" without git.
-[[nodiscard]] std::string commit_of(const std::filesystem::path& folder);
+// The commit of the sources around `folder`, with "+" where those that train differ from it; "unknown" without git, whose
+// words go to the file `said`.
+[[nodiscard]] std::string commit_of(const std::filesystem::path& folder, const std::filesystem::path& said);
 // "AMD EPYC 9B14, 2 threads"
 [[nodiscard]] std::string this_machine();
 

@@ -39,7 +39,7 @@ void keep_methods(Grid& grid, const PaperTable& table, const std::vector<std::st
   for (const std::string& name : methods) {
     const auto method = std::ranges::find(table.methods, name, &Method::name);
     if (method == table.methods.end())
-      throw InputError("--methods: ", in_quotes(name), " given; one of those of ", table.name, " required");
+      throw InputError("--row: ", in_quotes(name), " given; one of those of ", table.name, " required");
     schemes.push_back(canonical_text(parse_schemes(method->scheme)));
   }
   std::erase_if(grid.cells, [&](const GridCell& cell) { return std::ranges::count(schemes, cell.scheme) == 0; });

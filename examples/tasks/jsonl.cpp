@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 #include "examples/app/jsonl.h"
 #include "examples/app/run_files.h"
@@ -174,13 +173,6 @@ std::uint64_t place_in_order(const Stream& stream, std::uint64_t at, std::uint64
     at = left << half | right;
   } while (at >= count);
   return at;
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
 }
 
 class JsonlTask final : public Task {
@@ -366,7 +358,9 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
       .choice("symbols", &options->symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
       .integer("length", &options->length, Range<std::int64_t>{0, 1 << 20},
           {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
-  return [options]() -> std::unique_ptr<Task> {
+  return [options, &line]() -> std::unique_ptr<Task> {
+    line.refuse_unless("set-aside", options->test_data.empty() || options->validation_data.empty(),
+        "lines to set aside; --test-data and --validation-data are all of the test and the validation");
     // Whole paths, so that a record of them is found from any folder.
     std::string tests;
     for (const std::string& path : split_at_commas(options->test_data)) {
