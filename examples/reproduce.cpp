@@ -36,7 +36,7 @@ using papers::Record;
 struct Options {
   std::vector<std::string> names;
   std::string preset = "mini", data, code, set, out = "runs/reproduce", record, records, device = "auto";
-  int seeds = 3, jobs = threads();
+  int seeds = 0, jobs = threads();  // seeds 0: the preset's
   std::vector<std::string> rows;
   bool list = false, plan = false, stale = false, check = false, quiet = false;
 };
@@ -191,7 +191,7 @@ class Reproduction {
     const auto add = [&](const char* name, const std::string& value) {
       if (!value.empty()) words.insert(words.end(), {name, value});
     };
-    if (options_.seeds != 3) add("--seeds", std::to_string(options_.seeds));
+    if (options_.seeds != 0) add("--seeds", std::to_string(options_.seeds));
     if (reads(table_, "TEXT", papers::Reads::text)) add("--data", fs::path(options_.data).filename());
     if (reads(table_, "CODE", papers::Reads::code)) add("--code", fs::path(options_.code).filename());
     add("--set", options_.set);
@@ -202,7 +202,7 @@ class Reproduction {
     const DeviceChoice choice = choose_device(options_.device);
     run_grids(runs_.grids, machine_for(runs_.grids, options_.jobs, options_.device, options_.quiet));
     record.measurement = papers::measured(table_, runs_.grids);
-    record.seeds = options_.seeds;
+    record.seeds = options_.seeds == 0 ? papers::find_preset(table_, options_.preset).seeds : options_.seeds;
     for (const Grid& grid : runs_.grids)
       for (const GridCell& cell : grid.cells) {
         ++record.runs, record.failed += !cell.failure.empty(), record.processor_seconds += cell.processor_seconds;
@@ -289,9 +289,8 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("list", &options.list, {"every table and figure: what it asks, how it is had here, what it costs"})
       .choice("preset", &options.preset, {"mini", "small", "paper"},
           {"mini: for a laptop; small: for a night; paper: the paper's sizes"})
-      .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each method; verdicts need three"})
-      .text(
-          "methods", &options.methods, {"those rows of the table alone, as the paper names them, separated by commas"})
+      .integer("seeds", &options.seeds, Range<int>{0, 1000}, {"of each method; verdicts need three; 0: the preset's"})
+      .texts("row", &options.rows, {"this row of the table alone, as the paper names it; several make several"})
       .text("data", &options.data, {"of language models: the text to train on"})
       .text("code", &options.code, {"of language models of code: a folder or a file to train on"})
       .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})

@@ -310,19 +310,18 @@ PaperTable hierarchy() {
       .what = "the Chomsky hierarchy with convolutions",
       .place = "Table 7, section 4.7, appendix J",
       .kind = Kind::compared,
-      .note =
-          std::string(chomsky_note) +
-          " Its positions are said to be randomised, ours are not; dape/randomised has that. DAPE is its kernel of "
-          "size 1, CDAPE that of 3. Better than Kerple it finds CDAPE-Kerple on 8 of 11 tasks that need positions, "
-          "and CDAPE-FIRE better than FIRE on 6; of these the comparisons leave out those near a guess in both "
-          "(arithmetic and equations modulo 5, compute sqrt). The mini leaves out five tasks that stay near a guess "
-          "at its size.",
+      .note = std::string(chomsky_note) +
+              " Its positions are said to be randomised, ours are not; dape/randomised has that. DAPE is its kernel of "
+              "size 1, CDAPE that of 3. Better than Kerple it finds CDAPE-Kerple on 8 of 11 tasks that need positions, "
+              "and CDAPE-FIRE better than FIRE on 6; of these the comparisons leave out those near a guess in both "
+              "(arithmetic and equations modulo 5, compute sqrt). The mini leaves out six tasks that stay near a guess "
+              "at its size.",
       .grid = {.tasks = all_chomsky_tasks(),
           .schemes = "rope,transformer_xl,alibi,kerple,fire,dape(alibi),dape(kerple),dape(fire),cdape(alibi),"
                      "cdape(kerple),cdape(fire)"},
       .presets = chomsky_presets("alibi,kerple,fire,dape(kerple),cdape(alibi),cdape(kerple),cdape(fire)",
           {"even_pairs", "cycle_navigation", "stack_manipulation", "reverse_string", "missing_duplicate", "odds_first",
-              "duplicate_string", "bucket_sort", "binary_addition"}),
+              "duplicate_string", "bucket_sort"}),
       .methods = {{"RoPE", "rope"}, {"Relative", "transformer_xl"}, {"ALiBi", "alibi"}, {"Kerple", "kerple"},
           {"FIRE", "fire"}, {"DAPE-ALiBi", "dape(alibi)"}, {"DAPE-Kerple", "dape(kerple)"}, {"DAPE-FIRE", "dape(fire)"},
           {"CDAPE-ALiBi", "cdape(alibi)"}, {"CDAPE-Kerple", "cdape(kerple)"}, {"CDAPE-FIRE", "cdape(fire)"}}};

@@ -34,6 +34,7 @@ struct Preset {
   std::string why = {};                 // reasons of what is neither the paper's nor obvious
   std::string schemes = {};             // in place of the grid's; other methods have no numbers here
   std::vector<std::string> tasks = {};  // likewise
+  int seeds = 3;
   std::vector<std::pair<std::string, std::string>> own = {};  // more of --set for single tasks
 };
 

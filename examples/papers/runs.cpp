@@ -84,7 +84,7 @@ Runs plan_runs(const PaperTable& table, const Asked& asked) {
   Runs runs;
   for (const std::string& task : tasks_at(table, preset)) {
     std::vector<std::string> words = lab_words(table, preset, task);
-    words.insert(words.end(), {"--seeds", std::to_string(asked.seeds)});
+    words.insert(words.end(), {"--seeds", std::to_string(asked.seeds == 0 ? preset.seeds : asked.seeds)});
     GridOptions options;
     CommandLine line("whence lab", "");
     declare_grid_options(line, options);

@@ -14,8 +14,8 @@ namespace whence::papers {
 struct Asked {
   std::string preset = "mini", set, text, code;  // --set; the user's files, empty: none given
   std::vector<std::string> methods;              // those alone; empty: all of the preset
-  int seeds = 3;
-  std::filesystem::path folder;  // of the pool
+  int seeds = 0;                                 // 0: the preset's
+  std::filesystem::path folder;                  // of the pool
 };
 
 struct Runs {
