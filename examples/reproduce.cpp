@@ -154,7 +154,10 @@ class Reproduction {
     Record record = begun();
     if (!runs_.grids.empty()) train(record);
     for (const std::string& command : table_.commands) record.said.push_back(done(command));
-    if (!options_.record.empty()) papers::write_record(options_.record, record);
+    if (!options_.record.empty()) {
+      keep_figures(record);
+      papers::write_record(options_.record, record);
+    }
     if (options_.check) require_as_recorded(record);
     int code = runs_.grids.empty() ? 0 : say_failures(runs_.grids, "reproduce");
     for (const papers::Said& said : record.said) code = std::max(code, said.exit_code == 0 ? 0 : 1);
@@ -222,6 +225,19 @@ class Reproduction {
     std::cout << beside.text() << '\n' << verdicts.text() << std::flush;
     write_file((folder_ / "beside_paper.csv").string(), beside.csv());
     write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
+  }
+
+  void keep_figures(Record& record) const {
+    const fs::path kept = fs::path(options_.record) / "results" / "figures";
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().extension() != ".svg" || entry.file_size() > papers::largest_figure) continue;
+      ensure_output_folder(kept);
+      fs::copy_file(entry.path(), kept / entry.path().filename(), fs::copy_options::overwrite_existing);
+      record.figures.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(record.figures, [](const std::string& a, const std::string& b) {
+      return std::pair(a.size(), a) < std::pair(b.size(), b);  // 7 before 10
+    });
   }
 
   void count_operations(Record& record) const {

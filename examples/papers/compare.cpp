@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "examples/app/text.h"
@@ -32,7 +33,8 @@ const Column& column_of(const PaperTable& table, const std::string& name) {
 bool stands_at(const Grid& grid, const GridCell& cell, const Method& method, const Column& column) {
   if (!column.task.empty() && column.task != grid.task) return false;
   if (cell.scheme != canonical_text(parse_schemes(method.scheme))) return false;
-  return std::ranges::all_of(column.at, [&](const auto& at) { return cell.place.at(at.first) == at.second; });
+  const auto there = [&](const auto& at) { return cell.place.at(at.first) == at.second; };
+  return std::ranges::all_of(method.at, there) && std::ranges::all_of(column.at, there);
 }
 
 // "length 1024": so many times what the cell was trained on.
@@ -68,6 +70,17 @@ Decision without_spread(const std::vector<double>& lower, const std::vector<doub
   if (lower[0] == higher[0]) return {Verdict::not_decided, "all seeds of both are equal"};
   return {lower[0] < higher[0] ? Verdict::holds : Verdict::does_not,
       to_text("no test: each of ", lower.size(), " and ", higher.size(), " seeds gave the same, which differ")};
+}
+
+// What needs no model, in percent of errors; nan where there is no such.
+double guess_at(const Outcome& outcome, const Column& column) {
+  if (column.set.empty() || outcome.groups().empty()) return std::numeric_limits<double>::quiet_NaN();
+  for (const Group& group : outcome.groups()) {
+    const bool there =
+        std::ranges::all_of(column.at, [&](const auto& at) { return group.place.at(at.first) == at.second; });
+    if (there) return outcome.best_guess(group, column.set);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 // "dape/figure9" is one of several figures of its table.
@@ -192,6 +205,11 @@ Measurement measured(const PaperTable& table, const std::vector<Grid>& grids) {
       if (!each.values.empty()) found.all.push_back(std::move(each));
     }
   }
+  for (const Column& column : table.columns)
+    for (const Outcome& outcome : outcomes)
+      if (column.task.empty() || column.task == outcome.grid().task)
+        if (const double guess = guess_at(outcome, column); !std::isnan(guess))
+          found.all.push_back({best_guess, column.name, {guess}});
   return found;
 }
 
@@ -232,6 +250,9 @@ Table beside_paper(const PaperTable& table, const Measurement& measurement) {
               std::to_string(values.size()), printed});
     }
   }
+  for (const Measured& each : measurement.all)
+    if (each.method == best_guess)
+      shown_table.row({best_guess, each.column, shown(each.values[0], measurement.digits), "-", "-"});
   return shown_table;
 }
 

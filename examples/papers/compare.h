@@ -17,6 +17,8 @@ namespace whence::papers {
 [[nodiscard]] PaperTable find_table(const std::string& name);
 [[nodiscard]] const Preset& find_preset(const PaperTable& table, const std::string& name);  // InputError: has no such
 
+inline constexpr const char* best_guess = "best guess";  // stands as a method behind the others: it needs no model
+
 // What was found here for a method in a column.
 struct Measured {
   std::string method, column;  // by name

@@ -13,12 +13,14 @@ std::vector<Preset> flip_flop_presets() {
   return {
       {.name = "mini",
           .lab = "mini",
-          .set = "length=128 steps=1000 validate-every=100",
+          .set = "length=128 steps=1500 validate-every=100",
           .why =
-              "Strings of 128 tokens in place of 512 and 1000 steps in place of 10000, at a learning rate of 1e-3, "
+              "Strings of 128 tokens in place of 512 and 1500 steps in place of 10000, at a learning rate of 1e-3, "
               "take "
-              "minutes on two cores. With 64 tokens every scheme solves the task in some seeds, and no comparison is "
-              "decided. Validations are those of cope/figure5, whose runs these are."},
+              "minutes on two cores. With 64 tokens every scheme solves the task in some seeds, with 1000 steps RoPE "
+              "learns it in some alone, and with three seeds the spread of absolute positions hides the difference, as "
+              "it does in the paper's own figures. Validations are those of cope/figure5, whose runs these are.",
+          .seeds = 5},
       {.name = "small",
           .lab = "paper",
           .set = "length=256 dim=128 steps=5000 validate-every=100",

@@ -48,6 +48,10 @@ Count count_of(const std::vector<Judged>& all) {
   return count;
 }
 
+std::string shown_mean(const std::vector<double>& values, const Measurement& measurement) {
+  return values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits);
+}
+
 // By method and column: ours, and behind a stroke what the paper prints.
 std::string numbers_of(const PaperTable& table, const Measurement& measurement) {
   std::vector<std::string> head{measurement.measure};
@@ -65,12 +69,16 @@ std::string numbers_of(const PaperTable& table, const Measurement& measurement) 
       const std::vector<double> values = measurement.of(method.name, column->name);
       const std::string printed = printed_text(table, method.name, column->name);
       any = any || !values.empty();
-      cells.push_back((values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits)) +
-                      (printed == "-" ? "" : " / " + printed));
+      cells.push_back(shown_mean(values, measurement) + (printed == "-" ? "" : " / " + printed));
     }
     if (any) text += row(cells);
   }
-  return text;
+  std::vector<std::string> guesses{best_guess};
+  for (const Column* column : columns)
+    guesses.push_back(shown_mean(measurement.of(best_guess, column->name), measurement));
+  const bool guessed =
+      std::ranges::any_of(guesses, [](const std::string& each) { return each != best_guess && each != "-"; });
+  return text + (guessed ? row(guesses) : "");
 }
 
 std::string verdicts_of(const std::vector<Judged>& all) {
@@ -106,7 +114,9 @@ std::string part_of(const PaperTable& table, const Record& record) {
     const std::vector<Judged> all = judged(table, record.measurement);
     if (!all.empty()) text += "\n" + verdicts_of(all);
   }
-  return text + outputs_of(record);
+  text += outputs_of(record);
+  for (const std::string& figure : record.figures) text += to_text("\n![", figure, "](results/figures/", figure, ")\n");
+  return text;
 }
 
 // Rows, records and verdicts of each paper.

@@ -39,8 +39,9 @@ struct Preset {
 };
 
 struct Method {
-  std::string name;    // as the paper has it
-  std::string scheme;  // as it stands in the grid
+  std::string name;                                          // as the paper has it
+  std::string scheme;                                        // as it stands in the grid
+  std::vector<std::pair<std::string, std::string>> at = {};  // axes and their values
 };
 
 // Where a column's numbers lie in the grid.

@@ -46,7 +46,7 @@ Record record_of(const Json& page) {
   Record record{page.at("table"), page.at("preset"), page.at("command"), page.at("lab"), page.at("code"),
       page.at("commit"), page.at("machine"), page.at("date"), page.at("text"), page.at("seeds"), page.at("runs"),
       page.at("failed"), page.at("processor_seconds"), page.at("operations"),
-      {page.at("measure"), page.at("digits"), {}}, {}};
+      {page.at("measure"), page.at("digits"), {}}, {}, page.at("figures")};
   for (const Json& each : page.at("numbers")) {
     Measured measured{each.at("method"), each.at("column"), {}};
     for (const Json& value : each.at("values"))

@@ -1,6 +1,7 @@
 // Results that are kept: a JSON file for each table and preset, and the page that is written from all of them.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -28,7 +29,11 @@ struct Record {
   std::map<std::string, double> operations;  // of the runs of each preset; without a recorded time, what it may cost
   Measurement measurement;
   std::vector<Said> said;
+  std::vector<std::string> figures;  // file names in FOLDER/results/figures
 };
+
+// Of a figure that is kept: larger ones are pages of their own, which the command writes again.
+inline constexpr std::uintmax_t largest_figure = 200'000;  // bytes
 
 // FOLDER/results/NAME-PRESET.json, "/" in the name as "-".
 void write_record(const std::filesystem::path& folder, const Record& record);
