@@ -20,6 +20,7 @@
 #include "examples/papers/compare.h"
 #include "examples/papers/record.h"
 #include "examples/papers/runs.h"
+#include "examples/train.h"
 #include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -127,7 +128,7 @@ class Reproduction {
   // Everything is checked, and nothing written.
   Reproduction(const PaperTable& table, const Options& options)
       : table_(table), options_(options), folder_(fs::path(options.out) / to_text(table.name, "-", options.preset)) {
-    if (!table.presets.empty()) runs_ = papers::plan_runs(table, asked());
+    if (!table.presets.empty()) runs_ = papers::plan_runs(table, asked(), checked_train_options);
     for (const std::string& command : table.commands)
       for (const auto& [word, file] : {std::pair("TEXT", options.data), std::pair("CODE", options.code)})
         if (std::ranges::count(words_of(command), word) > 0 && file.empty())
@@ -244,7 +245,8 @@ class Reproduction {
     for (const papers::Preset& preset : table_.presets) {
       papers::Asked other = asked();
       other.preset = preset.name;
-      record.operations[preset.name] = operations(papers::plan_runs(table_, other));
+      record.operations[preset.name] =
+          operations(papers::plan_runs(table_, other, checked_train_options), operations_per_sequence);
     }
   }
 

@@ -183,7 +183,7 @@ tab whence train flip_flop --out any
 
 TEST_CASE("commands: every command that the documents name exists, with the options that they give it") {
   int checked = 0;
-  for (const std::string path : {"README.md", "nn/README.md", "cuda/README.md"}) {
+  for (const std::string path : {"README.md", "nn/README.md", "cuda/README.md", "examples/papers/README.md"}) {
     for (const Words& words : commands_in(path)) {
       std::string line = path + ": whence";
       for (const std::string& word : words) line += ' ' + word;
@@ -212,11 +212,16 @@ TEST_CASE("commands: the README's commands run as printed") {
   const std::string document = text_of(source_folder() + "/README.md");
   const auto begin = document.find("## Programs"), end = document.find("## On a GPU");
   REQUIRE((begin != std::string::npos && end != std::string::npos));
+  std::filesystem::create_directory(scratch / "src");
+  for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code
+    std::ofstream text(scratch / own);
+    for (int number = 0; number < 20000; ++number) text << "line " << number << " of a text that is long enough\n";
+  }
   bool shell = false;
   int ran = 0;
   for (const std::string& line : lines_of(document.substr(begin, end - begin))) {
     if (line.starts_with("```")) shell = line == "```sh";
-    // SCHEME and ... stand for what the reader has; the path is set here; austen.txt is a text of one's own.
+    // SCHEME and ... stand for what the reader has; the path is set here.
     const bool whole = line.find("whence ") != std::string::npos && line.find("...") == std::string::npos &&
                        line.find("SCHEME") == std::string::npos && !line.starts_with("export");
     if (!shell || !whole) continue;

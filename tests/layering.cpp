@@ -127,7 +127,7 @@ TEST_CASE("documents: every scheme says what it is where it is registered") {
 
 TEST_CASE("documents: every file that a README points to is there") {
   const std::regex link(R"(\]\(([^)#]+)\))");
-  for (const std::string folder : {"", "nn", "cuda"}) {
+  for (const std::string folder : {"", "nn", "cuda", "examples/papers"}) {
     const fs::path here = fs::path(test::source_folder()) / folder;
     const std::string readme = text_of(here / "README.md");
     int links = 0;

@@ -21,7 +21,7 @@ struct GridCell {
       place;                              // by axis, "scheme" (as --schemes has it) and "seed"; "-": not in this scheme
   Settings options;                       // of train, besides scheme and seed
   std::int64_t steps = 0, sequences = 0;  // of training, and in one step
-  std::string data;                       // SHA-256 of the text that it reads; empty: none
+  std::string data;                       // SHA-256 of what it reads, as run.json has it; empty: no file
   std::filesystem::path folder;
 
   std::string failure;  // why it ended without results; empty: it did not

@@ -7,6 +7,7 @@
 
 #include "examples/app/results.h"
 #include "examples/app/text.h"
+#include "examples/lab/plan.h"
 #include "examples/tasks/task_training.h"
 #include "tensor/error.h"
 
@@ -40,18 +41,12 @@ bool tokens_differ(const Grid& grid) {
   return std::ranges::any_of(grid.axes, [](const std::string& axis) { return of_the_text.contains(axis); });
 }
 
-// The task with those of its own options that vary; the others of a place are the model's and the training's.
+// With the options that vary; nothing where those are not beside the defaults of the others: a task that no paper has
+// figures for.
 std::unique_ptr<tasks::Task> task_at(const std::string& name, const std::map<std::string, std::string>& place) {
-  CommandLine line(name, "");
-  const auto task = tasks::find_task(name).declare(line);  // owns what the options are written to
-  std::vector<std::string> options;
-  for (const auto& [option, value] : line.values())
-    if (place.contains(option)) options.insert(options.end(), {"--" + option, place.at(option)});
   try {
-    return tasks::make_task(name, options);
-  } catch (const InputError&) {  // not beside the defaults of the others: a task that no paper has figures for
-    return nullptr;
-  }
+    return task_with(name, {place.begin(), place.end()});
+  } catch (const InputError&) { return nullptr; }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "examples/app/text.h"
 #include "examples/language/train_language.h"
+#include "examples/tasks/task_training.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -236,6 +237,12 @@ void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
   texts.check(request.folder);
 }
 
+// As run.json will call the data of a task that reads files; empty: it draws its own.
+std::string data_of(const std::string& name, const GridCell& cell) {
+  const auto task = task_with(name, cell.options);
+  return task->hash_of_files().empty() ? "" : tasks::data_fingerprint(*task, static_cast<std::uint64_t>(cell.seed));
+}
+
 }  // namespace
 
 Grid plan_grid(const GridRequest& request) {
@@ -248,9 +255,19 @@ Grid plan_grid(const GridRequest& request) {
       GridCell& added = grid.cells.emplace_back(cell);
       added.seed = seed, added.place["seed"] = std::to_string(seed);
       added.folder = folder_of(grid, added, request.axes);
+      if (request.task != "lm") added.data = data_of(request.task, added);
     }
   }
   return grid;
+}
+
+std::unique_ptr<tasks::Task> task_with(const std::string& name, const Settings& options) {
+  CommandLine line(name, "");
+  const auto task = tasks::find_task(name).declare(line);  // owns what the options are written to
+  std::vector<std::string> own;
+  for (const auto& [option, value] : line.values())
+    if (const std::string* given = find_setting(options, option)) own.insert(own.end(), {"--" + option, *given});
+  return tasks::make_task(name, own);
 }
 
 }  // namespace whence

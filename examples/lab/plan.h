@@ -3,11 +3,13 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "examples/lab/axes.h"
 #include "examples/lab/grid.h"
+#include "examples/tasks/task.h"
 
 namespace whence {
 
@@ -26,5 +28,9 @@ struct GridRequest {
 // InputError, naming the cell, when `train` would refuse one; when no scheme has an axis of schemes; and when
 // same_tokens asks for a batch that is no whole number.
 [[nodiscard]] Grid plan_grid(const GridRequest& request);
+
+// The task with those of the options that are its own; the others are the model's and the training's. InputError as of
+// make_task().
+[[nodiscard]] std::unique_ptr<tasks::Task> task_with(const std::string& name, const Settings& options);
 
 }  // namespace whence

@@ -90,32 +90,82 @@ std::string verdicts_of(const std::vector<Judged>& all) {
   return text;
 }
 
+// Folded, as they may be long.
 std::string outputs_of(const Record& record) {
   std::string text;
   for (const Said& said : record.said)
-    text += to_text("\n`", said.command, "`, ", fixed(said.seconds, 1), " s",
-        said.exit_code == 0 ? "" : to_text(", exit code ", said.exit_code), ":\n\n```\n", said.output,
-        said.output.ends_with('\n') ? "" : "\n", "```\n");
+    text += to_text("\n<details><summary><code>", said.command, "</code>, ", fixed(said.seconds, 1), " s",
+        said.exit_code == 0 ? "" : to_text(", exit code ", said.exit_code), "</summary>\n\n```\n", said.output,
+        said.output.ends_with('\n') ? "" : "\n", "```\n\n</details>\n");
   return text;
 }
 
+// What `lab` would be told; of several tasks with the same words one line with all their names.
+std::string lab_of(const Record& record) {
+  std::vector<std::pair<std::string, std::string>> tasks_by_words;
+  for (const std::string& command : record.lab) {
+    const std::size_t blank = command.find(' ');
+    const std::string task = command.substr(0, blank), words = command.substr(blank);
+    const auto same = std::ranges::find(tasks_by_words, words, &std::pair<std::string, std::string>::second);
+    if (same == tasks_by_words.end())
+      tasks_by_words.emplace_back(task, words);
+    else
+      same->first += " " + task;
+  }
+  std::string text;
+  for (const auto& [tasks, words] : tasks_by_words)
+    text +=
+        to_text("\n    whence lab ", tasks, words, record.seeds > 0 ? to_text(" --seeds ", record.seeds) : "", "\n");
+  return text;
+}
+
+std::string anchor(const std::string& table) {
+  std::string name = table;
+  std::ranges::replace(name, '/', '-');
+  return name;
+}
+
 std::string part_of(const PaperTable& table, const Record& record) {
-  std::string text = to_text("\n### ", table.name, ": ", table.what, "\n\n", table.place, ". `", record.command, "`");
+  std::string text = to_text("\n<a id=\"", anchor(table.name), "\"></a>\n\n### ", table.name, ": ", table.what, "\n\n",
+      table.place, ". `", record.command, "`");
   if (record.runs > 0)
     text += to_text(": ", record.runs, " runs", record.failed > 0 ? to_text(", ", record.failed, " failed") : "", ", ",
         cost_text(record), " on two cores");
   text += ".\n";
   if (!table.note.empty()) text += "\n" + table.note + "\n";
-  const std::string& why = find_preset(table, record.preset).why;
-  if (!why.empty()) text += "\nWhy these sizes: " + why + "\n";
-  for (const std::string& command : record.lab) text += "\n    " + command + "\n";
-  if (!record.measurement.all.empty()) {
+  if (!table.presets.empty()) {
+    const std::string& why = find_preset(table, record.preset).why;
+    if (!why.empty()) text += "\nWhy these sizes: " + why + "\n";
+  }
+  text += lab_of(record);
+  if (!table.methods.empty()) {
     text += "\n" + numbers_of(table, record.measurement);
     const std::vector<Judged> all = judged(table, record.measurement);
     if (!all.empty()) text += "\n" + verdicts_of(all);
   }
   text += outputs_of(record);
   for (const std::string& figure : record.figures) text += to_text("\n![", figure, "](results/figures/", figure, ")\n");
+  return text;
+}
+
+// A line for each table of the paper: what is recorded of it, or why nothing is.
+std::string index_of(const Paper& paper, const std::vector<Record>& records) {
+  std::string text =
+      row({"table or figure", "what it asks", "comparisons", "hold", "do not", "not decided", "two cores"}) + rule(7);
+  for (const PaperTable& table : all_tables()) {
+    if (!table.name.starts_with(paper.prefix)) continue;
+    const auto record = std::ranges::find(records, table.name, &Record::table);
+    if (record == records.end()) {
+      text += row({table.name, table.what + (table.kind == Kind::not_ours ? "; lacks: " + table.note : ""), "-", "-",
+          "-", "-", "-"});
+      continue;
+    }
+    const Count count = count_of(judged(table, record->measurement));
+    const int all = count.holds + count.does_not + count.not_decided;
+    const auto shown_count = [&](int number) { return all == 0 ? std::string("-") : std::to_string(number); };
+    text += row({to_text("[", table.name, "](#", anchor(table.name), ")"), table.what, shown_count(all),
+        shown_count(count.holds), shown_count(count.does_not), shown_count(count.not_decided), cost_text(*record)});
+  }
   return text;
 }
 
@@ -176,13 +226,9 @@ void write_page(const std::filesystem::path& folder) {
   std::string text = introduction_of(records) + counts_of(records);
   for (const Paper& paper : papers) {
     text += to_text("\n## ", paper.title, "\n");
+    text += "\n" + index_of(paper, records);
     for (const Record& record : records)
       if (record.table.starts_with(paper.prefix)) text += part_of(find_table(record.table), record);
-    std::string none;
-    for (const PaperTable& table : all_tables())
-      if (table.name.starts_with(paper.prefix) && !std::ranges::count(records, table.name, &Record::table))
-        none += to_text("\n- ", table.name, ": ", table.what, table.note.empty() ? "" : "; " + table.note);
-    if (!none.empty()) text += "\nNot recorded:\n" + none + "\n";
   }
   write_file((folder / "README.md").string(), text);
 }

@@ -39,7 +39,7 @@ Json json_of(const Record& record) {
       {"text", record.text}, {"seeds", record.seeds}, {"runs", record.runs}, {"failed", record.failed},
       {"processor_seconds", record.processor_seconds}, {"operations", record.operations},
       {"measure", record.measurement.measure}, {"digits", record.measurement.digits}, {"numbers", numbers},
-      {"said", said}};
+      {"said", said}, {"figures", record.figures}};
 }
 
 Record record_of(const Json& page) {

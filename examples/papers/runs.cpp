@@ -5,9 +5,7 @@
 
 #include "examples/app/sha256.h"
 #include "examples/app/text.h"
-#include "examples/lab/request.h"
 #include "examples/papers/compare.h"
-#include "examples/train.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -78,7 +76,7 @@ std::string typed(const std::vector<std::string>& words) {
   return text;
 }
 
-Runs plan_runs(const PaperTable& table, const Asked& asked) {
+Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check) {
   const Preset& preset = find_preset(table, asked.preset);
   const Settings more = settings_of(table, asked);
   Runs runs;
@@ -91,7 +89,7 @@ Runs plan_runs(const PaperTable& table, const Asked& asked) {
     std::vector<const char*> arguments{"lab"};
     for (const std::string& word : words) arguments.push_back(word.c_str());
     (void)line.parse(static_cast<int>(arguments.size()), arguments.data());
-    PlannedGrids planned = plan_grids(line, options, more, asked.folder, checked_train_options);
+    PlannedGrids planned = plan_grids(line, options, more, asked.folder, check);
     put_into_the_pool(planned.grids[0], asked.folder);
     runs.grids.push_back(std::move(planned.grids[0]));
     words.insert(words.begin(), {"whence", "lab"});
@@ -104,7 +102,7 @@ Runs plan_runs(const PaperTable& table, const Asked& asked) {
   return runs;
 }
 
-double operations(const Runs& runs) {
+double operations(const Runs& runs, const SequenceCost& cost) {
   double sum = 0;
   std::map<std::vector<std::string>, double> of;  // seeds do not change it
   for (const Grid& grid : runs.grids) {
@@ -112,7 +110,7 @@ double operations(const Runs& runs) {
       std::vector<std::string> words = arguments_of(cell.options);
       words.insert(words.end(), {"--scheme", cell.scheme, "--quiet"});
       const auto [known, is_new] = of.try_emplace(words, 0);
-      if (is_new) known->second = operations_per_sequence(grid.task, words);
+      if (is_new) known->second = cost(grid.task, words);
       sum += known->second * static_cast<double>(cell.sequences) * static_cast<double>(cell.steps);
     }
   }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "examples/lab/grid.h"
+#include "examples/lab/request.h"
 #include "examples/papers/paper_table.h"
 
 namespace whence::papers {
@@ -23,11 +25,14 @@ struct Runs {
   std::vector<std::string> commands;  // as one would type it to `lab`
 };
 
-// InputError as `lab` has it, or when a text is needed and none was given. Nothing is trained and nothing written.
-[[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked);
+// InputError as `lab` has it, or when a text is needed and none was given. Nothing is trained and nothing written. `check`:
+// checked_train_options (examples/train.h).
+[[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check);
 
-// Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides.
-[[nodiscard]] double operations(const Runs& runs);
+// Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides. `cost`:
+// operations_per_sequence (examples/train.h).
+using SequenceCost = std::function<double(const std::string& task, const std::vector<std::string>& words)>;
+[[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
 
 [[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
 
