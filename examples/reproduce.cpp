@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <ctime>
 #include <iostream>
+#include <map>
+#include <optional>
 
 #include "examples/app/child.h"
 #include "examples/app/code_hash.h"
@@ -49,9 +51,9 @@ fs::path records_of(const Options& options) {
 std::string recorded_text(const PaperTable& table, const std::vector<Record>& records) {
   std::string text;
   for (const Record& record : records) {
-    if (record.table != table.name) continue;
+    if (record.table != table.name || !has_place(record)) continue;
     int holds = 0, all = 0;
-    for (const papers::Judged& each : judged(table, record.measurement))
+    for (const papers::Judged& each : judged_of(record))
       ++all, holds += each.decision.verdict == papers::Verdict::holds;
     text += to_text(text.empty() ? "" : "; ", record.preset, " ", record.date.substr(0, 10),
         all > 0 ? to_text(", ", holds, " of ", all, " hold") : "");
@@ -91,7 +93,7 @@ void print_list(const std::vector<Record>& records) {
 int print_staleness(const std::vector<Record>& records) {
   std::size_t stale = 0;
   for (const Record& record : records) {
-    const std::string why = papers::staleness(papers::find_table(record.table), record);
+    const std::string why = papers::staleness(record);
     if (why.empty()) continue;
     ++stale;
     std::cout << "STALE: " << record.table << ", " << record.preset << ", of " << record.date.substr(0, 10) << ": "
@@ -127,13 +129,26 @@ class Reproduction {
  public:
   // Everything is checked, and nothing written.
   Reproduction(const PaperTable& table, const Options& options)
-      : table_(table), options_(options), folder_(fs::path(options.out) / to_text(table.name, "-", options.preset)) {
+      : table_(table),
+        options_(options),
+        folder_(fs::path(options.out) / to_text(table.name, "-", options.preset)),
+        choice_(choose_device(options.device)) {
     if (!table.presets.empty()) runs_ = papers::plan_runs(table, asked(), checked_train_options);
     for (const std::string& command : table.commands)
       for (const auto& [word, file] : {std::pair("TEXT", options.data), std::pair("CODE", options.code)})
         if (std::ranges::count(words_of(command), word) > 0 && file.empty())
           throw InputError("--", word[0] == 'T' ? "data" : "code",
               ": nothing given; a file of yours required: ", table.name, " runs whence ", command);
+    if (options.check && !recorded(records_of(options)))
+      throw InputError(
+          "--check: ", table.name, " at preset ", options.preset, " is not recorded; another table required");
+    if (options.record.empty()) return;
+    papers::require_own_page(options.record);
+    const auto kept = recorded(options.record);
+    if (kept && kept->command != command())
+      throw InputError("--record: ", options.record, " holds ", table.name, " as made by '", kept->command,
+          "'; the same command, or another folder, required");
+    count_operations();
   }
 
   void say() const {
@@ -154,12 +169,9 @@ class Reproduction {
     if (!options_.record.empty()) ensure_output_folder(options_.record);
     Record record = begun();
     if (!runs_.grids.empty()) train(record);
-    for (const std::string& command : table_.commands) record.said.push_back(done(command));
-    if (!options_.record.empty()) {
-      keep_figures(record);
-      papers::write_record(options_.record, record);
-    }
+    for (const std::string& command : table_.commands) record.said.push_back(done(command, record));
     if (options_.check) require_as_recorded(record);
+    if (!options_.record.empty()) keep(record);
     int code = runs_.grids.empty() ? 0 : say_failures(runs_.grids, "reproduce");
     for (const papers::Said& said : record.said) code = std::max(code, said.exit_code == 0 ? 0 : 1);
     return code;
@@ -171,6 +183,7 @@ class Reproduction {
         .set = options_.set,
         .text = options_.data,
         .code = options_.code,
+        .device = choice_.device.is_cpu() ? "" : to_string(choice_.device),
         .methods = options_.rows,
         .seeds = options_.seeds,
         .folder = fs::path(options_.out) / "runs"};
@@ -180,7 +193,8 @@ class Reproduction {
     Record record;
     record.table = table_.name, record.preset = options_.preset, record.command = command();
     if (!options_.record.empty()) record.commit = papers::commit_of(options_.record, folder_ / "commit.txt");
-    record.machine = papers::this_machine(), record.code = code_hash();
+    record.machine = papers::machine_of(choice_), record.code = code_hash();
+    record.set = options_.set, record.lab = runs_.commands, record.operations = operations_;
     char date[32];
     const std::time_t now = std::time(nullptr);
     std::strftime(date, sizeof date, "%F %R", std::gmtime(&now));
@@ -203,80 +217,97 @@ class Reproduction {
   }
 
   void train(Record& record) {
-    const DeviceChoice choice = choose_device(options_.device);
     run_grids(runs_.grids, machine_for(runs_.grids, options_.jobs, options_.device, options_.quiet));
     record.measurement = papers::measured(table_, runs_.grids);
-    record.seeds = options_.seeds == 0 ? papers::find_preset(table_, options_.preset).seeds : options_.seeds;
+    const papers::Preset& preset = papers::find_preset(table_, options_.preset);
+    record.seeds = options_.seeds == 0 ? preset.seeds : options_.seeds;
+    record.code = runs_.grids[0].cells[0].code;
+    int old = 0;
     for (const Grid& grid : runs_.grids)
       for (const GridCell& cell : grid.cells) {
         ++record.runs, record.failed += !cell.failure.empty(), record.processor_seconds += cell.processor_seconds;
+        old += cell.code != code_hash();
         if (cell.code != record.code) record.code = "several";
         if (!cell.data.empty())
           record.text = fs::path(*find_setting(cell.options, "data")).filename().string() + ", SHA-256 " + cell.data;
       }
-    for (const std::string& task : papers::tasks_at(table_, papers::find_preset(table_, options_.preset)))
-      record.lab.push_back(
-          papers::typed(papers::lab_words(table_, papers::find_preset(table_, options_.preset), task)));
-    if (!options_.record.empty()) count_operations(record);
+    if (old > 0) std::cout << old << " of " << record.runs << " runs were trained by other code than this\n";
     std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
-              << choice.sentence << ", " << papers::cost_text(record) << " on two cores\n\n";
+              << choice_.sentence << ", " << papers::cost_text(record) << " on two cores\n\n";
     if (table_.methods.empty()) return;
     const Table beside = papers::beside_paper(table_, record.measurement),
-                verdicts = papers::verdicts(table_, record.measurement);
+                verdicts = papers::verdicts(table_, preset, record.measurement);
     std::cout << beside.text() << '\n' << verdicts.text() << std::flush;
     write_file((folder_ / "beside_paper.csv").string(), beside.csv());
     write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
   }
 
-  void keep_figures(Record& record) const {
-    const fs::path kept = fs::path(options_.record) / "results" / "figures";
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().extension() != ".svg" || entry.file_size() > papers::largest_figure) continue;
-      ensure_output_folder(kept);
-      fs::copy_file(entry.path(), kept / entry.path().filename(), fs::copy_options::overwrite_existing);
-      record.figures.push_back(entry.path().filename().string());
-    }
-    std::ranges::sort(record.figures, [](const std::string& a, const std::string& b) {
-      return std::pair(a.size(), a) < std::pair(b.size(), b);  // 7 before 10
-    });
+  std::optional<Record> recorded(const fs::path& folder) const {
+    for (const Record& record : papers::read_records(folder))
+      if (record.table == table_.name && record.preset == options_.preset) return record;
+    return std::nullopt;
   }
 
-  void count_operations(Record& record) const {
+  // What was there stays where runs failed.
+  void keep(Record& record) const {
+    if (record.failed > 0 && recorded(options_.record)) {
+      std::cout << "not recorded: runs failed, and a record is there already\n";
+      return;
+    }
+    const std::string name = papers::record_name(record.table, record.preset);
+    const fs::path kept = fs::path(options_.record) / "results" / "figures" / name;
+    std::vector<std::string> figures = std::move(record.figures);
+    record.figures.clear();
+    for (const std::string& figure : figures) {
+      if (fs::file_size(folder_ / figure) > papers::largest_figure) {
+        record.too_large.push_back(figure);
+        continue;
+      }
+      ensure_output_folder(kept);
+      fs::copy_file(folder_ / figure, kept / figure, fs::copy_options::overwrite_existing);
+      record.figures.push_back(name + "/" + figure);
+    }
+    papers::write_record(options_.record, record);
+  }
+
+  // Of the presets as they are, whatever else is asked; of none that the user's text has no room for.
+  void count_operations() {
     for (const papers::Preset& preset : table_.presets) {
       papers::Asked other = asked();
-      other.preset = preset.name;
-      record.operations[preset.name] =
-          operations(papers::plan_runs(table_, other, checked_train_options), operations_per_sequence);
+      other.preset = preset.name, other.set.clear(), other.seeds = 0;
+      try {
+        operations_[preset.name] =
+            operations(papers::plan_runs(table_, other, checked_train_options), operations_per_sequence);
+      } catch (const InputError&) { continue; }
     }
   }
 
   // Error where the same code gave other numbers on the same machine.
   void require_as_recorded(const Record& now) const {
-    for (const Record& recorded : papers::read_records(records_of(options_))) {
-      if (recorded.table != now.table || recorded.preset != now.preset) continue;
-      const std::vector<std::string> differ = differences(now, recorded);
-      for (const std::string& each : differ) std::cout << "differs: " << each << '\n';
-      if (differ.empty()) {
-        std::cout << now.measurement.all.size() << " numbers are as recorded on " << recorded.date << ", bit for bit\n";
-        return;
-      }
-      const bool alike = recorded.code == now.code && recorded.machine == now.machine && recorded.lab == now.lab;
-      if (alike) throw Error(now.table, ": other numbers than recorded, of the same code on the same machine");
-      std::cout << "recorded with code " << recorded.code << " on " << recorded.machine << "; now " << now.code
-                << " on " << now.machine << '\n';
+    const Record kept = recorded(records_of(options_)).value();
+    const std::vector<std::string> differ = differences(now, kept, options_.rows);
+    for (const std::string& each : differ) std::cout << "differs: " << each << '\n';
+    if (differ.empty()) {
+      std::size_t numbers = 0;
+      for (const papers::Measured& each : now.measurement.all) numbers += each.values.size();
+      std::cout << numbers << " numbers are as recorded on " << kept.date << ", bit for bit\n";
       return;
     }
-    throw InputError("--check: ", now.table, " at preset ", now.preset, " is not recorded; another table required");
+    if (kept.code == now.code && kept.machine == now.machine && kept.lab == now.lab)
+      throw Error(now.table, ": other numbers than recorded, of the same code on the same machine");
+    std::cout << "recorded with code " << kept.code << " on " << kept.machine << "; now " << now.code << " on "
+              << now.machine << '\n';
   }
 
-  papers::Said done(const std::string& command) const {
-    std::vector<std::string> arguments{"/proc/self/exe"}, said{"whence"};
+  papers::Said done(const std::string& command, Record& record) const {
+    std::vector<std::string> arguments{"/proc/self/exe"}, said{"whence"}, figures;
     for (const std::string& word : words_of(command)) {
       std::string file;
       if (word == "RUN") file = runs_.grids.at(0).cells.at(0).folder.string();
       if (word == "TEXT") file = options_.data;
       if (word == "CODE") file = options_.code;
       if (word.starts_with("OUT/")) file = (folder_ / word.substr(4)).string();
+      if (word.starts_with("OUT/") && word.ends_with(".svg")) figures.push_back(word.substr(4));
       arguments.push_back(file.empty() ? word : file);
       const bool of_the_user = word == "TEXT" || word == "CODE";
       said.push_back(of_the_user ? fs::path(file).filename().string() : word);
@@ -287,8 +318,9 @@ class Reproduction {
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     if (interrupt_requested())
-      throw Interrupted("stopped at: whence " + command + "; the same command begins that one again");
+      throw Interrupted("stopped at: whence " + command + "; the same words run this table's commands again");
     const papers::Said result{papers::typed(said), read_file(output), exit_code_of(status), steady_seconds() - started};
+    if (result.exit_code == 0) std::ranges::copy(figures, std::back_inserter(record.figures));
     std::cout << "\n$ " << result.command << '\n' << result.output << std::flush;
     return result;
   }
@@ -296,7 +328,9 @@ class Reproduction {
   const PaperTable& table_;
   const Options& options_;
   fs::path folder_;
+  DeviceChoice choice_;
   papers::Runs runs_;
+  std::map<std::string, double> operations_;  // by preset
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -337,13 +371,16 @@ bool has_preset(const PaperTable& table, const std::string& preset) {
 
 std::vector<PaperTable> tables_of(const Options& options) {
   std::vector<PaperTable> tables;
+  const auto add = [&](const PaperTable& table) {
+    if (std::ranges::count(tables, table.name, &PaperTable::name) == 0) tables.push_back(table);
+  };
   for (const std::string& name : options.names) {
     if (name != "all") {
-      tables.push_back(papers::find_table(name));
+      add(papers::find_table(name));
       continue;
     }
     for (const PaperTable& table : papers::all_tables())
-      if (has_preset(table, options.preset)) tables.push_back(table);
+      if (has_preset(table, options.preset)) add(table);
   }
   return tables;
 }

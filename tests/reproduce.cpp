@@ -93,6 +93,22 @@ TEST_CASE("reproduce: verdicts hold, do not, or are not decided") {
   CHECK(papers::decide({1, 2, std::numeric_limits<double>::quiet_NaN()}, {5, 6, 7}).verdict == Verdict::not_decided);
 }
 
+TEST_CASE("reproduce: a higher Delta-P is better, a lower perplexity is, and what no run has is not decided") {
+  const std::vector<double> low{1.0, 1.1, 0.9}, high{5.0, 5.2, 4.9};
+  const auto verdict_of = [&](papers::PaperTable table, const std::vector<double>& better) {
+    const papers::Claim claim = table.claims.at(0);
+    papers::Measurement found{"", 2, {{claim.worse, claim.column, better == low ? high : low}}};
+    if (!better.empty()) found.all.push_back({claim.better, claim.column, better});
+    return judged(table, table.presets.at(0), found).at(0).decision.verdict;
+  };
+  const papers::PaperTable delta = papers::find_table("dape-v2/table2"), perplexity = papers::find_table("dape/table7");
+  CHECK(verdict_of(delta, high) == Verdict::holds);
+  CHECK(verdict_of(delta, low) == Verdict::does_not);
+  CHECK(verdict_of(perplexity, high) == Verdict::does_not);
+  CHECK(verdict_of(perplexity, low) == Verdict::holds);
+  CHECK(verdict_of(perplexity, {}) == Verdict::not_decided);
+}
+
 TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
   const test::Scratch scratch("reproduce-refused");
   const std::string out = scratch / "out";
@@ -102,17 +118,23 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
     CHECK_FALSE(std::filesystem::exists(out));
     return outcome.code == 2 ? outcome.err : "exit code " + std::to_string(outcome.code);
   };
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{{{}, "one table or figure required"},
-      {{"cope/tabel3"}, "near: cope/table3\n"}, {{"cope/table2"}, "cope/table2-flip_flop, cope/table2-selective_copy"},
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "a table or figure of the papers required"}, {{"cope/tabel3"}, "near: cope/table3\n"},
+      {{"cope/table2"}, "cope/table2-flip_flop, cope/table2-selective_copy"},
       {{"nothing at all"}, "whence reproduce --list lists them"}, {{"cope/table8"}, "a text file of yours required"},
       {{"cope/table8", "--data", scratch / "none.txt"}, "none.txt"},
       {{"cope/table3", "--data", scratch / "none.txt"}, "a table of language models; leave it out"},
       {{"cope/table3", "--set", "variables=2"}, "--vary has it"}, {{"cope/table3", "--set", "stepz=2"}, "stepz"},
       {{"cope/table3", "--set", "dim=65"}, "dim"}, {{"cope/figure4"}, "a text file of yours required"},
       {{"cope/table1"}, "it cannot be run here"}, {{"dape/table3", "--seeds", "4"}, "something is trained"},
-      {{"cope/table3", "--row", "CoPEE"}, "'CoPEE' given"},
+      {{"cope/table3", "--row", "CoPEE"}, "\"CoPEE\" given"},
       {{"cope/table3", "--row", "CoPE", "--record", scratch / "kept"}, "no --record"},
-      {{"cope/table3", "--preset", "huge"}, "huge"}};
+      {{"cope/table3", "--preset", "huge"}, "huge"},
+      {{"dape/table2", "--row", "Learned"}, "a row of preset mini required"},
+      {{"cope/table3", "--record", scratch / "own"}, "is no page of records"},
+      {{"cope/table3", "--check", "--records", scratch / "none"}, "is not recorded"}};
+  std::filesystem::create_directory(scratch / "own");
+  std::ofstream(scratch / "own/README.md") << "# Somebody's own\n";
   for (const auto& [arguments, words] : cases) {
     const std::string said = refusal(arguments);
     CHECK_MESSAGE(said.find(words) != std::string::npos, said);
@@ -125,7 +147,7 @@ TEST_CASE("reproduce: of a table without training it runs the commands") {
       reproduce({"dape-v2/proposition2", "--out", scratch / "out", "--record", scratch / "kept"}, scratch);
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("\n$ whence recall") != std::string::npos);
-  CHECK(test::text_of(scratch / "kept/README.md").find("`whence recall") != std::string::npos);
+  CHECK(test::text_of(scratch / "kept/README.md").find("<code>whence recall") != std::string::npos);
   CHECK(papers::find_table("dape/figure9").name == "dape/figure7-21");
 }
 
@@ -143,8 +165,8 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   const std::string folder = scratch / "out/cope/table2-flip_flop-mini";
   const std::string beside = test::text_of(folder + "/beside_paper.csv");
   CHECK(beside.starts_with("method,column,\"ours, mean (s.d.)\",seeds,paper\nAbsolute PE,In-dist,"));
-  CHECK(beside.find(",3,21.7 (7.9)\n") != std::string::npos);
-  CHECK(beside.find(",3,0.03 (0.06)\n") != std::string::npos);
+  CHECK(beside.find(",5,21.7 (7.9)\n") != std::string::npos);
+  CHECK(beside.find(",5,0.03 (0.06)\n") != std::string::npos);
   CHECK(test::text_of(folder + "/verdicts.csv").find("CoPE better than RoPE,OOD,") != std::string::npos);
   const std::string page = test::text_of(kept + "/README.md");
   CHECK(page.find("/ 0.03 (0.06) |") != std::string::npos);
@@ -154,7 +176,7 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   CHECK(again.out.find(" numbers are as recorded on ") != std::string::npos);
   CHECK(again.code == 0);
   const test::Outcome row = with({"--row", "CoPE", "--check", "--records", kept});
-  CHECK(row.out.find("\n2 numbers are as recorded on ") != std::string::npos);
+  CHECK(row.out.find("\n12 numbers are as recorded on ") != std::string::npos);
   CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("1 results recorded, 0 older"));
 
   // The number of one seed made another: the same code on the same machine cannot have given it.

@@ -39,8 +39,8 @@ std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
 fs::path mark_of(const GridCell& cell) { return cell.folder / "lab_cell.json"; }
 
 void write_mark(const Grid& grid, const GridCell& cell, bool done) {
-  const json mark{{"arguments", command_of(grid, cell)}, {"done", done}, {"code", code_hash()},
-      {"processor_seconds", cell.processor_seconds}};
+  const json mark{{"arguments", command_of(grid, cell)}, {"done", done},
+      {"code", cell.code.empty() ? code_hash() : cell.code}, {"processor_seconds", cell.processor_seconds}};
   write_file(mark_of(cell).string(), mark.dump() + "\n");
 }
 
@@ -74,12 +74,14 @@ class Child {
  public:
   Child(const Grid& grid, const Machine& machine, GridCell& cell) : grid_(&grid), cell_(&cell) {
     ensure_output_folder(cell.folder);
+    const bool begun = find_latest((cell.folder / "checkpoints").string()).has_value();
+    if (!begun) cell.code.clear();
     write_mark(grid, cell, false);
     std::vector<std::string> arguments = command_of(grid, cell);
     arguments.insert(arguments.begin(), {machine.program.string(), "train"});
     arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
     arguments.insert(arguments.end(), {"--out", cell.folder.string()});
-    if (find_latest((cell.folder / "checkpoints").string())) arguments.emplace_back("--resume");
+    if (begun) arguments.emplace_back("--resume");
     process_ = start_child(std::move(arguments), log_of(cell), Errors::in_the_file);
   }
 
@@ -95,7 +97,7 @@ class Child {
       return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
     };
     cell_->processor_seconds += seconds(used.ru_utime) + seconds(used.ru_stime);
-    cell_->code = code_hash();
+    cell_->code = cell_->code.empty() || cell_->code == code_hash() ? code_hash() : "several";
     write_mark(*grid_, *cell_, exit_code_of(status) == 0);
     return exit_code_of(status);
   }
@@ -136,13 +138,14 @@ std::string set_of(const json& line) {
 }
 
 void read_results(GridCell& cell) {
-  cell.curve.clear(), cell.validation.clear(), cell.scores.clear();
+  cell.curve.clear(), cell.validation.clear(), cell.validation_error.clear(), cell.scores.clear();
   for (const json& line : lines_of(cell.folder / "metrics.jsonl")) {
     const auto add = [&](const char* name, std::vector<LossPoint>& curve) {
       if (line.contains(name) && line[name].is_number())
         curve.push_back({line.value("step", std::int64_t{0}), line[name].get<double>()});
     };
     add("loss", cell.curve), add("validation_score", cell.validation);
+    add("validation_token_error_percent", cell.validation_error);
     cell.seconds = std::max(cell.seconds, line.value("seconds", 0.0));
   }
   for (const json& line : lines_of(cell.folder / "results.jsonl")) {

@@ -26,9 +26,10 @@ struct GridCell {
 
   std::string failure;  // why it ended without results; empty: it did not
   std::vector<LossPoint> curve, validation;
-  double seconds = 0;            // of training
-  double processor_seconds = 0;  // of everything that it ran, over all threads
-  std::string code;              // code_hash() of the program that ended it
+  std::vector<LossPoint> validation_error;  // of tasks: tokens that are wrong, in percent
+  double seconds = 0;                       // of training
+  double processor_seconds = 0;             // of everything that it ran, over all threads
+  std::string code;                         // code_hash() of the program that ended it
   struct Score {
     std::map<std::string, double> measures;  // "token error %", "sequence error %"; "perplexity", "bits per byte"
     std::map<std::string, double> guesses;   // percent of the task's metric

@@ -27,7 +27,7 @@ class Outcome {
   Outcome(const Grid& grid, const std::string& measure);
 
   const Grid& grid() const { return grid_; }
-  const std::string& measure() const { return measure_; }  // lower is better, always
+  const std::string& measure() const { return measure_; }  // lower is better, but of Delta-P
   int digits() const { return digits_; }                   // after the point that are worth reading
   const std::vector<Group>& groups() const { return groups_; }
   const std::vector<std::string>& sets() const { return sets_; }  // that any cell was tested on; not empty

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "examples/app/text.h"
+#include "examples/lab/axes.h"
 #include "examples/lab/outcome.h"
 #include "examples/lab/tables.h"
 #include "examples/papers/runs.h"
@@ -30,11 +31,24 @@ const Column& column_of(const PaperTable& table, const std::string& name) {
   return *found;
 }
 
+bool lies_at(const GridCell& cell, const std::vector<std::pair<std::string, std::string>>& places) {
+  return std::ranges::all_of(places, [&](const auto& at) { return cell.place.at(at.first) == at.second; });
+}
+
 bool stands_at(const Grid& grid, const GridCell& cell, const Method& method, const Column& column) {
-  if (!column.task.empty() && column.task != grid.task) return false;
-  if (cell.scheme != canonical_text(parse_schemes(method.scheme))) return false;
-  const auto there = [&](const auto& at) { return cell.place.at(at.first) == at.second; };
-  return std::ranges::all_of(method.at, there) && std::ranges::all_of(column.at, there);
+  return (column.task.empty() || column.task == grid.task) && is_of(cell, method) && lies_at(cell, column.at);
+}
+
+bool has_method(const Preset& preset, const Method& method) {
+  const std::vector<std::string> schemes = split_outside_parentheses(preset.schemes);
+  const auto same = [&](const std::string& scheme) {
+    return canonical_text(parse_schemes(scheme)) == canonical_text(parse_schemes(method.scheme));
+  };
+  return preset.schemes.empty() || std::ranges::any_of(schemes, same);
+}
+
+bool has_column(const PaperTable& table, const Preset& preset, const Column& column) {
+  return column.task.empty() || std::ranges::count(tasks_at(table, preset), column.task) > 0;
 }
 
 // "length 1024": so many times what the cell was trained on.
@@ -50,12 +64,12 @@ std::string set_of(const GridCell& cell, const Column& column) {
 std::optional<double> value_at(const Outcome& outcome, const GridCell& cell, const Column& column) {
   if (!cell.failure.empty()) return std::nullopt;
   if (column.step > 0) {
-    const auto point = std::ranges::find(cell.validation, column.step, &LossPoint::step);
-    return point == cell.validation.end() ? std::nullopt : std::optional(point->loss);
+    const auto point = std::ranges::find(cell.validation_error, column.step, &LossPoint::step);
+    return point == cell.validation_error.end() ? std::nullopt : std::optional(point->loss);
   }
   const std::string set = set_of(cell, column);
-  if (set != "average" && std::ranges::count(outcome.sets(), set) == 0) return std::nullopt;
-  return outcome.value(cell, set);
+  const bool tested = std::ranges::any_of(cell.scores, [&](const auto& score) { return score.first == set; });
+  return tested || (set == "average" && !cell.scores.empty()) ? std::optional(outcome.value(cell, set)) : std::nullopt;
 }
 
 const Printed* printed_at(const PaperTable& table, const std::string& method, const std::string& column) {
@@ -74,13 +88,11 @@ Decision without_spread(const std::vector<double>& lower, const std::vector<doub
 
 // What needs no model, in percent of errors; nan where there is no such.
 double guess_at(const Outcome& outcome, const Column& column) {
-  if (column.set.empty() || outcome.groups().empty()) return std::numeric_limits<double>::quiet_NaN();
-  for (const Group& group : outcome.groups()) {
-    const bool there =
-        std::ranges::all_of(column.at, [&](const auto& at) { return group.place.at(at.first) == at.second; });
-    if (there) return outcome.best_guess(group, column.set);
-  }
-  return std::numeric_limits<double>::quiet_NaN();
+  double guess = std::numeric_limits<double>::quiet_NaN();
+  if (column.set.empty()) return guess;
+  for (const Group& group : outcome.groups())
+    if (std::isnan(guess) && lies_at(*group.cells[0], column.at)) guess = outcome.best_guess(group, column.set);
+  return guess;
 }
 
 // "dape/figure9" is one of several figures of its table.
@@ -166,16 +178,14 @@ std::string verdict_text(Verdict verdict) {
   throw Error("a verdict of no kind");
 }
 
+bool is_of(const GridCell& cell, const Method& method) {
+  return cell.scheme == canonical_text(parse_schemes(method.scheme)) && lies_at(cell, method.at);
+}
+
 void require_cells(const PaperTable& table, const Preset& preset, const std::vector<Grid>& grids) {
-  std::vector<std::string> schemes;
-  for (const Grid& grid : grids)
-    for (const GridCell& cell : grid.cells) schemes.push_back(cell.scheme);
-  const std::vector<std::string> tasks = tasks_at(table, preset);
   for (const Method& method : table.methods) {
-    const bool left_out =
-        !preset.schemes.empty() && !std::ranges::count(schemes, canonical_text(parse_schemes(method.scheme)));
     for (const Column& column : table.columns) {
-      if (left_out || (!column.task.empty() && !std::ranges::count(tasks, column.task))) continue;
+      if (!has_method(preset, method) || !has_column(table, preset, column)) continue;
       const GridCell* found = nullptr;
       for (const Grid& grid : grids)
         for (const GridCell& cell : grid.cells)
@@ -219,12 +229,15 @@ std::vector<double> Measurement::of(const std::string& method, const std::string
   return {};
 }
 
-std::vector<Judged> judged(const PaperTable& table, const Measurement& measurement) {
+std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
   std::vector<Judged> all;
   for (const Claim& claim : table.claims) {
+    const bool there = has_method(preset, method_of(table, claim.better)) &&
+                       has_method(preset, method_of(table, claim.worse)) &&
+                       has_column(table, preset, column_of(table, claim.column));
+    if (!there) continue;
     std::vector<double> lower = measurement.of(claim.better, claim.column),
                         higher = measurement.of(claim.worse, claim.column);
-    if (lower.empty() || higher.empty()) continue;
     if (table.higher_is_better) std::swap(lower, higher);
     all.push_back({claim, decide(lower, higher), test_of_printed(table, claim)});
   }
@@ -256,9 +269,9 @@ Table beside_paper(const PaperTable& table, const Measurement& measurement) {
   return shown_table;
 }
 
-Table verdicts(const PaperTable& table, const Measurement& measurement) {
+Table verdicts(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
   Table found({"the paper's comparison", "column", "here", "test", "the paper's own figures"});
-  for (const Judged& each : judged(table, measurement))
+  for (const Judged& each : judged(table, preset, measurement))
     found.row({to_text(each.claim.better, " better than ", each.claim.worse), each.claim.column,
         verdict_text(each.decision.verdict), each.decision.test, each.by_the_paper.empty() ? "-" : each.by_the_paper});
   return found;

@@ -22,7 +22,7 @@ inline constexpr const char* best_guess = "best guess";  // stands as a method b
 // What was found here for a method in a column.
 struct Measured {
   std::string method, column;  // by name
-  std::vector<double> values;  // of equal seeds, one each
+  std::vector<double> values;  // one for each seed whose run did not fail
 };
 
 struct Measurement {
@@ -31,6 +31,9 @@ struct Measurement {
   std::vector<Measured> all;
   [[nodiscard]] std::vector<double> of(const std::string& method, const std::string& column) const;  // may be empty
 };
+
+// Is the cell the method's, whatever its column?
+[[nodiscard]] bool is_of(const GridCell& cell, const Method& method);
 
 // Error where a method of the preset, or a column of its tasks, has no cell in the grids.
 void require_cells(const PaperTable& table, const Preset& preset, const std::vector<Grid>& grids);
@@ -52,8 +55,8 @@ struct Judged {
   Decision decision;
   std::string by_the_paper;  // the same test of the figures that the paper prints; empty: they have no deviations
 };
-// Of the claims both of whose methods were measured in the column.
-[[nodiscard]] std::vector<Judged> judged(const PaperTable& table, const Measurement& measurement);
+// Of the claims whose methods and column the preset has.
+[[nodiscard]] std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const Measurement& measurement);
 
 // "21.7 (7.9)", "-" where the paper prints none.
 [[nodiscard]] std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column);
@@ -61,6 +64,6 @@ struct Judged {
 // A line for each method and column. Mean and, from two seeds on, standard deviation.
 [[nodiscard]] Table beside_paper(const PaperTable& table, const Measurement& measurement);
 // A line for each claim.
-[[nodiscard]] Table verdicts(const PaperTable& table, const Measurement& measurement);
+[[nodiscard]] Table verdicts(const PaperTable& table, const Preset& preset, const Measurement& measurement);
 
 }  // namespace whence::papers

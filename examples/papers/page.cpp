@@ -14,6 +14,8 @@ namespace {
 struct Paper {
   const char *prefix, *title;
 };
+constexpr const char* title = "# The papers' tables and figures, ours beside theirs";
+
 constexpr Paper papers[] = {{"cope/", "CoPE (arXiv:2405.18719)"}, {"dape/", "DAPE (arXiv:2405.14722)"},
     {"dape-v2/", "DAPE V2, here CDAPE (arXiv:2410.04798)"}};
 
@@ -48,6 +50,11 @@ Count count_of(const std::vector<Judged>& all) {
   return count;
 }
 
+bool has_claims(const PaperTable& table, const Method& method) {
+  return std::ranges::any_of(
+      table.claims, [&](const Claim& claim) { return claim.better == method.name || claim.worse == method.name; });
+}
+
 std::string shown_mean(const std::vector<double>& values, const Measurement& measurement) {
   return values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits);
 }
@@ -71,7 +78,7 @@ std::string numbers_of(const PaperTable& table, const Measurement& measurement) 
       any = any || !values.empty();
       cells.push_back(shown_mean(values, measurement) + (printed == "-" ? "" : " / " + printed));
     }
-    if (any) text += row(cells);
+    if (any || has_claims(table, method)) text += row(cells);
   }
   std::vector<std::string> guesses{best_guess};
   for (const Column* column : columns)
@@ -100,12 +107,12 @@ std::string outputs_of(const Record& record) {
   return text;
 }
 
-// What `lab` would be told; of several tasks with the same words one line with all their names.
+// As it is typed; of several tasks with the same words one line with all their names.
 std::string lab_of(const Record& record) {
   std::vector<std::pair<std::string, std::string>> tasks_by_words;
   for (const std::string& command : record.lab) {
-    const std::size_t blank = command.find(' ');
-    const std::string task = command.substr(0, blank), words = command.substr(blank);
+    const std::string rest = command.substr(std::string("whence lab ").size());
+    const std::string task = rest.substr(0, rest.find(' ')), words = rest.substr(rest.find(' '));
     const auto same = std::ranges::find(tasks_by_words, words, &std::pair<std::string, std::string>::second);
     if (same == tasks_by_words.end())
       tasks_by_words.emplace_back(task, words);
@@ -113,9 +120,7 @@ std::string lab_of(const Record& record) {
       same->first += " " + task;
   }
   std::string text;
-  for (const auto& [tasks, words] : tasks_by_words)
-    text +=
-        to_text("\n    whence lab ", tasks, words, record.seeds > 0 ? to_text(" --seeds ", record.seeds) : "", "\n");
+  for (const auto& [tasks, words] : tasks_by_words) text += "\n    whence lab " + tasks + words + "\n";
   return text;
 }
 
@@ -130,7 +135,7 @@ std::string part_of(const PaperTable& table, const Record& record) {
       table.place, ". `", record.command, "`");
   if (record.runs > 0)
     text += to_text(": ", record.runs, " runs", record.failed > 0 ? to_text(", ", record.failed, " failed") : "", ", ",
-        cost_text(record), " on two cores");
+        cost_text(record));
   text += ".\n";
   if (!table.note.empty()) text += "\n" + table.note + "\n";
   if (!table.presets.empty()) {
@@ -140,12 +145,22 @@ std::string part_of(const PaperTable& table, const Record& record) {
   text += lab_of(record);
   if (!table.methods.empty()) {
     text += "\n" + numbers_of(table, record.measurement);
-    const std::vector<Judged> all = judged(table, record.measurement);
+    const std::vector<Judged> all = judged_of(record);
     if (!all.empty()) text += "\n" + verdicts_of(all);
   }
   text += outputs_of(record);
   for (const std::string& figure : record.figures) text += to_text("\n![", figure, "](results/figures/", figure, ")\n");
+  for (const std::string& figure : record.too_large) text += to_text("\nToo large to be kept here: ", figure, ".\n");
   return text;
+}
+
+// The record of the smallest preset; nullptr: nothing is recorded.
+const Record* smallest(const PaperTable& table, const std::vector<Record>& records) {
+  for (const papers::Preset& preset : table.presets)
+    for (const Record& record : records)
+      if (record.table == table.name && record.preset == preset.name) return &record;
+  const auto found = std::ranges::find(records, table.name, &Record::table);
+  return found == records.end() ? nullptr : &*found;
 }
 
 // A line for each table of the paper: what is recorded of it, or why nothing is.
@@ -154,13 +169,13 @@ std::string index_of(const Paper& paper, const std::vector<Record>& records) {
       row({"table or figure", "what it asks", "comparisons", "hold", "do not", "not decided", "two cores"}) + rule(7);
   for (const PaperTable& table : all_tables()) {
     if (!table.name.starts_with(paper.prefix)) continue;
-    const auto record = std::ranges::find(records, table.name, &Record::table);
-    if (record == records.end()) {
-      text += row({table.name, table.what + (table.kind == Kind::not_ours ? "; lacks: " + table.note : ""), "-", "-",
-          "-", "-", "-"});
+    const Record* record = smallest(table, records);
+    if (!record) {
+      const std::string why = table.kind == Kind::not_ours ? "; lacks: " + table.note : "";
+      text += row({table.name, table.what + why, "-", "-", "-", "-", "-"});
       continue;
     }
-    const Count count = count_of(judged(table, record->measurement));
+    const Count count = count_of(judged_of(*record));
     const int all = count.holds + count.does_not + count.not_decided;
     const auto shown_count = [&](int number) { return all == 0 ? std::string("-") : std::to_string(number); };
     text += row({to_text("[", table.name, "](#", anchor(table.name), ")"), table.what, shown_count(all),
@@ -180,11 +195,10 @@ std::string counts_of(const std::vector<Record>& records) {
     for (const PaperTable& table : all_tables()) {
       if (!table.name.starts_with(paper.prefix)) continue;
       ++rows;
-      for (const Record& record : records) {
-        if (record.table != table.name) continue;
-        const Count count = count_of(judged(table, record.measurement));
-        ++recorded, sum.holds += count.holds, sum.does_not += count.does_not, sum.not_decided += count.not_decided;
-      }
+      const Record* record = smallest(table, records);
+      if (!record) continue;
+      const Count count = count_of(judged_of(*record));
+      ++recorded, sum.holds += count.holds, sum.does_not += count.does_not, sum.not_decided += count.not_decided;
     }
     text += row({paper.title, std::to_string(rows), std::to_string(recorded),
         std::to_string(sum.holds + sum.does_not + sum.not_decided), std::to_string(sum.holds),
@@ -204,25 +218,35 @@ std::string introduction_of(const std::vector<Record>& records) {
     for (const auto& [name, count] : all) text += (text.empty() ? "" : "; ") + name;
     return text;
   };
-  return to_text(
-      "# The papers' tables and figures, ours beside theirs\n\n"
-      "Written by `whence reproduce --record` from [results](results); nothing here was typed by hand. In each cell: "
-      "ours, "
-      "the mean with the standard deviation over seeds, then behind a stroke what the paper prints. A comparison of "
-      "the "
-      "paper *holds* or *does not* where Welch's test over the seeds says so (two-sided, p < 0.05), else it is *not "
-      "decided at this size*; the last column is the same test of the means and deviations that the paper prints, "
-      "three "
-      "seeds each.\n\nMachine: ",
+  return to_text(title,
+      "\n\nWritten by `whence reproduce --record` from [results](results): no number of ours was typed by hand. In "
+      "each "
+      "cell stands ours, the mean with the standard deviation over seeds, then behind a stroke what the paper prints. "
+      "A "
+      "comparison that the paper makes *holds* or *does not* where Welch's test over the seeds says so (two-sided, p < "
+      "0.05), or where all seeds of both sides agree exactly; else it is *not decided at this size*. The last column "
+      "is "
+      "the same test of the means and deviations that the paper prints, three seeds each. Some comparisons stand in "
+      "several tables, on the same runs. Where a table is recorded at several sizes, the smallest is "
+      "counted.\n\nMachine: ",
       names(machines), ". Date: ", names(dates), ". Commit: ", names(commits), ". Texts: ", names(texts),
-      ". Times are those of all runs of a table on two cores, though runs that two tables share were trained "
-      "once.\n\n");
+      ". Times are half of the processor's time in all runs of a table, as on two cores that do nothing else; runs "
+      "that "
+      "two tables share are in both, but were trained once.\n\n");
 }
 
 }  // namespace
 
+void require_own_page(const std::filesystem::path& folder) {
+  const std::filesystem::path page = folder / "README.md";
+  if (std::filesystem::exists(page) && !read_file(page.string()).starts_with(title))
+    throw InputError("--record: ", page.string(), " is there and is no page of records; another folder required");
+}
+
 void write_page(const std::filesystem::path& folder) {
-  const std::vector<Record> records = read_records(folder);
+  require_own_page(folder);
+  std::vector<Record> records = read_records(folder);
+  std::erase_if(records, [](const Record& record) { return !has_place(record); });
   std::string text = introduction_of(records) + counts_of(records);
   for (const Paper& paper : papers) {
     text += to_text("\n## ", paper.title, "\n");

@@ -3,7 +3,10 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "examples/app/child.h"
@@ -21,12 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-std::string file_name(const Record& record) {
-  std::string name = record.table + "-" + record.preset + ".json";
-  std::ranges::replace(name, '/', '-');
-  return name;
-}
-
 Json json_of(const Record& record) {
   Json numbers = Json::array(), said = Json::array();
   for (const Measured& each : record.measurement.all)
@@ -35,18 +32,18 @@ Json json_of(const Record& record) {
     said.push_back(
         {{"command", each.command}, {"exit_code", each.exit_code}, {"seconds", each.seconds}, {"output", each.output}});
   return {{"table", record.table}, {"preset", record.preset}, {"command", record.command}, {"lab", record.lab},
-      {"code", record.code}, {"commit", record.commit}, {"machine", record.machine}, {"date", record.date},
-      {"text", record.text}, {"seeds", record.seeds}, {"runs", record.runs}, {"failed", record.failed},
-      {"processor_seconds", record.processor_seconds}, {"operations", record.operations},
+      {"set", record.set}, {"code", record.code}, {"commit", record.commit}, {"machine", record.machine},
+      {"date", record.date}, {"text", record.text}, {"seeds", record.seeds}, {"runs", record.runs},
+      {"failed", record.failed}, {"processor_seconds", record.processor_seconds}, {"operations", record.operations},
       {"measure", record.measurement.measure}, {"digits", record.measurement.digits}, {"numbers", numbers},
-      {"said", said}, {"figures", record.figures}};
+      {"said", said}, {"figures", record.figures}, {"too_large", record.too_large}};
 }
 
 Record record_of(const Json& page) {
-  Record record{page.at("table"), page.at("preset"), page.at("command"), page.at("lab"), page.at("code"),
-      page.at("commit"), page.at("machine"), page.at("date"), page.at("text"), page.at("seeds"), page.at("runs"),
-      page.at("failed"), page.at("processor_seconds"), page.at("operations"),
-      {page.at("measure"), page.at("digits"), {}}, {}, page.at("figures")};
+  Record record{page.at("table"), page.at("preset"), page.at("command"), page.at("lab"), page.at("set"),
+      page.at("code"), page.at("commit"), page.at("machine"), page.at("date"), page.at("text"), page.at("seeds"),
+      page.at("runs"), page.at("failed"), page.at("processor_seconds"), page.at("operations"),
+      {page.at("measure"), page.at("digits"), {}}, {}, page.at("figures"), page.at("too_large")};
   for (const Json& each : page.at("numbers")) {
     Measured measured{each.at("method"), each.at("column"), {}};
     for (const Json& value : each.at("values"))
@@ -67,17 +64,30 @@ std::string time_text(double seconds) {
 }
 
 std::vector<std::string> lab_now(const PaperTable& table, const Record& record) {
+  if (table.presets.empty()) return {};
   std::vector<std::string> commands;
   const Preset& preset = find_preset(table, record.preset);
-  for (const std::string& task : tasks_at(table, preset)) commands.push_back(typed(lab_words(table, preset, task)));
+  const Typed given{record.set, record.text.substr(0, record.text.find(',')), record.seeds};
+  for (const std::string& task : tasks_at(table, preset)) commands.push_back(lab_command(table, preset, task, given));
   return commands;
+}
+
+// Equal, where nan is like nan.
+bool alike(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
 }
 
 }  // namespace
 
+std::string record_name(const std::string& table, const std::string& preset) {
+  std::string name = table + "-" + preset;
+  std::ranges::replace(name, '/', '-');
+  return name;
+}
+
 void write_record(const fs::path& folder, const Record& record) {
   ensure_output_folder(folder / "results");
-  write_file((folder / "results" / file_name(record)).string(),
+  write_file((folder / "results" / (record_name(record.table, record.preset) + ".json")).string(),
       json_of(record).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -96,31 +106,51 @@ std::vector<Record> read_records(const fs::path& folder) {
       throw InputError(file.string(), ": no record of a table: ", error.what());
     }
   }
+  const auto known = [](const Record& record) {
+    return std::ranges::count(all_tables(), record.table, &PaperTable::name) > 0;
+  };
   for (const PaperTable& table : all_tables())
     std::ranges::copy_if(
         read, std::back_inserter(found), [&](const Record& record) { return record.table == table.name; });
+  std::ranges::remove_copy_if(read, std::back_inserter(found), known);
   return found;
 }
 
-std::string staleness(const PaperTable& table, const Record& record) {
-  if (record.runs == 0) return "";  // what was only said is of no trained number
-  if (record.code != code_hash()) return to_text("is of code ", record.code, ", this is ", code_hash());
-  const std::vector<std::string> now = lab_now(table, record);
-  return record.lab == now ? "" : "its preset has other options now";
+bool has_place(const Record& record) {
+  const std::vector<PaperTable> tables = all_tables();
+  const auto table = std::ranges::find(tables, record.table, &PaperTable::name);
+  if (table == tables.end()) return false;
+  return table->presets.empty() || std::ranges::count(table->presets, record.preset, &Preset::name) > 0;
 }
 
-std::vector<std::string> differences(const Record& now, const Record& recorded) {
+std::vector<Judged> judged_of(const Record& record) {
+  const PaperTable table = find_table(record.table);
+  if (table.presets.empty()) return {};
+  return judged(table, find_preset(table, record.preset), record.measurement);
+}
+
+std::string staleness(const Record& record) {
+  if (!has_place(record)) return "there is no such table or preset now";
+  if (record.code != code_hash()) return to_text("is of code ", record.code, ", this is ", code_hash());
+  return record.lab == lab_now(find_table(record.table), record) ? "" : "its preset has other options now";
+}
+
+std::vector<std::string> differences(const Record& now, const Record& recorded, const std::vector<std::string>& rows) {
   std::vector<std::string> found;
   const auto list = [](const std::vector<double>& values) {
     std::string text;
     for (const double value : values) text += (text.empty() ? "" : ", ") + number_text(value);
     return text.empty() ? "nothing" : text;
   };
-  for (const Measured& each : now.measurement.all) {
-    const std::vector<double> kept = recorded.measurement.of(each.method, each.column);
-    if (kept != each.values)
-      found.push_back(to_text(each.method, ", ", each.column, ": ", list(each.values), "; recorded: ", list(kept)));
+  for (const Measured& kept : recorded.measurement.all) {
+    if (!rows.empty() && std::ranges::count(rows, kept.method) == 0) continue;
+    const std::vector<double> values = now.measurement.of(kept.method, kept.column);
+    if (!alike(values, kept.values))
+      found.push_back(to_text(kept.method, ", ", kept.column, ": ", list(values), "; recorded: ", list(kept.values)));
   }
+  for (const Measured& each : now.measurement.all)
+    if (recorded.measurement.of(each.method, each.column).empty())
+      found.push_back(to_text(each.method, ", ", each.column, ": ", list(each.values), "; recorded: nothing"));
   return found;
 }
 
@@ -148,13 +178,13 @@ std::string commit_of(const fs::path& folder, const fs::path& said) {
     return text.substr(0, text.find('\n'));
   };
   const auto commit = ask({"rev-parse", "--short=10", "HEAD"});
-  if (!commit) return "unknown";
+  if (!commit || !ask({"cat-file", "-e", "HEAD:examples/papers/paper_table.h"})) return "unknown";
   const auto changed = ask({"status", "--porcelain", "--untracked-files=no", "--", ":/tensor", ":/autograd", ":/nn",
       ":/examples/tasks", ":/examples/language", ":/examples/app"});
   return *commit + (changed && !changed->empty() ? "+" : "");
 }
 
-std::string this_machine() {
+std::string machine_of(const DeviceChoice& choice) {
   std::ifstream file("/proc/cpuinfo");
   std::string model = "unknown processor";
   for (std::string line; std::getline(file, line);)
@@ -162,7 +192,7 @@ std::string this_machine() {
       model = line.substr(line.find(": ") + 2);
       break;
     }
-  return to_text(model, ", ", threads(), " threads");
+  return to_text(model, ", ", threads(), " threads", choice.device.is_cpu() ? "" : "; " + choice.sentence);
 }
 
 }  // namespace whence::papers

@@ -15,18 +15,19 @@ namespace whence::papers {
 
 struct Asked {
   std::string preset = "mini", set, text, code;  // --set; the user's files, empty: none given
+  std::string device;                            // that changes numbers: empty for the CPU
   std::vector<std::string> methods;              // those alone; empty: all of the preset
   int seeds = 0;                                 // 0: the preset's
   std::filesystem::path folder;                  // of the pool
 };
 
 struct Runs {
-  std::vector<Grid> grids;            // one for each task
-  std::vector<std::string> commands;  // as one would type it to `lab`
+  std::vector<Grid> grids;            // one for each task, none of them empty
+  std::vector<std::string> commands;  // lab_command() of each
 };
 
-// InputError as `lab` has it, or when a text is needed and none was given. Nothing is trained and nothing written. `check`:
-// checked_train_options (examples/train.h).
+// InputError as `lab` has it, when a text is needed and none was given, and when the preset has none of the methods.
+// Nothing is trained and nothing written. `check`: checked_train_options (examples/train.h).
 [[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check);
 
 // Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides. `cost`:
@@ -34,11 +35,15 @@ struct Runs {
 using SequenceCost = std::function<double(const std::string& task, const std::vector<std::string>& words)>;
 [[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
 
-[[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
+// The same runs as one would type them to `lab`. `data`: the user's file; empty: none.
+struct Typed {
+  std::string set, data;
+  int seeds = 0;  // 0: the preset's
+};
+[[nodiscard]] std::string lab_command(
+    const PaperTable& table, const Preset& preset, const std::string& task, const Typed& typed);
 
-// The words behind `lab`, without --seeds and without the user's text.
-[[nodiscard]] std::vector<std::string> lab_words(
-    const PaperTable& table, const Preset& preset, const std::string& task);
+[[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
 
 // As a shell takes them.
 [[nodiscard]] std::string typed(const std::vector<std::string>& words);
