@@ -140,7 +140,7 @@ TEST_CASE("a grid refuses what it cannot run") {
   CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("write --seeds") != std::string::npos);
   const std::vector<std::pair<std::vector<std::string>, std::string>> axes{
       {{"length=8,16", "length=32"}, "given twice"}, {{"length=8,8"}, "twice"},
-      {{"length=8,15"}, "flip_flop, cope, length 15: "}, {{"dim"}, "OPTION=VALUE"},
+      {{"length=8,15"}, "flip_flop, absolute, length 15: "}, {{"dim"}, "OPTION=VALUE"},
       {{"wings=1,2"}, "--wings: unknown option"}, {{"scheme=cope,rope"}, "write --schemes"},
       {{"seed=1,2"}, "write --seeds"}, {{"cope.p_min=1"}, "did you mean cope.p_max"},
       {{"coop.p_max=1"}, "did you mean cope.p_max"}, {{"cope.p_max=16,0"}, "p_max is '0'"},
@@ -294,6 +294,17 @@ TEST_CASE("a grid killed at random moments ends with the same table, and leaves 
     const std::string weights = to_text("/", name, "/weights.safetensors");
     CHECK(read_file("killed" + weights) == read_file("unkilled" + weights));
   }
+}
+
+TEST_CASE("a grid without schemes has those that the task's paper compares") {
+  std::filesystem::remove_all("of_the_paper");
+  const test::Outcome outcome = lab(
+      {"counting", "--seeds", "1", "--quiet", "--set", "operations=4 block=16 dim=8 steps=2 batch=2 test-sequences=4"},
+      "of_the_paper");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  for (const char* scheme : {"absolute", "relative", "cope"})
+    CHECK(std::filesystem::exists("of_the_paper/" + std::string(scheme) + ".0/results.jsonl"));
+  CHECK_FALSE(std::filesystem::exists("of_the_paper/rope.0"));
 }
 
 TEST_CASE("a run that fails says why, the others go on, and the same command tries it again") {

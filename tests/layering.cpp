@@ -125,6 +125,15 @@ TEST_CASE("documents: every scheme says what it is where it is registered") {
   CHECK(named >= 20);
 }
 
+TEST_CASE("documents: what the README says of the papers' tables is what is recorded") {
+  const std::string readme = text_of(fs::path(test::source_folder()) / "README.md");
+  std::ifstream page(fs::path(test::source_folder()) / "examples/papers/README.md");
+  int rows = 0;
+  for (std::string line; std::getline(page, line) && !line.starts_with("##");)
+    if (line.starts_with("|")) ++rows, CHECK_MESSAGE(readme.find(line + "\n") != std::string::npos, line);
+  CHECK(rows == 5);  // a head, a rule and three papers
+}
+
 TEST_CASE("documents: every file that a README points to is there") {
   const std::regex link(R"(\]\(([^)#]+)\))");
   for (const std::string folder : {"", "nn", "cuda", "examples/papers"}) {

@@ -27,6 +27,15 @@ std::vector<std::string> schemes_of(const CommandLine& line, const std::string& 
   return schemes;
 }
 
+// What the task's paper compares; of text, and where no paper prints figures, CoPE's first table.
+std::vector<std::string> schemes_of_the_paper(const std::string& task) {
+  std::vector<std::string> schemes;
+  if (task != "lm")
+    for (const tasks::PaperFigure& figure : tasks::make_task(task)->paper_figures(0))
+      schemes.push_back(canonical_text(parse_schemes(figure.scheme)));
+  return schemes.empty() ? std::vector<std::string>{"absolute", "rope", "cope"} : schemes;
+}
+
 // Options of --set in place of the preset's. InputError when an axis has one of them.
 void put_settings(
     Settings& settings, const Settings& given, const GridOptions& options, const std::vector<Axis>& axes) {
@@ -42,7 +51,7 @@ GridRequest request_of(const CommandLine& line, const GridOptions& options, cons
     const std::vector<Axis>& axes, const std::filesystem::path& folder, const TrainCheck& check) {
   const std::string mini = task == "lm" ? mini_of_text : tasks::find_task(task).mini;
   return {.task = task,
-      .schemes = schemes_of(line, options.schemes),
+      .schemes = options.schemes.empty() ? schemes_of_the_paper(task) : schemes_of(line, options.schemes),
       .seeds = options.seeds,
       .axes = axes,
       .settings = parse_settings("preset", options.preset == "mini" ? mini : ""),
@@ -60,7 +69,10 @@ void declare_grid_options(CommandLine& line, GridOptions& options) {
           "TASK...", &options.tasks, "whence tasks lists them; chomsky: all fifteen of the hierarchy; lm: text", known)
       .heading("Grid")
       .text("schemes", &options.schemes,
-          {.help = "positional schemes, separated by commas; whence schemes lists them", .known = scheme_names()})
+          {.help = "positional schemes, separated by commas; whence schemes lists them; none: those that the task's "
+                   "paper "
+                   "compares",
+              .known = scheme_names()})
       .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
       .texts("vary", &options.vary,
           {"an axis: an option of train with its values, \"variables=1,3,5\", or of a scheme, \"cope.p_max=16,64\"; "
