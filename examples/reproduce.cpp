@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "examples/app/child.h"
 #include "examples/app/code_hash.h"
@@ -122,6 +123,13 @@ bool reads(const PaperTable& table, const char* word, papers::Reads what) {
   return table.grid.reads == what || std::ranges::any_of(table.commands, [&](const std::string& command) {
     return std::ranges::count(words_of(command), word) > 0;
   });
+}
+
+// `text` with `word` in place of a folder's name.
+std::string with(std::string text, const std::string& folder, const std::string& word) {
+  for (std::size_t at = 0; !folder.empty() && (at = text.find(folder, at)) != std::string::npos; at += word.size())
+    text.replace(at, folder.size(), word);
+  return text;
 }
 
 // One table at one preset: its runs, its commands, and what is kept of them.
@@ -258,13 +266,16 @@ class Reproduction {
     const fs::path kept = fs::path(options_.record) / "results" / "figures" / name;
     std::vector<std::string> figures = std::move(record.figures);
     record.figures.clear();
+    std::set<std::string> seen;  // figures of a part of the layers may be one picture
     for (const std::string& figure : figures) {
-      if (fs::file_size(folder_ / figure) > papers::largest_figure) {
+      const std::string drawn = read_file((folder_ / figure).string());
+      if (!seen.insert(drawn).second) continue;
+      if (drawn.size() > papers::largest_figure) {
         record.too_large.push_back(figure);
         continue;
       }
       ensure_output_folder(kept);
-      fs::copy_file(folder_ / figure, kept / figure, fs::copy_options::overwrite_existing);
+      write_file((kept / figure).string(), drawn);
       record.figures.push_back(name + "/" + figure);
     }
     papers::write_record(options_.record, record);
@@ -299,11 +310,13 @@ class Reproduction {
               << now.machine << '\n';
   }
 
+  fs::path run_folder() const { return runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder; }
+
   papers::Said done(const std::string& command, Record& record) const {
     std::vector<std::string> arguments{"/proc/self/exe"}, said{"whence"}, figures;
     for (const std::string& word : words_of(command)) {
       std::string file;
-      if (word == "RUN") file = runs_.grids.at(0).cells.at(0).folder.string();
+      if (word == "RUN") file = run_folder().string();
       if (word == "TEXT") file = options_.data;
       if (word == "CODE") file = options_.code;
       if (word.starts_with("OUT/")) file = (folder_ / word.substr(4)).string();
@@ -319,7 +332,10 @@ class Reproduction {
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     if (interrupt_requested())
       throw Interrupted("stopped at: whence " + command + "; the same words run this table's commands again");
-    const papers::Said result{papers::typed(said), read_file(output), exit_code_of(status), steady_seconds() - started};
+    std::string text = read_file(output);
+    for (const auto& [word, folder] : {std::pair<std::string, fs::path>("OUT", folder_), {"RUN", run_folder()}})
+      text = with(text, folder.string(), word);
+    const papers::Said result{papers::typed(said), text, exit_code_of(status), steady_seconds() - started};
     if (result.exit_code == 0) std::ranges::copy(figures, std::back_inserter(record.figures));
     std::cout << "\n$ " << result.command << '\n' << result.output << std::flush;
     return result;

@@ -493,11 +493,12 @@ PaperTable learned(const std::string& number, const std::string& what, const std
       .place = place,
       .kind = Kind::commanded,
       .note =
-          "Of the first 256 tokens of your text, for all layers and heads. The paper shows heads that it chose, of a "
+          "Of the first 48 tokens of your text, for all layers and heads, as larger maps are large files. The paper "
+          "shows heads that it chose, of a "
           "model on WikiText-103 whose gates have keys of their own, cope(gates=separate_keys).",
       .grid = {.tasks = {"lm"}, .schemes = "cope", .reads = Reads::text},
       .presets = text_presets(),
-      .commands = {"look RUN --text TEXT --length 256 --figure cope/" + number + " --out OUT/cope-" + number + ".svg"}};
+      .commands = {"look RUN --text TEXT --length 48 --figure cope/" + number + " --out OUT/cope-" + number + ".svg"}};
 }
 
 // ---- What needs no training, and what cannot be had

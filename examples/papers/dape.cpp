@@ -85,6 +85,8 @@ PaperTable trained_on_1024() {
       .printed = {{"DAPE-Kerple", "2048 (2x)", 3.91}, {"DAPE-FIRE", "2048 (2x)", 3.93},
           {"DAPE-FIRE", "8192 (8x)", 3.91}, {"ALiBi", "8192 (8x)", 4.28}},
       .claims = {{"DAPE-FIRE", "ALiBi", "8192 (8x)"}}};
+  table.presets.front().schemes = "rope,t5,alibi,dape(alibi),kerple,dape(kerple),fire";
+  table.presets.front().why += " DAPE-FIRE is left out: its runs alone take five minutes.";
   for (const char* base : {"ALiBi", "Kerple", "FIRE"})
     claim(table, std::string("DAPE-") + base, base, {"1024 (1x)", "2048 (2x)", "8192 (8x)"});
   return table;
@@ -96,7 +98,7 @@ PaperTable bigger_model() {
       .place = "Figure 4, section 4.2",
       .kind = Kind::compared,
       .note = std::string(perplexity_note) +
-              " A model of twice the dim and layers stands for 350M, a training length of 128 for the paper's 512. Its "
+              " A bigger model stands for 350M, a training length of 128 for the paper's 512. Its "
               "curves of a training length of 128 print no numbers. FIRE is not in the mini.",
       .grid = {.tasks = {"lm"},
           .schemes = "alibi,dape(alibi),kerple,dape(kerple),fire,dape(fire)",
@@ -218,11 +220,12 @@ PaperTable hierarchy() {
           "dape/randomised has the others. Comparisons are those of tasks that need positions (not parity check, "
           "cycle navigation, bucket sort) and where the paper's methods are not all near a guess (not the three of "
           "arithmetic and equations modulo 5, nor compute sqrt). Reverse string is not claimed over Kerple, which is "
-          "better there. The mini leaves out six tasks that stay near a guess at its size.",
+          "better there. The mini leaves out six tasks that stay near a guess at its size, and FIRE, whose runs are "
+          "long.",
       .grid = {.tasks = all_chomsky_tasks(),
           .schemes = "randomised(absolute),sinusoidal(layout=concat),rope,transformer_xl,alibi,kerple,fire,dape(alibi),"
                      "dape(kerple),dape(fire)"},
-      .presets = chomsky_presets("rope,alibi,kerple,fire,dape(alibi),dape(kerple),dape(fire)",
+      .presets = chomsky_presets("rope,alibi,kerple,dape(alibi),dape(kerple)",
           {"even_pairs", "cycle_navigation", "stack_manipulation", "reverse_string", "missing_duplicate", "odds_first",
               "duplicate_string", "bucket_sort"}),
       .methods = {{"Learned", "randomised(absolute)"}, {"sin / cos", "sinusoidal(layout=concat)"}, {"RoPE", "rope"},
@@ -247,7 +250,7 @@ PaperTable budgets() {
           " No table of the paper: one scheme, one seed, more and more steps, each a training of its own. Where the "
           "paper's figure, behind the stroke, is near the best guess too, its 200 000 steps of a model of five "
           "layers and dim 256 have not learned the task beyond the lengths of training either.",
-      .grid = {.tasks = all_chomsky_tasks(), .schemes = "dape(kerple)", .vary = {"steps=250,1000,4000,16000"}},
+      .grid = {.tasks = all_chomsky_tasks(), .schemes = "dape(kerple)", .vary = {"steps=250,1000,4000,8000"}},
       .presets = {{.name = "mini",
                       .lab = "mini",
                       .set = "lr=1e-3 dropout=0 test-to=60 test-every=8",
@@ -259,7 +262,7 @@ PaperTable budgets() {
               .why = "The paper's model at shorter lengths.",
               .seeds = 1}}};
   table.grid.tasks.emplace_back("binary_multiplication");
-  for (const char* steps : {"250", "1000", "4000", "16000"})
+  for (const char* steps : {"250", "1000", "4000", "8000"})
     table.methods.push_back({to_text(steps, " steps"), "dape(kerple)", {{"steps", steps}}});
   for (const ChomskyTask& task : chomsky_tasks) {
     table.columns.push_back({.name = task.name, .task = task.task, .set = "average"});

@@ -97,13 +97,21 @@ std::string verdicts_of(const std::vector<Judged>& all) {
   return text;
 }
 
-// Folded, as they may be long.
+// Folded, as they may be long; of many commands in one piece.
 std::string outputs_of(const Record& record) {
   std::string text;
-  for (const Said& said : record.said)
-    text += to_text("\n<details><summary><code>", said.command, "</code>, ", fixed(said.seconds, 1), " s",
-        said.exit_code == 0 ? "" : to_text(", exit code ", said.exit_code), "</summary>\n\n```\n", said.output,
-        said.output.ends_with('\n') ? "" : "\n", "```\n\n</details>\n");
+  const auto fold = [&](const std::string& head, const std::string& body) {
+    text += to_text("\n<details><summary>", head, "</summary>\n\n```\n", body, "```\n\n</details>\n");
+  };
+  std::string all;
+  for (const Said& said : record.said) {
+    const std::string output = said.output + (said.output.ends_with('\n') ? "" : "\n");
+    const std::string end = said.exit_code == 0 ? "" : to_text(", exit code ", said.exit_code);
+    if (record.said.size() <= 3)
+      fold(to_text("<code>", said.command, "</code>, ", fixed(said.seconds, 1), " s", end), output);
+    all += to_text("$ ", said.command, end, "\n", output);
+  }
+  if (record.said.size() > 3) fold(to_text(record.said.size(), " commands"), all);
   return text;
 }
 

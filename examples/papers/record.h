@@ -35,7 +35,7 @@ struct Record {
   std::vector<std::string> too_large;  // those that are not kept: the command writes them again
 };
 
-inline constexpr std::uintmax_t largest_figure = 200'000;  // bytes, of what is kept
+inline constexpr std::uintmax_t largest_figure = 150'000;  // bytes, of what is kept
 
 // "cope-table3-mini": what is kept of a table and preset has this name.
 [[nodiscard]] std::string record_name(const std::string& table, const std::string& preset);

@@ -51,9 +51,9 @@ inline constexpr TextModel text_far{
     "Stands for 125M parameters; five windows, as the longest cost most of the time. "};
 
 inline constexpr TextModel text_bigger{
-    "dim=128 layers=4 heads=4 lr=3e-3 steps=500 batch=16 length=128 evaluate-to=16 evaluation-windows=10",
+    "dim=96 layers=3 heads=4 lr=3e-3 steps=500 batch=16 length=128 evaluate-to=16 evaluation-windows=10",
     "dim=256 layers=6 heads=8 lr=1e-3 steps=5000 batch=16 length=128 evaluate-to=16 evaluation-windows=10",
-    "Stands for 350M parameters: twice the dim and the layers of what stands for 125M. "};
+    "Stands for 350M parameters: half as much again of the dim and the layers of what stands for 125M. "};
 
 // `more`: the length of training and what is evaluated, as in "length=512 evaluate-to=16".
 inline std::string paper_125m(const std::string& more) {
