@@ -317,7 +317,7 @@ PaperTable hierarchy() {
               "size 1, CDAPE that of 3. Better than Kerple it finds CDAPE-Kerple on 8 of 11 tasks that need positions, "
               "and CDAPE-FIRE better than FIRE on 6; of these the comparisons leave out those near a guess in both "
               "(arithmetic and equations modulo 5, compute sqrt). The mini leaves out six tasks that stay near a guess "
-              "at its size.",
+              "at its size, and FIRE, whose runs are long.",
       .grid = {.tasks = all_chomsky_tasks(),
           .schemes = "rope,transformer_xl,alibi,kerple,fire,dape(alibi),dape(kerple),dape(fire),cdape(alibi),"
                      "cdape(kerple),cdape(fire)"},

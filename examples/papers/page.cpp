@@ -50,9 +50,9 @@ Count count_of(const std::vector<Judged>& all) {
   return count;
 }
 
-bool has_claims(const PaperTable& table, const Method& method) {
+bool is_in(const std::vector<Judged>& all, const Method& method) {
   return std::ranges::any_of(
-      table.claims, [&](const Claim& claim) { return claim.better == method.name || claim.worse == method.name; });
+      all, [&](const Judged& each) { return each.claim.better == method.name || each.claim.worse == method.name; });
 }
 
 std::string shown_mean(const std::vector<double>& values, const Measurement& measurement) {
@@ -60,7 +60,7 @@ std::string shown_mean(const std::vector<double>& values, const Measurement& mea
 }
 
 // By method and column: ours, and behind a stroke what the paper prints.
-std::string numbers_of(const PaperTable& table, const Measurement& measurement) {
+std::string numbers_of(const PaperTable& table, const Measurement& measurement, const std::vector<Judged>& all) {
   std::vector<std::string> head{measurement.measure};
   std::vector<const Column*> columns;
   for (const Column& column : table.columns) {
@@ -78,7 +78,7 @@ std::string numbers_of(const PaperTable& table, const Measurement& measurement) 
       any = any || !values.empty();
       cells.push_back(shown_mean(values, measurement) + (printed == "-" ? "" : " / " + printed));
     }
-    if (any || has_claims(table, method)) text += row(cells);
+    if (any || is_in(all, method)) text += row(cells);
   }
   std::vector<std::string> guesses{best_guess};
   for (const Column* column : columns)
@@ -152,8 +152,8 @@ std::string part_of(const PaperTable& table, const Record& record) {
   }
   text += lab_of(record);
   if (!table.methods.empty()) {
-    text += "\n" + numbers_of(table, record.measurement);
     const std::vector<Judged> all = judged_of(record);
+    text += "\n" + numbers_of(table, record.measurement, all);
     if (!all.empty()) text += "\n" + verdicts_of(all);
   }
   text += outputs_of(record);
