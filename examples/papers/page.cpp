@@ -1,8 +1,10 @@
 // The page of all records: what the papers claim, and what of it holds here.
 #include <algorithm>
 #include <map>
+#include <sstream>
 
 #include "examples/app/run_files.h"
+#include "examples/app/text.h"
 #include "examples/lab/outcome.h"
 #include "examples/papers/record.h"
 #include "nn/io/files.h"
@@ -97,6 +99,17 @@ std::string verdicts_of(const std::vector<Judged>& all) {
   return text;
 }
 
+// Lines that a page has room for; the record has them whole.
+std::string cut_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string cut;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string shown = cut_to_width(line, 240);
+    cut += shown + (shown.size() < line.size() ? " ..." : "") + "\n";
+  }
+  return cut;
+}
+
 // Folded, as they may be long; of many commands in one piece.
 std::string outputs_of(const Record& record) {
   std::string text;
@@ -105,7 +118,7 @@ std::string outputs_of(const Record& record) {
   };
   std::string all;
   for (const Said& said : record.said) {
-    const std::string output = said.output + (said.output.ends_with('\n') ? "" : "\n");
+    const std::string output = cut_lines(said.output);
     const std::string end = said.exit_code == 0 ? "" : to_text(", exit code ", said.exit_code);
     if (record.said.size() <= 3)
       fold(to_text("<code>", said.command, "</code>, ", fixed(said.seconds, 1), " s", end), output);
