@@ -1,25 +1,21 @@
 // reproduce: the tables and figures of the papers by name. What can be trained here is trained as `lab` does and stands
 // beside the paper's figures, with a verdict on each comparison that the paper makes; what other commands show is run.
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <ctime>
 #include <iostream>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "examples/app/child.h"
 #include "examples/app/code_hash.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
-#include "examples/app/progress.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
 #include "examples/lab/request.h"
+#include "examples/papers/commands.h"
 #include "examples/papers/compare.h"
 #include "examples/papers/record.h"
 #include "examples/papers/runs.h"
@@ -53,11 +49,9 @@ std::string recorded_text(const PaperTable& table, const std::vector<Record>& re
   std::string text;
   for (const Record& record : records) {
     if (record.table != table.name || !has_place(record)) continue;
-    int holds = 0, all = 0;
-    for (const papers::Judged& each : judged_of(record))
-      ++all, holds += each.decision.verdict == papers::Verdict::holds;
+    const papers::Count count = papers::count_of(judged_of(record));
     text += to_text(text.empty() ? "" : "; ", record.preset, " ", record.date.substr(0, 10),
-        all > 0 ? to_text(", ", holds, " of ", all, " hold") : "");
+        count.all() > 0 ? to_text(", ", count.holds, " of ", count.all(), " hold") : "");
   }
   return text.empty() ? "-" : text;
 }
@@ -105,31 +99,9 @@ int print_staleness(const std::vector<Record>& records) {
   return 0;
 }
 
-// Words at blanks; what stands between single quotes is one.
-std::vector<std::string> words_of(const std::string& command) {
-  std::vector<std::string> words(1);
-  bool quoted = false;
-  for (const char c : command)
-    if (c == '\'')
-      quoted = !quoted;
-    else if (c == ' ' && !quoted)
-      words.emplace_back();
-    else
-      words.back() += c;
-  return words;
-}
-
 bool reads(const PaperTable& table, const char* word, papers::Reads what) {
-  return table.grid.reads == what || std::ranges::any_of(table.commands, [&](const std::string& command) {
-    return std::ranges::count(words_of(command), word) > 0;
-  });
-}
-
-// `text` with `word` in place of a folder's name.
-std::string with(std::string text, const std::string& folder, const std::string& word) {
-  for (std::size_t at = 0; !folder.empty() && (at = text.find(folder, at)) != std::string::npos; at += word.size())
-    text.replace(at, folder.size(), word);
-  return text;
+  return table.grid.reads == what ||
+         std::ranges::any_of(table.commands, [&](const std::string& command) { return papers::names(command, word); });
 }
 
 // One table at one preset: its runs, its commands, and what is kept of them.
@@ -144,7 +116,7 @@ class Reproduction {
     if (!table.presets.empty()) runs_ = papers::plan_runs(table, asked(), checked_train_options);
     for (const std::string& command : table.commands)
       for (const auto& [word, file] : {std::pair("TEXT", options.data), std::pair("CODE", options.code)})
-        if (std::ranges::count(words_of(command), word) > 0 && file.empty())
+        if (papers::names(command, word) && file.empty())
           throw InputError("--", word[0] == 'T' ? "data" : "code",
               ": nothing given; a file of yours required: ", table.name, " runs whence ", command);
     if (options.check && !recorded(records_of(options)))
@@ -177,7 +149,12 @@ class Reproduction {
     if (!options_.record.empty()) ensure_output_folder(options_.record);
     Record record = begun();
     if (!runs_.grids.empty()) train(record);
-    for (const std::string& command : table_.commands) record.said.push_back(done(command, record));
+    const papers::Places places{
+        runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder, folder_, options_.data, options_.code};
+    for (const std::string& command : table_.commands) {
+      const papers::Said& said = record.said.emplace_back(papers::run_command(command, places));
+      std::cout << "\n$ " << said.command << '\n' << said.output << std::flush;
+    }
     if (options_.check) require_as_recorded(record);
     if (!options_.record.empty()) keep(record);
     int code = runs_.grids.empty() ? 0 : say_failures(runs_.grids, "reproduce");
@@ -243,8 +220,9 @@ class Reproduction {
     std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
               << choice_.sentence << ", " << papers::cost_text(record) << " on two cores\n\n";
     if (table_.methods.empty()) return;
-    const Table beside = papers::beside_paper(table_, record.measurement),
-                verdicts = papers::verdicts(table_, preset, record.measurement);
+    const PaperTable shown = papers::with_rows(table_, options_.rows);
+    const Table beside = papers::beside_paper(shown, record.measurement),
+                verdicts = papers::verdicts(shown, preset, record.measurement);
     std::cout << beside.text() << '\n' << verdicts.text() << std::flush;
     write_file((folder_ / "beside_paper.csv").string(), beside.csv());
     write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
@@ -264,9 +242,9 @@ class Reproduction {
     }
     const std::string name = papers::record_name(record.table, record.preset);
     const fs::path kept = fs::path(options_.record) / "results" / "figures" / name;
-    std::vector<std::string> figures = std::move(record.figures);
-    record.figures.clear();
     std::set<std::string> seen;  // figures of a part of the layers may be one picture
+    std::vector<std::string> figures;
+    for (const papers::Said& said : record.said) std::ranges::copy(said.figures, std::back_inserter(figures));
     for (const std::string& figure : figures) {
       const std::string drawn = read_file((folder_ / figure).string());
       if (!seen.insert(drawn).second) continue;
@@ -308,37 +286,6 @@ class Reproduction {
       throw Error(now.table, ": other numbers than recorded, of the same code on the same machine");
     std::cout << "recorded with code " << kept.code << " on " << kept.machine << "; now " << now.code << " on "
               << now.machine << '\n';
-  }
-
-  fs::path run_folder() const { return runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder; }
-
-  papers::Said done(const std::string& command, Record& record) const {
-    std::vector<std::string> arguments{"/proc/self/exe"}, said{"whence"}, figures;
-    for (const std::string& word : words_of(command)) {
-      std::string file;
-      if (word == "RUN") file = run_folder().string();
-      if (word == "TEXT") file = options_.data;
-      if (word == "CODE") file = options_.code;
-      if (word.starts_with("OUT/")) file = (folder_ / word.substr(4)).string();
-      if (word.starts_with("OUT/") && word.ends_with(".svg")) figures.push_back(word.substr(4));
-      arguments.push_back(file.empty() ? word : file);
-      const bool of_the_user = word == "TEXT" || word == "CODE";
-      said.push_back(of_the_user ? fs::path(file).filename().string() : word);
-    }
-    const std::string output = (folder_ / "said.txt").string();
-    const double started = steady_seconds();
-    const pid_t child = start_child(std::move(arguments), output, Errors::as_ours);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    if (interrupt_requested())
-      throw Interrupted("stopped at: whence " + command + "; the same words run this table's commands again");
-    std::string text = read_file(output);
-    for (const auto& [word, folder] : {std::pair<std::string, fs::path>("OUT", folder_), {"RUN", run_folder()}})
-      text = with(text, folder.string(), word);
-    const papers::Said result{papers::typed(said), text, exit_code_of(status), steady_seconds() - started};
-    if (result.exit_code == 0) std::ranges::copy(figures, std::back_inserter(record.figures));
-    std::cout << "\n$ " << result.command << '\n' << result.output << std::flush;
-    return result;
   }
 
   const PaperTable& table_;

@@ -237,12 +237,6 @@ void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
   texts.check(request.folder);
 }
 
-// As run.json will call the data of a task that reads files; empty: it draws its own.
-std::string data_of(const std::string& name, const GridCell& cell) {
-  const auto task = task_with(name, cell.options);
-  return task->hash_of_files().empty() ? "" : tasks::data_fingerprint(*task, static_cast<std::uint64_t>(cell.seed));
-}
-
 }  // namespace
 
 Grid plan_grid(const GridRequest& request) {
@@ -250,12 +244,16 @@ Grid plan_grid(const GridRequest& request) {
   for (const Axis& axis : request.axes) grid.axes.push_back(axis.name);
   std::vector<GridCell> cells = Planner(request).cells();
   check_cells(request, cells);
+  std::map<Settings, std::unique_ptr<tasks::Task>> tasks_by_options;  // so that a file is read once
   for (int seed = 0; seed < request.seeds; ++seed) {
     for (const GridCell& cell : cells) {
       GridCell& added = grid.cells.emplace_back(cell);
       added.seed = seed, added.place["seed"] = std::to_string(seed);
       added.folder = folder_of(grid, added, request.axes);
-      if (request.task != "lm") added.data = data_of(request.task, added);
+      if (request.task == "lm") continue;
+      std::unique_ptr<tasks::Task>& task = tasks_by_options[added.options];
+      if (!task) task = task_with(request.task, added.options);
+      if (!task->hash_of_files().empty()) added.data = tasks::data_fingerprint(*task, static_cast<std::uint64_t>(seed));
     }
   }
   return grid;

@@ -244,6 +244,24 @@ std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const 
   return all;
 }
 
+Count count_of(const std::vector<Judged>& all) {
+  Count count;
+  for (const Judged& each : all) {
+    const Verdict verdict = each.decision.verdict;
+    ++(verdict == Verdict::holds ? count.holds : verdict == Verdict::does_not ? count.does_not : count.not_decided);
+  }
+  return count;
+}
+
+PaperTable with_rows(const PaperTable& table, const std::vector<std::string>& methods) {
+  PaperTable kept = table;
+  if (methods.empty()) return kept;
+  const auto is_left_out = [&](const std::string& name) { return std::ranges::count(methods, name) == 0; };
+  std::erase_if(kept.methods, [&](const Method& method) { return is_left_out(method.name); });
+  std::erase_if(kept.claims, [&](const Claim& claim) { return is_left_out(claim.better) || is_left_out(claim.worse); });
+  return kept;
+}
+
 std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
   const Printed* printed = printed_at(table, method, column);
   if (!printed) return "-";

@@ -58,6 +58,15 @@ struct Judged {
 // Of the claims whose methods and column the preset has.
 [[nodiscard]] std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const Measurement& measurement);
 
+struct Count {
+  int holds = 0, does_not = 0, not_decided = 0;
+  [[nodiscard]] int all() const { return holds + does_not + not_decided; }
+};
+[[nodiscard]] Count count_of(const std::vector<Judged>& all);
+
+// The table with these methods alone, and the claims between them; empty: the whole table.
+[[nodiscard]] PaperTable with_rows(const PaperTable& table, const std::vector<std::string>& methods);
+
 // "21.7 (7.9)", "-" where the paper prints none.
 [[nodiscard]] std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column);
 

@@ -11,47 +11,39 @@ const std::string error_note = "Test error in percent, lower is better.";
 
 // Figure 5 reads validations. They stand in every row of flip-flop, so that all rows have the same runs.
 std::vector<Preset> flip_flop_presets() {
-  return {
-      {.name = "mini",
-          .lab = "mini",
-          .set = "length=128 steps=1500 validate-every=100",
-          .why =
-              "Strings of 128 tokens in place of 512 and 1500 steps in place of 10000, at a learning rate of 1e-3, "
-              "take "
-              "minutes on two cores. With 64 tokens every scheme solves the task in some seeds, with 1000 steps RoPE "
-              "learns it in some alone, and with three seeds the spread of absolute positions hides the difference, as "
-              "it does in the paper's own figures. Validations are those of cope/figure5, whose runs these are.",
-          .seeds = 5},
+  return {{.name = "mini",
+              .lab = "mini",
+              .set = "length=128 steps=1500 validate-every=100",
+              .why = "Strings of 128 tokens in place of 512 and 1500 steps in place of 10000, at a learning rate of "
+                     "1e-3, take minutes on two cores. With 64 tokens every scheme solves the task in some seeds, with "
+                     "1000 steps RoPE learns it in some alone, and with three seeds the spread of absolute positions "
+                     "hides the difference, as it does in the paper's own figures. Validations are those of "
+                     "cope/figure5, whose runs these are.",
+              .seeds = 5},
       {.name = "small",
           .lab = "paper",
           .set = "length=256 dim=128 steps=5000 validate-every=100",
-          .why = "Half the paper's length, half its dim and half its steps, for a night; the rest is as in "
-                 "paper."},
+          .why = "Half the paper's length, half its dim and half its steps, for a night; the rest is as in paper."},
       {.name = "paper",
           .lab = "paper",
           .set = "validate-every=100",
-          .why =
-              "The paper's 16 sequences are taken for the whole batch; the loss at reads, 50 steps of warm-up and the "
-              "weight decay are those of Liu et al. 2023, whose setup it says to replicate."}};
+          .why = "The paper's 16 sequences are taken for the whole batch; the loss at reads, 50 steps of warm-up and "
+                 "the weight decay are those of Liu et al. 2023, whose setup it says to replicate."}};
 }
 
 std::vector<Preset> counting_presets(int seeds_of_mini) {
-  return {
-      {.name = "mini",
-          .lab = "mini",
-          .set = "steps=1000",
-          .why =
-              "At most 32 operations and 128 tokens in place of 512 and 512, two layers of 64 in place of four of 256, "
-              "and a learning rate of 1e-3 take minutes on two cores; as many seeds as ten minutes allow. With 3e-3 "
-              "the "
-              "same steps learn less.",
-          .seeds = seeds_of_mini},
+  return {{.name = "mini",
+              .lab = "mini",
+              .set = "steps=1000",
+              .why = "At most 32 operations and 128 tokens in place of 512 and 512, two layers of 64 in place of four "
+                     "of 256, and a learning rate of 1e-3 take minutes on two cores; as many seeds as ten minutes "
+                     "allow. With 3e-3 the same steps learn less.",
+              .seeds = seeds_of_mini},
       {.name = "small",
           .lab = "mini",
           .set = "operations=128 block=256 dim=128 steps=6000",
-          .why =
-              "A quarter of the paper's operations, half its dim, for a night; the higher learning rate of mini stands "
-              "for more steps."},
+          .why = "A quarter of the paper's operations, half its dim, for a night; the higher learning rate of mini "
+                 "stands for more steps."},
       {.name = "paper",
           .lab = "paper",
           .set = "",
@@ -61,8 +53,7 @@ std::vector<Preset> counting_presets(int seeds_of_mini) {
 
 const std::string counting_note =
     " CoPE is that of the paper's Listing 1, with a position for each token; the authors' code divides q.e by sqrt(d) "
-    "too: "
-    "cope(p_max=512, z_scale=head).";
+    "too: cope(p_max=512, z_scale=head).";
 const std::string counting_cope = "cope(p_max=512)";
 
 PaperTable flip_flop() {
@@ -93,9 +84,8 @@ PaperTable selective_copy() {
       .presets = {{.name = "mini",
                       .lab = "mini",
                       .set = "",
-                      .why =
-                          "16 tokens and 16 blanks in place of 256 and 256, 3000 steps at a learning rate of 1e-3 in "
-                          "place of 100000, take minutes on two cores."},
+                      .why = "16 tokens and 16 blanks in place of 256 and 256, 3000 steps at a learning rate of 1e-3 "
+                             "in place of 100000, take minutes on two cores."},
           {.name = "small",
               .lab = "paper",
               .set = "tokens=64 blanks=64 steps=20000",
@@ -103,9 +93,8 @@ PaperTable selective_copy() {
           {.name = "paper",
               .lab = "paper",
               .set = "",
-              .why =
-                  "The paper says neither learning rate nor batch: 1e-4 and 64 are those of Mamba, whose task it is. "
-                  "CoPE needs a position for each of the 256 tokens."}},
+              .why = "The paper says neither learning rate nor batch: 1e-4 and 64 are those of Mamba, whose task it "
+                     "is. CoPE needs a position for each of the 256 tokens."}},
       .methods = {{"Absolute PE", "absolute"}, {"RoPE", "rope"}, {"CoPE", "cope(p_max=257)"}},
       .columns = {{.name = "In-dist", .set = "in distribution"}, {.name = "OOD dense", .set = "dense"},
           {.name = "OOD sparse", .set = "sparse"}},
@@ -164,12 +153,11 @@ PaperTable flip_flop_shapes() {
       .what = "flip-flop, eight shapes of the model",
       .place = "Table 7, appendix C",
       .kind = Kind::compared,
-      .note =
-          error_note +
-          " A dim of 64 stands for the paper's 256, and 32 for its 128, in every preset. At the paper's size, in days: "
-          "lab flip_flop --preset paper --schemes absolute,rope,cope --vary layers=2,4 --vary heads=2,4 --vary "
-          "dim=128,256. The paper says that CoPE is robust in distribution, and that out of it some shapes are not: "
-          "at 128 no claim is made there.",
+      .note = error_note +
+              " A dim of 64 stands for the paper's 256, and 32 for its 128, in every preset. At the paper's size, in "
+              "days: lab flip_flop --preset paper --schemes absolute,rope,cope --vary layers=2,4 --vary heads=2,4 "
+              "--vary dim=128,256. The paper says that CoPE is robust in distribution, and that out of it some shapes "
+              "are not: at 128 no claim is made there.",
       .grid = {.tasks = {"flip_flop"},
           .schemes = "absolute,rope,cope",
           .vary = {"layers=2,4", "heads=2,4", "dim=32,64"}},
@@ -205,20 +193,19 @@ std::vector<Preset> flip_flop_presets(const std::string& mini_schemes, const std
 
 PaperTable flip_flop_variants() {
   const std::string cheap =
-      "absolute,absolute + hard_attention,cope,cope_alibi(slopes=halving),cope_alibi(slopes=halving, first=0.25),"
-      "cope_alibi(slopes=halving, first=0.0625),cope_alibi(slopes=learned)";
+      "absolute,absolute + hard_attention,cope,cope_alibi(slopes=halving),cope_alibi(slopes=halving, "
+      "first=0.25),cope_alibi(slopes=halving, first=0.0625),cope_alibi(slopes=learned)";
   const std::string narrow = ",cope_mlp(width=8),cope_mlp(width=8, layers=first)",
                     networks = ",cope_mlp,cope_mlp(layers=first)";
   return {.name = "cope/table7-variants",
       .what = "flip-flop: hard attention, positions by a network, linear biases",
       .place = "Table 7, appendix C",
       .kind = Kind::compared,
-      .note =
-          error_note +
-          " The paper defines neither the network nor hard attention: here a network of N hidden numbers makes the "
-          "vector that q meets, and the query's largest logit takes all, with the gradient of a softmax. The paper "
-          "prints N = 64. Slopes are subtracted, as ALiBi does; Eq. 10 prints a plus (sign=plus), which favours the "
-          "oldest keys.",
+      .note = error_note +
+              " The paper defines neither the network nor hard attention: here a network of N hidden numbers makes the "
+              "vector that q meets, and the query's largest logit takes all, with the gradient of a softmax. The paper "
+              "prints N = 64. Slopes are subtracted, as ALiBi does; Eq. 10 prints a plus (sign=plus), which favours "
+              "the oldest keys.",
       .grid = {.tasks = {"flip_flop"}, .schemes = cheap + networks + narrow},
       .presets = flip_flop_presets(cheap + narrow, cheap + networks),
       .methods = {{"Absolute PE", "absolute"}, {"Absolute PE + hard attn", "absolute + hard_attention"},
@@ -252,10 +239,8 @@ PaperTable flip_flop_over_steps() {
       .note =
           "Error in percent on validation sequences, lower is better; in distribution, where the paper's figure has it "
           "out of it too, every 500 of 10000 steps. It prints no numbers; its claim is that CoPE is there first, at "
-          "step "
-          "2500, a quarter of the training. All validations are in the metrics of each run: lab flip_flop --preset "
-          "paper "
-          "--set validate-every=500 has the paper's.",
+          "step 2500, a quarter of the training. All validations are in the metrics of each run: lab flip_flop "
+          "--preset paper --set validate-every=500 has the paper's.",
       .grid = {.tasks = {"flip_flop"}, .schemes = "absolute,rope,cope"},
       .presets = {flip_flop_presets().front()},
       .methods = {{"Absolute PE", "absolute"}, {"RoPE", "rope"}, {"CoPE", "cope"}}};
@@ -360,39 +345,26 @@ std::vector<Preset> text_presets() { return {mini_text(), small_text(), paper_te
 
 const std::string text_note =
     "Perplexity, lower is better. The paper's is of WikiText-103 by tokens of GPT-2, with 1024 of them; ours is of "
-    "your "
-    "text, by bytes unless --set tokeniser=FILE is given, on documents that are set aside, of the last 256 tokens of "
-    "each "
-    "window; a length of 512 stands for 1024.";
-
-const std::string one_number = " One number of ours, of what is set aside, stands in both columns, Val. and Test.";
-
-// What both columns print.
-void print_both(PaperTable& table, const std::string& method, double validation, double test) {
-  table.printed.push_back({method, "Val. PPL", validation});
-  table.printed.push_back({method, "Test PPL", test});
-}
+    "your text, by bytes unless --set tokeniser=FILE is given, on documents that are set aside, of the last 256 tokens "
+    "of each window; a length of 512 stands for 1024.";
 
 PaperTable wikitext() {
-  PaperTable table{.name = "cope/table5-wikitext",
+  return {.name = "cope/table5-wikitext",
       .what = "WikiText-103 with four schemes",
       .place = "Table 5, left; section 5.4",
       .kind = Kind::compared,
-      .note = text_note + one_number +
+      .note = text_note +
               " Ours has a table of positions for each layer; the paper's shares one, which cope/table8 compares.",
       .grid = {.tasks = {"lm"}, .schemes = "absolute,relative,cope,cope + relative", .reads = Reads::text},
       .presets = text_presets(),
       .methods = {{"Absolute PE", "absolute"}, {"Relative PE", "relative"}, {"CoPE", "cope"},
           {"CoPE + Relative", "cope + relative"}},
-      .columns = {{.name = "Val. PPL", .times = 1}, {.name = "Test PPL", .times = 1}},
+      .columns = {{.name = "Test PPL", .times = 1}},
+      .printed = {{"Absolute PE", "Test PPL", 24.87}, {"Relative PE", "Test PPL", 23.81}, {"CoPE", "Test PPL", 23.46},
+          {"CoPE + Relative", "Test PPL", 23.23}},
       .claims = {{"Relative PE", "Absolute PE", "Test PPL"}, {"CoPE", "Absolute PE", "Test PPL"},
           {"CoPE + Relative", "Absolute PE", "Test PPL"}, {"CoPE", "Relative PE", "Test PPL"},
           {"CoPE + Relative", "Relative PE", "Test PPL"}, {"CoPE + Relative", "CoPE", "Test PPL"}}};
-  print_both(table, "Absolute PE", 23.96, 24.87);
-  print_both(table, "Relative PE", 22.90, 23.81);
-  print_both(table, "CoPE", 22.55, 23.46);
-  print_both(table, "CoPE + Relative", 22.31, 23.23);
-  return table;
 }
 
 PaperTable code() {
@@ -402,10 +374,9 @@ PaperTable code() {
       .kind = Kind::compared,
       .note =
           "Perplexity, lower is better. The paper's is of Llama 2's mix of code, by its 32000 tokens, with 4096 of "
-          "them; "
-          "ours is of your code, by bytes unless --set tokeniser=FILE is given, on files that are set aside, of the "
-          "last 256 tokens of each window; a length of 512 stands for 4096. The paper does not say how CoPE and RoPE "
-          "are put together: here the gates read the rotated product, and q.e does not.",
+          "them; ours is of your code, by bytes unless --set tokeniser=FILE is given, on files that are set aside, of "
+          "the last 256 tokens of each window; a length of 512 stands for 4096. The paper does not say how CoPE and "
+          "RoPE are put together: here the gates read the rotated product, and q.e does not.",
       .grid = {.tasks = {"lm"}, .schemes = "absolute,rope,cope,cope + rope", .reads = Reads::code},
       .presets = {mini_text(), small_text(),
           {.name = "paper",
@@ -413,8 +384,7 @@ PaperTable code() {
               .set = "model=llama-20m length=4096 batch=4 accumulate=32 steps=190000 lr=5e-4 evaluate-to=1 last=4096 "
                      "evaluation-windows=200",
               .why = "The paper's 100 billion tokens in steps of half a million; it says neither the batch nor how the "
-                     "rate "
-                     "falls. Tokens of Llama 2 come with --set tokeniser=FILE."}},
+                     "rate falls. Tokens of Llama 2 come with --set tokeniser=FILE."}},
       .methods = {{"Absolute PE", "absolute"}, {"RoPE", "rope"}, {"CoPE", "cope"}, {"CoPE + RoPE", "cope + rope"}},
       .columns = {{.name = "Test PPL", .times = 1}},
       .printed = {{"Absolute PE", "Test PPL", 4.7}, {"RoPE", "Test PPL", 4.1}, {"CoPE", "Test PPL", 3.9},
@@ -424,35 +394,31 @@ PaperTable code() {
 }
 
 PaperTable options_of_cope() {
-  PaperTable table{.name = "cope/table8",
+  return {.name = "cope/table8",
       .what = "CoPE's options on text: gates, tables, p_max, linear biases",
       .place = "Table 8, appendix D",
       .kind = Kind::compared,
-      .note =
-          text_note + one_number +
-          " Where p_max is more than the length, the table's end is never read. Separate keys come with a table for "
-          "each layer, as one for all has no keys of a layer. That p_max of 16 does no harm, and that tables of "
-          "single layers change little, are no claims of one being better: no verdict is given.",
+      .note = text_note +
+              " Where p_max is more than the length, the table's end is never read. Separate keys come with a table "
+              "for each layer, as one for all has no keys of a layer. That p_max of 16 does no harm, and that tables "
+              "of single layers change little, are no claims of one being better: no verdict is given.",
       .grid = {.tasks = {"lm"},
-          .schemes = "cope(table=shared),cope(table=shared, gates=values),cope(gates=separate_keys),cope,"
-                     "cope(table=shared, p_max=16),cope(table=shared, p_max=1024),cope_alibi",
+          .schemes =
+              "cope(table=shared),cope(table=shared, gates=values),cope(gates=separate_keys),cope,cope(table=shared, "
+              "p_max=16),cope(table=shared, p_max=1024),cope_alibi",
           .reads = Reads::text},
       .presets = text_presets(),
       .methods = {{"None", "cope(table=shared)"}, {"Use val-gates", "cope(table=shared, gates=values)"},
           {"Use sep-keys", "cope(gates=separate_keys)"}, {"Layers do not share embeddings", "cope"},
           {"p_max = 16", "cope(table=shared, p_max=16)"}, {"p_max = T = 1024", "cope(table=shared, p_max=1024)"},
           {"CoPE_ALiBi", "cope_alibi"}},
-      .columns = {{.name = "Val. PPL", .times = 1}, {.name = "Test PPL", .times = 1}},
+      .columns = {{.name = "Test PPL", .times = 1}},
+      .printed = {{"None", "Test PPL", 23.46}, {"Use val-gates", "Test PPL", 23.33},
+          {"Use sep-keys", "Test PPL", 23.18}, {"Layers do not share embeddings", "Test PPL", 23.58},
+          {"p_max = 16", "Test PPL", 23.22}, {"p_max = T = 1024", "Test PPL", 23.31},
+          {"CoPE_ALiBi", "Test PPL", 25.09}},
       .claims = {{"Use val-gates", "None", "Test PPL"}, {"Use sep-keys", "None", "Test PPL"},
           {"None", "CoPE_ALiBi", "Test PPL"}}};
-  print_both(table, "None", 22.55, 23.46);
-  print_both(table, "Use val-gates", 22.40, 23.33);
-  print_both(table, "Use sep-keys", 22.39, 23.18);
-  print_both(table, "Layers do not share embeddings", 22.56, 23.58);
-  print_both(table, "p_max = 16", 22.45, 23.22);
-  print_both(table, "p_max = T = 1024", 22.46, 23.31);
-  print_both(table, "CoPE_ALiBi", 24.16, 25.09);
-  return table;
 }
 
 PaperTable longer_contexts() {
@@ -461,10 +427,10 @@ PaperTable longer_contexts() {
       .place = "Figure 3, section 5.4",
       .kind = Kind::compared,
       .note = text_note +
-              " In the same way 256 stands for 512. The figure prints no numbers, and where it ends cannot be "
-              "read. At the paper's size, in weeks: lab lm --preset paper --schemes "
-              "'relative,relative(capped=yes),cope' --vary length=512,1024 --same-tokens --set "
-              "'model=gpt2-124m batch=8 accumulate=8 steps=180000 length=1024 data=FILE'.",
+              " In the same way 256 stands for 512. The figure prints no numbers, and where it ends cannot be read. At "
+              "the paper's size, in weeks: lab lm --preset paper --schemes 'relative,relative(capped=yes),cope' --vary "
+              "length=512,1024 --same-tokens --set 'model=gpt2-124m batch=8 accumulate=8 steps=180000 length=1024 "
+              "data=FILE'.",
       .grid = {.tasks = {"lm"},
           .schemes = "relative,relative(capped=yes),cope",
           .vary = {"length=256,512"},
@@ -494,8 +460,8 @@ PaperTable learned(const std::string& number, const std::string& what, const std
       .kind = Kind::commanded,
       .note =
           "Of the first 48 tokens of your text, for all layers and heads, as larger maps are large files. The paper "
-          "shows heads that it chose, of a "
-          "model on WikiText-103 whose gates have keys of their own, cope(gates=separate_keys).",
+          "shows heads that it chose, of a model on WikiText-103 whose gates have keys of their own, "
+          "cope(gates=separate_keys).",
       .grid = {.tasks = {"lm"}, .schemes = "cope", .reads = Reads::text},
       .presets = text_presets(),
       .commands = {"look RUN --text TEXT --length 48 --figure cope/" + number + " --out OUT/cope-" + number + ".svg"}};
@@ -518,11 +484,10 @@ PaperTable network_time() {
       .kind = Kind::commanded,
       .note =
           "The paper's 30 to 50 times are of time and memory of training, against regular positional encodings. Here "
-          "it "
-          "is one attention of its flip-flop model, 4 heads of 64 and up to 512 tokens, without the rest of the model.",
-      .commands = {
-          "bench attention --schemes rope,cope,cope_mlp --lengths 256,512 --heads 4 --head-dim 64 --gates initial "
-          "--executors reference --repetitions 3"}};
+          "it is one attention of its flip-flop model, 4 heads of 64 and up to 512 tokens, without the rest of the "
+          "model.",
+      .commands = {"bench attention --schemes rope,cope,cope_mlp --lengths 256,512 --heads 4 --head-dim 64 --gates "
+                   "initial --executors reference --repetitions 3"}};
 }
 
 PaperTable own_data() {
@@ -532,9 +497,7 @@ PaperTable own_data() {
       .kind = Kind::commanded,
       .note =
           "Built-in lines show what a file may hold, and a small grid is trained on them; with a file of your own it "
-          "is lab "
-          "jsonl "
-          "--schemes absolute,rope,cope --set data=FILE.jsonl.",
+          "is lab jsonl --schemes absolute,rope,cope --set data=FILE.jsonl.",
       .commands = {"train jsonl --dump 3", "lab jsonl --schemes absolute,rope,cope --out OUT/lab"}};
 }
 

@@ -45,12 +45,11 @@ PaperTable baselines() {
       .what = "all baselines, training lengths 128 and 512",
       .place = "Figure 2, section 4.1",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) + two_lengths_note +
-          " The figure prints no numbers; these are of sections 4.1 and 4.2. Of 64 times the training length (Kerple "
-          "31.93, DAPE-Kerple 5.00) dape/figure5 has ours. The paper's YaRN is left out: it stretches a model that is "
-          "trained. Randomised positions are drawn from 4096, which the longest run has; the paper's four times the "
-          "training length would be too few.",
+      .note = std::string(perplexity_note) + two_lengths_note +
+              " The figure prints no numbers; these are of sections 4.1 and 4.2. Of 64 times the training length "
+              "(Kerple 31.93, DAPE-Kerple 5.00) dape/figure5 has ours. The paper's YaRN is left out: it stretches a "
+              "model that is trained. Randomised positions are drawn from 4096, which the longest run has; the paper's "
+              "four times the training length would be too few.",
       .grid = {.tasks = {"lm"},
           .schemes = "none,rope,randomised(rope, length=4096),t5,alibi,dape(alibi),kerple,dape(kerple),fire,dape(fire)",
           .vary = {"length=128,256"},
@@ -86,7 +85,7 @@ PaperTable trained_on_1024() {
           {"DAPE-FIRE", "8192 (8x)", 3.91}, {"ALiBi", "8192 (8x)", 4.28}},
       .claims = {{"DAPE-FIRE", "ALiBi", "8192 (8x)"}}};
   table.presets.front().schemes = "rope,t5,alibi,dape(alibi),kerple,dape(kerple),fire";
-  table.presets.front().why += " DAPE-FIRE is left out: its runs alone take five minutes.";
+  table.presets.front().why += " DAPE-FIRE is left out, whose runs are the longest.";
   for (const char* base : {"ALiBi", "Kerple", "FIRE"})
     claim(table, std::string("DAPE-") + base, base, {"1024 (1x)", "2048 (2x)", "8192 (8x)"});
   return table;
@@ -98,8 +97,8 @@ PaperTable bigger_model() {
       .place = "Figure 4, section 4.2",
       .kind = Kind::compared,
       .note = std::string(perplexity_note) +
-              " A bigger model stands for 350M, a training length of 128 for the paper's 512. Its "
-              "curves of a training length of 128 print no numbers. FIRE is not in the mini.",
+              " A bigger model stands for 350M, a training length of 128 for the paper's 512. Its curves of a training "
+              "length of 128 print no numbers. FIRE is not in the mini.",
       .grid = {.tasks = {"lm"},
           .schemes = "alibi,dape(alibi),kerple,dape(kerple),fire,dape(fire)",
           .reads = Reads::text},
@@ -204,8 +203,8 @@ PaperTable time_of_big_models() {
           "bias 355.16 537.62 808.85; ALiBi 172.60 325.95 596.77; Kerple 189.91 370.32 661.82; FIRE 248.13 432.63 "
           "797.68; DAPE-Kerple 224.22 422.48 717.46. Its claim: what DAPE adds to Kerple is a smaller share of a "
           "bigger model.",
-      .commands = {"models --plan neox-350m neox-2.7b neox-6.7b --scheme 'rope,t5,alibi,kerple,fire,dape(kerple)' "
-                   "--lengths 512",
+      .commands = {
+          "models --plan neox-350m neox-2.7b neox-6.7b --scheme 'rope,t5,alibi,kerple,fire,dape(kerple)' --lengths 512",
           "bench table --lengths 512"}};
 }
 
@@ -214,14 +213,13 @@ PaperTable hierarchy() {
       .what = "the Chomsky hierarchy, longer than trained on",
       .place = "Table 2, section 4.7, appendix D",
       .kind = Kind::compared,
-      .note =
-          std::string(chomsky_note) +
-          " Its positions are randomised, ours are only where a table of positions would end (Learned); "
-          "dape/randomised has the others. Comparisons are those of tasks that need positions (not parity check, "
-          "cycle navigation, bucket sort) and where the paper's methods are not all near a guess (not the three of "
-          "arithmetic and equations modulo 5, nor compute sqrt). Reverse string is not claimed over Kerple, which is "
-          "better there. The mini leaves out six tasks that stay near a guess at its size, and FIRE, whose runs are "
-          "long.",
+      .note = std::string(chomsky_note) +
+              " Its positions are randomised, ours are only where a table of positions would end (Learned); "
+              "dape/randomised has the others. Comparisons are those of tasks that need positions (not parity check, "
+              "cycle navigation, bucket sort) and where the paper's methods are not all near a guess (not the three of "
+              "arithmetic and equations modulo 5, nor compute sqrt). Reverse string is not claimed over Kerple, which "
+              "is better there. The mini leaves out six tasks that stay near a guess at its size, and FIRE, whose runs "
+              "are long.",
       .grid = {.tasks = all_chomsky_tasks(),
           .schemes = "randomised(absolute),sinusoidal(layout=concat),rope,transformer_xl,alibi,kerple,fire,dape(alibi),"
                      "dape(kerple),dape(fire)"},
@@ -245,11 +243,10 @@ PaperTable budgets() {
       .what = "the Chomsky hierarchy: steps until a task leaves the guess",
       .place = "beside Table 2",
       .kind = Kind::compared,
-      .note =
-          std::string(chomsky_note) +
-          " No table of the paper: one scheme, one seed, more and more steps, each a training of its own. Where the "
-          "paper's figure, behind the stroke, is near the best guess too, its 200 000 steps of a model of five "
-          "layers and dim 256 have not learned the task beyond the lengths of training either.",
+      .note = std::string(chomsky_note) +
+              " No table of the paper: one scheme, one seed, more and more steps, each a training of its own. Where "
+              "the paper's figure, behind the stroke, is near the best guess too, its 200 000 steps of a model of five "
+              "layers and dim 256 have not learned the task beyond the lengths of training either.",
       .grid = {.tasks = all_chomsky_tasks(), .schemes = "dape(kerple)", .vary = {"steps=250,1000,4000,8000"}},
       .presets = {{.name = "mini",
                       .lab = "mini",
@@ -346,8 +343,8 @@ PaperTable billions() {
       .note =
           "What training them takes; nothing is trained. The paper's perplexities at 512, 1024, 2048, 4096, training "
           "length 512; 2.7B: RoPE 21.01 25.00 48.13 160.59; RPE (T5's bias, as DAPE V2 shows) 21.10 21.88 23.59 33.23; "
-          "ALiBi 21.23 22.17 22.91 23.22; Kerple 21.14 22.08 23.38 27.21; DAPE-Kerple 20.52 21.01 20.23 19.57. 6.7B "
-          "to 2048: RoPE 20.86 22.27 28.01; RPE 20.79 21.60 22.32; ALiBi 20.79 21.63 22.45; Kerple 20.71 21.57 22.07; "
+          "ALiBi 21.23 22.17 22.91 23.22; Kerple 21.14 22.08 23.38 27.21; DAPE-Kerple 20.52 21.01 20.23 19.57. 6.7B to "
+          "2048: RoPE 20.86 22.27 28.01; RPE 20.79 21.60 22.32; ALiBi 20.79 21.63 22.45; Kerple 20.71 21.57 22.07; "
           "DAPE-Kerple 20.09 20.54 19.83.",
       .commands = {"models --plan neox-2.7b neox-6.7b --scheme 'rope,t5,alibi,kerple,dape(kerple)' --lengths 512"}};
 }
@@ -357,10 +354,9 @@ PaperTable protocol() {
       .what = "perplexity of the last 256 tokens while lengths double",
       .place = "section 4",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) +
-          " How all of the papers' perplexities are measured: the model reads a whole window, and its last 256 tokens "
-          "count (all, where there are fewer). Kerple and DAPE-Kerple show it; a training length of 128.",
+      .note = std::string(perplexity_note) +
+              " How all of the papers' perplexities are measured: the model reads a whole window, and its last 256 "
+              "tokens count (all, where there are fewer). Kerple and DAPE-Kerple show it; a training length of 128.",
       .grid = {.tasks = {"lm"}, .schemes = "kerple,dape(kerple)", .reads = Reads::text},
       .presets = text_presets(text_at_128, paper_125m("length=128 evaluate-to=16")),
       .methods = {{"Kerple", "kerple"}, {"DAPE-Kerple", "dape(kerple)"}},
@@ -378,10 +374,9 @@ PaperTable randomised_positions() {
               " Positions are drawn from 2048, as the paper's. The methods \"in order\" are dape/table2's and not the "
               "paper's, which does not say that its DAPE is randomised: all are here.",
       .grid = {.tasks = {"even_pairs", "reverse_string", "missing_duplicate"},
-          .schemes =
-              "randomised(absolute),randomised(sinusoidal(layout=concat)),randomised(rope),"
-              "randomised(transformer_xl),randomised(alibi),randomised(kerple),randomised(fire),"
-              "randomised(dape(alibi)),randomised(dape(kerple)),randomised(dape(fire)),rope,kerple,dape(kerple)"},
+          .schemes = "randomised(absolute),randomised(sinusoidal(layout=concat)),randomised(rope),randomised("
+                     "transformer_xl),randomised(alibi),randomised(kerple),randomised(fire),randomised(dape(alibi)),"
+                     "randomised(dape(kerple)),randomised(dape(fire)),rope,kerple,dape(kerple)"},
       .presets =
           chomsky_presets("randomised(rope),randomised(kerple),randomised(dape(kerple)),rope,kerple,dape(kerple)", {}),
       .methods = {{"Learned", "randomised(absolute)"}, {"sin / cos", "randomised(sinusoidal(layout=concat))"},

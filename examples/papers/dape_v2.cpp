@@ -11,10 +11,9 @@ PaperTable without_bias() {
       .what = "no positions and RoPE, each plain, with DAPE, with CDAPE",
       .place = "Figure 1, sections 3.2 and 4.4",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) + two_lengths_note +
-          " The figure prints no numbers. By the introduction NoPE trained on 128 tokens has more than 600 at 8192, "
-          "and about 100 with a convolution.",
+      .note = std::string(perplexity_note) + two_lengths_note +
+              " The figure prints no numbers. By the introduction NoPE trained on 128 tokens has more than 600 at "
+              "8192, and about 100 with a convolution.",
       .grid = {.tasks = {"lm"},
           .schemes = "none,dape(none),cdape(none),rope,dape(rope),cdape(rope)",
           .vary = {"length=128,256"},
@@ -37,12 +36,10 @@ PaperTable same_tokens() {
       .what = "the same number of training tokens at every training length",
       .place = "Figure 2, section 4.2",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) +
-          " Training lengths of 32 to 256, evaluated to 512, stand for the paper's 128 to 4096, evaluated at 4096. Of "
-          "Books3 it names CDAPE-Kerple trained on 128: 31.07 at 128, 23.19 at 4096; RoPE trained on 4096: 38.36 at "
-          "128, "
-          "24.58 at 4096: what read few tokens at a time is better than RoPE that read the longest.",
+      .note = std::string(perplexity_note) +
+              " Training lengths of 32 to 256, evaluated to 512, stand for the paper's 128 to 4096, evaluated at 4096. "
+              "Of Books3 it names CDAPE-Kerple trained on 128: 31.07 at 128, 23.19 at 4096; RoPE trained on 4096: "
+              "38.36 at 128, 24.58 at 4096: what read few tokens at a time is better than RoPE that read the longest.",
       .grid = {.tasks = {"lm"},
           .schemes = "rope,dape(kerple),cdape(kerple)",
           .vary = {"length=32,64,128,256"},
@@ -66,11 +63,10 @@ PaperTable bigger_model() {
       .what = "the model of 350M parameters",
       .place = "Figure 3, section 4.3",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) +
-          " A bigger model stands for 350M; one training length, 128, stands for the paper's 128 "
-          "and 512. Trained on 128, at 64 times as much, the paper has DAPE 4.69 and CDAPE 4.43. Section 4.3 says 128 "
-          "where 512 is meant: 4.10 and 4.14 are at the training length.",
+      .note = std::string(perplexity_note) +
+              " A bigger model stands for 350M; one training length, 128, stands for the paper's 128 and 512. Trained "
+              "on 128, at 64 times as much, the paper has DAPE 4.69 and CDAPE 4.43. Section 4.3 says 128 where 512 is "
+              "meant: 4.10 and 4.14 are at the training length.",
       .grid = {.tasks = {"lm"}, .schemes = "kerple,dape(kerple),cdape(kerple)", .reads = Reads::text},
       .presets = text_presets(text_bigger, paper_350m("length=512 evaluate-to=16")),
       .methods = {{"Kerple", "kerple"}, {"DAPE-Kerple", "dape(kerple)"}, {"CDAPE-Kerple", "cdape(kerple)"}},
@@ -101,7 +97,7 @@ PaperTable over_each_bias() {
           {"DAPE-FIRE", "dape(fire)"}, {"CDAPE-FIRE", "cdape(fire)"}},
       .columns = of_two_lengths()};
   table.presets.front().schemes = "alibi,dape(alibi),cdape(alibi),kerple,dape(kerple),cdape(kerple),fire,dape(fire)";
-  table.presets.front().why += " CDAPE-FIRE is left out: its runs alone take five minutes.";
+  table.presets.front().why += " CDAPE-FIRE is left out, whose runs are the longest.";
   print_row(table, "Kerple", {8.30, 7.10, 5.85, 6.91, 9.17, 4.57, 4.37, 5.09, 6.80, 9.08});
   print_row(table, "DAPE-Kerple", {8.21, 6.98, 5.38, 5.20, 5.33, 4.49, 4.20, 4.17, 3.95, 3.70});
   print_row(table, "CDAPE-Kerple", {8.15, 6.92, 5.29, 5.05, 5.11, 4.44, 4.14, 4.09, 3.87, 3.58});
@@ -116,15 +112,14 @@ PaperTable baselines() {
       .what = "all baselines, training lengths 128 and 512",
       .place = "Figure 5, section 4.1, appendix C",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) + two_lengths_note +
-          " The figure prints no numbers; those of Kerple, DAPE and CDAPE are of Tables 1 and 6. Trained on 128, at "
-          "8192, section 4.1 has CoPE 29.86, DAPE-Kerple 4.97, CDAPE-Kerple 4.60 (Books3: 90.66, 25.01, 23.52); "
-          "dape-v2/table1 and dape-v2/table10 have ours. Sandwich, randomised positions, CDAPE-NoPE and CDAPE-RoPE "
-          "are not in the figure.",
+      .note = std::string(perplexity_note) + two_lengths_note +
+              " The figure prints no numbers; those of Kerple, DAPE and CDAPE are of Tables 1 and 6. Trained on 128, "
+              "at 8192, section 4.1 has CoPE 29.86, DAPE-Kerple 4.97, CDAPE-Kerple 4.60 (Books3: 90.66, 25.01, 23.52); "
+              "dape-v2/table1 and dape-v2/table10 have ours. Sandwich, randomised positions, CDAPE-NoPE and CDAPE-RoPE "
+              "are not in the figure.",
       .grid = {.tasks = {"lm"},
-          .schemes = "none,rope,t5,alibi,kerple,fire,cope,dape(kerple),cdape(kerple),sandwich,"
-                     "randomised(rope, length=4096),cdape(none),cdape(rope)",
+          .schemes = "none,rope,t5,alibi,kerple,fire,cope,dape(kerple),cdape(kerple),sandwich,randomised(rope, "
+                     "length=4096),cdape(none),cdape(rope)",
           .vary = {"length=128,256"},
           .same_tokens = true,
           .reads = Reads::text},
@@ -148,11 +143,10 @@ PaperTable kernels() {
       .what = "kernels 1, 3, 5, 7 over KERPLE",
       .place = "Tables 1 and 6, section 4.6, appendix I",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) +
-          " One training length stands for the paper's 128 and 512. Of Books3 the paper prints, trained on 128 and at "
-          "8192, Kerple 66.23, 1x1 25.01, 1x3 23.52, 1x5 23.71, 1x7 23.57, and trained on 512, 40.94, 17.85, 17.20, "
-          "17.10, 17.16: there the largest kernel is not the best.",
+      .note = std::string(perplexity_note) +
+              " One training length stands for the paper's 128 and 512. Of Books3 the paper prints, trained on 128 and "
+              "at 8192, Kerple 66.23, 1x1 25.01, 1x3 23.52, 1x5 23.71, 1x7 23.57, and trained on 512, 40.94, 17.85, "
+              "17.20, 17.10, 17.16: there the largest kernel is not the best.",
       .grid = {.tasks = {"lm"},
           .schemes = "kerple,cdape(kerple, kernel=1),cdape(kerple),cdape(kerple, kernel=5),cdape(kerple, kernel=7)",
           .reads = Reads::text},
@@ -182,9 +176,8 @@ std::vector<Column> beyond_training() {
 const char* const delta_note =
     "Delta-P is the perplexity of the last tokens by a context of the training length less that by the whole context, "
     "higher is better: above 0 a longer context helps, at 0 it is not used, below 0 it harms. The paper's is of "
-    "Books3; "
-    "a training length of 128 stands for its 512. The last tokens are as many as the training length has; the paper's "
-    "table says so too, while its code takes 256.";
+    "Books3; a training length of 128 stands for its 512. The last tokens are as many as the training length has; the "
+    "paper's table says so too, while its code takes 256.";
 
 PaperTable what_context_adds() {
   PaperTable table{.name = "dape-v2/table2",
@@ -268,11 +261,10 @@ PaperTable leakage() {
       .what = "what leaks when later keys are not blanked first",
       .place = "Figure 6, appendix G",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) +
-          " Without tril the convolution reads scores of later keys, so the next token can be read off: a lower "
-          "perplexity is a leak here and not a virtue. The paper's falls to about 1, over Kerple up to 8192; it shows "
-          "ALiBi and FIRE too, which leak up to 1024. It names no training length: 128 here.",
+      .note = std::string(perplexity_note) +
+              " Without tril the convolution reads scores of later keys, so the next token can be read off: a lower "
+              "perplexity is a leak here and not a virtue. The paper's falls to about 1, over Kerple up to 8192; it "
+              "shows ALiBi and FIRE too, which leak up to 1024. It names no training length: 128 here.",
       .grid = {.tasks = {"lm"}, .schemes = "cdape(kerple),cdape(kerple, tril=no)", .reads = Reads::text},
       .presets = text_presets(text_at_128, paper_125m("length=512 evaluate-to=16")),
       .methods = {{"CDAPE-Kerple", "cdape(kerple)"}, {"without tril", "cdape(kerple, tril=no)"}},
@@ -319,8 +311,8 @@ PaperTable hierarchy() {
               "(arithmetic and equations modulo 5, compute sqrt). The mini leaves out six tasks that stay near a guess "
               "at its size, and four and FIRE that ten minutes have no room for.",
       .grid = {.tasks = all_chomsky_tasks(),
-          .schemes = "rope,transformer_xl,alibi,kerple,fire,dape(alibi),dape(kerple),dape(fire),cdape(alibi),"
-                     "cdape(kerple),cdape(fire)"},
+          .schemes = "rope,transformer_xl,alibi,kerple,fire,dape(alibi),dape(kerple),dape(fire),cdape(alibi),cdape("
+                     "kerple),cdape(fire)"},
       .presets = chomsky_presets("alibi,kerple,dape(kerple),cdape(alibi),cdape(kerple)",
           {"even_pairs", "cycle_navigation", "stack_manipulation", "missing_duplicate"}),
       .methods = {{"RoPE", "rope"}, {"Relative", "transformer_xl"}, {"ALiBi", "alibi"}, {"Kerple", "kerple"},
@@ -345,8 +337,8 @@ PaperTable time_by_method() {
           "422.48 and 717.46, Kerple 370.32 and 661.82; their operations follow. Its claim: the bigger the model, the "
           "smaller the share of what CDAPE adds.",
       .commands = {"bench table --lengths 512",
-          "models --plan neox-350m neox-2.7b neox-6.7b --scheme "
-          "'rope,t5,alibi,kerple,fire,dape(kerple),cdape(kerple)' --lengths 512"}};
+          "models --plan neox-350m neox-2.7b neox-6.7b --scheme 'rope,t5,alibi,kerple,fire,dape(kerple),cdape(kerple)' "
+          "--lengths 512"}};
 }
 
 // Both tables print methods that the other has not; the deviations of ALiBi are left out, as they are those of another
@@ -356,10 +348,9 @@ PaperTable positions_that_depend_on_data() {
       .what = "positions that depend on data; three seeds",
       .place = "Tables 10 and 11, appendices M and N",
       .kind = Kind::compared,
-      .note =
-          std::string(perplexity_note) +
-          " These tables are of Books3. One training length stands for Table 10's 128 and Table 11's 512. The paper's "
-          "deviations of ALiBi are not given: they are those of DAPE's Table 5, of another text.",
+      .note = std::string(perplexity_note) +
+              " These tables are of Books3. One training length stands for Table 10's 128 and Table 11's 512. The "
+              "paper's deviations of ALiBi are not given: they are those of DAPE's Table 5, of another text.",
       .grid = {.tasks = {"lm"},
           .schemes = "transformer_xl,cope,rope,alibi,kerple,fire,dape(kerple),cdape(kerple)",
           .reads = Reads::text},

@@ -18,7 +18,7 @@ struct Paper {
 };
 constexpr const char* title = "# The papers' tables and figures, ours beside theirs";
 
-constexpr Paper papers[] = {{"cope/", "CoPE (arXiv:2405.18719)"}, {"dape/", "DAPE (arXiv:2405.14722)"},
+constexpr Paper all_papers[] = {{"cope/", "CoPE (arXiv:2405.18719)"}, {"dape/", "DAPE (arXiv:2405.14722)"},
     {"dape-v2/", "DAPE V2, here CDAPE (arXiv:2410.04798)"}};
 
 std::string cell(std::string text) {
@@ -37,19 +37,6 @@ std::string rule(std::size_t columns) {
   std::string text = "|";
   for (std::size_t k = 0; k < columns; ++k) text += "---|";
   return text + "\n";
-}
-
-struct Count {
-  int holds = 0, does_not = 0, not_decided = 0;
-};
-
-Count count_of(const std::vector<Judged>& all) {
-  Count count;
-  for (const Judged& each : all) {
-    const Verdict verdict = each.decision.verdict;
-    ++(verdict == Verdict::holds ? count.holds : verdict == Verdict::does_not ? count.does_not : count.not_decided);
-  }
-  return count;
 }
 
 bool is_in(const std::vector<Judged>& all, const Method& method) {
@@ -145,15 +132,9 @@ std::string lab_of(const Record& record) {
   return text;
 }
 
-std::string anchor(const std::string& table) {
-  std::string name = table;
-  std::ranges::replace(name, '/', '-');
-  return name;
-}
-
 std::string part_of(const PaperTable& table, const Record& record) {
-  std::string text = to_text("\n<a id=\"", anchor(table.name), "\"></a>\n\n### ", table.name, ": ", table.what, "\n\n",
-      table.place, ". `", record.command, "`");
+  std::string text = to_text("\n<a id=\"", record_name(record.table, record.preset), "\"></a>\n\n### ", table.name,
+      ": ", table.what, "\n\n", table.place, ". `", record.command, "`");
   if (record.runs > 0)
     text += to_text(": ", record.runs, " runs", record.failed > 0 ? to_text(", ", record.failed, " failed") : "", ", ",
         cost_text(record));
@@ -177,7 +158,7 @@ std::string part_of(const PaperTable& table, const Record& record) {
 
 // The record of the smallest preset; nullptr: nothing is recorded.
 const Record* smallest(const PaperTable& table, const std::vector<Record>& records) {
-  for (const papers::Preset& preset : table.presets)
+  for (const Preset& preset : table.presets)
     for (const Record& record : records)
       if (record.table == table.name && record.preset == preset.name) return &record;
   const auto found = std::ranges::find(records, table.name, &Record::table);
@@ -197,21 +178,22 @@ std::string index_of(const Paper& paper, const std::vector<Record>& records) {
       continue;
     }
     const Count count = count_of(judged_of(*record));
-    const int all = count.holds + count.does_not + count.not_decided;
-    const auto shown_count = [&](int number) { return all == 0 ? std::string("-") : std::to_string(number); };
-    text += row({to_text("[", table.name, "](#", anchor(table.name), ")"), table.what, shown_count(all),
-        shown_count(count.holds), shown_count(count.does_not), shown_count(count.not_decided), cost_text(*record)});
+    const auto shown_count = [&](int number) { return count.all() == 0 ? "-" : std::to_string(number); };
+    text += row({to_text("[", table.name, "](#", record_name(record->table, record->preset), ")"), table.what,
+        shown_count(count.all()), shown_count(count.holds), shown_count(count.does_not), shown_count(count.not_decided),
+        cost_text(*record)});
   }
   return text;
 }
 
 // Rows, records and verdicts of each paper.
 std::string counts_of(const std::vector<Record>& records) {
-  std::string text =
-      row({"paper", "tables and figures", "recorded", "comparisons", "hold", "do not", "not decided at this size"}) +
-      rule(7);
-  for (const Paper& paper : papers) {
+  std::string text = row({"paper", "tables and figures", "recorded", "comparisons", "hold", "do not",
+                         "not decided at this size", "two cores"}) +
+                     rule(8);
+  for (const Paper& paper : all_papers) {
     int rows = 0, recorded = 0;
+    double seconds = 0;
     Count sum;
     for (const PaperTable& table : all_tables()) {
       if (!table.name.starts_with(paper.prefix)) continue;
@@ -219,11 +201,11 @@ std::string counts_of(const std::vector<Record>& records) {
       const Record* record = smallest(table, records);
       if (!record) continue;
       const Count count = count_of(judged_of(*record));
-      ++recorded, sum.holds += count.holds, sum.does_not += count.does_not, sum.not_decided += count.not_decided;
+      ++recorded, seconds += cost_of(*record), sum.holds += count.holds, sum.does_not += count.does_not,
+          sum.not_decided += count.not_decided;
     }
-    text += row({paper.title, std::to_string(rows), std::to_string(recorded),
-        std::to_string(sum.holds + sum.does_not + sum.not_decided), std::to_string(sum.holds),
-        std::to_string(sum.does_not), std::to_string(sum.not_decided)});
+    text += row({paper.title, std::to_string(rows), std::to_string(recorded), std::to_string(sum.all()),
+        std::to_string(sum.holds), std::to_string(sum.does_not), std::to_string(sum.not_decided), time_text(seconds)});
   }
   return text;
 }
@@ -241,19 +223,15 @@ std::string introduction_of(const std::vector<Record>& records) {
   };
   return to_text(title,
       "\n\nWritten by `whence reproduce --record` from [results](results): no number of ours was typed by hand. In "
-      "each "
-      "cell stands ours, the mean with the standard deviation over seeds, then behind a stroke what the paper prints. "
-      "A "
-      "comparison that the paper makes *holds* or *does not* where Welch's test over the seeds says so (two-sided, p < "
-      "0.05), or where all seeds of both sides agree exactly; else it is *not decided at this size*. The last column "
-      "is "
-      "the same test of the means and deviations that the paper prints, three seeds each. Some comparisons stand in "
-      "several tables, on the same runs. Where a table is recorded at several sizes, the smallest is "
-      "counted.\n\nMachine: ",
+      "each cell stands ours, the mean with the standard deviation over seeds, then behind a stroke what the paper "
+      "prints. A comparison that the paper makes *holds* or *does not* where Welch's test over the seeds says so "
+      "(two-sided, p < 0.05), or where all seeds of both sides agree exactly; else it is *not decided at this size*. "
+      "The last column is the same test of the means and deviations that the paper prints, three seeds each. Some "
+      "comparisons stand in several tables, on the same runs. Where a table is recorded at several sizes, the smallest "
+      "is counted.\n\nMachine: ",
       names(machines), ". Date: ", names(dates), ". Commit: ", names(commits), ". Texts: ", names(texts),
       ". Times are half of the processor's time in all runs of a table, as on two cores that do nothing else; runs "
-      "that "
-      "two tables share are in both, but were trained once.\n\n");
+      "that two tables share are in both, but were trained once.\n\n");
 }
 
 }  // namespace
@@ -269,7 +247,7 @@ void write_page(const std::filesystem::path& folder) {
   std::vector<Record> records = read_records(folder);
   std::erase_if(records, [](const Record& record) { return !has_place(record); });
   std::string text = introduction_of(records) + counts_of(records);
-  for (const Paper& paper : papers) {
+  for (const Paper& paper : all_papers) {
     text += to_text("\n## ", paper.title, "\n");
     text += "\n" + index_of(paper, records);
     for (const Record& record : records)

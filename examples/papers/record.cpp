@@ -51,23 +51,15 @@ Record record_of(const Json& page) {
     record.measurement.all.push_back(std::move(measured));
   }
   for (const Json& each : page.at("said"))
-    record.said.push_back({each.at("command"), each.at("output"), each.at("exit_code"), each.at("seconds")});
+    record.said.push_back({each.at("command"), each.at("output"), each.at("exit_code"), each.at("seconds"), {}});
   return record;
-}
-
-std::string time_text(double seconds) {
-  constexpr std::pair<double, const char*> units[] = {
-      {365 * 86400, "years"}, {86400, "days"}, {3600, "h"}, {60, "min"}};
-  for (const auto& [unit, name] : units)
-    if (seconds >= 1.5 * unit) return to_text(fixed(seconds / unit, seconds < 10 * unit ? 1 : 0), " ", name);
-  return to_text(fixed(seconds, 0), " s");
 }
 
 std::vector<std::string> lab_now(const PaperTable& table, const Record& record) {
   if (table.presets.empty()) return {};
   std::vector<std::string> commands;
   const Preset& preset = find_preset(table, record.preset);
-  const Typed given{record.set, record.text.substr(0, record.text.find(',')), record.seeds};
+  const Given given{record.set, record.text.substr(0, record.text.find(',')), record.seeds};
   for (const std::string& task : tasks_at(table, preset)) commands.push_back(lab_command(table, preset, task, given));
   return commands;
 }
@@ -154,11 +146,21 @@ std::vector<std::string> differences(const Record& now, const Record& recorded, 
   return found;
 }
 
-std::string cost_text(const Record& record) {
+double cost_of(const Record& record) {
   double seconds = record.processor_seconds / 2;
   for (const Said& said : record.said) seconds += said.seconds;
-  return time_text(seconds);
+  return seconds;
 }
+
+std::string time_text(double seconds) {
+  constexpr std::pair<double, const char*> units[] = {
+      {365 * 86400, "years"}, {86400, "days"}, {3600, "h"}, {60, "min"}};
+  for (const auto& [unit, name] : units)
+    if (seconds >= 1.5 * unit) return to_text(fixed(seconds / unit, seconds < 10 * unit ? 1 : 0), " ", name);
+  return to_text(fixed(seconds, 0), " s");
+}
+
+std::string cost_text(const Record& record) { return time_text(cost_of(record)); }
 
 std::string cost_text(const Record& record, const std::string& preset) {
   if (preset == record.preset) return cost_text(record);

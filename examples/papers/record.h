@@ -17,6 +17,7 @@ struct Said {
   std::string command, output;
   int exit_code = 0;
   double seconds = 0;
+  std::vector<std::string> figures = {};  // files that it drew, none where it failed; not kept with what is said
 };
 
 struct Record {
@@ -62,7 +63,9 @@ void require_own_page(const std::filesystem::path& folder);
 // FOLDER/README.md, of all records there.
 void write_page(const std::filesystem::path& folder);
 
-// What all its runs and commands take: half of the processor's time, as on two cores that do nothing else: "7 min".
+// Seconds of all its runs and commands: half of the processor's time, as on two cores that do nothing else.
+[[nodiscard]] double cost_of(const Record& record);
+[[nodiscard]] std::string time_text(double seconds);  // "7.2 min"
 [[nodiscard]] std::string cost_text(const Record& record);
 // Of another preset, as many times as it has more operations: "about 9 h"; empty where that is not known.
 [[nodiscard]] std::string cost_text(const Record& record, const std::string& preset);

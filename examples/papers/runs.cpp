@@ -81,7 +81,7 @@ std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset)
   return preset.tasks.empty() ? table.grid.tasks : preset.tasks;
 }
 
-std::string lab_command(const PaperTable& table, const Preset& preset, const std::string& task, const Typed& given) {
+std::string lab_command(const PaperTable& table, const Preset& preset, const std::string& task, const Given& given) {
   Settings settings = parse_settings("set", set_of(preset, task));
   for (const auto& [name, value] : parse_settings("set", given.set)) put_setting(settings, name, value);
   if (!given.data.empty()) put_setting(settings, "data", std::filesystem::path(given.data).filename().string());

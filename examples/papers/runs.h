@@ -36,12 +36,12 @@ using SequenceCost = std::function<double(const std::string& task, const std::ve
 [[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
 
 // The same runs as one would type them to `lab`. `data`: the user's file; empty: none.
-struct Typed {
+struct Given {
   std::string set, data;
   int seeds = 0;  // 0: the preset's
 };
 [[nodiscard]] std::string lab_command(
-    const PaperTable& table, const Preset& preset, const std::string& task, const Typed& typed);
+    const PaperTable& table, const Preset& preset, const std::string& task, const Given& given);
 
 [[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
 

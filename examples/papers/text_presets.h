@@ -131,8 +131,7 @@ inline std::string look_command(const std::string& paper, int figure, int tokens
 inline constexpr const char* look_note =
     "The paper's model has 12 layers and is trained on 512 tokens; figures of a part of the layers draw those that the "
     "model has, so of two layers some figures are alike. Scores, bias and what the network adds are drawn over the "
-    "keys "
-    "of one query.";
+    "keys of one query.";
 
 struct ChomskyTask {
   const char* task;
@@ -205,9 +204,8 @@ inline std::vector<Preset> chomsky_presets(
       {.name = "mini",
           .lab = "mini",
           .set = "steps=2000 lr=1e-3 dropout=0 test-to=60 test-every=8",
-          .why =
-              "Trained on lengths of 1 to 20, tested on 21 to 60. 2000 steps, as 500 leave most tasks at a "
-              "guess; without dropout, and with a rate above the paper's 3e-4, with which so few steps learn nothing.",
+          .why = "Trained on lengths of 1 to 20, tested on 21 to 60. 2000 steps, as 500 leave most tasks at a guess; "
+                 "without dropout, and with a rate above the paper's 3e-4, with which so few steps learn nothing.",
           .schemes = mini_schemes,
           .tasks = mini_tasks},
       {.name = "small",
@@ -223,7 +221,6 @@ inline std::vector<Preset> chomsky_presets(
 
 inline constexpr const char* chomsky_note =
     "Error in percent over all lengths tested, lower is better; the paper prints accuracy, of which 100 less is given. "
-    "It "
-    "trains on lengths to 40 with 200 000 steps and tests 41 to 500.";
+    "It trains on lengths to 40 with 200 000 steps and tests 41 to 500.";
 
 }  // namespace whence::papers
