@@ -31,8 +31,7 @@ std::string list_of_commands(const std::string& first) {
 std::string help() {
   return to_text("whence: trains and looks into transformers with any positional encoding\n\n",
       "Usage: whence COMMAND [options]\n", list_of_commands(""),
-      "\nwhence COMMAND --help shows the options of a command, whence --version the version.\n"
-      "Exit codes: 0 done, 1 failed, 2 bad usage or input, 130 interrupted after saving.\n");
+      "\nwhence COMMAND --help shows the options of a command, whence --version the version.\n", exit_codes_text());
 }
 
 // The command that the first words name, and how many words that takes; nullptr: none.

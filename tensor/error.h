@@ -29,8 +29,33 @@ class Error : public std::runtime_error {
   explicit Error(const Parts&... parts) : std::runtime_error(to_text(parts...)) {}
 };
 
-// Bad usage or bad input of a program: an option, a file, a path. Programs exit with 2 instead of 1.
+// What a program was given cannot be: an option, a name, a size. Programs exit with 2; the three below have codes of
+// their own (examples/app/run_main.h).
 class InputError : public Error {
+ public:
+  using Error::Error;
+};
+
+// What was read from a file, or the data that it holds, is not what it must be.
+class FileError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// The system refused to open, read or write.
+class SystemError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// A whole checkpoint, of another model or run.
+class DoesNotFit : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// A loss, gradient or weight is NaN or infinite where a finite number is required.
+class NotFinite : public Error {
  public:
   using Error::Error;
 };

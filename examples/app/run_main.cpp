@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
@@ -16,21 +17,31 @@
 namespace whence {
 namespace {
 
-enum ExitCode { done = 0, failed = 1, bad_input = 2, interrupted = 130 };
-
 int report(const std::string& program, const char* problem, ExitCode code) {
   std::cerr << program << ": " << one_line(problem) << std::endl;
-  return code;
+  return static_cast<int>(code);
+}
+
+ExitCode code_of(const std::exception& error) {
+  const auto is = [&error]<class Kind>(const Kind*) { return dynamic_cast<const Kind*>(&error) != nullptr; };
+  if (is(static_cast<Interrupted*>(nullptr))) return ExitCode::interrupted;
+  if (is(static_cast<DoesNotFit*>(nullptr))) return ExitCode::does_not_fit;
+  if (is(static_cast<FileError*>(nullptr))) return ExitCode::bad_file;
+  if (is(static_cast<SystemError*>(nullptr)) || is(static_cast<std::filesystem::filesystem_error*>(nullptr)))
+    return ExitCode::bad_system;
+  if (is(static_cast<InputError*>(nullptr))) return ExitCode::bad_usage;
+  if (is(static_cast<OutOfMemory*>(nullptr))) return ExitCode::out_of_memory;
+  if (is(static_cast<NotFinite*>(nullptr))) return ExitCode::not_finite;
+  return ExitCode::failed;
 }
 
 int guarded(const std::string& program, const std::function<int()>& body) {
   try {
     return body();
-  } catch (const Interrupted& error) {
-    return report(program, error.what(), interrupted);
-  } catch (const InputError& error) { return report(program, error.what(), bad_input); } catch (const std::bad_alloc&) {
-    return report(program, "memory: the system gave no more; a smaller model, batch or length required", failed);
-  } catch (const std::exception& error) { return report(program, error.what(), failed); }
+  } catch (const std::bad_alloc&) {
+    return report(
+        program, "memory: the system gave no more; a smaller model, batch or length required", ExitCode::out_of_memory);
+  } catch (const std::exception& error) { return report(program, error.what(), code_of(error)); }
 }
 
 // A reader that went away (head, a pager that was left) is no failure; a full disk is.
@@ -45,12 +56,19 @@ bool standard_output_lost() {
 
 }  // namespace
 
+std::string exit_codes_text() {
+  return "Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,\n"
+         "4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of "
+         "another\n"
+         "model or run, 130 interrupted after saving.\n";
+}
+
 int run_main(const std::string& program, const std::function<int()>& body) {
   std::signal(SIGPIPE, SIG_IGN);
   const int code = guarded(program, body);
-  if (standard_output_lost() && code == done) {
-    return report(
-        program, "standard output: not everything could be written; room and a writable target required", failed);
+  if (standard_output_lost() && code == 0) {
+    return report(program, "standard output: not everything could be written; room and a writable target required",
+        ExitCode::bad_system);
   }
   return code;
 }

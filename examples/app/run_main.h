@@ -1,4 +1,5 @@
 // What main() does around a command's work: errors in one line, the right exit code, and no harm from a closed pipe.
+// The exit codes are a promise to scripts: README.md, "What is promised".
 #pragma once
 
 #include <functional>
@@ -6,7 +7,22 @@
 
 namespace whence {
 
-// Runs `body` and gives the exit code: its own (0 done), 1 failed, 2 bad usage or input, 130 interrupted after saving.
+enum class ExitCode {
+  done = 0,
+  failed = 1,         // a check found something, or Error without a kind of its own
+  bad_usage = 2,      // InputError: an option, a name, a size
+  bad_file = 3,       // FileError: what a file holds
+  bad_system = 4,     // SystemError: the system would not open, read or write
+  out_of_memory = 5,  // OutOfMemory, std::bad_alloc
+  not_finite = 6,     // NotFinite
+  does_not_fit = 7,   // DoesNotFit: a checkpoint of another model or run
+  interrupted = 130,  // after saving
+};
+
+// "Exit codes: 0 done, 1 failed, ...", for --help.
+[[nodiscard]] std::string exit_codes_text();
+
+// Runs `body` and gives the exit code: its own, or that of what it threw.
 // `program` stands before an error: "whence train". SIGPIPE is ignored: a training run whose screen output goes to
 // `head` still finishes and saves.
 [[nodiscard]] int run_main(const std::string& program, const std::function<int()>& body);
