@@ -4,12 +4,12 @@
 #include <numeric>
 
 #include "examples/app/run_files.h"
-#include "examples/app/sha256.h"
 #include "examples/language/corpus.h"
 #include "examples/language/documents.h"
 #include "examples/language/language_model.h"
 #include "examples/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
+#include "nn/io/sha256.h"
 #include "tests/close.h"
 #include "tests/models.h"
 #include "tests/scratch.h"

@@ -6,12 +6,12 @@
 #include <map>
 
 #include "examples/app/run_files.h"
-#include "examples/app/sha256.h"
 #include "examples/app/unicode.h"
 #include "examples/language/bpe.h"
 #include "examples/language/byte_spelling.h"
 #include "examples/language/pieces.h"
 #include "nn/io/files.h"
+#include "nn/io/sha256.h"
 #include "tensor/random.h"
 #include "tests/close.h"
 #include "tests/scratch.h"

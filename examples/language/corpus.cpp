@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "examples/app/results.h"
-#include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "examples/language/documents.h"
 #include "examples/language/token_cache.h"
+#include "nn/io/sha256.h"
 
 namespace whence::language {
 namespace {

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "examples/app/jsonl.h"
-#include "examples/app/sha256.h"
 #include "examples/language/documents.h"
+#include "nn/io/sha256.h"
 #include "tensor/error.h"
 
 namespace whence::language {

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "examples/app/sha256.h"
 #include "examples/language/bpe.h"
 #include "examples/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
+#include "nn/io/sha256.h"
 #include "tensor/suggest.h"
 
 namespace whence::language {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "examples/papers/compare.h"
+#include "nn/io/sha256.h"
 #include "tensor/error.h"
 
 namespace whence::papers {

@@ -14,10 +14,10 @@
 
 #include "examples/app/jsonl.h"
 #include "examples/app/run_files.h"
-#include "examples/app/sha256.h"
 #include "examples/app/text.h"
 #include "examples/app/unicode.h"
 #include "examples/tasks/task.h"
+#include "nn/io/sha256.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 

@@ -11,8 +11,8 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/scheme_names.h"
-#include "examples/app/sha256.h"
 #include "examples/app/text.h"
+#include "nn/io/sha256.h"
 #include "nn/loss.h"
 #include "tensor/error.h"
 

@@ -1,4 +1,4 @@
-#include "examples/app/sha256.h"
+#include "nn/io/sha256.h"
 
 #include <bit>
 
