@@ -104,7 +104,7 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
   } catch (const InputError&) { throw; } catch (const Error& error) {
     if (!input.setting.positions.defined() && input.draws.empty()) throw;
     const std::string& name = input.setting.positions.defined() ? "positions" : input.draws[0].first;
-    throw InputError(options.in, ": tensor ", name, ": ", error.what());
+    throw FileError(options.in, ": tensor ", name, ": ", error.what());
   }
 }
 

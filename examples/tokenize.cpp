@@ -74,8 +74,7 @@ Files open_files(const Options& options) {
   files.push_back(std::make_unique<MappedFile>(options.data));
   for (const std::string& path : options.more) files.push_back(std::make_unique<MappedFile>(path));
   for (const auto& file : files)
-    if (file->bytes().empty())
-      throw InputError(file->path(), ": an empty file given; some text required; leave it out");
+    if (file->bytes().empty()) throw FileError(file->path(), ": an empty file given; some text required; leave it out");
   return files;
 }
 
@@ -87,7 +86,7 @@ TokeniserPointer train(const CommandLine& line, const Options& options, const Fi
     if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
     if (options.kind == "words") return train_words(texts, options.vocabulary);
     return train_bpe(texts, options.vocabulary);
-  } catch (const UnfitText& unfit) { throw InputError(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason); }
+  } catch (const UnfitText& unfit) { throw FileError(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason); }
 }
 
 // A token as people can read it: control characters escaped, bytes that are no character as \xNN.
@@ -131,7 +130,7 @@ void count(const Tokeniser& tokeniser, const MappedFile& file, Table& table) {
       exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
       rest.remove_prefix(taken);
     } catch (const UnfitText& unfit) {
-      throw InputError(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason);
+      throw FileError(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason);
     }
     tokens += static_cast<std::int64_t>(ids.size());
     unknown += std::count(ids.begin(), ids.end(), tokeniser.unknown());

@@ -219,7 +219,13 @@ TEST_CASE("run_main: one line and the right exit code") {
   CHECK(outcome([]() -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
   CHECK(outcome([]() -> int { throw Error("x"); }).code == 1);
   CHECK(outcome([]() -> int { throw std::logic_error("x"); }).code == 1);
-  CHECK(outcome([]() -> int { throw std::bad_alloc(); }).code == 1);
+  CHECK(outcome([]() -> int { throw NotFinite("x"); }).code == 6);
+  CHECK(outcome([]() -> int { throw FileError("x"); }).code == 3);
+  CHECK(outcome([]() -> int { throw SystemError("x"); }).code == 4);
+  CHECK(outcome([]() -> int { throw DoesNotFit("x"); }).code == 7);
+  CHECK(outcome([]() -> int { throw std::filesystem::filesystem_error("x", std::error_code()); }).code == 4);
+  CHECK(outcome([]() -> int { throw OutOfMemory("x", {}); }).code == 5);
+  CHECK(outcome([]() -> int { throw std::bad_alloc(); }).code == 5);
   CHECK(outcome([]() -> int { throw Interrupted("interrupted: saved at step 3"); }).code == 130);
 }
 
@@ -245,7 +251,7 @@ TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
     return ends[1];
   };
   CHECK(print_to(broken_pipe) == 0);
-  CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 1);
+  CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 4);
   CHECK(print_to([] { return fileno(std::fopen("/dev/null", "w")); }) == 0);
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "examples/app/text.h"
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -245,10 +245,7 @@ void write_panels(const std::string& path, const std::vector<Panel>& panels) {
     for (const double length : lengths) plot.x_ticks.push_back({std::log2(length), report::number(length, 7)});
     plots.push_back(std::move(plot));
   }
-  std::ofstream file(path, std::ios::binary);
-  file << report::svg_file("Measured, by length", "", plots, 1);
-  if (!file.flush())
-    throw InputError(path, ": cannot be written; a file in a folder that exists and is writable required");
+  write_file(path, report::svg_file("Measured, by length", "", plots, 1));
 }
 
 }  // namespace whence::bench

@@ -30,7 +30,7 @@ std::optional<Subject> subject_beside(const Subject& subject, const Files& files
   other.run = files.beside, other.step = files.beside_step;
   Subject beside = subject_of(other);
   if (beside.texts != subject.texts)
-    throw InputError("--beside: ", files.beside, " reads other tokens; a run on the same ones required (same task and ",
+    throw DoesNotFit("--beside: ", files.beside, " reads other tokens; a run on the same ones required (same task and ",
         "length, or same tokeniser)");
   return beside;
 }
@@ -55,7 +55,7 @@ void write(const std::string& file, const SafetensorsFile& tensors) {
 // The steps of --checkpoints: the first, the last, and those between them evenly.
 std::vector<std::int64_t> chosen_steps(const Files& files) {
   const std::vector<std::int64_t> all = checkpoints_of(files.subject.run);
-  if (all.empty()) throw InputError("--checkpoints: ", files.subject.run, " has none; a run that has saved required");
+  if (all.empty()) throw FileError("--checkpoints: ", files.subject.run, " has none; a run that has saved required");
   const auto most = static_cast<std::size_t>(files.checkpoints);
   if (all.size() <= most) return all;
   std::vector<std::int64_t> steps;

@@ -15,16 +15,16 @@ Tensor tensor_of(const SafetensorsFile& content, const std::string& file, const 
   for (const auto& [known, tensor] : content.tensors) {
     if (known != name) continue;
     if (!is_floating(tensor.dtype()))
-      throw InputError(file, ": ", name, " is ", to_string(tensor.dtype()), "; floating numbers required");
+      throw FileError(file, ": ", name, " is ", to_string(tensor.dtype()), "; floating numbers required");
     const bool batched = tensor.rank() == rank && tensor.size(0) == 1;
     if ((tensor.rank() != rank - 1 && !batched) || tensor.numel() == 0) {
-      throw InputError(file, ": ", name, " is ", tensor.shape(), "; ",
+      throw FileError(file, ": ", name, " is ", tensor.shape(), "; ",
           rank == 4 ? "[heads, tokens, dims]" : "[tokens, dims]",
           " required, or one of these in a batch of one, none of them 0");
     }
     const std::vector<double> numbers = tensor.to_vector();
     if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); }))
-      throw InputError(file, ": ", name, " holds NaN or infinity; finite numbers required");
+      throw FileError(file, ": ", name, " holds NaN or infinity; finite numbers required");
     std::vector<index_t> extents{1};
     for (int axis = batched ? 1 : 0; axis < tensor.rank(); ++axis) extents.push_back(tensor.size(axis));
     return raw::reshape(tensor, Shape(extents));
@@ -34,7 +34,7 @@ Tensor tensor_of(const SafetensorsFile& content, const std::string& file, const 
 
 void require_shape(const std::string& file, const std::string& name, const Tensor& tensor, const Shape& shape) {
   if (tensor.defined() && tensor.shape() != shape)
-    throw InputError(file, ": ", name, " is ", tensor.shape(), " with its batch; ", shape, " required, to go with q");
+    throw FileError(file, ": ", name, " is ", tensor.shape(), " with its batch; ", shape, " required, to go with q");
 }
 
 }  // namespace
@@ -43,14 +43,14 @@ Given read_given(const std::string& file, DType dtype) {
   const SafetensorsFile content = read_safetensors(file);
   for (const auto& [name, tensor] : content.tensors)
     if (name != "q" && name != "k" && name != "v" && name != "cotangent" && name != "x")
-      throw InputError(file, ": a tensor ", name, " found; q, k, v, and if wanted cotangent and x, required");
+      throw FileError(file, ": a tensor ", name, " found; q, k, v, and if wanted cotangent and x, required");
   const auto read = [&](const char* name, int rank) { return tensor_of(content, file, name, rank); };
   Given given{read("q", 4), read("k", 4), read("v", 4), read("cotangent", 4), read("x", 3)};
   const std::pair<const char*, Tensor*> by_head[] = {
       {"q", &given.q}, {"k", &given.k}, {"v", &given.v}, {"cotangent", &given.cotangent}};
   for (const auto& [name, tensor] : by_head) {
     if (!tensor->defined() && tensor != &given.cotangent)
-      throw InputError(file, ": no tensor ", name, "; q, k and v required");
+      throw FileError(file, ": no tensor ", name, "; q, k and v required");
     require_shape(file, name, *tensor, given.q.shape());
   }
   const Shape& shape = given.q.shape();

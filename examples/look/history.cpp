@@ -52,8 +52,7 @@ History read(const std::filesystem::path& file) {
         sum += value.get<double>();
       }
     } catch (const nlohmann::json::exception&) {
-      throw InputError(
-          file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
+      throw FileError(file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
     }
   }
   return history;

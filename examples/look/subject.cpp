@@ -52,7 +52,7 @@ Weights weights_of(const SubjectOptions& options) {
   if (fs::exists(run / "weights.safetensors")) return {run / "weights.safetensors", false, "the end of training"};
   const auto latest = find_latest(checkpoints.string());
   if (!latest)
-    throw InputError(
+    throw FileError(
         options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
   return {*latest, true, to_text("step ", read_training_state(*latest).step)};
 }
@@ -66,7 +66,7 @@ void load(const Weights& weights, const Transformer& model) {
   for (const Module::Parameter& parameter : model.parameters()) {
     const std::vector<double> numbers = parameter.tensor.to_vector();
     if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
-      throw InputError(weights.place.string(), ": ", parameter.path,
+      throw FileError(weights.place.string(), ": ", parameter.path,
           " holds NaN or infinity; finite numbers required; is the file damaged?");
     }
   }
@@ -86,10 +86,10 @@ RunRecord read_record(const fs::path& run) {
   const fs::path file = run / "run.json";
   RunRecord record = read_run_record(file);
   if (version_of(record.version) > version_of(WHENCE_VERSION))
-    throw InputError(file.string(), ": is of version ", record.version, "; this is ", WHENCE_VERSION,
+    throw FileError(file.string(), ": is of version ", record.version, "; this is ", WHENCE_VERSION,
         "; a run of this version or an older one required; look with that version");
   if (record.program != "train")
-    throw InputError(run.string(), ": a run of ", record.program, " given; one of whence train required");
+    throw FileError(run.string(), ": a run of ", record.program, " given; one of whence train required");
   return record;
 }
 
@@ -165,7 +165,7 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record) {
   try {
     recorded = tasks::recorded_task(record);
     model = std::make_unique<Transformer>(recorded.model);
-  } catch (const InputError& unfit) { throw InputError(options.run, "/run.json: ", unfit.what()); }
+  } catch (const InputError& unfit) { throw FileError(options.run, "/run.json: ", unfit.what()); }
   return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
 }
 
@@ -178,10 +178,10 @@ Subject of_language(const SubjectOptions& options) {
   language::TokenIds ids;
   try {
     (void)saved.tokeniser->encode_part(text, ids);
-  } catch (const language::UnfitText& unfit) { throw InputError(options.text, ": ", unfit.what()); }
+  } catch (const language::UnfitText& unfit) { throw FileError(options.text, ": ", unfit.what()); }
   const auto skip = static_cast<std::size_t>(options.skip);
   if (ids.size() < skip + 2)
-    throw InputError(options.text, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
+    throw FileError(options.text, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
         skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
   ids.erase(ids.begin(), ids.begin() + options.skip);
   const std::size_t count = std::min(static_cast<std::size_t>(length), ids.size() - 1);
@@ -205,7 +205,7 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   if (!bare.attends())
     throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
   if (bare.reads_x() && !subject.given->x.defined())
-    throw InputError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
+    throw FileError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
   subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = 1,
       .length = length,
       .dim = dim,

@@ -98,7 +98,7 @@ RecordedTask recorded_task(const RunRecord& record) {
   recorded.task = make();
   recorded.model = with(recorded.task->model(), choice);
   if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
-    throw InputError("data: the files that the run read are others now; the same ones required; ", record.data,
+    throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,
         " is the SHA-256 of what it read");
   return recorded;
 }
