@@ -4,6 +4,7 @@
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
+#include "examples/app/loading.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -21,7 +22,7 @@ using namespace whence::language;
 struct Options {
   std::string run, prompt = "\n", executor;
   GenerationOptions generation;
-  bool greedy = false, quiet = false;
+  bool greedy = false, quiet = false, accept_damaged = false;
   MachineOptions machine;
 };
 
@@ -30,6 +31,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Model")
       .text("run", &options.run, {"folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors"})
       .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
+  declare_accept_damaged(line, options.accept_damaged);
   line.heading("Text")
       .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
       .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
@@ -79,7 +81,7 @@ int run(int argc, char** argv) {
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 
-  const SavedModel saved = load_language_model(options.run, options.executor);
+  const SavedModel saved = load_language_model(options.run, options.executor, options.accept_damaged);
   place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();

@@ -5,6 +5,7 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/loading.h"
 #include "examples/look/figures.h"
 #include "examples/look/files.h"
 #include "examples/look/subject.h"
@@ -42,8 +43,9 @@ void declare_options(CommandLine& line, Options& options) {
           {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted "
            "cotangent, of the output, and x: attention on these, in place of a model"})
       .integer("seed", &options.files.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
-      .flag("bidirectional", &options.files.subject.bidirectional, {"of a scheme: every query sees every key"})
-      .choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
+      .flag("bidirectional", &options.files.subject.bidirectional, {"of a scheme: every query sees every key"});
+  declare_accept_damaged(line, options.files.subject.accept_damaged);
+  line.choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
   line.heading("What is made of it")
       .text("out", &options.files.out,
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
@@ -111,7 +113,7 @@ int run(int argc, char** argv) {
   const bool drawn = !look::is_folder(options.files.subject.run);
   for (const char* name : {"given", "seed", "bidirectional"})
     line.refuse_unless(name, drawn, "a scheme in place of a run");
-  for (const char* name : {"text", "task-sample", "step", "checkpoints"})
+  for (const char* name : {"text", "task-sample", "step", "checkpoints", "accept-damaged"})
     line.refuse_unless(name, !drawn, "the folder of a run");
   for (const char* name : {"length", "figure"})
     line.refuse_unless(name, options.files.subject.given.empty(), "no --given, whose file says what is looked at");

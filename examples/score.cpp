@@ -7,6 +7,7 @@
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
+#include "examples/app/loading.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -24,7 +25,7 @@ struct Options {
   std::vector<std::string> runs;
   std::string data, too_long = "cut", out;
   std::int64_t length = 0;
-  bool no_blank = false, quiet = false;
+  bool no_blank = false, quiet = false, accept_damaged = false;
   MachineOptions machine;
 };
 
@@ -99,6 +100,7 @@ void declare_options(CommandLine& line, Options& options) {
       .choice("too-long", &options.too_long, {"cut", "refuse"}, {"cut: the left of the context is left out"})
       .flag("no-blank", &options.no_blank, {"nothing between context and choice, where otherwise a blank is"})
       .text("out", &options.out, {"file for a JSON line on each question: log p, tokens and bytes of its choices"});
+  declare_accept_damaged(line, options.accept_damaged);
   declare(line, options.machine);
   line.flag("quiet", &options.quiet, {"no progress"});
   line.example("whence score runs/austen --data questions.jsonl", "accuracies by the sum of log p, and per byte");
@@ -138,7 +140,7 @@ int run(int argc, char** argv) {
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
   const std::vector<Question> questions = read_questions(options.data);
-  const SavedModel saved = load_language_model(options.runs[0]);
+  const SavedModel saved = load_language_model(options.runs[0], {}, options.accept_damaged);
   place(*saved.model, placement);
   const index_t length = options.length > 0 ? options.length : saved.model->options().length;
 

@@ -30,8 +30,8 @@ using tasks::SetScore;
 using tasks::Task;
 
 // Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{
-    "out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph"};
+const std::set<std::string> not_repeated{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
+    "cuda-graph", "dump", "dump-set", "describe", "graph"};
 
 struct Settings {
   tasks::ModelChoice model;

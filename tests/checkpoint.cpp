@@ -2,9 +2,12 @@
 #include "nn/io/checkpoint.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +16,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "nn/io/safetensors.h"
+#include "nn/io/sha256.h"
 #include "nn/linear.h"
 #include "nn/loss.h"
 #include "nn/mlp.h"
@@ -86,7 +90,7 @@ struct Saved {
     folder = CheckpointFolder(scratch / "run").save(model, adam, {3, 11, {{"scheme", "cope"}}});
   }
   // What loading says after `damage` was done to the folder.
-  template <class Damage> std::string refusal(const Damage& damage) {
+  template <class Kind = InputError, class Damage> std::string refusal(const Damage& damage) {
     const fs::path copy = scratch.folder / "damaged";
     fs::remove_all(copy);
     fs::copy(folder, copy);
@@ -96,7 +100,7 @@ struct Saved {
     std::string message;
     try {
       load_checkpoint(copy.string(), model, &adam);
-    } catch (const InputError& problem) { message = problem.what(); }
+    } catch (const Kind& problem) { message = problem.what(); }
     CHECK(numbers(model, adam) == before);
     CHECK(message.starts_with(copy.string()));
     return message;
@@ -139,7 +143,7 @@ TEST_CASE("checkpoint: weights alone, and readable as plain safetensors") {
   CHECK(other.head.weight().to_vector() == saved.model.head.weight().to_vector());
   Regression wider(9);
   CHECK_THROWS_WITH_AS(load_weights(saved.scratch / "w", wider),
-      doctest::Contains("mlp.in.weight is f32 [8,3] in the file and f32 [9,3] here"), InputError);
+      doctest::Contains("mlp.in.weight is f32 [8,3] in the file and f32 [9,3] here"), DoesNotFit);
 }
 
 TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the latest is found") {
@@ -200,15 +204,19 @@ TEST_CASE("checkpoint: a process killed while it saves leaves the previous check
   CHECK(names_in(root) == Names{"lock", "step-000003"});
 }
 
-TEST_CASE("checkpoint: one process at a time") {
+TEST_CASE("F15: one process at a time saves in a folder") {
   const Scratch scratch("lock");
   {
     const CheckpointFolder folder(scratch / "run");
     CHECK_THROWS_WITH_AS(
-        CheckpointFolder(scratch / "run"), doctest::Contains("another process is saving here"), InputError);
+        CheckpointFolder(scratch / "run"), doctest::Contains("another process is saving here"), SystemError);
   }
   const CheckpointFolder again(scratch / "run");
-  CHECK_THROWS_WITH_AS(CheckpointFolder("/dev/null/run"), doctest::Contains("cannot write"), InputError);
+  CHECK_THROWS_WITH_AS(CheckpointFolder("/dev/null/run"), doctest::Contains("cannot write"), SystemError);
+  fs::remove(scratch / "run/lock");
+  fs::create_symlink(scratch / "elsewhere", scratch / "run/lock");
+  CHECK_THROWS_WITH_AS(CheckpointFolder(scratch / "run"), doctest::Contains("cannot write"), SystemError);
+  CHECK_FALSE(fs::exists(scratch / "elsewhere"));
   CHECK_THROWS_AS(CheckpointFolder(scratch / "other", -1), InputError);
 }
 
@@ -218,22 +226,24 @@ TEST_CASE("checkpoint: numbers that are not finite are not saved, and nothing is
   Adam adam(model);
   const CheckpointFolder folder(scratch / "run");
   raw::copy_into(Tensor::of({std::nan("")}, {1}), model.head.bias());
-  CHECK_THROWS_WITH_AS(folder.save(model, adam, {}), doctest::Contains("head.bias [1] holds nan at element 0"), Error);
-  CHECK_THROWS_AS(save_weights(scratch / "w", model), Error);
+  CHECK_THROWS_WITH_AS(
+      folder.save(model, adam, {}), doctest::Contains("head.bias [1] holds nan at element 0"), NotFinite);
+  CHECK_THROWS_AS(save_weights(scratch / "w", model), NotFinite);
   raw::copy_into(Tensor::zeros({1}), model.head.bias());
   raw::copy_into(Tensor::of({std::numeric_limits<double>::infinity()}, {1}), adam.moments().back().second);
-  CHECK_THROWS_WITH_AS(folder.save(model, adam, {}), doctest::Contains("second.head.bias"), Error);
+  CHECK_THROWS_WITH_AS(folder.save(model, adam, {}), doctest::Contains("second.head.bias"), NotFinite);
   CHECK(names_in(scratch / "run") == Names{"lock"});
 }
 
-TEST_CASE("checkpoint: missing, cut and foreign files are refused, and nothing is changed") {
+TEST_CASE("F1, F3, F10, F11: missing, cut and foreign files of a checkpoint are refused, and nothing is changed") {
   Saved saved("damage");
   for (const char* const part : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
     CAPTURE(part);
-    CHECK(saved.refusal([&](const fs::path& at) { fs::remove(at / part); }).find("No such file") != std::string::npos);
+    CHECK(saved.refusal<SystemError>([&](const fs::path& at) { fs::remove(at / part); }).find("No such file") !=
+          std::string::npos);
     const auto size = fs::file_size(fs::path(saved.folder) / part);
     for (const std::uintmax_t length : {std::uintmax_t{0}, std::uintmax_t{20}, size / 2, size - 2}) {
-      CHECK(saved.refusal([&](const fs::path& at) { fs::resize_file(at / part, length); }).find(part) !=
+      CHECK(saved.refusal<FileError>([&](const fs::path& at) { fs::resize_file(at / part, length); }).find(part) !=
             std::string::npos);
     }
     CHECK_FALSE(saved.refusal([&](const fs::path& at) { std::ofstream(at / part) << "GGUF and more"; }).empty());
@@ -241,19 +251,28 @@ TEST_CASE("checkpoint: missing, cut and foreign files are refused, and nothing i
   const auto state = [](const char* text) {
     return [text](const fs::path& at) { std::ofstream(at / "state.json") << text; };
   };
-  CHECK(saved.refusal(state(R"({"format":2,"step":3,"seed":1,"facts":{}})"))
-            .find("has format 2; this build reads format 1") != std::string::npos);
+  CHECK(saved.refusal<DoesNotFit>(state(R"({"format":3,"step":3,"seed":1,"facts":{}})"))
+            .find("has format 3; this build reads formats 1 to 2") != std::string::npos);
+  CHECK(
+      saved.refusal<FileError>(state(R"({"format":2,"step":3,"seed":1,"facts":{}})")).find("state.json: is damaged") !=
+      std::string::npos);
+  CHECK(saved
+            .refusal<FileError>(
+                [](const fs::path& at) { std::ofstream(at / "state.json", std::ios::app) << '\0' << "garbage"; })
+            .find("state.json: checkpoint: holds a NUL at byte ") != std::string::npos);
+  CHECK(
+      saved.refusal<FileError>(state(std::string(100'000, '[').c_str())).find("levels required") != std::string::npos);
   CHECK(saved.refusal(state(R"({"format":1,"step":-3,"seed":1,"facts":{}})")).find("lacks format, step") !=
         std::string::npos);
   CHECK(saved.refusal(state(R"({"format":1,"step":3,"seed":1,"facts":{"a":1}})")).find("fact 'a' is number") !=
         std::string::npos);
-  CHECK(saved.refusal(state(R"({"format":1,"step":4,"seed":1,"facts":{}})"))
+  CHECK(saved.refusal<DoesNotFit>(state(R"({"format":1,"step":4,"seed":1,"facts":{}})"))
             .find("weights.safetensors is not of step 4") != std::string::npos);
 }
 
-TEST_CASE("checkpoint: all that does not fit is listed at once, and nothing is changed") {
+TEST_CASE("F9: all that does not fit is listed at once, and nothing is changed") {
   Saved saved("misfit");
-  const std::string message = saved.refusal([](const fs::path& at) {
+  const std::string message = saved.refusal<DoesNotFit>([](const fs::path& at) {
     SafetensorsFile file = read_safetensors((at / "weights.safetensors").string());
     for (auto& [name, tensor] : file.tensors) {
       if (name == "head.weight") name = "foot.weight";
@@ -264,6 +283,7 @@ TEST_CASE("checkpoint: all that does not fit is listed at once, and nothing is c
     file = read_safetensors((at / "optimizer.safetensors").string());
     std::erase_if(file.tensors, [](const auto& entry) { return entry.first == "first.head.bias"; });
     write_safetensors((at / "optimizer.safetensors").string(), file);
+    std::ofstream(at / "state.json") << R"({"format":1,"step":3,"seed":11,"facts":{}})";  // of a time before checksums
   });
   for (const char* const part : {"lacks head.weight f32 [1,3]", "has foot.weight [1,3]",
            "head.bias is f64 [1] in weights.safetensors and f32 [1] here", "mlp.in.bias is f32 [7]",
@@ -274,7 +294,112 @@ TEST_CASE("checkpoint: all that does not fit is listed at once, and nothing is c
   saved.model.freeze("head.*");
   Adam partial(saved.model);
   CHECK_THROWS_WITH_AS(
-      load_checkpoint(saved.folder, saved.model, &partial), doctest::Contains("has first.head.weight"), InputError);
+      load_checkpoint(saved.folder, saved.model, &partial), doctest::Contains("has first.head.weight"), DoesNotFit);
+}
+
+TEST_CASE("F2: one flipped bit anywhere in any file of a checkpoint is refused with the file's name") {
+  Saved saved("flipped");
+  const std::vector<double> before = numbers(saved.model, saved.adam);
+  for (const std::string& name : names_in(saved.folder)) {
+    const std::string path = saved.folder + "/" + name;
+    for (std::size_t byte = 0; byte < fs::file_size(path); ++byte) {
+      const std::size_t bit = 8 * byte + byte * 5 % 8;
+      CAPTURE(name);
+      CAPTURE(bit);
+      const test::FlippedBit flipped(path, bit);
+      std::string message;
+      try {
+        load_checkpoint(saved.folder, saved.model, &saved.adam);
+      } catch (const InputError& problem) { message = problem.what(); }
+      CHECK(message.find(name) != std::string::npos);
+    }
+  }
+  CHECK(numbers(saved.model, saved.adam) == before);
+  load_checkpoint(saved.folder, saved.model, &saved.adam);
+}
+
+TEST_CASE(
+    "a checkpoint's hashes are those of sha256sum, damage is accepted with a note of both, old ones load with one") {
+  Saved saved("believed");
+  const auto bytes = [&](const std::string& name) {
+    std::ifstream in(saved.folder + "/" + name, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  const std::string state = bytes("state.json"), hash = sha256(bytes("weights.safetensors"));
+  CHECK(state.find("\"weights.safetensors\": \"" + hash + "\"") != std::string::npos);
+  const std::size_t line = state.find("  \"sha256\": \"");
+  const std::string rest = state.substr(0, line) + state.substr(state.find('\n', line) + 1);
+  CHECK(state.find("  \"sha256\": \"" + sha256(rest) + "\",\n") == line);
+  Trust none;
+  load_checkpoint(saved.folder, saved.model, &saved.adam, &none);
+  CHECK(none.notes.empty());
+
+  for (const std::string& name : names_in(saved.folder)) {
+    CAPTURE(name);
+    const std::string before = bytes(name), path = saved.folder + "/" + name;
+    // A digit of the seed is another; a number is.
+    const std::size_t at = name == "state.json" ? before.find("\"seed\": 11") + 9 : before.size() - 2;
+    const test::FlippedBit flipped(path, 8 * at + 1);
+    const std::string found = name == "state.json" ? "" : sha256(bytes(name));
+    CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &saved.adam),
+        doctest::Contains((path + ": is damaged").c_str()), FileError);
+    Trust trust{.accept_damaged = true};
+    load_checkpoint(saved.folder, saved.model, &saved.adam, &trust);
+    REQUIRE(trust.notes.size() == 1);
+    CHECK(trust.notes[0].starts_with(path + ": is damaged: its SHA-256 is " + found));
+    CHECK(trust.notes[0].ends_with(" says, required; it is used all the same"));
+    CHECK(trust.notes[0].find(name == "state.json" ? sha256(rest) : sha256(before)) != std::string::npos);
+  }
+
+  std::ofstream(saved.folder + "/state.json") << R"({"format":1,"step":3,"seed":11,"facts":{"scheme":"cope"}})";
+  Trust old;
+  CHECK(load_checkpoint(saved.folder, saved.model, &saved.adam, &old).facts.at("scheme") == "cope");
+  REQUIRE(old.notes.size() == 1);
+  CHECK(old.notes[0].starts_with(saved.folder + ": was written before checksums"));
+}
+
+TEST_CASE(
+    "F12: weights with NaN load with a note of tensor and count; weights by others with a note that nothing proves "
+    "them") {
+  Saved saved("strange");
+  SafetensorsFile file{{}, {}};
+  for (const auto& parameter : saved.model.parameters())
+    file.tensors.emplace_back(parameter.path, raw::copy(parameter.tensor));
+  file.tensors[0].second.data<float>()[2] = std::nanf("");
+  file.tensors[0].second.data<float>()[5] = std::numeric_limits<float>::infinity();
+  file.tensors[1].second.data<float>()[0] = std::numeric_limits<float>::denorm_min();
+  const std::string path = saved.scratch / "w", name = file.tensors[0].first;
+  write_safetensors(path, file);
+  Trust trust;
+  load_weights(path, saved.model, &trust);
+  CHECK(trust.notes ==
+        std::vector<std::string>{
+            path + ": holds no checksum (metadata whence.sha256); whether its bytes are as they were cannot be told",
+            path + ": has numbers that are not finite: " + name + " holds 2, the first at element 2"});
+  CHECK(std::isnan(saved.model.parameters()[0].tensor.data<float>()[2]));
+}
+
+TEST_CASE("K4: a save that the system refuses leaves the earlier checkpoint and nothing else") {
+  Saved saved("full");
+  const CheckpointFolder folder(saved.scratch / "run");
+  train(saved.model, saved.adam, 4, 4);
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto heeded = std::signal(SIGXFSZ, SIG_IGN);
+  for (const rlim_t bytes : {0u, 100u, 1000u}) {
+    const rlimit limit{bytes, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    std::string message;
+    try {
+      folder.save(saved.model, saved.adam, {4, 11, {}});
+    } catch (const SystemError& problem) { message = problem.what(); }
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK(message.find("cannot write: File too large") != std::string::npos);
+    CHECK(names_in(saved.scratch / "run") == Names{"lock", "step-000003"});
+  }
+  std::signal(SIGXFSZ, heeded);
+  load_checkpoint(saved.folder, saved.model, &saved.adam);
+  CHECK(saved.adam.steps() == 3);
 }
 
 }  // namespace whence

@@ -243,8 +243,8 @@ TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   put(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
   CHECK_THROWS_AS(truncate_jsonl_after(log, 9), InputError);
   CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
-  CHECK_THROWS_AS(JsonLog(folder.path / "no" / "log", JsonLog::Mode::fresh), InputError);
-  CHECK_THROWS_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}), InputError);
+  CHECK_THROWS_AS(JsonLog(folder.path / "no" / "log", JsonLog::Mode::fresh), SystemError);
+  CHECK_THROWS_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}), SystemError);
 }
 
 TEST_CASE("atomic files: new content or old, never a temporary left") {
@@ -281,7 +281,7 @@ TEST_CASE("atomic files: a disk that takes only the beginning leaves the old con
     setrlimit(RLIMIT_FSIZE, &limit);
     try {
       write_file(file.string(), std::string(10000, 'x'));
-    } catch (const InputError&) { _exit(1); } catch (const Error& error) {
+    } catch (const SystemError& error) {
       _exit(error.what() == file.string() + ": cannot write: File too large" ? 0 : 2);
     }
     _exit(3);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace whence::test {
@@ -18,6 +19,26 @@ struct Scratch {
   std::string operator/(const std::string& name) const { return (folder / name).string(); }
 
   std::filesystem::path folder;
+};
+
+// While alive, bit number `bit` of the file, counted from its first byte's lowest, is another.
+class FlippedBit {
+ public:
+  FlippedBit(const std::string& path, std::size_t bit) : path_(path), bit_(bit) { flip(); }
+  ~FlippedBit() { flip(); }
+  FlippedBit(const FlippedBit&) = delete;
+  FlippedBit& operator=(const FlippedBit&) = delete;
+
+ private:
+  void flip() const {
+    std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(static_cast<std::streamoff>(bit_ / 8));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(bit_ / 8));
+    file.put(static_cast<char>(byte ^ 1 << bit_ % 8));
+  }
+  std::string path_;
+  std::size_t bit_;
 };
 
 }  // namespace whence::test

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "examples/app/text.h"
 #include "tensor/error.h"
@@ -50,11 +48,6 @@ nlohmann::ordered_json to_json(const LogRecord& record) {
   for (const auto& [name, value] : record)
     std::visit([&object, &key = name](const auto& content) { object[key] = content; }, value);
   return object;
-}
-
-[[noreturn]] void refuse_log(const std::filesystem::path& path, const char* action) {
-  const std::string why = std::generic_category().message(errno);
-  throw InputError(path.string(), ": ", action, ": ", why, "; a writable file required; check the path and the disk");
 }
 
 }  // namespace
@@ -115,15 +108,8 @@ std::string json_page(const LogRecord& record) {
   return to_json(record).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
-JsonLog::JsonLog(std::filesystem::path path, Mode mode)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), mode == Mode::fresh ? "wbe" : "abe"), std::fclose) {
-  if (!file_) refuse_log(path_, "open");
-}
+JsonLog::JsonLog(const std::filesystem::path& path, Mode mode) : file_(path.string(), mode) {}
 
-void JsonLog::append(const LogRecord& record) {
-  const std::string line = json_line(record);
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size();
-  if (!written || std::fflush(file_.get()) != 0) refuse_log(path_, "write");
-}
+void JsonLog::append(const LogRecord& record) { file_.append(json_line(record)); }
 
 }  // namespace whence

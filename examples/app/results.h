@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "nn/io/files.h"
 
 namespace whence {
 
@@ -47,17 +47,17 @@ using LogRecord = std::vector<std::pair<std::string, LogValue>>;
 // The same object over several lines, for a file that people read.
 [[nodiscard]] std::string json_page(const LogRecord& record);
 
-// Appends records to a file. Each is flushed before append() returns, so that a crash loses at most the present line.
+// Appends records to a file (OutputFile in nn/io/files.h: one of ours, or SystemError). Each is written before append()
+// returns, so that a crash loses at most the present line.
 class JsonLog {
  public:
-  enum class Mode { fresh, append };
+  using Mode = OutputFile::Mode;
 
-  JsonLog(std::filesystem::path path, Mode mode);
+  JsonLog(const std::filesystem::path& path, Mode mode);
   void append(const LogRecord& record);
 
  private:
-  std::filesystem::path path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  OutputFile file_;
 };
 
 }  // namespace whence

@@ -9,11 +9,28 @@
 
 #include "examples/app/results.h"
 #include "nn/io/files.h"
+#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {
 
 namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// One line of a log. The last may be torn: then null.
+static ordered_json parsed(const fs::path& path, std::int64_t number, std::string_view line, bool may_be_torn) {
+  const std::string place = to_text(path.string(), ": line ", number);
+  ordered_json value;
+  try {
+    require_json_text(place, line);
+    value = ordered_json::parse(line, nullptr, false);
+  } catch (const FileError&) {
+    if (!may_be_torn) throw;
+  }
+  if (value.is_object()) return value;
+  if (may_be_torn) return nullptr;
+  throw FileError(place, " is not a JSON object; one object per line required; restore the log");
+}
 
 std::string read_file(const fs::path& path) {
   const InputFile file(path.string());
@@ -22,10 +39,10 @@ std::string read_file(const fs::path& path) {
 
 void ensure_output_folder(const fs::path& folder) {
   const auto refuse = [&folder](const std::string& why) {
-    throw InputError(
+    throw SystemError(
         folder.string(), ": output folder: ", why, "; a folder that can be written required; choose another");
   };
-  if (folder.empty()) refuse("empty name");
+  if (folder.empty()) throw InputError("output folder: no name given; a folder that can be written required");
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) refuse(error.message());
@@ -49,12 +66,8 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
     const std::string_view line(before.data() + begin, newline - begin);
     begin = newline + 1;
     ++line_number;
-    const auto value = nlohmann::json::parse(line, nullptr, false);
-    if (!value.is_object()) {
-      if (begin == before.size()) break;
-      throw InputError(path.string(), ": line ", line_number,
-          " is not a JSON object; one object per line required; restore the log");
-    }
+    const auto value = parsed(path, line_number, line, begin == before.size());
+    if (!value.is_object()) break;
     const auto found = value.find("step");
     if (found != value.end() && found->is_number() && found->get<double>() > static_cast<double>(step)) continue;
     kept.append(line).push_back('\n');
@@ -65,12 +78,11 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
 }
 
 std::string jsonl_as_csv(const fs::path& path) {
-  using nlohmann::ordered_json;
   std::vector<ordered_json> lines;
   std::vector<std::string> columns;
   std::istringstream text(read_file(path));
   for (std::string line; std::getline(text, line);) {
-    lines.push_back(ordered_json::parse(line));
+    lines.push_back(parsed(path, static_cast<std::int64_t>(lines.size()) + 1, line, false));
     for (const auto& [name, value] : lines.back().items())
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
   }

@@ -1,7 +1,9 @@
 #include "examples/app/run_folder.h"
 
+#include "examples/app/loading.h"
 #include "examples/app/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors_header.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -14,7 +16,7 @@ RunFolder::RunFolder(std::filesystem::path folder, std::vector<Module::Parameter
       seed_(seed),
       keep_(keep) {}
 
-TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
+TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer, bool accept_damaged) {
   if (folder_.empty()) return {};
   const auto latest = find_latest((folder_ / "checkpoints").string());
   if (resume && !latest) {
@@ -23,14 +25,16 @@ TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer) {
   }
   ensure_output_folder(folder_);
   checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string(), keep_);
+  remove_leftovers(folder_.string());  // the lock is held: no other run writes here
   if (latest && !resume) {
     throw InputError("--out: ", folder_.string(), " holds a run (", *latest,
         "); an empty folder required; add --resume to go on with it, or choose another folder");
   }
   TrainingState state;
   if (resume) {
-    require_same_run(read_training_state(*latest), *latest);
-    state = load_checkpoint(*latest, weights_, &optimizer);
+    Trust said_below{accept_damaged};
+    require_same_run(read_training_state(*latest, &said_below), *latest);
+    state = load(*latest, weights_, &optimizer, accept_damaged);
     for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder_ / log, state.step);
   }
   std::error_code none_there;
@@ -78,15 +82,15 @@ void RunFolder::save_weights(const std::string& name) const {
   if (checkpoints_) whence::save_weights((folder_ / name).string(), weights_);
 }
 
-void RunFolder::load_weights(const std::string& name) const {
-  if (checkpoints_) whence::load_weights((folder_ / name).string(), weights_);
+void RunFolder::load_weights(const std::string& name, bool accept_damaged) const {
+  if (checkpoints_) load((folder_ / name).string(), weights_, accept_damaged);
 }
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
   // What runs had that were saved before one could choose.
   static const std::map<std::string, std::string> the_only_choice{
       {"precision", "f32"}, {"products", "f32"}, {"prune", "no"}};
-  std::string differences;
+  std::vector<std::string> differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
     const auto only = the_only_choice.find(name);
@@ -94,13 +98,14 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
     const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
     if (name == "steps" || had == value) continue;  // more of them are another end of the same run
     if (name == "data" && had.size() == 16) {
-      throw InputError("--resume: ", checkpoint, " is of a version that knew its data by the fingerprint ", had,
+      throw DoesNotFit("--resume: ", checkpoint, " is of a version that knew its data by the fingerprint ", had,
           "; this one, whose are SHA-256, cannot tell whether they are the same; train anew");
     }
-    differences += to_text(differences.empty() ? "" : "; ", "--", name, " was ", had, ", is ", value);
+    differences.push_back(to_text("--", name, " was ", plain(had), ", is ", plain(value)));
   }
   if (!differences.empty())
-    throw InputError("--resume: ", checkpoint, " is of another run: ", differences, "; the same options required");
+    throw DoesNotFit(
+        "--resume: ", checkpoint, " is of another run: ", first_few(differences, "; "), "; the same options required");
 }
 
 }  // namespace whence

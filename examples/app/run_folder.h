@@ -23,9 +23,10 @@ class RunFolder {
   RunFolder(std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description, std::uint64_t seed,
       std::int64_t keep);
 
-  // Where to go on, with the weights and the optimiser as they were then; step 0 for a new run. InputError when the
-  // folder holds a run and resume is off, none and it is on, or another run's.
-  TrainingState open(bool resume, bool tensorboard, Adam& optimizer);
+  // Where to go on, with the weights and the optimiser as they were then; step 0 for a new run. Removes temporary files
+  // of runs that were killed. InputError when the folder holds a run and resume is off, or none and it is on;
+  // DoesNotFit when it holds another run's; FileError when the checkpoint is damaged, unless that is accepted.
+  TrainingState open(bool resume, bool tensorboard, Adam& optimizer, bool accept_damaged = false);
 
   // A checkpoint, unless this step has one. `facts` go with it.
   void save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts);
@@ -34,7 +35,7 @@ class RunFolder {
   void write_csv_of_log() const;           // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
   void save_weights(const std::string& name) const;
-  void load_weights(const std::string& name) const;
+  void load_weights(const std::string& name, bool accept_damaged = false) const;
 
  private:
   void require_same_run(const TrainingState& saved, const std::string& checkpoint) const;

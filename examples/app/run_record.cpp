@@ -5,6 +5,7 @@
 
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
+#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -67,12 +68,14 @@ std::string text_of(const RunRecord& record) {
 }
 
 RunRecord read_run_record(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  require_json_text(path.string(), text);
   try {
-    const Json page = Json::parse(read_file(path));
+    const Json page = Json::parse(text);
     return {page.at("program"), page.at("version"), page.at("subject"), pairs_of(page.at("options")), page.at("given"),
         page.at("data"), pairs_of(page.at("facts"))};
   } catch (const Json::exception& error) {
-    throw InputError(
+    throw FileError(
         path.string(), ": no record of a run: ", error.what(), "; the run.json of a run required; check the path");
   }
 }

@@ -20,7 +20,7 @@ struct RunRecord {
 
 // JSON over several lines; what reads as a number or a truth value is written as one.
 [[nodiscard]] std::string text_of(const RunRecord& record);
-[[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);  // InputError when it is none
+[[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);  // FileError when it is none
 
 // The options of `record` that `names` lists and `typed` lacks, as they would stand on a command line.
 [[nodiscard]] std::vector<std::string> arguments_of(

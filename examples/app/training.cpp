@@ -9,6 +9,7 @@
 
 #include "autograd/inspect.h"
 #include "examples/app/interrupt.h"
+#include "examples/app/loading.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_folder.h"
 #include "examples/app/text.h"
@@ -157,7 +158,8 @@ class Trainer {
   bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
 
   std::int64_t open() {
-    const TrainingState state = folder_.open(options_.resume, options_.tensorboard, precision_.optimizer());
+    const TrainingState state =
+        folder_.open(options_.resume, options_.tensorboard, precision_.optimizer(), options_.accept_damaged);
     precision_.publish();
     restore_scale(state);
     take_other_end(state);
@@ -167,7 +169,7 @@ class Trainer {
         best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
       Best now(precision_, true);
       now.remember();
-      folder_.load_weights("best.safetensors");
+      folder_.load_weights("best.safetensors", options_.accept_damaged);
       best_.remember();
       now.put_back();
     }
@@ -331,8 +333,9 @@ void declare(CommandLine& options, TrainingOptions& training, bool with_validati
               "steps"})
       .flag("resume", &training.resume,
           {"go on from the latest checkpoint in --out with the options of its run.json, to the same bits as an "
-           "undisturbed run; more --steps: the rate follows the longer run from there on"})
-      .flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
+           "undisturbed run; more --steps: the rate follows the longer run from there on"});
+  declare_accept_damaged(options, training.accept_damaged);
+  options.flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})
       .flag("cuda-graph", &training.cuda_graph,
           {"on a GPU: record a step's launches once and replay them; without dropout"})
@@ -357,6 +360,8 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
 
 void check(const TrainingOptions& training) {
   const auto refuse = [](const std::string& what) { throw InputError(what); };
+  if (training.accept_damaged && !training.resume)
+    refuse("--accept-damaged: given; it has no effect without --resume, which loads a checkpoint; add that");
   if (training.validate_every == 0 && training.keep_best)
     refuse("--keep-best: given; it has no effect without --validate-every; add it");
   if (training.validate_every == 0 && training.patience > 0)

@@ -38,8 +38,9 @@ struct TrainingOptions {
   std::int64_t look_every = 0;        // steps between records of job.look; 0: none
   std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written
   bool resume = false;
-  bool tensorboard = false;   // an event file besides metrics.jsonl
-  bool check_finite = false;  // stop at the first op whose result is not finite
+  bool accept_damaged = false;  // resume from a checkpoint whose checksums are wrong
+  bool tensorboard = false;     // an event file besides metrics.jsonl
+  bool check_finite = false;    // stop at the first op whose result is not finite
   bool quiet = false;
 };
 

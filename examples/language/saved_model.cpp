@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "examples/app/loading.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
 #include "nn/io/checkpoint.h"
@@ -133,9 +134,9 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   return saved;
 }
 
-SavedModel load_language_model(const std::string& folder, const std::string& executor) {
+SavedModel load_language_model(const std::string& folder, const std::string& executor, bool accept_damaged) {
   SavedModel saved = language_model_without_weights(folder, executor);
-  load_weights(folder + "/weights.safetensors", *saved.model);
+  load(folder + "/weights.safetensors", saved.model->parameters(), accept_damaged);
   return saved;
 }
 

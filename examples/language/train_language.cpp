@@ -25,7 +25,8 @@ namespace whence::language {
 namespace {
 
 // Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{"out", "from", "resume", "quiet", "threads", "device", "cuda-graph", "beside"};
+const std::set<std::string> not_repeated{
+    "out", "from", "resume", "accept-damaged", "quiet", "threads", "device", "cuda-graph", "beside"};
 
 struct Settings {
   CorpusOptions corpus;

@@ -11,6 +11,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/probe.h"
+#include "examples/app/loading.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
@@ -54,15 +55,16 @@ Weights weights_of(const SubjectOptions& options) {
   if (!latest)
     throw FileError(
         options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
-  return {*latest, true, to_text("step ", read_training_state(*latest).step)};
+  Trust said_when_loaded{options.accept_damaged};
+  return {*latest, true, to_text("step ", read_training_state(*latest, &said_when_loaded).step)};
 }
 
 // What training saves is finite.
-void load(const Weights& weights, const Transformer& model) {
+void load(const Weights& weights, const Transformer& model, bool accept_damaged) {
   if (weights.checkpoint)
-    (void)load_checkpoint(weights.place.string(), model, nullptr);
+    (void)whence::load(weights.place.string(), model.parameters(), nullptr, accept_damaged);
   else
-    load_weights(weights.place.string(), model);
+    whence::load(weights.place.string(), model.parameters(), accept_damaged);
   for (const Module::Parameter& parameter : model.parameters()) {
     const std::vector<double> numbers = parameter.tensor.to_vector();
     if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
@@ -114,6 +116,7 @@ std::string command_of(const SubjectOptions& options) {
   if (options.step > 0) add("step", std::to_string(options.step));
   if (options.seed > 0) add("seed", std::to_string(options.seed));
   if (options.bidirectional) command += " --bidirectional";
+  if (options.accept_damaged) command += " --accept-damaged";
   if (options.dtype == DType::f64) add("dtype", "f64");
   return command;
 }
@@ -289,7 +292,7 @@ Subject of_run(const SubjectOptions& options) {
   const RunRecord record = read_record(options.run);
   const Weights weights = weights_of(options);
   Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
-  load(weights, *subject.model);
+  load(weights, *subject.model, options.accept_damaged);
   subject.model->to(options.dtype);
   subject.label = weights.when;
   subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);

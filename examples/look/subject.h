@@ -24,7 +24,8 @@ struct SubjectOptions {
   std::uint64_t seed = 0;      // of a model and a sequence that are drawn
   bool bidirectional = false;  // of a model that is drawn
   DType dtype = DType::f32;
-  std::int64_t skip = 0;  // so many tokens further into the text; of a task, so many sequences further on
+  bool accept_damaged = false;  // weights whose checksums are wrong
+  std::int64_t skip = 0;        // so many tokens further into the text; of a task, so many sequences further on
 };
 
 struct Subject {

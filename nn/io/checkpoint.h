@@ -4,7 +4,11 @@
 //   ROOT/step-000400/weights.safetensors   parameters by path, readable by anyone; of a 16-bit model their f32 masters
 //   (nn/precision.h)
 //   ROOT/step-000400/optimizer.safetensors "first.PATH" and "second.PATH": Adam's moments
-//   ROOT/step-000400/state.json            format version, step, updates where they are fewer, seed, facts
+//   ROOT/step-000400/state.json            format version, step, updates where they are fewer, seed, facts; "files":
+//   the SHA-256 of the two others; "sha256": that of its own text without this line (nn/io/checkpoint.cpp)
+//
+// One flipped bit anywhere in a folder is noticed before anything is loaded. Format 1, of versions
+// before checksums, loads with a note. Weights in a file of their own carry whence.sha256 (nn/io/safetensors.h).
 //
 // A folder is written under a temporary name, synced, and renamed. Whenever the process is killed, the
 // previous checkpoint is complete.
@@ -15,6 +19,7 @@
 #include <optional>
 #include <string>
 
+#include "nn/io/trust.h"
 #include "nn/module.h"
 #include "nn/optim.h"
 
@@ -33,15 +38,15 @@ struct TrainingState {
 class CheckpointFolder {
  public:
   // Makes the folder, locks it, and removes what interrupted saves left. Keeps the newest `keep` checkpoints; 0: all.
-  // Throws InputError when another process holds the lock or the place cannot be written.
+  // Throws SystemError when another process holds the lock or the place cannot be written.
   explicit CheckpointFolder(const std::string& root, std::int64_t keep = 2);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   // Returns the checkpoint's folder. `weights` are a module's parameters, or their masters. A checkpoint of the same
-  // step is replaced. Throws Error naming the tensor when a weight or moment is not finite, and when writing fails;
-  // earlier checkpoints are then unchanged.
+  // step is replaced. Throws NotFinite naming the tensor when a weight or moment is not finite, SystemError when writing
+  // fails; earlier checkpoints are then unchanged.
   std::string save(
       const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const;
   std::string save(const Module& module, const Adam& optimizer, const TrainingState& state) const {
@@ -49,7 +54,7 @@ class CheckpointFolder {
   }
 
  private:
-  void remove_leftovers() const;
+  void remove_half_saved() const;
   void remove_old(const std::string& newest) const;
 
   std::string root_;
@@ -60,21 +65,27 @@ class CheckpointFolder {
 // The folder of the checkpoint with the highest step, or nothing when there is none, or no such root.
 std::optional<std::string> find_latest(const std::string& root);
 
-// Reads state.json alone.
-TrainingState read_training_state(const std::string& folder);
+// Reads state.json alone. FileError when it is damaged, SystemError when it cannot be read, DoesNotFit when its format is
+// of a later version.
+TrainingState read_training_state(const std::string& folder, Trust* trust = nullptr);
 
-// Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first.
-// InputError lists all that does not fit; the weights and the optimiser are then unchanged.
+// Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: what
+// read_training_state and read_safetensors throw, and DoesNotFit, which lists what does not fit; the weights and the
+// optimiser are then unchanged. `trust` (nn/io/trust.h) gets notes of what was damaged and accepted, of files without
+// checksums, and of numbers that are not finite.
 TrainingState load_checkpoint(
-    const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer);
-inline TrainingState load_checkpoint(const std::string& folder, const Module& module, Adam* optimizer) {
-  return load_checkpoint(folder, module.parameters(), optimizer);
+    const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust = nullptr);
+inline TrainingState load_checkpoint(
+    const std::string& folder, const Module& module, Adam* optimizer, Trust* trust = nullptr) {
+  return load_checkpoint(folder, module.parameters(), optimizer, trust);
 }
 
-// The weights alone, as one file of safetensors.
+// The weights alone, as one file of safetensors that proves itself. They throw what save and load_checkpoint do.
 void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
-void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
+void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights, Trust* trust = nullptr);
 inline void save_weights(const std::string& path, const Module& module) { save_weights(path, module.parameters()); }
-inline void load_weights(const std::string& path, const Module& module) { load_weights(path, module.parameters()); }
+inline void load_weights(const std::string& path, const Module& module, Trust* trust = nullptr) {
+  load_weights(path, module.parameters(), trust);
+}
 
 }  // namespace whence

@@ -2,17 +2,22 @@
 #include "nn/io/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
+#include <future>
+#include <map>
 #include <set>
 
 #include "nn/io/files.h"
 #include "nn/io/safetensors_header.h"
+#include "nn/io/sha256.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
 
@@ -28,7 +33,24 @@ constexpr Named dtypes[] = {{"F16", DType::f16}, {"BF16", DType::bf16}, {"F32", 
     {"I32", DType::i32}, {"I64", DType::i64}, {"BOOL", DType::boolean}};
 
 template <class... Parts> [[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
-  throw InputError(path, ": safetensors: ", parts...);
+  throw FileError(path, ": safetensors: ", parts...);
+}
+
+// ---- What proves the content
+
+// `hashes`: of the entries' data.
+std::string content_sha256(const std::vector<SafetensorsEntry>& entries, const std::vector<std::string>& hashes) {
+  std::map<std::string, std::string> lines;
+  for (std::size_t k = 0; k < entries.size(); ++k) {
+    const SafetensorsEntry& entry = entries[k];
+    std::string shape;
+    for (const std::uint64_t extent : entry.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+    lines[entry.name] =
+        to_text(hashes[k], ' ', entry.dtype, " [", shape, "] ", entry.name.size(), ' ', entry.name, '\n');
+  }
+  Sha256 hash;
+  for (const auto& [name, line] : lines) hash.add(line);
+  return hash.hexadecimal();
 }
 
 // ---- Reading
@@ -114,6 +136,34 @@ void require_booleans(const std::string& path, const SafetensorsEntry& entry, st
       wrong - bytes.begin(), "; 0 or 1 required");
 }
 
+// Hashed piece by piece, while the bytes are still at hand.
+void read_hashed(const InputFile& file, std::uint64_t offset, std::span<std::byte> out, Sha256* hash) {
+  constexpr std::size_t piece = 1 << 18;
+  while (hash && !out.empty()) {
+    const std::span<std::byte> part = out.first(std::min(piece, out.size()));
+    file.read(offset, part);
+    hash->add(part);
+    offset += part.size(), out = out.subspan(part.size());
+  }
+  file.read(offset, out);
+}
+
+Tensor read_tensor(const std::string& path, const InputFile& file, const SafetensorsEntry& entry,
+    std::uint64_t data_begin, Sha256* hash) {
+  const DType dtype = dtype_named(path, entry);
+  const Shape shape = checked_shape(path, entry, dtype);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(numel(shape)) * size_of(dtype);
+  if (bytes != entry.offsets[1] - entry.offsets[0]) {
+    refuse(path, "tensor ", printable(entry.name), " has ", entry.offsets[1] - entry.offsets[0], " bytes; ", bytes,
+        " required by ", entry.dtype, " ", shape);
+  }
+  const Tensor tensor = Tensor::empty(shape, dtype);
+  const std::span<std::byte> numbers(tensor.bytes(), static_cast<std::size_t>(bytes));
+  read_hashed(file, data_begin + entry.offsets[0], numbers, hash);
+  if (dtype == DType::boolean) require_booleans(path, entry, numbers);
+  return tensor;
+}
+
 // ---- Writing
 
 const char* name_of(DType dtype, const std::string& tensor) {
@@ -122,8 +172,6 @@ const char* name_of(DType dtype, const std::string& tensor) {
   throw Error(
       "safetensors: tensor ", printable(tensor), " is ", dtype, ", which the format has no name for; cast it first");
 }
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 NamedTensors in_file_order(const NamedTensors& given) {
   NamedTensors tensors;
@@ -140,8 +188,7 @@ NamedTensors in_file_order(const NamedTensors& given) {
   return tensors;
 }
 
-SafetensorsHeader header_of(
-    const NamedTensors& tensors, const std::vector<std::pair<std::string, std::string>>& metadata) {
+SafetensorsHeader header_of(const NamedTensors& tensors, const Metadata& metadata) {
   SafetensorsHeader header{{}, metadata};
   std::sort(header.metadata.begin(), header.metadata.end());
   const auto twice = std::adjacent_find(
@@ -162,45 +209,100 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
 }
 
+// What stands before the data.
+std::string head_of(const SafetensorsHeader& header) {
+  std::string text = safetensors_header_text(header);
+  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
+  if (text.size() > header_limit)
+    throw Error("safetensors: a header of ", text.size(), " bytes; ", header_limit, " allowed");
+  const std::uint64_t length = text.size();
+  std::string head(length_bytes, '\0');
+  std::memcpy(head.data(), &length, length_bytes);
+  return head + text;
+}
+
+std::vector<std::span<const std::byte>> parts_of(std::string_view head, const NamedTensors& tensors) {
+  std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(head))};
+  for (const auto& entry : tensors) parts.push_back(bytes_of(entry.second));
+  return parts;
+}
+
+// Hashes on a thread of its own while this one writes; few bytes when they are asked for.
+template <class Hash> std::future<std::string> meanwhile(const NamedTensors& tensors, const Hash& hash) {
+  std::size_t bytes = 0;
+  for (const auto& entry : tensors) bytes += bytes_of(entry.second).size();
+  return std::async(bytes < 1 << 20 ? std::launch::deferred : std::launch::async | std::launch::deferred, hash);
+}
+
 }  // namespace
 
-SafetensorsFile read_safetensors(const std::string& path) {
+SafetensorsFile read_safetensors(const std::string& path, Trust* trust, const std::string& sha256) {
   const InputFile file(path);
   const std::uint64_t length = checked_header_length(path, file);
-  std::string json(static_cast<std::size_t>(length), '\0');
-  file.read(length_bytes, std::as_writable_bytes(std::span(json)));
-  SafetensorsHeader header = parse_safetensors_header(path, json);
-  const std::uint64_t data_begin = length_bytes + length;
-  order_by_data(path, header.entries, file.size() - data_begin);
+  std::string head(static_cast<std::size_t>(length_bytes + length), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  SafetensorsHeader header = parse_safetensors_header(path, head.substr(length_bytes));
+  order_by_data(path, header.entries, file.size() - head.size());
 
   SafetensorsFile content{{}, std::move(header.metadata)};
+  const auto said = std::ranges::find(content.metadata, content_sha256_key, &Metadata::value_type::first);
+  const bool by_content = sha256.empty() && said != content.metadata.end();
+  Sha256 whole;
+  if (!sha256.empty()) whole.add(head);
+  std::vector<std::string> hashes;
   for (const SafetensorsEntry& entry : header.entries) {
-    const DType dtype = dtype_named(path, entry);
-    const Shape shape = checked_shape(path, entry, dtype);
-    const std::uint64_t bytes = static_cast<std::uint64_t>(numel(shape)) * size_of(dtype);
-    if (bytes != entry.offsets[1] - entry.offsets[0]) {
-      refuse(path, "tensor ", printable(entry.name), " has ", entry.offsets[1] - entry.offsets[0], " bytes; ", bytes,
-          " required by ", entry.dtype, " ", shape);
-    }
-    const Tensor tensor = Tensor::empty(shape, dtype);
-    const std::span<std::byte> numbers(tensor.bytes(), static_cast<std::size_t>(bytes));
-    file.read(data_begin + entry.offsets[0], numbers);
-    if (dtype == DType::boolean) require_booleans(path, entry, numbers);
-    content.tensors.emplace_back(entry.name, tensor);
+    Sha256 of_entry;
+    Sha256* const hash = by_content ? &of_entry : sha256.empty() ? nullptr : &whole;
+    content.tensors.emplace_back(entry.name, read_tensor(path, file, entry, head.size(), hash));
+    if (by_content) hashes.push_back(of_entry.hexadecimal());
   }
+  content.proven = by_content || !sha256.empty();
+  if (by_content)
+    require_sha256(path, content_sha256(header.entries, hashes), said->second, "its metadata whence.sha256", trust);
+  else if (content.proven)
+    require_sha256(path, whole.hexadecimal(), sha256, "state.json", trust);
   return content;
 }
 
 void write_safetensors(const std::string& path, const SafetensorsFile& content) {
   const NamedTensors tensors = in_file_order(content.tensors);
-  std::string header = safetensors_header_text(header_of(tensors, content.metadata));
-  header.resize((header.size() + alignment - 1) / alignment * alignment, ' ');
-  if (header.size() > header_limit)
-    throw Error("safetensors: a header of ", header.size(), " bytes; ", header_limit, " allowed");
-  const std::array<std::uint64_t, 1> length{header.size()};
-  std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(length)), std::as_bytes(std::span(header))};
-  for (const auto& [name, tensor] : tensors) parts.push_back(bytes_of(tensor));
+  Metadata metadata = content.metadata;
+  const auto seal = std::ranges::find(metadata, content_sha256_key, &Metadata::value_type::first);
+  if (seal == metadata.end()) {
+    const std::string head = head_of(header_of(tensors, metadata));
+    write_file(path, parts_of(head, tensors));
+    return;
+  }
+  seal->second = std::string(64, '0');
+  SafetensorsHeader header = header_of(tensors, metadata);
+  std::future<std::string> hash = meanwhile(tensors, [&] {
+    std::vector<std::string> hashes;
+    for (const auto& entry : tensors) {
+      Sha256 data;
+      data.add(bytes_of(entry.second));
+      hashes.push_back(data.hexadecimal());
+    }
+    return content_sha256(header.entries, hashes);
+  });
+  const auto sealed_head = [&] {
+    std::ranges::find(header.metadata, content_sha256_key, &Metadata::value_type::first)->second = hash.get();
+    return head_of(header);
+  };
+  write_file(path, parts_of({}, tensors), {head_of(header).size(), sealed_head});
+}
+
+std::string write_hashed_safetensors(const std::string& path, SafetensorsFile content) {
+  std::erase_if(content.metadata, [](const auto& entry) { return entry.first == content_sha256_key; });
+  const NamedTensors tensors = in_file_order(content.tensors);
+  const std::string head = head_of(header_of(tensors, content.metadata));
+  const auto parts = parts_of(head, tensors);
+  std::future<std::string> hash = meanwhile(tensors, [&] {
+    Sha256 whole;
+    for (const auto part : parts) whole.add(part);
+    return whole.hexadecimal();
+  });
   write_file(path, parts);
+  return hash.get();
 }
 
 }  // namespace whence

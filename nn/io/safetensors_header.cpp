@@ -36,6 +36,8 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
     if (!seen.insert(name).second) refuse(to_text("holds key ", printable(name), " twice"), "keys must differ");
     if (place_ == Place::tensor && name != "dtype" && name != "shape" && name != "data_offsets")
       refuse(to_text("holds key ", printable(name)), "dtype, shape and data_offsets required, and no other");
+    if (place_ == Place::top && (name.find('\0') != std::string::npos || name.find("../") != std::string::npos))
+      refuse(to_text("names a tensor ", printable(name)), "a name without NUL and ../ required");
     (place_ == Place::top ? key_ : inner_key_) = name;
     return true;
   }
@@ -109,7 +111,7 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
   [[noreturn]] void refuse(const std::string& what, const std::string& rule) const {
     const bool inside = place_ == Place::tensor || place_ == Place::array;
     const std::string where = inside ? to_text("tensor ", printable(header.entries.back().name)) : "header";
-    throw InputError(path_, ": safetensors: ", where, " ", what, "; ", rule);
+    throw FileError(path_, ": safetensors: ", where, " ", what, "; ", rule);
   }
 
   const std::string& path_;
@@ -120,15 +122,21 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-std::string printable(const std::string& name) {
-  constexpr std::size_t limit = 80;
+std::string plain(const std::string& name) {
+  constexpr std::size_t limit = 60;
   std::string shown = name.substr(0, limit);
   for (char& c : shown)
     if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
-  return "'" + shown + (name.size() > limit ? "...'" : "'");
+  return shown + (name.size() > limit ? "..." : "");
 }
 
+std::string printable(const std::string& name) { return "'" + plain(name) + "'"; }
+
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json) {
+  if (const std::size_t at = json.find('\0'); at != std::string::npos) {
+    throw FileError(path, ": safetensors: header holds a NUL at byte ", 8 + at,
+        ", which the parser would take for its end; JSON text required; is the file damaged?");
+  }
   HeaderEvents events(path);
   Json::sax_parse(json, &events);
   return std::move(events.header);

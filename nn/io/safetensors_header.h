@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file, as data and as text. Used by safetensors.cpp alone.
+// The JSON header of a safetensors file, as data and as text. What reads and writes it is safetensors.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Checks the form: JSON of the shape above, no key twice, integers that fit in 64 bits. What the numbers mean is not
-// checked here. Throws InputError "PATH: safetensors: ...".
+// Checks the form: JSON of the shape above, no key twice, no NUL, no name that leads out of a folder, integers that fit in 64 bits. What the numbers mean is not
+// checked here. Throws FileError "PATH: safetensors: ...".
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json);
 
 // Throws Error when a name is not UTF-8.
 std::string safetensors_header_text(const SafetensorsHeader& header);
 
-// A name from a file, fit to print: control characters replaced, cut when long, in quotes.
+// A name from a file, fit to print: control characters replaced, cut when long; and the same in quotes.
+std::string plain(const std::string& name);
 std::string printable(const std::string& name);
 
 }  // namespace whence

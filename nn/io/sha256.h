@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,18 +12,26 @@ namespace whence {
 
 class Sha256 {
  public:
+  enum class Way { best, plain };  // best: by the instructions that x86 has for it, where the CPU has them
+
+  explicit Sha256(Way way = Way::best);
   void add(std::string_view bytes);
+  void add(std::span<const std::byte> bytes) {
+    add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
   [[nodiscard]] std::string hexadecimal() const;  // of all that was added so far
 
  private:
-  void block(const char* bytes);
+  using State = std::array<std::uint32_t, 8>;
+  using Blocks = void (*)(State& state, const char* bytes, std::size_t blocks);  // of 64 bytes
 
-  std::array<std::uint32_t, 8> state_{
-      0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  Blocks add_blocks_;
+  State state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::string rest_;  // less than a block
   std::uint64_t size_ = 0;
 };
 
 [[nodiscard]] std::string sha256(std::string_view bytes);
+[[nodiscard]] bool is_sha256(std::string_view text);  // 64 digits of 0-9a-f
 
 }  // namespace whence

@@ -1,0 +1,29 @@
+#include "nn/io/trust.h"
+
+#include <algorithm>
+
+#include "nn/io/safetensors_header.h"
+#include "nn/io/sha256.h"
+#include "tensor/error.h"
+
+namespace whence {
+
+void require_sha256(
+    const std::string& path, const std::string& found, const std::string& wanted, const char* source, Trust* trust) {
+  if (found == wanted) return;
+  const std::string what = to_text(path, ": is damaged: its SHA-256 is ", found, "; ",
+      is_sha256(wanted) ? wanted : printable(wanted), ", as ", source, " says, required");
+  if (!trust || !trust->accept_damaged)
+    throw FileError(what, "; restore it from a copy, or accept the damage (--accept-damaged)");
+  trust->notes.push_back(what + "; it is used all the same");
+}
+
+std::string first_few(const std::vector<std::string>& texts, const char* separator) {
+  constexpr std::size_t shown = 5;
+  std::string list;
+  for (std::size_t k = 0; k < std::min(texts.size(), shown); ++k) list += (list.empty() ? "" : separator) + texts[k];
+  if (texts.size() > shown) list += to_text(separator, "and ", texts.size() - shown, " more");
+  return list;
+}
+
+}  // namespace whence

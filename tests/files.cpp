@@ -1,0 +1,218 @@
+// Files: what the system refuses is said and leaves the old file; only files of ours are written to; hashes.
+#include "nn/io/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "examples/app/results.h"
+#include "examples/app/run_files.h"
+#include "nn/io/json_text.h"
+#include "nn/io/safetensors.h"
+#include "nn/io/sha256.h"
+#include "tests/reference.h"
+#include "tests/scratch.h"
+
+namespace {
+
+// The call that is to fail, for this thread, with the error: the n-th of that name from now on. 0: none.
+struct Fault {
+  const char* call = "";
+  int countdown = 0, error = 0;
+};
+thread_local constinit Fault fault;
+
+bool fails(const char* call) {
+  if (fault.countdown == 0 || std::strcmp(fault.call, call) != 0 || --fault.countdown > 0) return false;
+  errno = fault.error;
+  return true;
+}
+
+}  // namespace
+
+// In place of the C library's, for the whole program.
+extern "C" {
+ssize_t write(int descriptor, const void* bytes, std::size_t size) {
+  return fails("write") ? -1 : syscall(SYS_write, descriptor, bytes, size);
+}
+int fsync(int descriptor) { return fails("fsync") ? -1 : static_cast<int>(syscall(SYS_fsync, descriptor)); }
+int rename(const char* from, const char* to) noexcept {
+  return fails("rename") ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+int close(int descriptor) {
+  const int closed = static_cast<int>(syscall(SYS_close, descriptor));
+  return fails("close") ? -1 : closed;
+}
+}
+
+namespace whence {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Scratch;
+
+template <class Kind> std::string refusal(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Kind& problem) { return problem.what(); }
+  return "";
+}
+
+std::size_t entries(const Scratch& scratch) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(scratch.folder), fs::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("K4: what the system refuses names the file and the reason, leaves the old file and no temporary one") {
+  const Scratch scratch("refused");
+  const std::string path = scratch / "file";
+  const Tensor numbers = Tensor::ones({3});
+  const std::pair<const char*, std::function<void()>> writers[] = {{"text", [&] { write_file(path, "new"); }},
+      {"sealed", [&] {
+         write_safetensors(path, {{{"x", numbers}}, {{content_sha256_key, ""}}});
+       }}};
+  for (const auto& writer : writers) {
+    for (const Fault wanted :
+        {Fault{"write", 1, ENOSPC}, Fault{"write", 1, EIO}, Fault{"fsync", 1, EIO}, Fault{"fsync", 1, ENOSPC},
+            Fault{"close", 1, EIO}, Fault{"close", 1, ENOSPC}, Fault{"rename", 1, EIO}, Fault{"rename", 1, ENOSPC}}) {
+      CAPTURE(writer.first);
+      CAPTURE(wanted.call);
+      write_file(path, "old");
+      fault = wanted;
+      const std::string message = refusal<SystemError>(writer.second);
+      CHECK(fault.countdown == 0);
+      fault = {};
+      CHECK(message.starts_with(path + ": cannot "));
+      CHECK(message.ends_with(std::strerror(wanted.error)));
+      CHECK(read_file(path) == "old");
+      CHECK(entries(scratch) == 1);
+    }
+  }
+  fault = {"write", 1, EINTR};
+  write_file(path, "whole");
+  CHECK(read_file(path) == "whole");
+  fault = {"fsync", 2, EIO};  // of the folder: the new file is there
+  CHECK(refusal<SystemError>(writers[0].second).find("cannot sync") != std::string::npos);
+  CHECK(read_file(path) == "new");
+}
+
+TEST_CASE("a log is written to a file of ours alone: no link is followed, no pipe waited for") {
+  const Scratch scratch("log");
+  const fs::path log = scratch / "metrics.jsonl";
+  write_file(scratch / "precious", "precious");
+  const auto refused = [&](const char* reason) {
+    for (const JsonLog::Mode mode : {JsonLog::Mode::fresh, JsonLog::Mode::append}) {
+      const std::string message = refusal<SystemError>([&] { JsonLog(log, mode).append({{"step", std::int64_t{1}}}); });
+      CAPTURE(message);
+      CHECK(message.find(log.string() + ": cannot write: ") == 0);
+      CHECK(message.find(reason) != std::string::npos);
+    }
+    fs::remove(log);
+  };
+  REQUIRE(mkfifo(log.c_str(), 0600) == 0);
+  refused("not a regular file");
+  REQUIRE(mkfifo(log.c_str(), 0600) == 0);
+  const int reader = ::open(log.c_str(), O_RDONLY | O_NONBLOCK);
+  refused("not a regular file");
+  ::close(reader);
+  fs::create_symlink(scratch / "precious", log);
+  refused("not a regular file");
+  fs::create_hard_link(scratch / "precious", log);
+  refused("with one name");
+  fs::create_directory(log);
+  refused("Is a directory");
+  CHECK(read_file(scratch / "precious") == "precious");
+}
+
+TEST_CASE("a temporary name that is taken is not written through") {
+  const Scratch scratch("taken");
+  write_file(scratch / "precious", "precious");
+  const std::string temporary = to_text(scratch / "file", ".tmp-", ::getpid());
+  fs::create_hard_link(scratch / "precious", temporary);
+  write_file(scratch / "file", "new");
+  fs::create_symlink(scratch / "precious", temporary);
+  write_file(scratch / "file", "newer");
+  CHECK(read_file(scratch / "precious") == "precious");
+  CHECK(read_file(scratch / "file") == "newer");
+}
+
+TEST_CASE("temporary files of dead processes are swept, and nothing else") {
+  const Scratch scratch("sweep");
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  REQUIRE(waitpid(dead, nullptr, 0) == dead);
+  const pid_t ours = ::getpid(), living = ::getppid();
+  std::vector<std::string> kept, swept;
+  for (const char* stem : {"best.safetensors.tmp-", "run.json.tmp-", ".written-by-"}) {
+    swept.push_back(to_text(stem, dead)), swept.push_back(to_text(stem, ours));
+    for (const std::string& end : {to_text(living), to_text(1), to_text(0, dead), to_text(dead, 'x'), to_text(-1),
+             std::string(), std::string("99999999999")})
+      kept.push_back(stem + end);
+  }
+  kept.push_back(to_text(".tmp-", dead)), kept.push_back(to_text("written-by-", dead));
+  for (const auto& names : {kept, swept})
+    for (const std::string& name : names) write_file(scratch / name, "");
+  kept.push_back(to_text("folder.tmp-", dead)), fs::create_directory(scratch / kept.back());
+  kept.push_back(to_text("link.tmp-", dead)), fs::create_symlink("folder", scratch / kept.back());
+  remove_leftovers(scratch.folder.string());
+  for (const std::string& name : swept) CHECK_FALSE(fs::exists(fs::symlink_status(scratch / name)));
+  for (const std::string& name : kept) CHECK_MESSAGE(fs::exists(fs::symlink_status(scratch / name)), name);
+}
+
+TEST_CASE("F14: names with blanks, line ends and 255 bytes are written, or refused by the system") {
+  const Scratch scratch("names");
+  for (const std::string& name : {std::string("a b"), std::string("a\nb"), std::string("naïve"), std::string("-")}) {
+    write_file(scratch / name, name);
+    CHECK(read_file(scratch / name) == name);
+  }
+  CHECK(refusal<SystemError>([&] { write_file(scratch / std::string(255, 'n'), "x"); }).find("File name too long") !=
+        std::string::npos);
+  CHECK(entries(scratch) == 4);
+}
+
+TEST_CASE("F5: JSON with a NUL, or nested deeper than anyone writes, is refused before it is parsed") {
+  const auto message = [](const std::string& text) {
+    return refusal<FileError>([&] { require_json_text("a.json", text); });
+  };
+  for (const char* fine : {"", "{}", R"({"a": "[[[[ \" {{{{ \\"})", "[[],[],[]]"}) CHECK(message(fine).empty());
+  CHECK(message(std::string("{}\0garbage", 10)) ==
+        "a.json: holds a NUL at byte 2; JSON text required; is the file damaged?");
+  CHECK(message(std::string(64, '[')).empty());
+  for (const char* opening : {"[", "{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 100'000; ++i) deep += opening;
+    CHECK(message(deep).find("JSON of at most 64 levels required") != std::string::npos);
+  }
+  CHECK(message(R"(["\")" + std::string(65, '[') + "\"]").empty());
+  CHECK(message(R"(["\\",)" + std::string(65, '[')).find("levels") != std::string::npos);
+}
+
+TEST_CASE("SHA-256 by the CPU's instructions is SHA-256 in plain C++, however the bytes come") {
+  std::string text;
+  for (std::size_t size = 0; size < 400; ++size, text += static_cast<char>(size * 37)) {
+    Sha256 plain(Sha256::Way::plain), best, in_parts;
+    plain.add(text), best.add(text);
+    in_parts.add(text.substr(0, size / 3)), in_parts.add(text.substr(size / 3));
+    CHECK(best.hexadecimal() == plain.hexadecimal());
+    CHECK(in_parts.hexadecimal() == plain.hexadecimal());
+  }
+  Sha256 plain(Sha256::Way::plain);
+  plain.add(std::string(1000000, 'a'));  // FIPS 180's third example
+  CHECK(plain.hexadecimal() == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  CHECK(is_sha256(plain.hexadecimal()));
+  for (const std::string& other :
+      {std::string(), std::string(63, 'a'), std::string(65, 'a'), std::string(64, 'g'), std::string(64, 'A')})
+    CHECK_FALSE(is_sha256(other));
+}
+
+}  // namespace whence
