@@ -8,6 +8,7 @@
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/scheme_names.h"
+#include "examples/app/text.h"
 #include "examples/verify/probe_run.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -115,9 +116,9 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
   if (scheme.attends())
     std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
   std::cout << '\n';
-  for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << name << '\n';
-  std::cout << "written: " << options.out << ", " << result.tensors.size() << " tensors:";
-  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << name;
+  for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << one_line(name) << '\n';
+  std::cout << "written: " << one_line(options.out) << ", " << result.tensors.size() << " tensors:";
+  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
   std::cout << '\n';
   if (!holds_logits(options))
     std::cout << "not written: logits, pattern and intermediates, which " << options.executor

@@ -69,7 +69,7 @@ class FromFacts {
 
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& value, const std::string& required) const {
-    throw InputError(
+    throw FileError(
         place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?");
   }
 
@@ -119,7 +119,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
   if (record.subject != "lm")
-    throw InputError(folder, ": a run of ", record.subject,
+    throw FileError(folder, ": a run of ", record.subject,
         " given; one of `whence train lm` required, which leaves text to draw from");
   const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
@@ -127,7 +127,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   SavedModel saved{nullptr, load_tokeniser(file)};
   const auto hash = std::ranges::find(facts, "tokeniser.sha256", &Facts::value_type::first);
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
-    throw InputError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
+    throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   saved.model = std::make_unique<Transformer>(options);
   return saved;
