@@ -1,6 +1,5 @@
 // probe: runs any scheme on other people's numbers. Queries, keys, values and parameters go in; every
 // intermediate and every gradient comes out.
-#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -67,12 +66,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "a run; --describe only prints");
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
-  if (describes) return;
-  std::error_code not_there;
-  const bool same =
-      std::filesystem::equivalent(options.in, options.out, not_there) ||
-      std::filesystem::path(options.in).lexically_normal() == std::filesystem::path(options.out).lexically_normal();
-  if (same) line.refuse("out", "another file than --in", "results would take the place of what they were made from");
+  if (!describes) line.refuse_onto("out", options.in);
 }
 
 bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }

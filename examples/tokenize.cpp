@@ -62,6 +62,8 @@ void check(const CommandLine& line, const Options& options) {
     line.refuse("data", "a text file", "or choose --tokeniser");
   if (options.data.empty() && !options.more.empty())
     line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
+  line.refuse_onto("out", options.data);
+  for (const std::string& path : options.more) line.refuse_onto("out", path);
   const bool is_bpe = loads || imports || options.kind == "bpe";
   line.refuse_unless("export", is_bpe, "bpe: the files know no other");
 }
