@@ -1,4 +1,6 @@
 // generate: text from a trained language model, token by token, as it is drawn.
+#include <unistd.h>
+
 #include <iostream>
 
 #include "examples/app/command.h"
@@ -8,6 +10,7 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/text.h"
 #include "examples/app/unicode.h"
 #include "examples/language/sampling.h"
 #include "examples/language/saved_model.h"
@@ -88,9 +91,12 @@ int run(int argc, char** argv) {
   if (options.generation.context == 0 && !extrapolates(saved.model->options()))
     options.generation.context = saved.model->options().length;
 
-  // A token may be part of a character; a terminal is given whole ones.
+  // A token may be part of a character; a terminal is given whole ones, and none that acts.
   Utf8Stream characters;
-  const auto show = [](const std::string& text) { std::cout << text << std::flush; };
+  const bool to_people = isatty(STDOUT_FILENO) == 1;
+  const auto show = [to_people](const std::string& text) {
+    std::cout << (to_people ? terminal_text(text) : text) << std::flush;
+  };
   show(characters.push(options.prompt));
   const double started = steady_seconds();
   const TokenIds made = generate(*saved.model, prompt, options.generation, [&](TokenId token) {

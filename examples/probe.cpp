@@ -1,6 +1,5 @@
 // probe: runs any scheme on other people's numbers. Queries, keys, values and parameters go in; every
 // intermediate and every gradient comes out.
-#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -8,6 +7,7 @@
 #include "examples/app/command_line.h"
 #include "examples/app/placement.h"
 #include "examples/app/scheme_names.h"
+#include "examples/app/text.h"
 #include "examples/verify/probe_run.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
@@ -66,12 +66,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "a run; --describe only prints");
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
-  if (describes) return;
-  std::error_code not_there;
-  const bool same =
-      std::filesystem::equivalent(options.in, options.out, not_there) ||
-      std::filesystem::path(options.in).lexically_normal() == std::filesystem::path(options.out).lexically_normal();
-  if (same) line.refuse("out", "another file than --in", "results would take the place of what they were made from");
+  if (!describes) line.refuse_onto("out", options.in);
 }
 
 bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
@@ -115,9 +110,9 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
   if (scheme.attends())
     std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
   std::cout << '\n';
-  for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << name << '\n';
-  std::cout << "written: " << options.out << ", " << result.tensors.size() << " tensors:";
-  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << name;
+  for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << one_line(name) << '\n';
+  std::cout << "written: " << one_line(options.out) << ", " << result.tensors.size() << " tensors:";
+  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
   std::cout << '\n';
   if (!holds_logits(options))
     std::cout << "not written: logits, pattern and intermediates, which " << options.executor

@@ -11,6 +11,7 @@
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
+#include "examples/app/text.h"
 #include "examples/language/choices.h"
 #include "examples/language/saved_model.h"
 #include "nn/io/files.h"
@@ -160,7 +161,7 @@ int run(int argc, char** argv) {
   say(totals, length);
   if (options.out.empty()) return 0;
   write_file(options.out, lines);
-  std::cout << "written: " << options.out << '\n';
+  std::cout << "written: " << one_line(options.out) << '\n';
   return 0;
 }
 

@@ -5,13 +5,13 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/interrupt.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
-#include "examples/app/unicode.h"
 #include "examples/language/bpe.h"
-#include "examples/language/mapped_file.h"
+#include "examples/language/file_bytes.h"
 
 namespace whence {
 namespace {
@@ -62,19 +62,20 @@ void check(const CommandLine& line, const Options& options) {
     line.refuse("data", "a text file", "or choose --tokeniser");
   if (options.data.empty() && !options.more.empty())
     line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
+  line.refuse_onto("out", options.data);
+  for (const std::string& path : options.more) line.refuse_onto("out", path);
   const bool is_bpe = loads || imports || options.kind == "bpe";
   line.refuse_unless("export", is_bpe, "bpe: the files know no other");
 }
 
-using Files = std::vector<std::unique_ptr<MappedFile>>;
+using Files = std::vector<std::unique_ptr<FileBytes>>;
 
 Files open_files(const Options& options) {
   Files files;
   if (options.data.empty()) return files;
-  files.push_back(std::make_unique<MappedFile>(options.data));
-  for (const std::string& path : options.more) files.push_back(std::make_unique<MappedFile>(path));
-  for (const auto& file : files)
-    if (file->bytes().empty()) throw FileError(file->path(), ": an empty file given; some text required; leave it out");
+  files.push_back(std::make_unique<FileBytes>(options.data));
+  for (const std::string& path : options.more) files.push_back(std::make_unique<FileBytes>(path));
+  for (const auto& file : files) std::cerr << file->note();
   return files;
 }
 
@@ -89,26 +90,12 @@ TokeniserPointer train(const CommandLine& line, const Options& options, const Fi
   } catch (const UnfitText& unfit) { throw FileError(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason); }
 }
 
-// A token as people can read it: control characters escaped, bytes that are no character as \xNN.
-std::string readable(std::string_view token) {
-  std::string text;
-  while (!token.empty()) {
-    const CodePoint code = first_code_point(token);
-    const auto byte = static_cast<unsigned char>(token[0]);
-    constexpr std::string_view digits = "0123456789abcdef";
-    text += code.valid ? one_line(token.substr(0, code.bytes))
-                       : std::string{'\\', 'x', digits[byte >> 4], digits[byte & 15]};
-    token.remove_prefix(code.bytes);
-  }
-  return text;
-}
-
 // "|It|'s| 1|2|" and the numbers below.
 void show_cut(const Tokeniser& tokeniser, std::string_view text) {
   const TokenIds ids = tokeniser.encode(text);
   std::string cut, numbers;
   for (const TokenId id : ids) {
-    cut += '|' + readable(tokeniser.token(id));
+    cut += '|' + one_line(tokeniser.token(id));
     numbers += to_text(numbers.empty() ? "" : " ", id);
   }
   std::cout << "cut: " << cut << "|\n"
@@ -116,7 +103,7 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
 }
 
 // What becomes of a file: tokens, their share, and whether it comes back.
-void count(const Tokeniser& tokeniser, const MappedFile& file, Table& table) {
+void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
   const double started = steady_seconds();
   std::int64_t tokens = 0, unknown = 0;
   std::set<TokenId> used;
@@ -124,6 +111,7 @@ void count(const Tokeniser& tokeniser, const MappedFile& file, Table& table) {
   std::string_view rest = file.bytes();
   TokenIds ids;
   while (!rest.empty()) {
+    stop_if_interrupted("counting tokens");
     ids.clear();
     try {
       const std::size_t taken = tokeniser.encode_part(rest, ids);
@@ -143,7 +131,7 @@ void count(const Tokeniser& tokeniser, const MappedFile& file, Table& table) {
       fixed(steady_seconds() - started, 2)});
 }
 
-std::string_view beginning(const MappedFile& file, std::int64_t bytes) {
+std::string_view beginning(const FileBytes& file, std::int64_t bytes) {
   std::string_view text = file.bytes().substr(0, static_cast<std::size_t>(bytes));
   // Not inside a character.
   while (text.size() < file.bytes().size() && !text.empty() &&
@@ -159,6 +147,7 @@ int run(int argc, char** argv) {
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
   check(line, options);
+  install_interrupt_handler();
   const Files files = open_files(options);
   const double started = steady_seconds();
   const TokeniserPointer tokeniser = !options.tokeniser.empty() ? load_tokeniser(options.tokeniser)
@@ -176,12 +165,12 @@ int run(int argc, char** argv) {
   if (!files.empty()) std::cout << '\n' << table.text();
   if (!options.out.empty()) {
     tokeniser->save(options.out);
-    std::cout << "written: " << options.out << '\n';
+    std::cout << "written: " << one_line(options.out) << '\n';
   }
   if (!options.export_folder.empty()) {
     ensure_output_folder(options.export_folder);
     write_gpt2_files(*tokeniser, options.export_folder);
-    std::cout << "written: " << options.export_folder << "/{vocab.json, merges.txt}\n";
+    std::cout << "written: " << one_line(options.export_folder) << "/{vocab.json, merges.txt}\n";
   }
   return 0;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "autograd/inspect.h"
 #include "examples/app/command.h"
@@ -16,6 +15,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
+#include "examples/app/text.h"
 #include "examples/language/train_language.h"
 #include "examples/look/history.h"
 #include "examples/tasks/task_training.h"
@@ -28,10 +28,6 @@ namespace {
 using tasks::Batch;
 using tasks::SetScore;
 using tasks::Task;
-
-// Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
-    "cuda-graph", "dump", "dump-set", "describe", "graph"};
 
 struct Settings {
   tasks::ModelChoice model;
@@ -71,8 +67,8 @@ class Run {
     RunRecord record{"train", WHENCE_VERSION, name_, line_.values(), {},
         tasks::data_fingerprint(*task_, settings_.training.seed), {}};
     for (const auto& [name, value] : record.options)
-      if (line_.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
-    std::erase_if(record.options, [](const auto& option) { return not_repeated.contains(option.first); });
+      if (line_.given(name) && !never_recorded.contains(name)) record.given.push_back(name);
+    std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
     return record;
   }
 
@@ -224,7 +220,7 @@ void look_inside(const Task& task, const Settings& settings) {
   }
   if (!settings.graph.empty()) {
     write_file(settings.graph, to_dot(loss));
-    std::cout << "written: " << settings.graph << "; dot -Tsvg turns it into a picture\n";
+    std::cout << "written: " << one_line(settings.graph) << "; dot -Tsvg turns it into a picture\n";
   }
 }
 
@@ -305,7 +301,7 @@ int train_and_test(const Run& run) {
             << model.explain() << std::endl;
   std::cout << placement.text << std::endl;
   const std::vector<std::string> notes = task.notes(settings.training.seed);
-  for (const std::string& note : notes) std::cout << "note: " << note << std::endl;
+  for (const std::string& note : notes) std::cout << "note: " << one_line(note) << std::endl;
   say_what_tests_take(model, task, settings);
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   RunRecord record = run.record();
@@ -325,20 +321,21 @@ int train_and_test(const Run& run) {
   write_results(task, settings, trained,
       tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
   std::cout
-      << "written: " << settings.out
+      << "written: " << one_line(settings.out)
       << "/{weights.safetensors, metrics.jsonl, metrics.csv, results.jsonl, results.csv, run.json, checkpoints/}\n";
   return 0;
 }
 
 // The run of a record, with what is typed in place of its own options. Options that were left at their defaults then,
 // and have others now, are written out; so is the warm-up of a run that is gone on with, which more steps would change.
-std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::string>& typed) {
+std::unique_ptr<Run> repeat(const RunRecord& record, const std::string& path, const std::vector<std::string>& typed) {
+  refuse_unknown_options(record, path, Run(record.subject, {"--help"}).values());  // which only declares them
   std::vector<std::string> names = record.given;
   if (std::ranges::find(typed, "--resume") != typed.end()) names.emplace_back("warm-up");
   const auto run_with = [&] {
     std::vector<std::string> arguments = arguments_of(record, names, typed);
     const bool as_it_was = std::ranges::all_of(typed, [](const std::string& text) {
-      return !text.starts_with("--") || not_repeated.contains(text.substr(2, text.find('=') - 2));
+      return !text.starts_with("--") || never_recorded.contains(text.substr(2, text.find('=') - 2));
     });
     arguments.insert(arguments.end(), typed.begin(), typed.end());
     return std::pair(std::make_unique<Run>(record.subject, arguments), as_it_was);
@@ -352,10 +349,10 @@ std::unique_ptr<Run> repeat(const RunRecord& record, const std::vector<std::stri
   if (names.size() > record.given.size()) run = run_with().first;
   const std::string now = run->record().data;
   if (record.data.size() == 16) {
-    std::cerr << "note: version " << record.version << " knew its data by the fingerprint " << record.data
-              << "; this one, whose are SHA-256, cannot tell whether they are the same\n";
+    std::cerr << "note: version " << one_line(record.version) << " knew its data by the fingerprint "
+              << one_line(record.data) << "; this one, whose are SHA-256, cannot tell whether they are the same\n";
   } else if (now != record.data) {
-    throw InputError("--from: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
+    throw FileError("--from: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
         "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
   }
   return std::move(run);
@@ -399,8 +396,8 @@ int run(int argc, char** argv) {
   if (from) {
     const RunRecord record = read_run_record(*from);
     if (named && name != record.subject)
-      throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required");
-    run = repeat(record, arguments);
+      throw FileError(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required");
+    run = repeat(record, *from, arguments);
   } else {
     run = std::make_unique<Run>(name, arguments);
   }

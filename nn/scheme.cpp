@@ -186,7 +186,7 @@ class SchemeParser {
   std::vector<SchemeSpec> sum() {
     std::vector<SchemeSpec> specs;
     do {
-      SchemeSpec spec = scheme(reader_.word("a scheme's name"));
+      SchemeSpec spec = scheme(reader_.word("a scheme's name"), 1);
       for (const SchemeSpec& earlier : specs)
         if (earlier.info_ == spec.info_)
           refuse(text_, to_text(spec.info_->name, " stands in the sum twice; once is what adds a position"));
@@ -199,7 +199,10 @@ class SchemeParser {
   }
 
  private:
-  SchemeSpec scheme(const std::string& name) {
+  SchemeSpec scheme(const std::string& name, int depth) {
+    if (depth > deepest_scheme)
+      refuse(text_, to_text("schemes inside each other more than ", deepest_scheme, " deep given; at most ",
+                        deepest_scheme, " required"));
     SchemeSpec spec;
     spec.info_ = &find_scheme(text_, name);
     bool more = reader_.accept('(') && !reader_.accept(')');
@@ -210,7 +213,7 @@ class SchemeParser {
       if (reader_.accept('='))
         option(spec, word);
       else if (first && spec.info_->takes_base)
-        spec.base_.push_back(scheme(word));
+        spec.base_.push_back(scheme(word, depth + 1));
       else
         reader_.wrong("'='");
     }

@@ -5,6 +5,7 @@
 //   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      a scheme inside is the base of the outer one
 //   option   = key "=" value
 //
+// Schemes stand inside each other at most 8 deep.
 //   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"
 //   "none"
 #pragma once
@@ -146,8 +147,10 @@ class SchemeSpec {
   std::map<std::string, std::string> given_;
 };
 
+inline constexpr int deepest_scheme = 8;
+
 // Throws InputError: where in the text, what was expected, and the nearest name where one is unknown. The same scheme
-// twice is refused, and so is `none` in a sum.
+// twice is refused, and so are `none` in a sum and more than `deepest_scheme` schemes inside each other.
 std::vector<SchemeSpec> parse_schemes(const std::string& text);
 std::string canonical_text(const std::vector<SchemeSpec>& specs);
 

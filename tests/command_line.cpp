@@ -2,6 +2,8 @@
 #include "examples/app/command_line.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,7 +100,7 @@ TEST_CASE("command line: values in order, as text that reads back the same") {
   CHECK(sample.line.values() == expected);
 }
 
-TEST_CASE("command line: what is refused, word by word") {
+TEST_CASE("L5, L6: what is refused, word by word: unknown options, options given twice, values out of range") {
   CHECK(refusal({"--layers", "0"}) == "--layers: 0 given; 1 to 64 required; choose at least one layer");
   CHECK(refusal({"--layers", "3abc"}) ==
         "--layers: \"3abc\" given; a whole number, 1 to 64, required; choose at least one layer");
@@ -125,7 +127,7 @@ TEST_CASE("command line: what is refused, word by word") {
   CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
 }
 
-TEST_CASE("command line: numbers are read strictly") {
+TEST_CASE("L1, L2: numbers are read strictly") {
   for (const char* bad : {"", " 3", "3 ", "+3", "0x10", "1e3", "3.0", "99999999999999999999", "--3", "3,4", "٣"}) {
     CAPTURE(bad);
     CHECK(refusal({"--layers=" + std::string(bad)}) != "accepted");
@@ -149,7 +151,7 @@ TEST_CASE("command line: a refusal stays on one line") {
   CHECK(refusal({std::string(100000, 'x')}).size() < 300);
 }
 
-TEST_CASE("command line: a useless option is refused only when it was given") {
+TEST_CASE("L3: a useless option is refused, and only when it was given") {
   Sample given, absent;
   REQUIRE_FALSE(given.parse({"--scheme", "rope"}));
   REQUIRE_FALSE(absent.parse({}));
@@ -161,7 +163,7 @@ TEST_CASE("command line: a useless option is refused only when it was given") {
       "--scheme: rope given; a scheme that extrapolates required; try cope", InputError);
 }
 
-TEST_CASE("command line: help states defaults, ranges, units and examples") {
+TEST_CASE("L7: help states defaults, ranges, units and examples") {
   Sample sample;
   const auto page = sample.parse({"--help", "--layers", "0"});
   REQUIRE(page);
@@ -229,7 +231,7 @@ TEST_CASE("run_main: one line and the right exit code") {
   CHECK(outcome([]() -> int { throw Interrupted("interrupted: saved at step 3"); }).code == 130);
 }
 
-TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
+TEST_CASE("run_main: a closed pipe is quiet; a full disk and a file beyond its limit are errors, never a signal") {
   const auto print_to = [](const std::function<int()>& open_output) {
     const pid_t child = fork();
     if (child == 0) {
@@ -252,7 +254,59 @@ TEST_CASE("run_main: a closed pipe is quiet, a full disk is not") {
   };
   CHECK(print_to(broken_pipe) == 0);
   CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 4);
+  // `ulimit -f`: without a word, the signal would end the program.
+  CHECK(print_to([] {
+    const rlimit limit = {4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    return fileno(std::tmpfile());
+  }) == 4);
   CHECK(print_to([] { return fileno(std::fopen("/dev/null", "w")); }) == 0);
+}
+
+TEST_CASE("run_main: no file takes the number of a standard stream that is closed") {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(descriptor);
+    _exit(run_main("flip_flop", [] {
+      std::cout << "a line of results\n";
+      return open("/dev/null", O_WRONLY) > STDERR_FILENO ? 0 : 9;
+    }));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("text of others cannot act on a terminal: written out, on one line, at most 500 characters of an error") {
+  struct Case {
+    const char *given, *line;
+  };
+  for (const Case& each : {Case{"a\x1b[2J\a\r", "a\\x1b[2J\\x07\\x0d"}, Case{"\x7f\n\t", "\\x7f\\n\\t"},
+           Case{"\x9b\x31m", "\\x9b1m"}, Case{"\xc2\x9b", "\\u{9b}"}, Case{"\xe2\x80\xae", "\\u{202e}"},
+           Case{"\xe2\x81\xa6", "\\u{2066}"}, Case{"\xe2\x80\x8f", "\\u{200f}"}, Case{"\xe2\x80\xa8", "\\u{2028}"},
+           Case{"\xff\xc3", "\\xff\\xc3"}, Case{"h\u00e4ll \u732b", "h\u00e4ll \u732b"}})
+    CHECK(one_line(each.given) == each.line);
+  CHECK(terminal_text("a\tb\nc\x1b\n") == "a\tb\nc\\x1b\n");
+
+  const std::string all(std::size_t{10} << 20, 'x'),
+      message = outcome([&]() -> int { throw FileError("front ", all, " end"); }).message;
+  CHECK(message.starts_with("flip_flop: front xx"));
+  CHECK(message.ends_with("xx end\n"));
+  CHECK(message.size() == 500);
+  CHECK(message.find("xx...xx") != std::string::npos);
+  std::string wide;
+  for (int k = 0; k < 600; ++k) wide += "\u732b";
+  CHECK(message_line(wide).size() == 3 * 248 * 2 + 3);
+  CHECK(message_line(wide.substr(0, 1500)) == wide.substr(0, 1500));
+}
+
+TEST_CASE("run_main: exit codes by kind of error") {
+  CHECK(outcome([]() -> int { throw InputError("x"); }).code == 2);
+  CHECK(outcome([]() -> int { throw FileError("x"); }).code == 3);
+  CHECK(outcome([]() -> int { throw SystemError("x"); }).code == 4);
+  CHECK(outcome([]() -> int { throw OutOfMemory("x", {}); }).code == 5);
+  CHECK(outcome([]() -> int { throw NotFinite("x"); }).code == 6);
+  CHECK(outcome([]() -> int { throw DoesNotFit("x"); }).code == 7);
 }
 
 TEST_CASE("interrupt: the first signal asks, the second ends the program") {

@@ -150,6 +150,6 @@ TEST_CASE("score: a trained model prefers what its text says") {
   CHECK((found[0].at("by_sum") == 1 && found[1].at("by_sum") == 0));
   CHECK(found[1].at("choices")[0].at("cut") == true);
   CHECK(found[2].at("choices")[0].at("greedy") == true);
-  CHECK(run("score", {out, "--data", scratch / "q.jsonl", "--too-long", "refuse"}).code == 2);
+  CHECK(run("score", {out, "--data", scratch / "q.jsonl", "--too-long", "refuse"}).code == 3);
   CHECK(run("score", {out}).err.find("--data") != std::string::npos);
 }

@@ -1,4 +1,4 @@
-// Corpora: documents, the split, tokens in memory and in a cache, windows, and every bad input before a step is taken.
+// Corpora: documents, the split, tokens, windows, and every bad input before a step is taken.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -132,72 +132,32 @@ TEST_CASE("several files, validation files, no validation at all") {
   CHECK(apart.hash() == sha256(sha256("one\n\n\n\ntwo\n") + "\nvalidation\n" + sha256("three") + "\n"));
 }
 
-TEST_CASE("the cache: the same tokens, used again, made anew when anything changed or is damaged") {
-  const BookFile file;
-  const std::filesystem::path cache = file.scratch / "tokens.cache";
-  const CorpusOptions options{.files = {file.path}, .validation_share = 0.2};
-  const Corpus memory(options, *file.tokeniser), fresh(options, *file.tokeniser, cache),
-      again(options, *file.tokeniser, cache);
-  CHECK_FALSE(fresh.from_cache());
-  CHECK(again.from_cache());
-  for (const Part part : {Part::training, Part::validation}) {
-    CHECK(decoded(again, *file.tokeniser, part) == decoded(memory, *file.tokeniser, part));
-    CHECK(again.size(part).documents == memory.size(part).documents);
-  }
-  CHECK(
-      std::filesystem::file_size(cache) == 4096 + 2 * read_file(file.path).size());  // 16 bits for a vocabulary of 256
-  CHECK(again.description() == memory.description());
-
-  CorpusOptions other = options;
-  other.split_seed = 1;
-  CHECK_FALSE(Corpus(other, *file.tokeniser, cache).from_cache());
-  CHECK_FALSE(Corpus(options, *file.tokeniser, cache).from_cache());
-  const std::string_view texts[] = {"line of chapter CHAPTER 0123456789 \n"};
-  CHECK_FALSE(Corpus(options, *train_characters(texts, 0), cache).from_cache());
-  CHECK_FALSE(Corpus(options, *file.tokeniser, cache).from_cache());
-  const std::string good = read_file(cache);
-  write_file(cache.string(), good.substr(0, good.size() - 1));
-  CHECK_FALSE(Corpus(options, *file.tokeniser, cache).from_cache());
-  write_file(cache.string(), "something else");
-  CHECK_FALSE(Corpus(options, *file.tokeniser, cache).from_cache());
-  CHECK(read_file(cache) == good);
-  write_file(file.path, book(20) + "!");
-  const Corpus changed(options, *file.tokeniser, cache);
-  CHECK_FALSE(changed.from_cache());
-  CHECK(changed.hash() != memory.hash());
-  for (const auto& entry : std::filesystem::directory_iterator(file.scratch.folder))
-    CHECK(entry.path().string().find(".tmp") == std::string::npos);
-}
-
-TEST_CASE("a vocabulary above 65536 takes 32 bits, in memory and in the cache") {
+TEST_CASE("a vocabulary above 65536 takes 32 bits") {
   std::vector<std::string> words;
   for (int i = 0; i < 70000; ++i) words.push_back(to_text(" w", i));
   words.push_back(" w");
   const TokeniserPointer tokeniser = words_from(words, "test");
   CHECK(tokeniser->vocabulary() == 70002);
   const BookFile file(" w w w");
-  for (const std::string& cache : {""s, file.scratch / "tokens"}) {
-    const Corpus corpus({.files = {file.path}, .validation_share = 0}, *tokeniser, cache);
-    CHECK(corpus.slice(Part::training, 0, 3) == TokenIds{70001, 70001, 70001});
-  }
+  const Corpus corpus({.files = {file.path}, .validation_share = 0}, *tokeniser);
+  CHECK(corpus.slice(Part::training, 0, 3) == TokenIds{70001, 70001, 70001});
 }
 
 TEST_CASE("a text that is one document validates on its end, from a line's beginning on") {
   std::string text;
   for (int line = 0; line < 50; ++line) text += to_text("line ", line, line % 5 ? "\n" : "\n\n");
   const BookFile file(text);
-  for (const std::string& cache : {""s, file.scratch / "tokens", file.scratch / "tokens"}) {  // the third reads it
-    const Corpus corpus({.files = {file.path}}, *file.tokeniser, cache);
-    CHECK((corpus.size(Part::training).documents == 1 && corpus.size(Part::validation).documents == 1));
-    const index_t cut = corpus.size(Part::training).bytes;
-    CHECK(text[static_cast<std::size_t>(cut) - 1] == '\n');
-    CHECK(std::abs(static_cast<double>(cut) - 0.9 * static_cast<double>(text.size())) < 10);
-    CHECK(cut + corpus.size(Part::validation).bytes == static_cast<index_t>(text.size()));
-    CHECK(corpus.summary().find("validation is the end of " + file.path) != std::string::npos);
-  }
+  const Corpus corpus({.files = {file.path}}, *file.tokeniser);
+  CHECK((corpus.size(Part::training).documents == 1 && corpus.size(Part::validation).documents == 1));
+  const index_t cut = corpus.size(Part::training).bytes;
+  CHECK(text[static_cast<std::size_t>(cut) - 1] == '\n');
+  CHECK(std::abs(static_cast<double>(cut) - 0.9 * static_cast<double>(text.size())) < 10);
+  CHECK(cut + corpus.size(Part::validation).bytes == static_cast<index_t>(text.size()));
+  CHECK(corpus.summary().find("validation is the end of " + file.path) != std::string::npos);
 }
 
-TEST_CASE("bad input is refused with its place before any step") {
+TEST_CASE(
+    "D1, D2: an empty text, one byte, too few tokens and bytes that do not fit are refused with what is required") {
   const BookFile file;
   const auto refusal = [&](const CorpusOptions& options, const Tokeniser& tokeniser) {
     return error_text([&] { const Corpus corpus(options, tokeniser); });
@@ -232,21 +192,6 @@ TEST_CASE("bad input is refused with its place before any step") {
   CHECK_NOTHROW(whole.require_window(Part::training, 9));
   CHECK_FALSE(error_text([&] { whole.require_window(Part::training, 10); }).empty());
   CHECK(decoded(whole, *file.tokeniser, Part::training) == "fine\ncaf\xE9\n");  // bytes take what is there
-}
-
-TEST_CASE("a cache with an id outside the vocabulary is found out when it is read") {
-  const BookFile file;
-  const std::string cache = file.scratch / "tokens";
-  const CorpusOptions options{.files = {file.path}, .validation_share = 0};
-  { const Corpus corpus(options, *file.tokeniser, cache); }
-  std::string content = read_file(cache);
-  content[4096 + 2 * 7 + 1] = 1;  // token 7 becomes 256 or more
-  write_file(cache, content);
-  const Corpus corpus(options, *file.tokeniser, cache);
-  REQUIRE(corpus.from_cache());
-  CHECK_NOTHROW((void)corpus.slice(Part::training, 0, 7));
-  CHECK(error_text([&] { (void)corpus.slice(Part::training, 0, 8); }).find("0 to 255 required; the file is damaged") !=
-        std::string::npos);
 }
 
 TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the same for one seed and part") {

@@ -349,6 +349,9 @@ TEST_CASE(
   CHECK(with("model.activation", "gloo") ==
         "here: model.activation: \"gloo\" found; a name such as gelu required; is it of another version?");
   CHECK(with("model.dim", "8x").starts_with("here: model.dim: \"8x\" found; a number required"));
+  CHECK(with("model.layers", "1000000000").starts_with("here: model.layers: \"1000000000\" found; 0 to 1024 required"));
+  CHECK(with("model.hidden", "-8").starts_with("here: model.hidden: \"-8\" found; 0 to 16777216 required"));
+  CHECK(with("model.dim", "4611686018427387904").starts_with("here: model.dim: "));
   CHECK(with("model.tied", "yes").starts_with("here: model.tied: \"yes\" found; "));
   CHECK(with("model.scheme", "")
             .starts_with("here: model.scheme: \"\" found; the options of a language model's training required"));

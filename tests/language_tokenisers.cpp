@@ -259,7 +259,7 @@ TEST_CASE("every kind: there and back, byte for byte, also after saving and load
   }
 }
 
-TEST_CASE("bytes and bpe take every byte; characters name the place of the first that is no UTF-8") {
+TEST_CASE("D2: bytes and bpe take every byte; characters name the place of the first that is no UTF-8") {
   std::string all;
   for (int k = 0; k < 512; ++k) all += static_cast<char>(k * 7 + k / 256);
   CHECK(byte_tokeniser()->decode(byte_tokeniser()->encode(all)) == all);
@@ -302,7 +302,7 @@ TEST_CASE("a text longer than a part is encoded as if it were one") {
   }
 }
 
-TEST_CASE("GPT-2's files: read, refused when they contradict each other, special tokens never read out of text") {
+TEST_CASE("D5: GPT-2's files: read, refused when they contradict each other, special tokens never read out of text") {
   const Scratch scratch("gpt2");
   const std::string text = soup(900, 8, letters) + " banana <|endoftext|>";
   const TokeniserPointer tokeniser = trained("bpe", text, 300);
@@ -328,10 +328,16 @@ TEST_CASE("GPT-2's files: read, refused when they contradict each other, special
   CHECK(refusal("[1]", "").find("GPT-2's vocab.json required") != std::string::npos);
   CHECK(refusal("{", "").find("GPT-2's vocab.json required") != std::string::npos);
   CHECK(refusal(table, "q z\n").find("'qz' is no token") != std::string::npos);
-  CHECK(refusal(table, "qz\n").find("not two tokens") != std::string::npos);
+  for (const char* line : {"qz\n", "a b c\n", " a\n", "a \n"})
+    CHECK(refusal(table, line).find("not two tokens") != std::string::npos);
+  const std::string first = tokeniser->json().substr(tokeniser->json().find("\"merges\"")),
+                    merge = first.substr(
+                        first.find("\n") + 4, first.find("\"", first.find("\n") + 4) - first.find("\n") - 4);
+  CHECK(refusal(table, merge + "\n" + merge + "\n").find("merge 1 is '" + merge + "', which merge 0 is already") !=
+        std::string::npos);
 }
 
-TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
+TEST_CASE("F5, F13: damaged, foreign and newer tokeniser files are refused by name") {
   const Scratch scratch("damaged");
   const std::string path = scratch / "t.json";
   const auto refusal = [&](const std::string& content) {
@@ -342,6 +348,9 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
   };
   const std::string head = R"({"format": "whence tokeniser", "version": 1, "kind": )";
   CHECK(refusal("").find("damaged") != std::string::npos);
+  CHECK(refusal("\x80\x02}q").find("damaged") != std::string::npos);  // a pickle
+  CHECK(refusal(std::string(100000, '[')).find("byte 64: JSON nested more than 64 deep") != std::string::npos);
+  CHECK(refusal(byte_tokeniser()->json() + '\0' + "rest").find("NUL given") != std::string::npos);
   CHECK(refusal("[]").find("no file that `tokenize` wrote") != std::string::npos);
   CHECK(refusal(R"({"model": {}})").find("no file that `tokenize` wrote") != std::string::npos);
   CHECK(refusal(R"({"format": "whence tokeniser", "version": 2, "kind": "bytes"})").find("version 2 given") !=
@@ -354,11 +363,12 @@ TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
   CHECK(error_text([&] { (void)load_tokeniser(scratch / "none.json"); }).find("cannot read") != std::string::npos);
 }
 
-TEST_CASE("ids outside the vocabulary, and a model of another vocabulary, are refused") {
+TEST_CASE(
+    "D3, D4: a token beyond the vocabulary is refused with its place, a model of another vocabulary with both sizes") {
   const TokeniserPointer tokeniser = trained("characters", "abc", 0);
   CHECK(error_text([&] {
     (void)tokeniser->decode(TokenIds{1, 4});
-  }) == "decode: token 4 given; 0 to 3 required; is it of another tokeniser?");
+  }) == "decode: token 4 given at place 1; 0 to 3 required; is it of another tokeniser?");
   CHECK(error_text([&] { (void)tokeniser->decode(TokenIds{-1}); }).find("token -1 given") != std::string::npos);
   CHECK(error_text([&] { require_same_vocabulary(*tokeniser, 5); }).find("it has 4 tokens and the model 5") !=
         std::string::npos);

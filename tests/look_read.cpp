@@ -28,9 +28,9 @@ TEST_CASE("look: the text in a terminal, each token marked by what one query mak
   const std::string what = "pattern layer=1 head=1 i=5";
   const std::string text = text_read(inspection, what, {.columns = 40});
   // Row 5 goes up in proportion to the key: 0, 2, 4, 5, 7 and 9 of nine parts; token 6 is hidden.
-  CHECK_MESSAGE(text.find("one \\x1b[2J<U+202E>\xE6\xBC\xA2\xE5\xAD\x97\\n\n"
+  CHECK_MESSAGE(text.find("one \\x1b[2J\\u{202e}\xE6\xBC\xA2\xE5\xAD\x97\\n\n"
                           "0  2       4       5   7\n" +
-                          std::string(40, 'x') + "\n9\n" + std::string(30, 'x') + "end<FF>\n9" + std::string(29, ' ') +
+                          std::string(40, 'x') + "\n9\n" + std::string(30, 'x') + "end\\xff\n9" + std::string(29, ' ') +
                           ".\n") != std::string::npos,
       text);
   CHECK(text.find("blocks.1.attention.pattern[0,1,5,all], query 5 ") != std::string::npos);

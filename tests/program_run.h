@@ -44,6 +44,7 @@ class RunningProgram {
     execv(path.c_str(), argv.data());
     _exit(127);
   }
+  pid_t child() const { return child_; }
   void signal(int number) const { ::kill(child_, number); }
   Outcome finish() const {
     int status = 0;

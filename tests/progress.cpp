@@ -193,6 +193,12 @@ TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
   CHECK(fixed(1e300, 3).size() == 305);
 }
 
+TEST_CASE("table: a CSV cell that a spreadsheet would run stands behind an apostrophe; numbers stay") {
+  Table table({"name", "value"});
+  table.row({"=cmd|' /C calc'!A0", "-1e-5"}).row({"@x", "+3"}).row({"+a,b", "-"}).row({"\t=1", "-inf"});
+  CHECK(table.csv() == "name,value\n'=cmd|' /C calc'!A0,-1e-5\n'@x,+3\n\"'+a,b\",-\n'\t=1,-inf\n");
+}
+
 TEST_CASE("widths: combining, wide, and broken UTF-8") {
   CHECK(display_width("e\xCC\x81") == 1);
   CHECK(display_width("日本") == 4);
@@ -281,9 +287,7 @@ TEST_CASE("atomic files: a disk that takes only the beginning leaves the old con
     setrlimit(RLIMIT_FSIZE, &limit);
     try {
       write_file(file.string(), std::string(10000, 'x'));
-    } catch (const SystemError& error) {
-      _exit(error.what() == file.string() + ": cannot write: File too large" ? 0 : 2);
-    }
+    } catch (const Error& error) { _exit(error.what() == file.string() + ": cannot write: File too large" ? 0 : 2); }
     _exit(3);
   }
   int status = -1;

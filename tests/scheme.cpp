@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+
 #include "autograd/probe.h"
 #include "nn/transformer.h"
 #include "tests/close.h"
@@ -249,6 +251,29 @@ TEST_CASE("a scheme over another: nested texts, aliases, and what is refused") {
         "shifted: the scheme inside reads no positions, so that shifted has no effect; leave it out");
   CHECK(parse_schemes("randomised(absolute)")[0].shared());
   CHECK_FALSE(parse_schemes("randomised(rope)")[0].shared());
+}
+
+TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refused at once") {
+  const auto nested = [](const std::string& name, std::size_t levels) {
+    std::string text;
+    for (std::size_t level = 1; level < levels; ++level) text += name + "(";
+    return text + "rope" + std::string(levels - 1, ')');
+  };
+  CHECK(canonical(nested("randomised", 8)) == nested("randomised", 8));
+  std::string sum;
+  for (int k = 0; k < 100000; ++k) sum += "rope + ";
+  const std::string megabyte(std::size_t{1} << 20, 'x'), deep = "more than 8 deep given; at most 8 required";
+  const std::pair<std::string, std::string> cases[] = {{nested("randomised", 9), deep}, {nested("dape", 20000), deep},
+      {nested("randomised", 2000).substr(0, 20000), deep},
+      {std::string(megabyte.size(), '('), "a scheme's name expected"}, {megabyte, "is no scheme"},
+      {"rope(base=" + megabyte + ")", "a number in"}, {"rope(" + megabyte, "'=' expected"},
+      {sum, "stands in the sum twice"}};
+  for (const auto& [text, message] : cases) {
+    const auto started = std::chrono::steady_clock::now();
+    const std::string said = refusal(text);
+    CHECK(std::chrono::steady_clock::now() - started < std::chrono::milliseconds(500));
+    CHECK_MESSAGE(said.find(message) != std::string::npos, said.substr(0, 200));
+  }
 }
 
 TEST_CASE("an option that has no effect beside the other schemes is refused") {

@@ -1,6 +1,7 @@
 #include "examples/app/command_line.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <type_traits>
 
@@ -307,6 +308,16 @@ void CommandLine::refuse_unless(std::string_view name, bool has_effect, const st
 
 void CommandLine::refuse(std::string_view name, const std::string& required, const std::string& advice) const {
   throw InputError("--", name, ": ", one_line(find(name).show()), " given; ", required, " required; ", advice);
+}
+
+void CommandLine::refuse_onto(std::string_view name, const std::string& input) const {
+  namespace fs = std::filesystem;
+  const std::string output = find(name).show();
+  std::error_code not_there;
+  if (output.empty() || input.empty()) return;
+  if (fs::equivalent(input, output, not_there) ||
+      fs::path(input).lexically_normal() == fs::path(output).lexically_normal())
+    refuse(name, "another file than the one that is read", "results would take the place of what they were made from");
 }
 
 std::vector<std::pair<std::string, std::string>> CommandLine::values() const {

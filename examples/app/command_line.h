@@ -75,6 +75,9 @@ class CommandLine {
   // Refuses the value of an option for a reason that only the program knows.
   [[noreturn]] void refuse(std::string_view name, const std::string& required, const std::string& advice) const;
 
+  // Refuses the option `name` where it leads to the file that `input` was read from.
+  void refuse_onto(std::string_view name, const std::string& input) const;
+
   // Every option in the order of declaration with its value now, as text that reads back as the same value.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 

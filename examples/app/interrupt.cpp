@@ -46,4 +46,8 @@ void install_interrupt_handler() {
 
 bool interrupt_requested() { return requested.load(std::memory_order_relaxed); }
 
+void stop_if_interrupted(const char* work) {
+  if (interrupt_requested()) throw Interrupted(work, ": stopped before it was done");
+}
+
 }  // namespace whence

@@ -1,6 +1,5 @@
-// Ctrl-C and its relatives: the first SIGINT, SIGTERM or SIGHUP asks the program to save and
-// stop, the second stops it at once.
-// at once.
+// Ctrl-C and its relatives: the first SIGINT, SIGTERM or SIGHUP asks the program to save and stop, the second stops it at
+// once.
 #pragma once
 
 #include "tensor/error.h"
@@ -18,5 +17,8 @@ void install_interrupt_handler();
 
 // Was a signal received since install_interrupt_handler()? Cheap enough to ask at every step.
 [[nodiscard]] bool interrupt_requested();
+
+// Throws Interrupted where one was: "WORK: stopped before it was done". For loops that have nothing to save.
+void stop_if_interrupted(const char* work);
 
 }  // namespace whence

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "examples/app/interrupt.h"
 #include "examples/app/text.h"
+#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -22,14 +24,15 @@ json object_in(std::string_view line, const std::string& place) {
       twice = parsed.get<std::string>();
     return true;
   };
+  require_json_text(place, line);
   json object;
   try {
     object = json::parse(line, watch);
   } catch (const json::parse_error& error) {
-    throw InputError(place, ": no JSON, from its byte ", error.byte, " on; one object on one line required");
-  } catch (const json::exception&) { throw InputError(place, ": a number beyond what a computer's numbers hold"); }
-  if (!object.is_object()) throw InputError(place, ": JSON of type ", object.type_name(), " given; an object required");
-  if (!twice.empty()) throw InputError(place, ": field ", in_quotes(twice), " given twice; each once required");
+    throw FileError(place, ": no JSON, from its byte ", error.byte, " on; one object on one line required");
+  } catch (const json::exception&) { throw FileError(place, ": a number beyond what a computer's numbers hold"); }
+  if (!object.is_object()) throw FileError(place, ": JSON of type ", object.type_name(), " given; an object required");
+  if (!twice.empty()) throw FileError(place, ": field ", in_quotes(twice), " given twice; each once required");
   return object;
 }
 
@@ -73,12 +76,13 @@ std::int64_t JsonlLine::whole_number(const std::string& field) const {
   return value.get<std::int64_t>();
 }
 
-void JsonlLine::refuse(const std::string& problem) const { throw InputError(place, ": ", problem); }
+void JsonlLine::refuse(const std::string& problem) const { throw FileError(place, ": ", problem); }
 
 void for_each_line_of_jsonl(
     std::string_view text, const std::string& path, const std::function<void(const JsonlLine&)>& take) {
   std::int64_t number = 0;
   while (!text.empty()) {
+    stop_if_interrupted("reading JSON lines");
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));

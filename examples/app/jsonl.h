@@ -1,5 +1,5 @@
 // Files of one JSON object a line, as people prepare them for training: read strictly. Lines of blanks alone count, but
-// say nothing. Errors are InputError and name file and line: "train.jsonl: line 3: no field 'answer'; ...".
+// say nothing. Errors are FileError and name file and line: "train.jsonl: line 3: no field 'answer'; ...".
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct JsonlLine {
   const Fields& fields;      // of an object, no name of which comes twice
 
   [[nodiscard]] bool has(const std::string& field) const;
-  // The text of a field. InputError when it is not there, or no text.
+  // The text of a field. FileError when it is not there, or no text.
   [[nodiscard]] const std::string& text(const std::string& field) const;
   // The same, and empty where the field is not there.
   [[nodiscard]] std::string text_or_nothing(const std::string& field) const;
   // A list of texts, and a whole number. The same errors.
   [[nodiscard]] std::vector<std::string> texts(const std::string& field) const;
   [[nodiscard]] std::int64_t whole_number(const std::string& field) const;
-  // InputError "PLACE: PROBLEM".
+  // FileError "PLACE: PROBLEM".
   [[noreturn]] void refuse(const std::string& problem) const;
 };
 

@@ -90,7 +90,7 @@ void Progress::update(std::int64_t step, std::int64_t tokens, std::vector<std::p
 void Progress::note(std::string_view text) {
   if (style_.quiet) return;
   erase();
-  out_ << text << '\n' << std::flush;
+  out_ << message_line(text) << '\n' << std::flush;
 }
 
 void Progress::finish() {

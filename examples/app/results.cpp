@@ -26,7 +26,10 @@ std::string padded(const std::string& cell, std::size_t width, bool to_the_right
 }
 
 // A cell with a comma, a quotation mark, a line end or outer blanks goes between quotation marks, its own ones doubled.
+// Behind an apostrophe what spreadsheets would take for a formula.
 std::string csv_cell(const std::string& cell) {
+  if (!cell.empty() && std::string_view("=+-@\t\r").find(cell[0]) != std::string_view::npos && !looks_like_number(cell))
+    return csv_cell('\'' + cell);
   const bool blank_ends = !cell.empty() && (cell.front() == ' ' || cell.back() == ' ');
   if (cell.find_first_of(",\"\r\n") == std::string::npos && !blank_ends) return cell;
   std::string text = "\"";

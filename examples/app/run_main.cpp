@@ -1,8 +1,10 @@
 #include "examples/app/run_main.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -17,8 +19,14 @@
 namespace whence {
 namespace {
 
+// Else the next file that is opened takes the number, and what is printed lands in it.
+void open_closed_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDWR);  // the lowest free one
+}
+
 int report(const std::string& program, const char* problem, ExitCode code) {
-  std::cerr << program << ": " << one_line(problem) << std::endl;
+  std::cerr << message_line(program + ": " + problem) << std::endl;
   return static_cast<int>(code);
 }
 
@@ -64,7 +72,8 @@ std::string exit_codes_text() {
 }
 
 int run_main(const std::string& program, const std::function<int()>& body) {
-  std::signal(SIGPIPE, SIG_IGN);
+  open_closed_standard_streams();
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   const int code = guarded(program, body);
   if (standard_output_lost() && code == 0) {
     return report(program, "standard output: not everything could be written; room and a writable target required",

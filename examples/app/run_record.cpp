@@ -47,6 +47,14 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const Json& object) {
   return pairs;
 }
 
+// No command line takes such a value, so that no run has recorded it.
+void refuse_option_in(const std::string& value, const char* begins, const char* list, const std::string& name,
+    const std::filesystem::path& path) {
+  if (value.starts_with(begins))
+    throw FileError(path.string(), ": ", list, ": ", in_quotes(name), ": ", in_quotes(value),
+        " found; a value that does not begin with ", begins, " required");
+}
+
 bool is_typed(const std::vector<std::string>& typed, const std::string& name) {
   const std::string option = "--" + name;
   return std::ranges::any_of(
@@ -67,16 +75,33 @@ std::string text_of(const RunRecord& record) {
   return page.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
+const std::set<std::string> never_recorded{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
+    "cuda-graph", "beside", "dump", "dump-set", "describe", "graph"};
+
 RunRecord read_run_record(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   require_json_text(path.string(), text);
   try {
     const Json page = Json::parse(text);
-    return {page.at("program"), page.at("version"), page.at("subject"), pairs_of(page.at("options")), page.at("given"),
-        page.at("data"), pairs_of(page.at("facts"))};
+    const RunRecord record{page.at("program"), page.at("version"), page.at("subject"), pairs_of(page.at("options")),
+        page.at("given"), page.at("data"), pairs_of(page.at("facts"))};
+    for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
+    for (const auto& [name, value] : record.facts)
+      if (name == "file") refuse_option_in(value, "-", "facts", name, path);
+    return record;
   } catch (const Json::exception& error) {
     throw FileError(
         path.string(), ": no record of a run: ", error.what(), "; the run.json of a run required; check the path");
+  }
+}
+
+void refuse_unknown_options(
+    const RunRecord& record, const std::string& path, const std::vector<std::pair<std::string, std::string>>& known) {
+  for (const std::string& name : record.given) {
+    const bool there = std::ranges::find(known, name, &std::pair<std::string, std::string>::first) != known.end();
+    if (!there || never_recorded.contains(name))
+      throw FileError(path, ": given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject),
+          " record required");
   }
 }
 
@@ -86,8 +111,7 @@ std::vector<std::string> arguments_of(
   for (const auto& [name, value] : record.options) {
     if (std::ranges::find(names, name) == names.end() || is_typed(typed, name) || value == "false") continue;
     if (value.empty()) continue;  // a text that was not given, and that no command line takes
-    arguments.push_back("--" + name);
-    if (value != "true") arguments.push_back(value);
+    arguments.push_back("--" + name + "=" + value);
   }
   return arguments;
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,9 +21,17 @@ struct RunRecord {
 
 // JSON over several lines; what reads as a number or a truth value is written as one.
 [[nodiscard]] std::string text_of(const RunRecord& record);
-[[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);  // FileError when it is none
+// SystemError when it cannot be read; FileError when it is none, or a value in it would be read as an option.
+[[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);
 
-// The options of `record` that `names` lists and `typed` lacks, as they would stand on a command line.
+// Options that say where, not what: no run records them.
+extern const std::set<std::string> never_recorded;
+
+// FileError, with the file's `path`, where `given` names other than those of `known`, the options of its program.
+void refuse_unknown_options(
+    const RunRecord& record, const std::string& path, const std::vector<std::pair<std::string, std::string>>& known);
+
+// The options of `record` that `names` lists and `typed` lacks, as they would stand on a command line: "--name=value".
 [[nodiscard]] std::vector<std::string> arguments_of(
     const RunRecord& record, const std::vector<std::string>& names, const std::vector<std::string>& typed);
 

@@ -59,23 +59,6 @@ std::string cut_to_width(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, bytes));
 }
 
-std::string one_line(std::string_view text) {
-  constexpr std::string_view hexadecimal = "0123456789abcdef";
-  std::string line;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '\n')
-      line += "\\n";
-    else if (c == '\t')
-      line += "\\t";
-    else if (code < 0x20 || code == 0x7F)
-      line += {'\\', 'x', hexadecimal[code >> 4], hexadecimal[code & 15]};
-    else
-      line += c;
-  }
-  return line;
-}
-
 namespace {
 
 // Control characters, and what has no width of its own, joins, or turns the direction of reading.
@@ -104,17 +87,47 @@ void append_seen(std::string& seen, const CodePoint& code) {
 
 }  // namespace
 
-std::string shown_on_terminal(std::string_view text) {
-  std::string shown;
+std::string one_line(std::string_view text) {
+  std::string line;
   while (!text.empty()) {
     const CodePoint code = first_code_point(text);
-    if (!code.valid)
-      shown += in_hex("<%02X>", code.value);
-    else if (code.value > 0x7F && acts_unseen(code.value))
-      shown += in_hex("<U+%04X>", code.value);
+    if (code.value == '\n')
+      line += "\\n";
+    else if (code.value == '\t')
+      line += "\\t";
+    else if (!code.valid || code.value < 0x20 || code.value == 0x7F)
+      line += in_hex("\\x%02x", code.value);
+    else if (acts_unseen(code.value))
+      line += in_hex("\\u{%x}", code.value);
     else
-      shown += one_line(text.substr(0, code.bytes));
+      line += text.substr(0, code.bytes);
     text.remove_prefix(code.bytes);
+  }
+  return line;
+}
+
+std::string message_line(std::string_view text) {
+  constexpr std::size_t longest = 500;
+  const std::string line = one_line(text);
+  const auto begins = [&line](std::size_t at) { return (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80; };
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < line.size(); ++at) characters += begins(at);
+  if (characters <= longest) return line;
+  // Both ends: what was wrong stands in the one, what is required in the other.
+  const std::size_t kept = (longest - 3) / 2;
+  std::size_t front = 0, back = line.size();
+  for (std::size_t count = 0; count <= kept; ++front) count += begins(front);
+  for (std::size_t count = 0; count < kept;) count += begins(--back);
+  return line.substr(0, front - 1) + "..." + line.substr(back);
+}
+
+std::string terminal_text(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    shown += one_line(text.substr(0, end));
+    shown += text.substr(end, 1);
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return shown;
 }

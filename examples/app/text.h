@@ -22,12 +22,15 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // `text` cut so that it takes at most `columns`, never inside a character.
 [[nodiscard]] std::string cut_to_width(std::string_view text, std::size_t columns);
 
-// Control characters escaped, so that a message stays on one line whatever it quotes.
+// Text of any origin as part of one line on a terminal, where it cannot act: control characters, bytes that are no
+// character, and what turns or joins text unseen are written out (\n, \x1b, \xff, \u{202e}).
 [[nodiscard]] std::string one_line(std::string_view text);
 
-// Text of any origin, safe to be shown on a terminal as part of a line: control characters and what turns or joins text
-// unseen are written out (\n, <U+202E>), and bytes that are no character as <FF>.
-[[nodiscard]] std::string shown_on_terminal(std::string_view text);
+// The same, at most 500 characters, the middle left out ("..."): an error may quote a whole file.
+[[nodiscard]] std::string message_line(std::string_view text);
+
+// Text of several lines, as one_line() but for line ends and tabs, which stay.
+[[nodiscard]] std::string terminal_text(std::string_view text);
 
 // The parts between commas, empty ones too but for one behind the last comma; none of an empty text.
 [[nodiscard]] std::vector<std::string> split_at_commas(const std::string& text);

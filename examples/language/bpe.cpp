@@ -12,6 +12,7 @@
 #include "examples/language/byte_spelling.h"
 #include "examples/language/pieces.h"
 #include "nn/io/files.h"
+#include "nn/io/json_text.h"
 
 namespace whence::language {
 namespace {
@@ -125,7 +126,7 @@ class Bpe final : public Tokeniser {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    throw InputError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
+    throw FileError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
   }
 
   void take_tokens(const std::map<std::string, std::int64_t>& vocabulary) {
@@ -153,7 +154,8 @@ class Bpe final : public Tokeniser {
   void take_merge(std::size_t number, const std::map<std::string, std::int64_t>& vocabulary) {
     const std::string& line = merge_lines_[number];
     const std::size_t blank = line.find(' ');
-    if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos)
+    if (blank == std::string::npos || blank == 0 || blank + 1 == line.size() ||
+        line.find(' ', blank + 1) != std::string::npos)
       refuse(to_text("merge ", number, " is '", line, "', not two tokens"));
     const std::string left = line.substr(0, blank), right = line.substr(blank + 1);
     const auto id_of = [&](const std::string& spelling) {
@@ -162,7 +164,9 @@ class Bpe final : public Tokeniser {
         refuse(to_text("merge ", number, " is '", line, "', and '", spelling, "' is no token"));
       return static_cast<TokenId>(found->second);
     };
-    merges_.emplace(pair_key(id_of(left), id_of(right)), Merge{static_cast<std::int32_t>(number), id_of(left + right)});
+    const Merge merge{static_cast<std::int32_t>(number), id_of(left + right)};
+    if (const auto [there, fresh] = merges_.emplace(pair_key(id_of(left), id_of(right)), merge); !fresh)
+      refuse(to_text("merge ", number, " is '", line, "', which merge ", there->second.rank, " is already"));
   }
 
   std::string place_;
@@ -189,10 +193,12 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
     if (!line.empty() && !(merges.empty() && line.starts_with("#version"))) merges.push_back(line);
   }
   try {
-    const auto file = nlohmann::json::parse(InputFile(vocabulary_path).text(largest_file));
+    const std::string table = InputFile(vocabulary_path).text(largest_file);
+    require_json_text(vocabulary_path, table);
+    const auto file = nlohmann::json::parse(table);
     return bpe_from(file.get<std::map<std::string, std::int64_t>>(), merges, vocabulary_path);
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(
+    throw FileError(
         vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required");
   }
 }

@@ -13,7 +13,7 @@
 
 namespace whence::language {
 
-// From the content of GPT-2's files. InputError with `place` when numbers have gaps, a byte has no
+// From the content of GPT-2's files. FileError with `place` when numbers have gaps, a byte has no
 // token, or a merge makes no token.
 [[nodiscard]] TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
     const std::vector<std::string>& merges, const std::string& place);

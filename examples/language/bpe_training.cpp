@@ -4,12 +4,15 @@
 #include <queue>
 #include <unordered_map>
 
+#include "examples/app/interrupt.h"
 #include "examples/language/bpe.h"
 #include "examples/language/byte_spelling.h"
 #include "examples/language/pieces.h"
 
 namespace whence::language {
 namespace {
+
+constexpr const char* work = "training a tokeniser";
 
 using Pair = std::pair<TokenId, TokenId>;
 
@@ -39,7 +42,7 @@ class Trainer {
   explicit Trainer(std::span<const std::string_view> texts) : spellings_(byte_spellings()) {
     for (std::size_t i = 0; i < spellings_.size(); ++i) ids_.emplace(spellings_[i], static_cast<TokenId>(i));
     read(texts);
-    for (std::size_t w = 0; w < words_.size(); ++w) count(w);
+    for (std::size_t w = 0; w < words_.size(); ++w) stop_if_interrupted(work), count(w);
     for (const auto& [pair, known] : pairs_) frequent_.push({known.count, pair});
   }
 
@@ -71,6 +74,7 @@ class Trainer {
     std::unordered_map<std::string_view, std::int64_t> counts;
     for (const std::string_view text : texts) {
       for (std::size_t done = 0; done < text.size();) {
+        stop_if_interrupted(work);
         const std::string_view piece = text.substr(done, first_piece(text.substr(done)));
         ++counts[piece];
         done += piece.size();
@@ -79,6 +83,7 @@ class Trainer {
     std::vector<std::pair<std::string_view, std::int64_t>> sorted(counts.begin(), counts.end());
     std::sort(sorted.begin(), sorted.end());
     for (const auto& [piece, number] : sorted) {
+      stop_if_interrupted(work);
       Word word{{}, number};
       for (const char c : piece) word.tokens.push_back(ids_.at(spelled({&c, 1})));
       words_.push_back(std::move(word));
@@ -121,6 +126,7 @@ class Trainer {
     const std::vector<std::size_t> places = std::move(pairs_.at(pair).words);
     pairs_.at(pair).words.clear();
     for (const std::size_t w : places) {
+      stop_if_interrupted(work);
       Word& word = words_[w];
       TokenIds shorter = merged(word.tokens, pair, result);
       if (shorter.size() == word.tokens.size()) continue;  // merged away since

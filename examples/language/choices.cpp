@@ -34,7 +34,7 @@ Question question_of(const JsonlLine& line) {
 TokenIds encode(const Tokeniser& tokeniser, const std::string& text, const std::string& place) {
   try {
     return tokeniser.encode(text);
-  } catch (const UnfitText& unfit) { throw InputError(place, ": ", unfit.what()); }
+  } catch (const UnfitText& unfit) { throw FileError(place, ": ", unfit.what()); }
 }
 
 // What the model reads, and how many of its last targets are the choice.
@@ -54,13 +54,13 @@ Reading reading_of(
            whole = encode(tokeniser, context + continuation, question.place);
   if (before.empty()) {
     if (tokeniser.end_of_text() < 0)
-      throw InputError(question.place, ": an empty context given; some text required, as the tokeniser has no ",
+      throw FileError(question.place, ": an empty context given; some text required, as the tokeniser has no ",
           "<|endoftext|> to stand for it");
     before = {tokeniser.end_of_text()};
     whole.insert(whole.begin(), tokeniser.end_of_text());
   }
   if (whole.size() <= before.size())
-    throw InputError(question.place, ": a choice without tokens of its own given; a longer text required");
+    throw FileError(question.place, ": a choice without tokens of its own given; a longer text required");
   const std::size_t counted = whole.size() - before.size();
   return {std::move(whole), counted};
 }
@@ -75,7 +75,7 @@ ChoiceScore score_choice(const Transformer& model, const Tokeniser& tokeniser, c
       .greedy = true};
   const std::size_t reads = reading.tokens.size() - 1;
   if (reading.counted > most || (reads > most && options.refuse))
-    throw InputError(question.place, ": choice ", number, ": ", reads, " tokens to read given; at most ", most,
+    throw FileError(question.place, ": choice ", number, ": ", reads, " tokens to read given; at most ", most,
         " required, ", reading.counted, " of them the choice's");
   if (reads > most) {
     reading.tokens.erase(reading.tokens.begin(), reading.tokens.end() - options.length - 1);
@@ -107,7 +107,7 @@ template <class Value> std::size_t best(const std::vector<ChoiceScore>& scores, 
 std::vector<Question> read_questions(const std::string& path) {
   std::vector<Question> questions;
   for_each_line_of_jsonl(read_file(path), path, [&](const JsonlLine& line) { questions.push_back(question_of(line)); });
-  if (questions.empty()) throw InputError(path, ": no line given; objects of context, choices and answer required");
+  if (questions.empty()) throw FileError(path, ": no line given; objects of context, choices and answer required");
   return questions;
 }
 

@@ -23,7 +23,7 @@ struct Question {
   std::size_t answer = 0;
   [[nodiscard]] bool cloze() const { return choices.size() == 1; }
 };
-// InputError that names file and line: no choices, one alone, an empty one, an answer that is none of them.
+// FileError that names file and line: no choices, one alone, an empty one, an answer that is none of them.
 [[nodiscard]] std::vector<Question> read_questions(const std::string& path);
 
 struct ChoiceOptions {
@@ -39,7 +39,7 @@ struct ChoiceScore {
   bool cut = false;                    // the context was
   std::int64_t unknown = 0;            // tokens, of context and choice
 };
-// One for each choice. InputError when a choice has no tokens of its own or more than `length`, when there is nothing
+// One for each choice. FileError when a choice has no tokens of its own or more than `length`, when there is nothing
 // before it (an empty context, and a tokeniser without <|endoftext|>, which stands for that), or a text does not fit the
 // tokeniser.
 [[nodiscard]] std::vector<ChoiceScore> score_choices(

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "examples/app/interrupt.h"
 #include "examples/app/results.h"
 #include "examples/app/text.h"
 #include "examples/language/documents.h"
-#include "examples/language/token_cache.h"
 #include "nn/io/sha256.h"
 
 namespace whence::language {
@@ -43,9 +43,9 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, none);
 }
 
-std::int64_t words_in(std::string_view text) {
+// `inside`: whether the text before ends in a word, and then whether this one does.
+std::int64_t words_in(std::string_view text, bool& inside) {
   std::int64_t words = 0;
-  bool inside = false;
   for (const char c : text) {
     const bool white = c == ' ' || (c >= '\t' && c <= '\r');
     words += !white && !inside;
@@ -74,7 +74,7 @@ std::size_t cut_of(std::string_view text, double share) {
   return at;
 }
 
-Documents split(const FilesOfParts& parts, const CorpusOptions& options, std::string& what_was_cut) {
+Documents split(const FilesOfParts& parts, const CorpusOptions& options, std::string& notes) {
   const auto& [files, validation_files, test_files] = parts;
   Documents documents;
   std::vector<std::string_view> all;
@@ -86,11 +86,11 @@ Documents split(const FilesOfParts& parts, const CorpusOptions& options, std::st
   } else if (all.size() == 1) {
     const std::size_t at = cut_of(all[0], options.validation_share);
     if (at == 0 || at == all[0].size())
-      throw InputError(files[0]->path(), ": ", all[0].size(),
+      throw FileError(files[0]->path(), ": ", all[0].size(),
           " bytes given, some being set aside for validation; more text, or --validation 0, required");
     for (const std::string_view part : {all[0].substr(0, at), all[0].substr(at)})
       documents.of[part.data() != all[0].data()].push_back(part);
-    what_was_cut = to_text("validation is the end of ", files[0]->path(), ", which is one document",
+    notes = to_text("validation is the end of ", one_line(files[0]->path()), ", which is one document",
         options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
   } else {
     const std::vector<bool> validates = validation_documents(all, options.validation_share, options.split_seed);
@@ -110,35 +110,35 @@ std::string hash_of(const FilesOfParts& parts) {
   return sha256(list);
 }
 
-// Part by part, so that a document may be larger than memory.
 // The tokeniser sees where the document ends, never what follows it.
-void encode_document(std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files,
-    TokenWriter& writer, PartSize& size) {
+void encode_document(
+    std::string_view document, const Tokeniser& tokeniser, const FilesOfParts& files, TokenRun& run, PartSize& size) {
   ++size.documents;
-  size.words += words_in(document);
   size.bytes += static_cast<std::int64_t>(document.size());
   TokenIds ids;
-  while (!document.empty()) {
+  for (bool inside_word = false; !document.empty();) {
+    stop_if_interrupted("making tokens of text");
     ids.clear();
     try {
-      document.remove_prefix(tokeniser.encode_part(document, ids));
+      const std::size_t taken = tokeniser.encode_part(document, ids);
+      size.words += words_in(document.substr(0, taken), inside_word);
+      document.remove_prefix(taken);
     } catch (const UnfitText& unfit) {
-      throw InputError(place_of(files, document.data() + unfit.byte), ": ", unfit.reason);
+      throw FileError(place_of(files, document.data() + unfit.byte), ": ", unfit.reason);
     }
     size.tokens += static_cast<std::int64_t>(ids.size());
     size.unknown += tokeniser.unknown() < 0 ? 0 : std::count(ids.begin(), ids.end(), tokeniser.unknown());
-    writer.add(ids);
+    run.add(ids);
   }
 }
 
-// Training first, as the cache has it.
 void encode_all(const Documents& documents, const Tokeniser& tokeniser, const FilesOfParts& files, bool separate,
-    TokenWriter& writer, PartSize (&sizes)[part_count]) {
+    TokenRun (&runs)[part_count], PartSize (&sizes)[part_count]) {
   for (std::size_t part = 0; part < part_count; ++part) {
     for (const std::string_view document : documents.of[part]) {
-      encode_document(document, tokeniser, files, writer, sizes[part]);
+      encode_document(document, tokeniser, files, runs[part], sizes[part]);
       if (!separate) continue;
-      writer.add(TokenIds{tokeniser.end_of_text()});
+      runs[part].add(TokenIds{tokeniser.end_of_text()});
       ++sizes[part].tokens;
     }
   }
@@ -163,10 +163,12 @@ void check(const CorpusOptions& options, const Tokeniser& tokeniser) {
 
 }  // namespace
 
-struct Corpus::Contents {
-  std::string memory;
-  std::unique_ptr<MappedFile> cache;
-};
+void TokenRun::add(std::span<const TokenId> ids) {
+  if (wide_)
+    long_.insert(long_.end(), ids.begin(), ids.end());
+  else
+    std::ranges::transform(ids, std::back_inserter(short_), [](TokenId id) { return static_cast<std::uint16_t>(id); });
+}
 
 void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words) {
   line.heading("Text")
@@ -229,46 +231,18 @@ void refuse_inside_text(const CommandLine& line, const CorpusOptions& corpus, co
   }
 }
 
-Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache)
-    : contents_(std::make_unique<Contents>()), vocabulary_(tokeniser.vocabulary()) {
+Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocabulary_(tokeniser.vocabulary()) {
   check(options, tokeniser);
+  std::ranges::fill(runs_, TokenRun(vocabulary_));
   const FilesOfParts files = {open_all(options.files, options), open_all(options.validation_files, options),
       open_all(options.test_files, options)};
   hash_ = hash_of(files);
   description_ = description_of(options, hash_, tokeniser);
-  const Documents documents = split(files, options, what_was_cut_);
-  std::string facts;
-  for (const auto& [name, value] : description_) facts += name + '=' + value + '\n';
-  const std::string key = sha256(facts);  // of a cache; other data or options have another
-  const auto use = [this](const CachedTokens& found) {
-    std::copy(std::begin(found.runs), std::end(found.runs), runs_);
-    std::copy(std::begin(found.sizes), std::end(found.sizes), sizes_);
-  };
-  CachedTokens found;
-  const auto map_cache = [&] {
-    contents_->cache = std::make_unique<MappedFile>(cache.string());
-    return read_cache(*contents_->cache, key, found);
-  };
-  std::error_code ignored;
-  from_cache_ = !cache.empty() && std::filesystem::exists(cache, ignored) && map_cache();
-  if (from_cache_) {
-    use(found);
-    return;
-  }
-
-  TokenWriter writer(cache.string(), vocabulary_ <= 65536 ? 2 : 4);
-  encode_all(documents, tokeniser, files, options.separate, writer, sizes_);
-  writer.finish(key, sizes_);
-  contents_->memory = writer.take_memory();
-  if (cache.empty())
-    use(runs_in(contents_->memory.data(), writer.bytes_per_token(), sizes_));
-  else if (map_cache())
-    use(found);
-  else
-    throw Error(cache.string(), ": token cache: changed right after it was written; a file of its own required");
+  const Documents documents = split(files, options, notes_);
+  for (const Files& part : files)
+    for (const auto& file : part) notes_ += file->note();
+  encode_all(documents, tokeniser, files, options.separate, runs_, sizes_);
 }
-
-Corpus::~Corpus() = default;
 
 double Corpus::bytes_per_token(Part part) const {
   return static_cast<double>(size(part).bytes) / static_cast<double>(std::max<std::int64_t>(1, size(part).tokens));
@@ -283,13 +257,13 @@ std::string Corpus::summary() const {
         " tokens (", fixed(bytes_per_token(part), 2), " bytes each",
         each.unknown > 0 ? to_text(", ", each.unknown, " unknown") : "", ")\n");
   }
-  return text + what_was_cut_;
+  return text + notes_;
 }
 
 void Corpus::require_window(Part part, index_t length) const {
   const index_t has = tokens(part).size();
   if (has > length) return;
-  throw InputError(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
+  throw FileError(name_of(part), " text: ", has, has == 1 ? " token" : " tokens", " given; ", length + 1,
       " required for a window of ", length, " and the token after it; give more text or choose shorter windows");
 }
 
@@ -301,14 +275,7 @@ TokenIds Corpus::slice(Part part, index_t first, index_t count) const {
   }
   TokenIds ids;
   ids.reserve(static_cast<std::size_t>(count));
-  for (index_t i = first; i < first + count; ++i) {
-    const TokenId id = run[i];
-    if (id < 0 || id >= vocabulary_) {
-      throw InputError(
-          "token cache: token ", id, " found; 0 to ", vocabulary_ - 1, " required; the file is damaged: remove it");
-    }
-    ids.push_back(id);
-  }
+  for (index_t i = first; i < first + count; ++i) ids.push_back(run[i]);
   return ids;
 }
 

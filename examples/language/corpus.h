@@ -2,14 +2,13 @@
 //
 //   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
-// Files are mapped, never read whole but for small ones (mapped_file.h). Tokens are in memory, or written once to a cache
-// file and mapped from there, so text and tokens may be larger than memory. A cache of other files, another tokeniser or
-// other options is made anew.
+// Files are in memory (file_bytes.h) until they have become tokens of 2 bytes each, or 4 where there are more than 65536
+// different ones.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,23 +50,22 @@ void refuse_inside_text(const CommandLine& line, const CorpusOptions& corpus, co
 enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;
 
-// One part's tokens, wherever they lie.
+// One part's tokens: 16 bits each where the vocabulary allows.
 class TokenRun {
  public:
-  TokenRun() = default;
-  TokenRun(const void* tokens, int bytes_per_token, index_t count)
-      : tokens_(tokens), width_(bytes_per_token), count_(count) {}
-  index_t size() const { return count_; }
+  explicit TokenRun(index_t vocabulary = 0) : wide_(vocabulary > 65536) {}
+  void add(std::span<const TokenId> ids);
+  index_t size() const { return static_cast<index_t>(wide_ ? long_.size() : short_.size()); }
   // REQUIRES: 0 <= i < size().
   TokenId operator[](index_t i) const {
-    if (width_ == 2) return static_cast<const std::uint16_t*>(tokens_)[i];
-    return static_cast<TokenId>(static_cast<const std::uint32_t*>(tokens_)[i]);
+    const auto at = static_cast<std::size_t>(i);
+    return wide_ ? long_[at] : short_[at];
   }
 
  private:
-  const void* tokens_ = nullptr;
-  int width_ = 2;
-  index_t count_ = 0;
+  bool wide_;
+  std::vector<std::uint16_t> short_;
+  TokenIds long_;
 };
 
 struct PartSize {
@@ -77,36 +75,29 @@ struct PartSize {
 
 class Corpus {
  public:
-  // `cache`: a file for the tokens; empty: they stay in memory. Throws InputError "FILE: ..." for a file that is empty,
-  // cannot be read or is not what the tokeniser takes, and when nothing would be left for training or for validation.
-  Corpus(const CorpusOptions& options, const Tokeniser& tokeniser, const std::filesystem::path& cache = {});
-  ~Corpus();
-  Corpus(const Corpus&) = delete;
-  Corpus& operator=(const Corpus&) = delete;
+  // Throws what TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser does not take, and when
+  // nothing would be left for training or for validation; InputError for options; Interrupted.
+  Corpus(const CorpusOptions& options, const Tokeniser& tokeniser);
 
   const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }
   const PartSize& size(Part part) const { return sizes_[static_cast<std::size_t>(part)]; }
   index_t vocabulary() const { return vocabulary_; }
   double bytes_per_token(Part part) const;
   const std::string& hash() const { return hash_; }  // SHA-256 over that of each file: the data of a run
-  bool from_cache() const { return from_cache_; }
   // What a resumed run must share, as names and texts: data hash, tokeniser hash, rule and share of documents.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> description() const { return description_; }
   [[nodiscard]] std::string summary() const;  // lines for people
 
-  // InputError unless the part holds a window of `length` tokens and the one after them.
+  // FileError unless the part holds a window of `length` tokens and the one after them.
   void require_window(Part part, index_t length) const;
-  // `count` tokens from `first` on. InputError when one is outside the vocabulary (a damaged cache).
+  // `count` tokens from `first` on. Error where there are no such ones.
   [[nodiscard]] TokenIds slice(Part part, index_t first, index_t count) const;
 
  private:
-  struct Contents;
-  std::unique_ptr<Contents> contents_;  // what the runs lie in
   TokenRun runs_[part_count];
   PartSize sizes_[part_count];
   index_t vocabulary_;
-  std::string hash_, what_was_cut_;
-  bool from_cache_ = false;
+  std::string hash_, notes_;
   std::vector<std::pair<std::string, std::string>> description_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "examples/app/interrupt.h"
 #include "tensor/random.h"
 
 namespace whence::language {
@@ -13,6 +14,7 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
   std::int64_t blanks = 0;
   bool text_seen = false;
   for (std::size_t line = 0; line < file.size() && blank_lines > 0;) {
+    stop_if_interrupted("cutting text");
     const std::size_t newline = file.find('\n', line),
                       end = newline == std::string_view::npos ? file.size() : newline + 1;
     if (file.substr(line, end - line).find_first_not_of(" \t\r\n") == std::string_view::npos) {

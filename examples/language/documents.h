@@ -9,7 +9,7 @@ namespace whence::language {
 
 // The documents of one file, one after another without a gap: the file is cut behind each run of `blank_lines` or
 // more blank lines (nothing but blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the
-// file's beginning it makes none.
+// file's beginning it makes none. Throws Interrupted.
 [[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
 
 // For each document whether it is for validation. They are drawn one after another from the stream (seed, "validation

@@ -44,7 +44,7 @@ void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& l
   std::string fitting;
   for (const index_t length : lengths)
     if (has > length) fitting += to_text(fitting.empty() ? "" : ", ", length);
-  throw InputError("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
+  throw FileError("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
       fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", fitting));
 }
 

@@ -43,7 +43,7 @@ struct LengthScore {
   std::string refused = {};  // the model's reason
 };
 
-// Ascending by length, always with the training length. InputError when the part has no room for
+// Ascending by length, always with the training length. FileError when the part has no room for
 // the longest window; Interrupted.
 [[nodiscard]] std::vector<LengthScore> perplexity_by_length(
     const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
@@ -60,7 +60,7 @@ struct NamedScores {
 // PREFIX.csv, PREFIX_delta.csv, PREFIX.svg and PREFIX_delta.svg of all models, and PREFIX.json of the first.
 // Each SVG is a file of its own.
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
-// What write_length_files left as PREFIX.json. InputError when there is none, or it is something else.
+// What write_length_files left as PREFIX.json. FileError when there is none, or it is something else.
 [[nodiscard]] NamedScores read_length_scores(const std::string& path);
 
 }  // namespace whence::language

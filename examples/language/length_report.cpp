@@ -9,6 +9,7 @@
 #include "examples/language/length_evaluation.h"
 #include "examples/report/plot.h"
 #include "nn/io/files.h"
+#include "nn/io/json_text.h"
 
 namespace whence::language {
 namespace {
@@ -135,11 +136,15 @@ void write_length_files(const std::vector<NamedScores>& models, const std::strin
 }
 
 NamedScores read_length_scores(const std::string& path) {
-  const ordered_json file = ordered_json::parse(read_file(path), nullptr, false);
+  const std::string text = read_file(path);
+  require_json_text(path, text);
+  const ordered_json file = ordered_json::parse(text, nullptr, false);
   NamedScores model;
   try {
     model.name = file.at("scheme").get<std::string>();
     for (const ordered_json& at : file.at("lengths")) {
+      if (const auto length = at.at("length").get<index_t>(); length < 1)
+        throw FileError(path, ": a length of ", length, " found; 1 or more required");
       LengthScore score{.length = at.at("length").get<index_t>(),
           .windows = at.at("windows").get<index_t>(),
           .last = at.at("last").get<index_t>(),
@@ -153,7 +158,7 @@ NamedScores read_length_scores(const std::string& path) {
       model.scores.push_back(std::move(score));
     }
   } catch (const nlohmann::json::exception& problem) {
-    throw InputError(
+    throw FileError(
         path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required");
   }
   return model;

@@ -52,7 +52,12 @@ class FromFacts {
  public:
   FromFacts(const Facts& facts, const std::string& place) : facts_(facts), place_(place) {}
 
-  void operator()(const char* name, index_t& value) { take(parse_number<index_t>(text_of(name)), name, value); }
+  // A model is built before its weights are read: a file must not ask for more than any machine holds.
+  void operator()(const char* name, index_t& value) {
+    take(parse_number<index_t>(text_of(name)), name, value);
+    const index_t most = name == std::string_view("layers") ? 1024 : index_t{1} << 24;
+    if (value < 0 || value > most) refuse(to_text("model.", name), text_of(name), to_text("0 to ", most));
+  }
   void operator()(const char* name, double& value) { take(parse_number<double>(text_of(name)), name, value); }
   void operator()(const char* name, bool& value) { value = choose(name, {"false", "true"}) == 1; }
   void operator()(const char* name, std::string& value) { value = text_of(name); }
@@ -70,7 +75,7 @@ class FromFacts {
 
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& value, const std::string& required) const {
-    throw InputError(
+    throw FileError(
         place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?");
   }
 
@@ -120,15 +125,16 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
   if (record.subject != "lm")
-    throw InputError(folder, ": a run of ", record.subject,
+    throw FileError(folder, ": a run of ", record.subject,
         " given; one of `whence train lm` required, which leaves text to draw from");
   const Facts& facts = record.facts;
   TransformerOptions options = model_of(facts, place);
+  if (!options.causal) throw FileError(place, ": model.causal: \"false\" found; true required, as text is drawn");
   if (!executor.empty()) options.executor = executor;
   SavedModel saved{nullptr, load_tokeniser(file)};
   const auto hash = std::ranges::find(facts, "tokeniser.sha256", &Facts::value_type::first);
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
-    throw InputError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
+    throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   saved.model = std::make_unique<Transformer>(options);
   return saved;

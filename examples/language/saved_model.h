@@ -21,7 +21,7 @@ inline constexpr const char* tokeniser_file = "tokeniser.json";
 // For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
 // {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
 [[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
-// The options of a model from such facts. InputError with `place` when one is missing, unknown, or not of its kind.
+// The options of a model from such facts. FileError with `place` when one is missing, unknown, or not of its kind.
 [[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);
 
 struct SavedModel {
@@ -32,8 +32,8 @@ struct SavedModel {
 // Without its weights, which the caller loads: those of a checkpoint, say. The errors are those of the next one.
 [[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});
 
-// `executor`: another than in training; empty: the same. `accept_damaged`: examples/app/loading.h. InputError when a file
-// is missing or damaged, the tokeniser is another than the model was trained with, or weights do not fit.
+// `executor`: another than in training; empty: the same. `accept_damaged`: examples/app/loading.h. SystemError when a file
+// is missing, FileError when it is damaged, the tokeniser is another than the model was trained with, or weights do not fit.
 [[nodiscard]] SavedModel load_language_model(
     const std::string& folder, const std::string& executor = {}, bool accept_damaged = false);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "examples/app/interrupt.h"
 #include "examples/app/jsonl.h"
 #include "examples/language/documents.h"
 #include "nn/io/sha256.h"
@@ -27,6 +28,7 @@ std::vector<std::string> files_below(const fs::path& folder, const TreePatterns&
   std::error_code error;
   for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
        entry.increment(error)) {
+    stop_if_interrupted("reading folders");
     if (entry->path().filename().string().starts_with('.')) {
       entry.disable_recursion_pending();
       continue;
@@ -36,9 +38,9 @@ std::vector<std::string> files_below(const fs::path& folder, const TreePatterns&
     if (matches(patterns.exclude, below) || (!patterns.include.empty() && !matches(patterns.include, below))) continue;
     files.push_back(entry->path().string());
   }
-  if (error) throw InputError(folder.string(), ": ", error.message(), "; a folder that can be read required");
+  if (error) throw SystemError(folder.string(), ": ", error.message(), "; a folder that can be read required");
   if (files.empty())
-    throw InputError(folder.string(), ": no file that --include and --exclude leave; one with text required");
+    throw FileError(folder.string(), ": no file that --include and --exclude leave; one with text required");
   std::ranges::sort(files);
   return files;
 }
@@ -61,14 +63,13 @@ std::vector<std::string> files_of(const std::vector<std::string>& paths, const T
 
 TextFile::TextFile(const std::string& path, const std::string& field)
     : file_(path), field_(is_jsonl(path) ? field : std::string()) {
-  if (bytes().empty()) throw InputError(path, ": an empty file given; some text required; leave it out");
   if (field_.empty()) return;
   for_each_line_of_jsonl(bytes(), path, [this](const JsonlLine& line) {
     if (line.text(field_).empty()) return;
     texts_.push_back(line.text(field_));
     places_.push_back(line.place);
   });
-  if (texts_.empty()) throw InputError(path, ": no text in any line's '", field_, "'; some text required");
+  if (texts_.empty()) throw FileError(path, ": no text in any line's '", field_, "'; some text required");
 }
 
 std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) const {
@@ -84,6 +85,15 @@ std::string TextFile::place_of(const char* at) const {
   return {};
 }
 
-std::string TextFile::hash() const { return sha256(bytes()) + (field_.empty() ? "" : " " + field_); }
+std::string TextFile::hash() const {
+  Sha256 hash;
+  for (std::string_view rest = bytes(); !rest.empty();) {
+    stop_if_interrupted("hashing text");
+    const std::string_view piece = rest.substr(0, std::size_t{1} << 20);
+    hash.add(piece);
+    rest.remove_prefix(piece.size());
+  }
+  return hash.hexadecimal() + (field_.empty() ? "" : " " + field_);
+}
 
 }  // namespace whence::language

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/language/mapped_file.h"
+#include "examples/language/file_bytes.h"
 
 namespace whence::language {
 
@@ -18,19 +18,20 @@ struct TreePatterns {
 };
 
 // `paths` with the files below in place of each folder, in the order of their names: regular ones that are not empty, no
-// links, nothing whose name begins with a dot. InputError when a folder has none.
+// links, nothing whose name begins with a dot. SystemError when a folder cannot be read, FileError when it has none.
 [[nodiscard]] std::vector<std::string> files_of(const std::vector<std::string>& paths, const TreePatterns& patterns);
 
 [[nodiscard]] bool is_jsonl(const std::string& path);
 
 class TextFile {
  public:
-  // `field`: of each JSON line that holds its document. InputError for a file that is empty or cannot be read, and for a
-  // line that has no such text.
+  // `field`: of each JSON line that holds its document. Throws what FileBytes does, and FileError for a line that has no
+  // such text.
   TextFile(const std::string& path, const std::string& field);
 
   const std::string& path() const { return file_.path(); }
   std::string_view bytes() const { return file_.bytes(); }
+  [[nodiscard]] std::string note() const { return file_.note(); }  // for people
   // Of a plain file (documents.h), or of each line that is not empty.
   [[nodiscard]] std::vector<std::string_view> documents(std::int64_t blank_lines) const;
   // Where a byte of a document of this file is, for people; empty: it is of another.
@@ -38,7 +39,7 @@ class TextFile {
   [[nodiscard]] std::string hash() const;  // SHA-256 of its bytes; of JSON lines with the field's name behind it
 
  private:
-  MappedFile file_;
+  FileBytes file_;
   std::string field_;                        // of JSON lines; empty: a plain file
   std::vector<std::string> texts_, places_;  // of JSON lines, which stay in memory
 };

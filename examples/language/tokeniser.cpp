@@ -5,6 +5,7 @@
 #include "examples/language/bpe.h"
 #include "examples/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
+#include "nn/io/json_text.h"
 #include "nn/io/sha256.h"
 #include "tensor/suggest.h"
 
@@ -27,7 +28,7 @@ TokeniserPointer from_object(const json& file, const std::string& place) {
   if (kind == "words") return words_from(strings(file, "words"), place);
   if (kind == "bpe")
     return bpe_from(file.at("vocab").get<std::map<std::string, std::int64_t>>(), strings(file, "merges"), place);
-  throw InputError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
+  throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }
 
 }  // namespace
@@ -44,10 +45,11 @@ TokenIds Tokeniser::encode(std::string_view text) const {
 
 std::string Tokeniser::decode(std::span<const TokenId> ids) const {
   std::string text;
-  for (const TokenId id : ids) {
+  for (std::size_t at = 0; at < ids.size(); ++at) {
+    const TokenId id = ids[at];
     if (id < 0 || id >= vocabulary()) {
-      throw InputError(
-          "decode: token ", id, " given; 0 to ", vocabulary() - 1, " required; is it of another tokeniser?");
+      throw FileError("decode: token ", id, " given at place ", at, "; 0 to ", vocabulary() - 1,
+          " required; is it of another tokeniser?");
     }
     text += token(id);
   }
@@ -64,22 +66,23 @@ TokeniserPointer load_tokeniser(const std::string& path) {
 
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
   try {
+    require_json_text(place, text);
     const json file = json::parse(text);
     if (!file.is_object() || file.value("format", "") != "whence tokeniser") {
-      throw InputError(place,
+      throw FileError(place,
           ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
     }
     if (file.at("version").get<int>() != 1)
-      throw InputError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
+      throw FileError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
     return from_object(file, place);
   } catch (const json::exception& error) {
-    throw InputError(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required");
+    throw FileError(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required");
   }
 }
 
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {
   if (tokeniser.vocabulary() == model_vocabulary) return;
-  throw InputError("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
+  throw FileError("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
       "; the tokeniser that the model was trained with required");
 }
 

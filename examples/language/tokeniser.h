@@ -50,7 +50,7 @@ class Tokeniser {
   [[nodiscard]] virtual std::string json() const = 0;  // the file that save() writes
 
   [[nodiscard]] TokenIds encode(std::string_view text) const;  // UnfitText where text is not what the kind takes
-  // InputError when an id is outside the vocabulary.
+  // FileError when an id is outside the vocabulary.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
   [[nodiscard]] std::string hash() const;  // SHA-256 of json()
   void save(const std::string& path) const;
@@ -58,7 +58,7 @@ class Tokeniser {
 
 using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 
-// InputError "FILE: tokeniser: what is wrong; what is required".
+// FileError "FILE: tokeniser: what is wrong; what is required".
 [[nodiscard]] TokeniserPointer load_tokeniser(const std::string& path);
 [[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
 
@@ -68,7 +68,7 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary);
 [[nodiscard]] TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary);
 
-// InputError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
+// FileError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary);
 
 }  // namespace whence::language

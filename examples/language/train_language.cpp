@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <set>
 
 #include "examples/app/interrupt.h"
 #include "examples/app/memory_plan.h"
@@ -23,10 +22,6 @@
 
 namespace whence::language {
 namespace {
-
-// Options that say where, not what: they are no part of what a run repeats.
-const std::set<std::string> not_repeated{
-    "out", "from", "resume", "accept-damaged", "quiet", "threads", "device", "cuda-graph", "beside"};
 
 struct Settings {
   CorpusOptions corpus;
@@ -111,8 +106,8 @@ std::vector<std::pair<std::string, std::string>> description(
 RunRecord record_of(const Settings& settings, const CommandLine& line, const Corpus& corpus, const Facts& facts) {
   RunRecord record{"train", WHENCE_VERSION, "lm", line.values(), {}, corpus.hash(), facts};
   for (const auto& [name, value] : record.options)
-    if (line.given(name) && !not_repeated.contains(name)) record.given.push_back(name);
-  std::erase_if(record.options, [](const auto& option) { return not_repeated.contains(option.first); });
+    if (line.given(name) && !never_recorded.contains(name)) record.given.push_back(name);
+  std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   for (const std::string& file : settings.words.more) record.facts.emplace_back("file", file);
   return record;
 }
@@ -257,7 +252,7 @@ int run(CommandLine& line, Settings& settings) {
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << pruning_text() << '\n';
   evaluate(model, corpus, settings, beside);
-  std::cout << "written: " << settings.out
+  std::cout << "written: " << one_line(settings.out)
             << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, "
                "lengths.json, lengths*.csv, "
                "lengths*.svg}\n";
@@ -278,7 +273,8 @@ int train_language_with(const std::vector<std::string>& arguments, bool repeated
   const auto from = repeated ? std::nullopt : record_to_repeat(arguments);
   if (!from) return run(line, settings);
   RunRecord record = read_run_record(*from);
-  if (record.subject != "lm") throw InputError(*from, ": a run of ", record.subject, " given; one of lm required");
+  if (record.subject != "lm") throw FileError(*from, ": a run of ", record.subject, " given; one of lm required");
+  refuse_unknown_options(record, *from, line.values());
   if (settings.training.resume) record.given.emplace_back("warm-up");  // which more steps would lengthen again
   std::vector<std::string> typed, repeated_arguments = arguments_of(record, record.given, arguments);
   for (std::size_t k = 0; k < arguments.size(); ++k)  // without --from itself

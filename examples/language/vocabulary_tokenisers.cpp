@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "examples/app/interrupt.h"
 #include "examples/app/unicode.h"
 #include "examples/language/pieces.h"
 
@@ -92,11 +93,11 @@ void check_list(const std::vector<std::string>& tokens, bool single, const std::
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::string where = to_text(place, ": tokeniser: entry ", i);
-    if (tokens[i].empty()) throw InputError(where, " is empty; some text required");
+    if (tokens[i].empty()) throw FileError(where, " is empty; some text required");
     if (single && first_code_point(tokens[i]).bytes != tokens[i].size())
-      throw InputError(where, " is no single character; one required");
+      throw FileError(where, " is no single character; one required");
     if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh)
-      throw InputError(where, " is entry ", old->second, " again; each once required");
+      throw FileError(where, " is entry ", old->second, " again; each once required");
   }
 }
 
@@ -107,6 +108,7 @@ std::vector<std::string> most_frequent(std::span<const std::string_view> texts, 
   std::unordered_map<std::string, std::int64_t> counts;
   for (std::size_t t = 0; t < texts.size(); ++t) {
     for (std::size_t done = 0; done < texts[t].size();) {
+      stop_if_interrupted("training a tokeniser");
       try {
         const std::string_view token = cut(texts[t], done);
         done += token.size();

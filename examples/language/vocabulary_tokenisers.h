@@ -8,7 +8,7 @@
 
 namespace whence::language {
 
-// The tokens without "unknown", which is token 0. InputError with `place` when one is empty, occurs twice, or is not
+// The tokens without "unknown", which is token 0. FileError with `place` when one is empty, occurs twice, or is not
 // UTF-8 (for characters: not one code point).
 [[nodiscard]] TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place);
 [[nodiscard]] TokeniserPointer words_from(std::vector<std::string> words, const std::string& place);

@@ -44,12 +44,12 @@ std::filesystem::path file_to_write(const Files& files, const std::string& endin
 
 void write(const std::string& file, const std::string& text) {
   write_file(file, text);
-  std::cout << "written: " << file << std::endl;
+  std::cout << "written: " << one_line(file) << std::endl;
 }
 
 void write(const std::string& file, const SafetensorsFile& tensors) {
   write_safetensors(file, tensors);
-  std::cout << "written: " << file << std::endl;
+  std::cout << "written: " << one_line(file) << std::endl;
 }
 
 // The steps of --checkpoints: the first, the last, and those between them evenly.
@@ -87,7 +87,7 @@ void write_pictures(
     write_file((folder / name).string(), svg);
     ++count;
   });
-  std::cout << "written: " << folder.string() << ", " << count << " pictures" << std::endl;
+  std::cout << "written: " << one_line(folder.string()) << ", " << count << " pictures" << std::endl;
 }
 
 void write_inspection(const Inspection& inspection, const Files& files) {

@@ -86,7 +86,7 @@ class Lines {
       : row_(row), style_(style), columns_(std::max<std::size_t>(style.columns, 20)) {}
 
   void add(std::size_t key, const std::string& token) {
-    std::string rest = shown_on_terminal(token);
+    std::string rest = one_line(token);
     if (display_width(rest) == 0) rest = rest.empty() ? "<>" : "\u25CC" + rest;  // marks that combine need a letter
     if (used_ + display_width(rest) > columns_) end();
     while (!rest.empty()) {
@@ -142,8 +142,7 @@ Table strongest(const Subject& subject, const Row& row, const std::string& name)
       keys, [&](std::size_t a, std::size_t b) { return std::abs(row.values[a]) > std::abs(row.values[b]); });
   Table table({"j", "token", name});
   for (std::size_t k = 0; k < std::min<std::size_t>(keys.size(), 10); ++k)
-    table.row({std::to_string(keys[k]), in_quotes(shown_on_terminal(subject.texts[keys[k]])),
-        report::number(row.values[keys[k]], 6)});
+    table.row({std::to_string(keys[k]), in_quotes(subject.texts[keys[k]]), report::number(row.values[keys[k]], 6)});
   return table;
 }
 
@@ -163,8 +162,7 @@ std::string text_read(const Inspection& inspection, const std::string& what, con
   const std::string name = (wanted.gradient ? "dLoss/d" : "") + quantity.probe->name;
   const auto i = static_cast<std::size_t>(wanted.at[axis_of(quantity, 'i')]);
   std::string out = to_text(wanted.gradient ? "dLoss/d " : "", quantity.path, place_of(wanted), ", query ", i, ' ',
-      in_quotes(shown_on_terminal(subject.texts.at(i))), ": ", quantity.probe->caption, '\n', legend_of(row, style),
-      '\n');
+      in_quotes(subject.texts.at(i)), ": ", quantity.probe->caption, '\n', legend_of(row, style), '\n');
   Lines lines(row, style);
   for (std::size_t token = 0; token < row.values.size(); ++token) lines.add(token, subject.texts[token]);
   return out + lines.text() + '\n' + strongest(subject, row, name).text();

@@ -99,7 +99,7 @@ File file_of(const std::string& name, const std::string& text, const std::string
       read.question.insert(read.question.begin(), blank);
     file.lines.push_back(std::move(read));
   });
-  if (file.lines.empty()) throw InputError(name, ": no line given; objects of context, question and answer required");
+  if (file.lines.empty()) throw FileError(name, ": no line given; objects of context, question and answer required");
   return file;
 }
 
@@ -121,7 +121,7 @@ class Vocabulary {
     for (const std::string& symbol : symbols) {
       const auto found = numbers_.find(symbol);
       if (found == numbers_.end())
-        throw InputError(place, ": symbol ", in_quotes(symbol), " given; one that the training file has required");
+        throw FileError(place, ": symbol ", in_quotes(symbol), " given; one that the training file has required");
       tokens.push_back(found->second);
     }
   }
@@ -146,7 +146,7 @@ struct Sequences {
     vocabulary.append(tokens, line.answer, line.place);
     const auto read = static_cast<index_t>(tokens.size()) - 1, answer = static_cast<index_t>(line.answer.size());
     if (length > 0 && answer > length)
-      throw InputError(line.place, ": an answer of ", answer, " symbols given; at most --length ", length, " required");
+      throw FileError(line.place, ": an answer of ", answer, " symbols given; at most --length ", length, " required");
     const index_t left = length > 0 ? std::max<index_t>(0, read - length) : 0;
     longest = std::max(longest, read);
     cut += left > 0, question_cut += left > static_cast<index_t>(line.context.size());
@@ -254,7 +254,7 @@ class JsonlTask final : public Task {
     const bool words = options_.symbols == "words";
     if (token == 0) return words ? "| " : "|";
     const std::string& symbol = vocabulary_.symbol(token);
-    if (options_.symbols == "bytes" && (symbol[0] & 0x80)) return shown_on_terminal(symbol);
+    if (options_.symbols == "bytes" && (symbol[0] & 0x80)) return one_line(symbol);
     return words ? symbol + ' ' : symbol;
   }
   // All of a test file: its end is where it ends.
@@ -299,7 +299,7 @@ class JsonlTask final : public Task {
     const auto each = std::max<std::size_t>(
         1, static_cast<std::size_t>(options_.set_aside * static_cast<double>(file_.lines.size())));
     if (each * drawn_.size() >= file_.lines.size())
-      throw InputError(file_.name, ": ", file_.lines.size(), " lines given, of which ", each * drawn_.size(),
+      throw FileError(file_.name, ": ", file_.lines.size(), " lines given, of which ", each * drawn_.size(),
           " are to be set aside for tests or validation; more lines required, or --test-data and --validation-data");
     std::vector<std::size_t> order(file_.lines.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
