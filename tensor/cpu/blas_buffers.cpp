@@ -35,9 +35,9 @@ class Buffers {
     one_is_free_.wait(lock, [this] { return in_use_ == 0; });  // so that OpenBLAS gives those that it has first
     take_up_to(wanted);
     if (there_are_ == 0) {
-      throw OutOfMemory(error_at_call_site("matmul",
-                            to_text("no room for OpenBLAS, which computes in ", bytes_text(buffer_bytes),
-                                " of address space; a higher limit (ulimit -v) or a smaller model required")),
+      throw OutOfMemory(error_at_call_site(
+                            "matmul", to_text("no room for OpenBLAS, which computes in ", bytes_text(buffer_bytes),
+                                          " of address space; a higher limit (ulimit -v) or a smaller model required")),
           {.asked = buffer_bytes});
     }
     asked_for_.store(std::max(asked_for_.load(), wanted), std::memory_order_release);
