@@ -7,6 +7,7 @@
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/loading.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -74,6 +75,21 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
 }
 
+// The text that the model sees at a time, and the most of it that it reads at once: the prompt, or the later half.
+void say_memory(const Transformer& model, const TokenIds& prompt, const Options& options) {
+  const auto begun = static_cast<index_t>(prompt.size()), whole = begun + options.generation.tokens;
+  const index_t context = options.generation.context ? std::min(options.generation.context, whole) : whole;
+  const std::string line = require_pass_memory({.model = model.options(),
+                                                   .device = model.device(),
+                                                   .length = std::min(context, std::max(begun, context / 2)),
+                                                   .cached = context,
+                                                   .option = "--context",
+                                                   .value = context,
+                                                   .loaded = true},
+      free_memory(model.device()));
+  if (!options.quiet) std::cerr << line << '\n';
+}
+
 int run(int argc, char** argv) {
   Options options;
   CommandLine line("whence generate", "Draws text from a trained language model.");
@@ -90,6 +106,7 @@ int run(int argc, char** argv) {
   options.generation.stop = saved.tokeniser->end_of_text();
   if (options.generation.context == 0 && !extrapolates(saved.model->options()))
     options.generation.context = saved.model->options().length;
+  say_memory(*saved.model, prompt, options);
 
   // A token may be part of a character; a terminal is given whole ones, and none that acts.
   Utf8Stream characters;

@@ -96,7 +96,9 @@ DType dtype_named(const std::string& name) {
 SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
   try {
     return run_probe(input, executor);
-  } catch (const InputError&) { throw; } catch (const Error& error) {
+  } catch (const InputError&) { throw; } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
     if (!input.setting.positions.defined() && input.draws.empty()) throw;
     const std::string& name = input.setting.positions.defined() ? "positions" : input.draws[0].first;
     throw FileError(options.in, ": tensor ", name, ": ", error.what());
@@ -151,7 +153,13 @@ int run(int argc, char** argv) {
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
   const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};
-  std::cout << describe_scheme(BareAttention(options.describe, sizes), options.batch);
+  try {
+    std::cout << describe_scheme(BareAttention(options.describe, sizes), options.batch);
+  } catch (const InputError&) { throw; } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError("--describe: ", error.what());  // rows for fewer positions than --length, for instance
+  }
   return 0;
 }
 

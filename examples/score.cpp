@@ -8,6 +8,7 @@
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/loading.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -144,6 +145,14 @@ int run(int argc, char** argv) {
   const SavedModel saved = load_language_model(options.runs[0], {}, options.accept_damaged);
   place(*saved.model, placement);
   const index_t length = options.length > 0 ? options.length : saved.model->options().length;
+  const std::string memory = require_pass_memory({.model = saved.model->options(),
+                                                     .device = saved.model->device(),
+                                                     .length = length,
+                                                     .option = "--length",
+                                                     .value = length,
+                                                     .loaded = true},
+      free_memory(saved.model->device()));
+  if (!options.quiet) std::cerr << memory << '\n';
 
   Totals totals;
   std::string lines;

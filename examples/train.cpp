@@ -294,8 +294,21 @@ int train_and_test(const Run& run) {
   settings.training.device = placement.device;
   install_interrupt_handler();
   const TransformerOptions options = tasks::with(task.model(), settings.model);
-  require_memory(options, placement.device);
+  require_memory(options, placement.device, 4);
   const auto memory = plan_memory(planned(task, settings, placement), false);
+  index_t longest = 1;
+  for (std::size_t set = 0; set < task.test_sets().size(); ++set)
+    longest = std::max(longest, task.test_batch(set, settings.training.seed, 0, 1).positions);
+  std::cout << "tests: "
+            << require_pass_memory({.model = options,
+                                       .device = placement.device,
+                                       .sequences = settings.sizes.batch,
+                                       .length = longest,
+                                       .option = "--batch",
+                                       .value = settings.sizes.batch,
+                                       .of_length = false},
+                   free_memory(placement.device))
+            << std::endl;
   Transformer model(options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;

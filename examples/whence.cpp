@@ -104,10 +104,12 @@ int run_without_command(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   using namespace whence;
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  const auto found = command_of(words);
-  const Command* command = found.first;
-  const int taken = found.second;
-  return run_main(command ? "whence " + command->name : "whence",
-      [&] { return command ? command->run(argc - taken, argv + taken) : run_without_command(words); });
+  return run_main("whence", [&] {  // around the words, too: they take memory
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    const auto found = command_of(words);
+    const Command* command = found.first;
+    const int taken = found.second;
+    return run_main(command ? "whence " + command->name : "whence",
+        [&] { return command ? command->run(argc - taken, argv + taken) : run_without_command(words); });
+  });
 }

@@ -1,6 +1,7 @@
 #include "nn/transformer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/ops.h"
 #include "autograd/probe.h"
@@ -19,6 +20,8 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   require_positive("dim", options.dim);
   require_positive("layers", options.layers);
   require_positive("heads", options.heads);
+  for (const auto& [name, value] : {std::pair{"outputs", options.outputs}, std::pair{"hidden", options.hidden}})
+    if (value < 0) throw InputError("transformer: ", name, " ", value, " given; 0 or more required");
   if (options.tied && options.outputs && options.outputs != options.vocabulary) {
     throw InputError("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
         " given; tied logits have one per token of the vocabulary");

@@ -60,7 +60,13 @@ std::string to_string(const LiveBlock& block) {
   return text;
 }
 
+// Free blocks by size class. A list has room for every block that may come back to it before that block is handed out,
+// so that giving back cannot fail.
 using Cache = std::array<std::vector<void*>, class_count>;
+
+void make_room(std::vector<void*>& list, std::size_t blocks) {
+  if (list.capacity() < blocks) list.reserve(std::max(blocks, 2 * list.capacity()));
+}
 
 struct PoolBlocks {
   Cache own;   // what the pool took from the device and no one uses now
@@ -76,6 +82,7 @@ struct Allocator::State {
   const bool checked;
   mutable std::mutex mutex;
   Cache cached;
+  std::array<std::size_t, class_count> taken{};  // from the device, in use or not
   MemoryStatistics statistics;
   std::unordered_map<void*, LiveBlock> large;  // in use
 
@@ -92,6 +99,7 @@ struct Allocator::State {
         source.give_back(memory, block);
         statistics.reserved -= block;
       }
+      taken[c] -= cached[c].size();
       cached[c].clear();
     }
   }
@@ -106,7 +114,9 @@ struct Allocator::State {
   // A block of this size that no one uses: cached, or fresh. Null when there is none.
   void* find(std::size_t block) {
     const std::size_t c = class_of(block);
-    if (void* memory = pop(open == no_pool ? cached[c] : pools[open].own[c])) return memory;
+    if (void* memory = pop(open == no_pool ? cached[c] : pools.at(open).own[c])) return memory;
+    make_room(cached[c], taken[c] + 1);
+    if (open != no_pool) make_room(pools.at(open).own[c], taken[c] + 1);
     void* memory = source.take(block);
     // While a graph is being recorded the device must not be waited for, which giving blocks back does.
     if (!memory && open == no_pool) {
@@ -114,15 +124,40 @@ struct Allocator::State {
       memory = source.take(block);
     }
     if (!memory) return nullptr;
+    if (open != no_pool) {
+      try {
+        owners[memory] = open;
+      } catch (...) {
+        source.give_back(memory, block);
+        throw;
+      }
+    }
     statistics.reserved += block;
-    if (open != no_pool) owners[memory] = open;
+    ++taken[c];
     return memory;
+  }
+
+  // Notes who asked for it.
+  void remember(void* memory, std::size_t bytes) {
+    const Site* site = CallSite::current();
+    try {
+      large[memory] = {bytes, CallSite::op(), site ? *site : Site()};
+    } catch (...) {
+      keep(memory, block_size(bytes));
+      throw;
+    }
+  }
+
+  // For its next use.
+  void keep(void* memory, std::size_t block) noexcept {
+    if (checked) poison(memory, block);
+    home_of(memory)[class_of(block)].push_back(memory);
   }
 
   // Where a freed block waits for its next use.
   Cache& home_of(void* memory) {
-    if (const auto owner = owners.find(memory); owner != owners.end()) return pools[owner->second].own;
-    return open != no_pool ? pools[open].held : cached;
+    if (const auto owner = owners.find(memory); owner != owners.end()) return pools.at(owner->second).own;
+    return open != no_pool ? pools.at(open).held : cached;
   }
 
   void make_common(Cache& cache) {
@@ -180,10 +215,7 @@ void* Allocator::allocate(std::size_t bytes) {
   const std::scoped_lock lock(state.mutex);
   void* memory = state.find(block);
   if (!memory) state.refuse(bytes);
-  if (bytes >= remembered) {
-    const Site* site = CallSite::current();
-    state.large[memory] = {bytes, CallSite::op(), site ? *site : Site()};
-  }
+  if (bytes >= remembered) state.remember(memory, bytes);
   state.statistics.live += block;
   state.statistics.peak = std::max(state.statistics.peak, state.statistics.live);
   if (state.checked) {
@@ -199,15 +231,17 @@ void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
   const std::scoped_lock lock(state.mutex);
   state.statistics.live -= size;
   if (bytes >= remembered) state.large.erase(block);
-  if (state.checked) poison(block, size);
-  state.home_of(block)[class_of(size)].push_back(block);
+  state.keep(block, size);
 }
 
 Allocator::Pool Allocator::open_pool() {
-  const std::scoped_lock lock(state_->mutex);
-  if (state_->open != no_pool) fail("open_pool", "a pool is open already; one at a time required; close it first");
-  state_->open = ++state_->newest;
-  return state_->open;
+  State& state = *state_;
+  const std::scoped_lock lock(state.mutex);
+  if (state.open != no_pool) fail("open_pool", "a pool is open already; one at a time required; close it first");
+  PoolBlocks blocks;
+  for (std::size_t c = 0; c < class_count; ++c) make_room(blocks.held[c], state.taken[c]);
+  state.pools.emplace(state.newest + 1, std::move(blocks));
+  return state.open = ++state.newest;
 }
 
 void Allocator::close_pool() noexcept {

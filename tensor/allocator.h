@@ -48,8 +48,9 @@ class Allocator {
 
   // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it
   // is asked again. Then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
+  // std::bad_alloc where not even its lists find room; both leave everything as it was.
   void* allocate(std::size_t bytes);
-  // REQUIRES: `block` came from allocate(bytes).
+  // REQUIRES: `block` came from allocate(bytes). Allocates nothing: allocate() made room for the block's return.
   void deallocate(void* block, std::size_t bytes) noexcept;
 
   MemoryStatistics statistics() const;
@@ -64,7 +65,7 @@ class Allocator {
   // meanwhile are held, because the graph may read them. After it is closed nobody gets its blocks until it is
   // released. One is open at a time.
   using Pool = std::size_t;
-  Pool open_pool();
+  Pool open_pool();  // std::bad_alloc where there is no room for the lists of what may be freed into it
   void close_pool() noexcept;
   void release_pool(Pool pool) noexcept;  // its blocks become common ones; those still in use do when they are freed
 

@@ -12,8 +12,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #include "tensor/cpu/turn.h"
@@ -84,7 +84,7 @@ class Helpers {
   bool start_one() {
     try {
       std::thread([this] { help(); }).detach();
-    } catch (const std::system_error&) { return false; }  // the system gives no more; those that there are will do
+    } catch (const std::exception&) { return false; }  // the system gives no more; those that there are will do
     ++started_;
     return true;
   }
@@ -160,6 +160,38 @@ int threads_at_first() {
 
 std::atomic<int> thread_count{0};
 
+// A loop whose chunks may throw, on threads that must not.
+class Guarded {
+ public:
+  Guarded(void (*run_chunk)(const void*, index_t), const void* body) : run_chunk_(run_chunk), body_(body) {}
+  static void run(const void* self, index_t chunk) {
+    const Guarded& loop = *static_cast<const Guarded*>(self);
+    if (loop.failed_.load(std::memory_order_relaxed)) return;
+    try {
+      loop.run_chunk_(loop.body_, chunk);
+    } catch (...) {
+      if (!loop.failed_.exchange(true)) loop.problem_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (problem_) std::rethrow_exception(problem_);
+  }
+
+ private:
+  void (*run_chunk_)(const void*, index_t);
+  const void* body_;
+  mutable std::atomic<bool> failed_{false};
+  mutable std::exception_ptr problem_;  // of the thread that failed first; read when all have left
+};
+
+class InsideParallelFor {
+ public:
+  InsideParallelFor() { detail::inside_parallel_for = true; }
+  ~InsideParallelFor() { detail::inside_parallel_for = false; }
+  InsideParallelFor(const InsideParallelFor&) = delete;
+  InsideParallelFor& operator=(const InsideParallelFor&) = delete;
+};
+
 }  // namespace
 
 int threads() {
@@ -174,10 +206,11 @@ void set_threads(int count) {
 }
 
 void detail::share_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body) {
-  inside_parallel_for = true;
-  if (!helpers().share(chunks, run_chunk, body))
+  const InsideParallelFor inside;
+  const Guarded loop(run_chunk, body);
+  if (!helpers().share(chunks, Guarded::run, &loop))
     for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(body, chunk);
-  inside_parallel_for = false;
+  loop.rethrow();
 }
 
 }  // namespace whence

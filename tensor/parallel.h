@@ -12,11 +12,13 @@ void set_threads(int count);  // Error unless 1 to 1024
 namespace detail {
 inline thread_local constinit bool inside_parallel_for = false;
 
-// run_chunk(body, k) for every k in [0, chunks), on this thread and on helpers.
+// run_chunk(body, k) for every k in [0, chunks), on this thread and on helpers. The first exception of one goes to the
+// caller when all have ended; of the chunks not yet begun by then some are left out.
 void share_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body);
 }  // namespace detail
 
-// f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). f must not throw.
+// f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). What f throws goes to the caller, from
+// the serial loop at once, from helpers when all have ended; the rest of the work is left out.
 // A loop inside a loop runs on the thread that comes to it. Note [Threads that wait] is in parallel.cpp.
 template <class F> void parallel_for(index_t count, index_t grain, const F& f) {
   const index_t chunks = (count + grain - 1) / grain;

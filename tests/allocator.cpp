@@ -1,7 +1,12 @@
 // The caching allocator: its counters, reuse, size classes and large blocks; and the sentinels around storages.
 #include "tensor/allocator.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -104,4 +109,88 @@ TEST_CASE("sentinels tell when a kernel wrote past its output") {
   CHECK(x.storage().guards_intact());
   data[-1] = 1;
   CHECK_FALSE(x.storage().guards_intact());
+}
+
+namespace {
+
+// Refuses the block after `left` more.
+class Refusing final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override { return left-- > 0 ? std::aligned_alloc(64, bytes) : nullptr; }
+  void give_back(void* block, std::size_t) noexcept override { std::free(block); }
+  Room room() const override { return {}; }
+  const char* name() const override { return "memory"; }
+  bool host_may_read() const override { return true; }
+  int left = 0;
+};
+
+// The exit code of `body` in a process that has no memory left by then: `before` may still take some.
+template <class Before, class Body> int code_without_memory(const Before& before, const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    before();
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_AS, &none);
+    for (std::size_t bytes = std::size_t{1} << 20; bytes >= 16; bytes /= 2)
+      while (std::malloc(bytes)) {}
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("giving back needs no memory: common blocks, those of a pool, and those freed while one is open") {
+  struct Held {
+    void* block;
+    std::size_t bytes;
+  };
+  std::vector<Held> outside, inside;
+  Allocator::Pool pool = 0;
+  Allocator& allocator = Allocator::cpu();
+  const auto take = [&](std::vector<Held>& held) {
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{5000}, std::size_t{100} << 10})
+      for (int k = 0; k < 300; ++k) held.push_back({allocator.allocate(bytes), bytes});
+  };
+  const auto before = [&] {
+    outside.reserve(2000), inside.reserve(2000);
+    take(outside);
+    pool = allocator.open_pool();
+    take(inside);
+  };
+  const auto give_back = [&](const std::vector<Held>& held) {
+    for (const Held& each : held) allocator.deallocate(each.block, each.bytes);
+  };
+  CHECK(code_without_memory(before, [&] {
+    give_back(outside);
+    give_back(inside);
+    allocator.close_pool();
+    allocator.release_pool(pool);
+  }) == 0);
+}
+#endif
+
+TEST_CASE("a refused block leaves the allocator as it was, whichever it is, in a pool or not") {
+  for (const bool in_pool : {false, true}) {
+    for (int given = 0; given < 5; ++given) {
+      Refusing source;
+      Allocator allocator(source);
+      source.left = given;
+      const Allocator::Pool pool = in_pool ? allocator.open_pool() : 0;
+      std::vector<void*> held;
+      CHECK_THROWS_AS(while (true) held.push_back(allocator.allocate(std::size_t{70} << 10)), OutOfMemory);
+      CHECK(static_cast<int>(held.size()) == given);
+      CHECK(allocator.statistics().live == held.size() * Allocator::block_size(std::size_t{70} << 10));
+      CHECK(allocator.largest(9).size() == held.size());
+      for (void* block : held) allocator.deallocate(block, std::size_t{70} << 10);
+      CHECK(allocator.statistics().live == 0);
+      if (in_pool) allocator.close_pool(), allocator.release_pool(pool);
+      allocator.release_cached();
+      CHECK(allocator.statistics().reserved == 0);
+    }
+  }
 }

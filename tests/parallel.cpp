@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -133,4 +134,19 @@ TEST_CASE("parallel_for: a forked child has loops too") {
 
 TEST_CASE("set_threads refuses what makes no sense") {
   CHECK_THROWS_WITH_AS(set_threads(0), "set_threads: 0 given; 1 to 1024 required", Error);
+}
+
+TEST_CASE("what a chunk throws reaches the caller from any thread, and the next loop runs") {
+  for (const int count : {1, 2, 5}) {
+    const ThreadsBack back(count);
+    for (index_t bad = 0; bad < 40; bad += 13) {
+      const auto loop = [bad] {
+        parallel_for(40, 1, [bad](index_t begin, index_t) {
+          if (begin >= bad) throw std::bad_alloc();
+        });
+      };
+      CHECK_THROWS_AS(loop(), std::bad_alloc);
+      CHECK(each_once(1000, 7));
+    }
+  }
 }

@@ -46,6 +46,17 @@ class RunningProgram {
   }
   pid_t child() const { return child_; }
   void signal(int number) const { ::kill(child_, number); }
+  // Who is not done in `seconds` is ended: code 128 + SIGKILL.
+  Outcome finish_within(int seconds) const {
+    for (int waited = 0; waited < 100 * seconds; ++waited) {
+      siginfo_t info{};
+      if (waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child_)
+        return finish();
+      usleep(10000);
+    }
+    signal(SIGKILL);
+    return finish();
+  }
   Outcome finish() const {
     int status = 0;
     waitpid(child_, &status, 0);

@@ -1,15 +1,22 @@
 #include "examples/app/memory_plan.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <sstream>
 
+#include "autograd/recording.h"
+#include "examples/app/progress.h"
 #include "examples/app/results.h"
 #include "examples/app/text.h"
 #include "nn/executor.h"
+#include "nn/planned_modules.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/error.h"
@@ -60,10 +67,29 @@ std::vector<fs::path> control_groups() {
   return groups;
 }
 
+// What the limits of this process leave (ulimit -v, ulimit -d), of which /proc/self/statm counts pages.
+std::optional<std::size_t> left_in_process() {
+  std::size_t size = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
+  if (!(std::ifstream("/proc/self/statm") >> size >> resident >> shared >> text >> library >> data))
+    return std::nullopt;
+  std::optional<std::size_t> left;
+  for (const auto& [resource, pages] : {std::pair{RLIMIT_AS, size}, std::pair{RLIMIT_DATA, data}}) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t rest = limit.rlim_cur - std::min<std::size_t>(limit.rlim_cur, used);
+    left = std::min(left.value_or(rest), rest);
+  }
+  return left;
+}
+
 std::size_t free_of_machine() {
   std::size_t free = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
-  for (const fs::path& group : control_groups())
-    if (const auto left = left_in(group)) free = free == 0 ? *left : std::min(free, *left);
+  const auto at_most = [&free](const std::optional<std::size_t>& left) {
+    if (left) free = free == 0 ? *left : std::min(free, *left);
+  };
+  for (const fs::path& group : control_groups()) at_most(left_in(group));
+  at_most(left_in_process());
   return free;
 }
 
@@ -145,6 +171,52 @@ template <class Try> bool each_change(const PlannedTraining& training, bool has_
   return false;
 }
 
+constexpr double bytes_of_layer = 4096;  // of its modules, at least, beside the numbers
+
+[[noreturn]] void refuse(
+    std::size_t asked, std::size_t free, const std::string& what, const std::string& sure, const std::string& way) {
+  throw OutOfMemory(to_text("memory: ", what, " asked for, which takes ", sure, bytes_text(asked), "; at most ",
+                        bytes_text(free), " required, which are free; ", way),
+      {.asked = asked, .free = free});
+}
+
+// Weights, and all at the peak; of as many layers as one or two passes tell, because each takes what the others do.
+std::pair<std::size_t, std::size_t> bytes_of(const PlannedPass& pass) {
+  const auto of_layers = [&pass](index_t layers) {
+    TransformerOptions options = pass.model;
+    options.layers = layers;
+    const Device device = Device::planned(pass.device);
+    Allocator& allocator = memory_of(device).allocator();
+    const std::size_t before = allocator.statistics().live;
+    allocator.reset_peak();
+    const PlannedModules planned(pass.device);
+    const NoGrad no_grad;
+    const Transformer model(options);
+    const std::size_t weights = allocator.statistics().live - before;
+    try {
+      (void)model(Tensor::zeros({pass.sequences, pass.length}, DType::i64));
+    } catch (const OutOfMemory&) { throw; } catch (const Error&) {  // no scheme for that length: the pass will say so
+    }
+    return std::pair{weights, allocator.statistics().peak - before};
+  };
+  const auto one = of_layers(1);
+  if (pass.model.layers == 1) return one;
+  const auto two = of_layers(2);
+  const auto more = static_cast<std::size_t>(pass.model.layers - 1);
+  return {
+      one.first + more * (two.first - one.first), one.second + more * (two.second - std::min(two.second, one.second))};
+}
+
+std::size_t bytes_of_caches(const PlannedPass& pass) {  // keys and values of each layer
+  return static_cast<std::size_t>(2 * pass.model.layers * pass.cached * pass.model.dim) * sizeof(float);
+}
+
+// Scores of one layer alone, where they are made whole: a plan would make their mask.
+std::size_t least_of(const PlannedPass& pass) {
+  if (pass.model.executor != "reference") return 0;
+  return static_cast<std::size_t>(pass.sequences * pass.model.heads * pass.length * pass.length) * sizeof(float);
+}
+
 }  // namespace
 
 std::size_t free_memory(Device device) {
@@ -152,6 +224,21 @@ std::size_t free_memory(Device device) {
   const std::size_t free = device.is_cpu() ? free_of_machine() : allocator.room().free;
   const MemoryStatistics held = allocator.statistics();
   return free == 0 ? 0 : free + held.reserved - held.live;
+}
+
+void require_memory(const TransformerOptions& model, Device device, int numbers) {
+  const auto at_least_0 = [](index_t size) { return static_cast<double>(std::max<index_t>(size, 0)); };
+  const double dim = at_least_0(model.dim), layers = at_least_0(model.layers);
+  const double hidden = model.hidden ? at_least_0(model.hidden) : 4 * dim;
+  const double attention = 4 * dim * dim, mlp = (model.activation == Activation::swiglu ? 3 : 2) * dim * hidden;
+  const double tables = at_least_0(model.vocabulary) * dim * (model.tied ? 1 : 2);
+  const double parameters = tables + layers * (attention + mlp);
+  const double bytes = 4 * numbers * parameters + layers * bytes_of_layer;
+  const std::size_t free = free_memory(device);
+  if (free == 0 || bytes <= static_cast<double>(free)) return;
+  refuse(static_cast<std::size_t>(std::fmin(bytes, 1e18)), free,
+      to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", rate_text(parameters), " parameters"),
+      "at least ", "choose a smaller --dim or fewer --layers");
 }
 
 std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training) {
@@ -191,9 +278,40 @@ TrainingMemory require_step_memory(const PlannedTraining& training, const Memory
     way = to_text(change.options, " takes ", bytes_text(changed));
     return true;
   });
-  throw InputError("memory: a step of ", training.batch.tensors[0].size(0), " sequences of ",
-      training.batch.tensors[0].size(1), " tokens asked for, which takes ", sure, bytes_text(peak), "; at most ",
-      bytes_text(limits.free), " required, which are free; ", way);
+  refuse(peak, limits.free,
+      to_text("a step of ", training.batch.tensors[0].size(0), " sequences of ", training.batch.tensors[0].size(1),
+          " tokens"),
+      sure, way);
+}
+
+std::string require_pass_memory(const PlannedPass& pass, std::size_t free) {
+  const std::size_t weights = bytes_of(PlannedPass{.model = pass.model, .device = pass.device}).first;
+  if (pass.loaded && free != 0) free += weights;
+  const auto peak_of_pass = [&](const PlannedPass& tried) {
+    const std::size_t least = least_of(tried) + bytes_of_caches(tried);
+    return free != 0 && least > free ? least : bytes_of(tried).second + bytes_of_caches(tried);
+  };
+  const std::size_t peak = peak_of_pass(pass);
+  if (free != 0 && peak > free) {
+    std::string way = "choose a smaller model";
+    PlannedPass shorter = pass;
+    while (!pass.option.empty() && shorter.value > 1) {
+      shorter.value /= 2;
+      index_t& halved = pass.of_length ? shorter.length : shorter.sequences;
+      halved = std::max<index_t>(halved / 2, 1);
+      if (pass.of_length) shorter.cached /= 2;
+      const std::size_t changed = peak_of_pass(shorter);
+      if (changed > free) continue;
+      way = to_text(pass.option, " ", shorter.value, " takes ", bytes_text(changed));
+      break;
+    }
+    refuse(peak, free, to_text("reading ", pass.sequences, " x ", pass.length, " tokens at a time"), "", way);
+  }
+  const std::string caches =
+      pass.cached > 0 ? to_text(", ", bytes_text(bytes_of_caches(pass)), " keys and values") : "";
+  const std::string of = free == 0 ? "" : to_text("; ", bytes_text(free), " are free");
+  return to_text("memory: ", bytes_text(peak), " at the peak of reading ", pass.sequences, " x ", pass.length,
+      " tokens: ", bytes_text(weights), " weights", caches, of);
 }
 
 std::pair<std::string, std::string> plan_memory(const PlannedTraining& training, bool has_length) {

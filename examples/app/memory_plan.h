@@ -10,9 +10,28 @@
 
 namespace whence {
 
-// Bytes that tensors may still take: on the CPU what the machine and the control groups of this process have left, on
-// a GPU its free memory, and what the allocator holds and nobody uses. 0: not known.
+// Bytes that tensors may still take: on the CPU what the machine, the control groups of this process and its own limits
+// (ulimit -v and -d) have left, on a GPU its free memory, and what the allocator holds and nobody uses. 0: not known.
 [[nodiscard]] std::size_t free_memory(Device device);
+
+// OutOfMemory when `numbers` numbers (1: to run it; 4: to train it) for each parameter of `model`, counted from its sizes
+// alone and at least, are more than is free. Sizes may be anything. Asked before anything of the model is made.
+void require_memory(const TransformerOptions& model, Device device, int numbers);
+
+// Passes of a trained model, nothing recorded.
+struct PlannedPass {
+  TransformerOptions model;
+  Device device = {};
+  index_t sequences = 1, length = 1;  // read at a time
+  index_t cached = 0;                 // tokens whose keys and values are kept
+  std::string option = {};            // that would make it smaller, such as "--context"; empty: none would
+  index_t value = 0;                  // that option's
+  bool of_length = true;              // what it halves with itself: length and cached, or else sequences
+  bool loaded = false;                // the weights are in memory
+};
+// A line of what they take, by part, and of what is free (0: not known). OutOfMemory when that is less, with the option
+// halved until it fits.
+[[nodiscard]] std::string require_pass_memory(const PlannedPass& pass, std::size_t free);
 
 struct MemoryLimits {
   std::size_t free = 0;     // 0: not known, and nothing is refused
@@ -24,7 +43,7 @@ struct MemoryLimits {
 // One line, and the table where the step is not small beside the limit.
 [[nodiscard]] std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free);
 
-// Plans the run. InputError when it cannot fit, with the options that make it fit: the executors first, whose results
+// Plans the run. OutOfMemory when it cannot fit, with the options that make it fit: the executors first, whose results
 // are the same, then smaller batches accumulated to the same steps, then shorter sequences.
 [[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, const MemoryLimits& limits);
 

@@ -45,11 +45,15 @@ ExitCode code_of(const std::exception& error) {
 
 int guarded(const std::string& program, const std::function<int()>& body) {
   try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return report(
-        program, "memory: the system gave no more; a smaller model, batch or length required", ExitCode::out_of_memory);
-  } catch (const std::exception& error) { return report(program, error.what(), code_of(error)); }
+    try {
+      return body();
+    } catch (const std::bad_alloc&) { throw; } catch (const std::exception& error) {
+      return report(program, error.what(), code_of(error));
+    }
+  } catch (const std::bad_alloc&) {  // perhaps of the report itself; what follows allocates nothing
+    std::cerr << program << ": memory: the system gave no more; a smaller model, batch or length required" << std::endl;
+    return static_cast<int>(ExitCode::out_of_memory);
+  }
 }
 
 // A reader that went away (head, a pager that was left) is no failure; a full disk is.

@@ -1,7 +1,5 @@
 #include "examples/app/training.h"
 
-#include <sys/sysinfo.h>
-
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -381,21 +379,6 @@ void fit_warm_up(const CommandLine& options, TrainingOptions& training) {
     std::cerr << "warm-up: " << training.warm_up << " steps by default, shortened to --steps " << training.steps
               << '\n';
   training.warm_up = training.steps;
-}
-
-void require_memory(const TransformerOptions& model, Device device) {
-  const auto dim = static_cast<double>(model.dim), layers = static_cast<double>(model.layers);
-  const double hidden = model.hidden ? static_cast<double>(model.hidden) : 4 * dim;
-  const double attention = 4 * dim * dim, mlp = (model.activation == Activation::swiglu ? 3 : 2) * dim * hidden;
-  const double tables = static_cast<double>(model.vocabulary) * dim * (model.tied ? 1 : 2);
-  const double numbers = tables + layers * (attention + mlp), bytes = 16 * numbers;  // in 16 bits masters come on top
-  struct sysinfo machine {};
-  double has = sysinfo(&machine) == 0 ? static_cast<double>(machine.totalram) * machine.mem_unit : 0;
-  if (!device.is_cpu()) has = static_cast<double>(memory_of(device).allocator().room().capacity);
-  if (has == 0 || bytes <= has) return;
-  throw InputError("--dim, --layers: a model of ", rate_text(numbers),
-      " parameters asked for; its weights, gradients and moments take ", bytes_text(static_cast<std::size_t>(bytes)),
-      ", there are ", bytes_text(static_cast<std::size_t>(has)), "; choose a smaller model");
 }
 
 std::string skipped_text(const TrainingResult& trained) {

@@ -57,10 +57,6 @@ void check(const TrainingOptions& training);
 // is told; a typed one is refused.
 void fit_warm_up(const CommandLine& options, TrainingOptions& training);
 
-// InputError when weights, gradients and Adam's moments alone exceed the memory of the device. Asked before any of it
-// is allocated: a kernel that promises more than there is ends the program later without a word.
-void require_memory(const TransformerOptions& model, Device device);
-
 struct LossPoint {
   std::int64_t step;
   double loss;  // mean since the point before

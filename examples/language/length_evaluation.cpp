@@ -111,7 +111,9 @@ std::vector<LengthScore> perplexity_by_length(
             static_cast<std::int64_t>(scores.size()) * windows + first + static_cast<index_t>(starts.size());
         progress.update(done, static_cast<index_t>(starts.size()) * length, {});
       }
-    } catch (const Interrupted&) { throw; } catch (const Error& error) {
+    } catch (const Interrupted&) { throw; } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& error) {
       if (length == options.train_length) throw;
       // A scheme with a table of positions has no row for these; the table says so instead of ending here.
       scores.push_back({.length = length, .perplexity = unknown, .standard_error = unknown, .refused = error.what()});

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "examples/app/loading.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
 #include "nn/io/checkpoint.h"
@@ -136,7 +137,14 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
     throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
-  saved.model = std::make_unique<Transformer>(options);
+  require_memory(options, Device::cpu(), 1);
+  try {
+    if (!options.causal) throw InputError("model.causal: false found; true required of a language model");
+    saved.model = std::make_unique<Transformer>(options);
+  } catch (const InputError& unfit) {
+    if (!executor.empty()) throw;
+    throw FileError(place, ": ", unfit.what());
+  }
   return saved;
 }
 

@@ -211,7 +211,7 @@ int run(CommandLine& line, Settings& settings) {
   require_windows(corpus, settings);
   std::cout << corpus.summary() << std::endl;
   const TransformerOptions model_options = model_of(settings, line, tokeniser->vocabulary());
-  require_memory(model_options, placement.device);
+  require_memory(model_options, placement.device, 4);
   const WindowOptions windows{settings.length, settings.batch};
   const auto loss_with = [seed = settings.training.seed](Transformer& model) -> LossOf {
     return
@@ -224,6 +224,16 @@ int run(CommandLine& line, Settings& settings) {
                                       .batch = lm_batch(corpus, windows, settings.training.seed, 1),
                                       .loss_of = loss_with},
       true);
+  const index_t longest = settings.length * multiples_of(settings, corpus).back();
+  std::cout << "evaluation: "
+            << require_pass_memory({.model = model_options,
+                                       .device = placement.device,
+                                       .sequences = std::max<index_t>(1, LengthOptions().tokens_at_once / longest),
+                                       .length = longest,
+                                       .option = "--evaluate-to",
+                                       .value = longest / settings.length},
+                   free_memory(placement.device))
+            << std::endl;
   Transformer model(model_options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.explain() << std::endl;

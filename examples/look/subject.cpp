@@ -12,6 +12,7 @@
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "examples/app/loading.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
@@ -167,6 +168,7 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record) {
   std::unique_ptr<Transformer> model;
   try {
     recorded = tasks::recorded_task(record);
+    require_memory(recorded.model, Device::cpu(), 1);
     model = std::make_unique<Transformer>(recorded.model);
   } catch (const InputError& unfit) { throw FileError(options.run, "/run.json: ", unfit.what()); }
   return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);

@@ -166,7 +166,7 @@ TestPlan plan_tests(const Transformer& model, const Task& task, const RunSizes& 
   const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
     try {
       return (void)model(task.test_batch(each.second, seed, 0, sequences).input_tensor()), true;
-    } catch (const Error& error) {
+    } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
       plan.reason = error.what();
       return false;
     }
@@ -205,7 +205,7 @@ std::vector<SetScore> test_task(
       const Batch batch = task.test_batch(set, seed, first, std::min(sizes.batch, end - first));
       try {
         if (score.refused.empty()) score.model.add(batch, task.answers(model(batch.input_tensor())));
-      } catch (const Error& error) {  // plan_tests said so
+      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // plan_tests said so
         score.refused = error.what();
         score.model = {};
       }

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
+#include "tensor/cpu/blas_buffers.h"
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
@@ -194,7 +196,7 @@ template <class T> struct Job {
   index_t slabs() const { return (a.columns + tile.depth - 1) / tile.depth; }
 };
 
-// Memory of this thread for packed operands.
+// Memory of this thread for packed operands. std::bad_alloc where there is none: another way would have other bits.
 template <class T> T* product_scratch(index_t count) {
   struct Free {
     void operator()(T* memory) const { std::free(memory); }
@@ -203,9 +205,11 @@ template <class T> T* product_scratch(index_t count) {
   static thread_local index_t held = 0;
   if (held < count) {
     memory.reset();
+    held = 0;
     const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
     memory.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-    held = memory ? count : 0;
+    if (!memory) throw std::bad_alloc();
+    held = count;
   }
   return memory.get();
 }
@@ -214,6 +218,7 @@ template <class T> T* product_scratch(index_t count) {
 template <class T>
 void multiply_by_blas(const Job<T>& job, const T* a, const T* b, const T* bias, index_t rows, index_t columns,
     index_t depth, T* to, index_t leading) {
+  const blas::Buffer buffer;
   const SingleThreadedBlas single_threaded;
   for (index_t i = 0; bias && i < rows; ++i) std::copy_n(bias, columns, to + i * leading);
   gemm(job.a, job.b, rows, columns, depth, job.alpha, a, b, bias ? T(1) : T(0), to, leading);
@@ -234,8 +239,8 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
   const T* bias = job.bias ? job.bias + column : nullptr;
   if constexpr (!std::is_same_v<T, Dual>) {
     if constexpr (products::compiled) {
-      const bool tiled = job.by == By::tiles || job.by == By::bf16_tiles;
-      if (T* const scratch = tiled ? product_scratch<T>(products::scratch_size<T>(columns)) : nullptr) {
+      if (job.by == By::tiles || job.by == By::bf16_tiles) {
+        T* const scratch = product_scratch<T>(products::scratch_size<T>(columns));
         const products::Tile<T> tile{{left, job.a.row_stride, job.a.column_stride},
             {right, job.b.column_stride, job.b.row_stride}, rows, columns, depth, job.alpha, bias, to, n};
         if constexpr (std::is_same_v<T, float>)
@@ -286,6 +291,7 @@ template <class T> void run_product(const Product& p) {
   const index_t m = a.rows, n = b.columns, k = a.columns;
   Job<T> job{a, b, p.a.data<T>(), p.b.data<T>(), p.bias ? p.bias->data<T>() : nullptr, p.out.data<T>(),
       T(static_cast<T>(p.alpha)), batch_offsets(p), {}, best_way<T>(m, n, k)};
+  if (job.by == By::blas || (job.by != By::plain_loops && !products::compiled)) blas::require_buffers(threads());
   const index_t wanted = threads() == 1 ? 1 : 4 * index_t{threads()};
   if (job.by == By::plain_loops)
     job.tile = {std::min<index_t>(m, 64), n, k};
