@@ -65,7 +65,7 @@ index_t number_behind(const std::string& text, const std::string& option) {
 std::string refusal_of(const PlannedTraining& training, const MemoryLimits& limits) {
   try {
     (void)require_step_memory(training, limits);
-  } catch (const InputError& error) { return error.what(); }
+  } catch (const OutOfMemory& error) { return error.what(); }
   return {};
 }
 
