@@ -101,8 +101,8 @@ TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit
   const std::pair<const char*, std::function<void()>> changes[] = {{"shrinks", [&] { fs::resize_file(path, 1000); }},
       {"grows", [&] { std::ofstream(path, std::ios::app) << "more"; }},
       {"rewritten", [&] { std::fstream(path, std::ios::in | std::ios::out) << "y"; }}};
-  for (const auto& [name, change] : changes) {
-    CAPTURE(name);
+  for (const auto& each : changes) {
+    CAPTURE(each.first);
     bool said = false;
     for (int attempt = 0; attempt < 10 && !said; ++attempt) {  // it may have been read before it was stopped
       make();
@@ -110,7 +110,7 @@ TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit
       for (int wait = 0; wait < 50000 && !has_open(program.child(), path); ++wait) usleep(100);
       program.signal(SIGSTOP);
       const bool reading = has_open(program.child(), path);
-      change();
+      each.second();
       program.signal(SIGCONT);
       if (!reading) program.signal(SIGKILL);
       const Outcome outcome = program.finish();
