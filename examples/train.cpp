@@ -409,7 +409,7 @@ int run(int argc, char** argv) {
   if (from) {
     const RunRecord record = read_run_record(*from);
     if (named && name != record.subject)
-      throw FileError(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required");
+      throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same task required");
     run = repeat(record, *from, arguments);
   } else {
     run = std::make_unique<Run>(name, arguments);

@@ -256,8 +256,8 @@ TEST_CASE("probe: options that are unknown, missing or without effect are refuse
   const std::string before = text_of(scratch / "in");
   const Outcome same =
       run(scratch, "probe", {"--scheme", "cope(p_max=3)", "--in", scratch / "in", "--out", scratch / "./in"});
-  check_refused(
-      scratch, same, "whence probe: --out: " + (scratch / "./in") + " given; another file than --in required; ");
+  check_refused(scratch, same,
+      "whence probe: --out: " + (scratch / "./in") + " given; another file than the one that is read required; ");
   CHECK(text_of(scratch / "in") == before);
   check_refused(
       scratch, run(scratch, "probe", {"--scheme", "none"}), "whence probe: --in: nothing given; some text required; ");
