@@ -26,6 +26,7 @@ namespace {
 struct Case {
   std::vector<std::string> arguments;
   std::string message;
+  int code = 2;
 };
 
 struct Outcome {
@@ -168,7 +169,7 @@ TEST_CASE("L2: generate: bad usage and damaged runs are one line") {
   const std::string folder = scratch.folder.string();
   const Case cases[] = {
       {{}, "--run: "},
-      {{"--run", scratch / "nowhere"}, "run.json: cannot read"},
+      {{"--run", scratch / "nowhere"}, "run.json: cannot read", 4},
       {{"--run", folder, "--temperature", "-1"}, "--temperature: -1 given; "},
       {{"--run", folder, "--top-p", "0"}, "--top-p: 0 given; "},
       {{"--run", folder, "--greedy", "--seed", "1"}, "--seed: 1 given; it has no effect without"},
@@ -177,7 +178,7 @@ TEST_CASE("L2: generate: bad usage and damaged runs are one line") {
   for (const Case& bad : cases) {
     const Outcome outcome = run(scratch, "generate", bad.arguments);
     CAPTURE(bad.message);
-    CHECK((outcome.code == 2 || (outcome.code == 4 && has(outcome.err, "cannot read"))));
+    CHECK(outcome.code == bad.code);
     CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
     CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
     CHECK(outcome.out.empty());
@@ -185,6 +186,13 @@ TEST_CASE("L2: generate: bad usage and damaged runs are one line") {
   const std::string weights = read_file(scratch / "weights.safetensors");
   write_file(scratch / "weights.safetensors", weights.substr(0, 100));
   const Outcome damaged = run(scratch, "generate", {"--run", folder});
-  CHECK(damaged.code != 0);
+  CHECK(damaged.code == 3);
   CHECK(has(damaged.err, "weights.safetensors"));
+  std::string flipped = weights;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  write_file(scratch / "weights.safetensors", flipped);
+  CHECK(run(scratch, "generate", {"--run", folder}).code == 3);
+  const Outcome accepted = run(scratch, "generate", {"--run", folder, "--tokens", "1", "--accept-damaged"});
+  CHECK(accepted.code == 0);
+  CHECK(has(accepted.err, "weights.safetensors: is damaged: its SHA-256 is "));
 }

@@ -1,5 +1,8 @@
 // The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed, same bytes.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -88,7 +91,7 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
     arguments.insert(arguments.begin(), "flip_flop");
     const Outcome outcome = run("train", arguments);
     CAPTURE(bad.message);
-    CHECK(outcome.code == 2);
+    CHECK(outcome.code == (bad.message.find("output folder") == std::string::npos ? 2 : 4));
     CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
     CHECK(lines_in(outcome.err) == 1);
     const bool wrote = fs::exists(out / "weights.safetensors") || fs::exists(out / "metrics.jsonl");
@@ -180,8 +183,38 @@ TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there;
   CHECK_MESSAGE(again.err.find("holds a run") != std::string::npos, again.err);
   const Outcome other =
       run("train", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
-  CHECK(other.code == 2);
+  CHECK(other.code == 7);
   CHECK_MESSAGE(other.err.find("--scheme was rope, is alibi") != std::string::npos, other.err);
+  fs::remove_all(out);
+}
+
+TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps what a dead run left") {
+  const fs::path out = fresh_folder("foreign"), precious = out / "precious";
+  fs::create_directories(out);
+  const std::vector<std::string> sizes{"--scheme", "none", "--steps", "2", "--warm-up", "1"};
+  REQUIRE(mkfifo((out / "metrics.jsonl").c_str(), 0600) == 0);
+  for (const bool link : {false, true}) {
+    if (link) {
+      fs::remove(out / "metrics.jsonl");
+      std::ofstream(precious) << "precious";
+      fs::create_symlink("precious", out / "metrics.jsonl");
+    }
+    const Outcome refused = run("train", tiny(out, sizes));
+    CHECK(refused.code == 4);
+    CHECK_MESSAGE(
+        refused.err.find("metrics.jsonl: cannot write: not a regular file") != std::string::npos, refused.err);
+    CHECK(lines_in(refused.err) == 1);
+  }
+  CHECK(text_of(precious) == "precious");
+  fs::remove(out / "metrics.jsonl");
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  REQUIRE(waitpid(dead, nullptr, 0) == dead);
+  const fs::path left = out / ("best.safetensors.tmp-" + std::to_string(dead));
+  std::ofstream(left) << "half of it";
+  CHECK(run("train", tiny(out, sizes)).code == 0);
+  CHECK_FALSE(fs::exists(left));
+  CHECK(fs::exists(precious));
   fs::remove_all(out);
 }
 
@@ -197,13 +230,26 @@ TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
   const std::string good = text_of(weights);
   std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
   const Outcome truncated = run("train", tiny(out, resume));
-  CHECK(truncated.code == 2);
+  CHECK(truncated.code == 3);
   CHECK_MESSAGE(truncated.err.find("weights.safetensors") != std::string::npos, truncated.err);
   CHECK(lines_in(truncated.err) == 1);
   std::ofstream(weights, std::ios::binary) << "PK\x03\x04 a zip file with weights of another program";
   const Outcome foreign = run("train", tiny(out, resume));
-  CHECK(foreign.code == 2);
+  CHECK(foreign.code == 3);
   CHECK(lines_in(foreign.err) == 1);
+
+  std::string flipped = good;
+  flipped[flipped.size() - 2] = static_cast<char>(flipped[flipped.size() - 2] ^ 4);
+  std::ofstream(weights, std::ios::binary) << flipped;
+  const Outcome damaged = run("train", tiny(out, resume));
+  CHECK(damaged.code == 3);
+  CHECK_MESSAGE(damaged.err.find(weights.string() + ": is damaged: its SHA-256 is ") != std::string::npos, damaged.err);
+  CHECK(lines_in(damaged.err) == 1);
+  resume.push_back("--accept-damaged");
+  const Outcome accepted = run("train", tiny(out, resume));
+  CHECK(accepted.code == 0);
+  CHECK_MESSAGE(accepted.err.starts_with("warning: " + weights.string() + ": is damaged"), accepted.err);
+  CHECK_MESSAGE(accepted.err.find("it is used all the same") != std::string::npos, accepted.err);
   fs::remove_all(out);
 }
 

@@ -46,6 +46,7 @@ Outcome run(const std::vector<std::string>& arguments) {
 std::string refusal(const std::vector<std::string>& more) {
   std::filesystem::remove_all("refused");
   const Outcome outcome = run(command("refused", more));
+  CHECK((outcome.code == 4) == (outcome.err.find("cannot read") != std::string::npos));
   CHECK((outcome.code >= 2 && outcome.code <= 4));
   CHECK_FALSE(std::filesystem::exists("refused/metrics.jsonl"));  // before any step
   return outcome.err;
@@ -125,7 +126,7 @@ TEST_CASE("D7: train lm: bad text, bad tokenisers and other data are refused bef
   REQUIRE(run(command("data")).code == 0);
   write_text("text.txt", 61);  // the text is another one now
   const Outcome other = run(command("data", {"--resume"}));
-  CHECK(other.code != 0);
+  CHECK(other.code == 7);
   CHECK(other.err.find("another run") != std::string::npos);
 }
 
@@ -140,6 +141,7 @@ TEST_CASE("train lm: no output inside a folder of text, and no option that would
     std::vector<std::string> all{"lm"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     const Outcome outcome = run(all);
+    CHECK((outcome.code == 4) == (outcome.err.find("cannot read") != std::string::npos));
     CHECK((outcome.code >= 2 && outcome.code <= 4));
     CHECK_MESSAGE(outcome.err.find(words) != std::string::npos, outcome.err);
     CHECK(std::distance(std::filesystem::directory_iterator(tree), {}) == 1);  // nothing was written
