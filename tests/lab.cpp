@@ -146,7 +146,7 @@ TEST_CASE("a grid refuses what it cannot run") {
     CHECK(refusal({"flip_flop", "--out", "refused_folder", "--set", set}).find("given") != std::string::npos);
     CHECK_FALSE(std::filesystem::exists("refused_folder"));
   }
-  const std::string twice = refusal({"flip_flop", "flip_flop", "--out", "refused_folder"});
+  const std::string twice = refusal({"flip_flop", "flip_flop", "--out", "refused_folder", "--set", "steps=2"});
   CHECK_MESSAGE(twice.find("two runs would have one folder, refused_folder/flip_flop") != std::string::npos, twice);
   CHECK_FALSE(std::filesystem::exists("refused_folder"));
   CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("write --seeds") != std::string::npos);

@@ -334,7 +334,8 @@ TEST_CASE("T15, T16: train: a loss or gradient that is not finite, and a loss sc
 TEST_CASE("K3: train: a signal saves and ends it with 130, a second ends it at once; both go on to the same bits") {
   const Scratch scratch("train-signals");
   const std::string whole = scratch / "whole", out = scratch / "run";
-  const Arguments sizes = tiny_task + tiny_model + Arguments{"--steps", "2000", "--save-every", "500", "--threads", "1"};
+  const Arguments sizes =
+      tiny_task + tiny_model + Arguments{"--steps", "2000", "--save-every", "500", "--threads", "1"};
   REQUIRE(train(scratch, sizes + Arguments{"--out", whole}).code == 0);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     for (const bool twice : {false, true}) {
