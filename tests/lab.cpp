@@ -130,6 +130,7 @@ TEST_CASE("K3: a grid that is interrupted ends with 130 and goes on to the same 
 }
 
 TEST_CASE("a grid refuses what it cannot run") {
+  std::filesystem::remove_all("refused_folder");
   const auto refusal = [](const std::vector<std::string>& arguments) {
     const test::Outcome outcome = test::RunningProgram("lab", arguments, "refused").finish();
     return outcome.code == 2 ? outcome.err : "exit code " + std::to_string(outcome.code);
