@@ -25,7 +25,7 @@ struct Options {
   GridOptions grid;
   std::string measure = "auto", rows, columns, out, device = "auto";
   int jobs = threads();
-  bool quiet = false;
+  bool quiet = false, accept_damaged = false;
 };
 
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
@@ -53,8 +53,9 @@ std::optional<std::pair<std::string, std::string>> crossing(
 std::string introduction_of(const Outcome& outcome, const GridRequest& request) {
   const Grid& grid = outcome.grid();
   double training = 0;
-  std::size_t failed = 0;
-  for (const GridCell& cell : grid.cells) training += cell.seconds, failed += !cell.failure.empty();
+  std::size_t failed = 0, damaged = 0;
+  for (const GridCell& cell : grid.cells)
+    training += cell.seconds, damaged += cell.damaged, failed += !cell.damaged && !cell.failure.empty();
   Settings fixed_settings = request.settings;
   std::erase_if(fixed_settings, [&](const auto& setting) {
     return std::ranges::count(grid.axes, setting.first) > 0 || (request.same_tokens && setting.first == "batch");
@@ -67,8 +68,8 @@ std::string introduction_of(const Outcome& outcome, const GridRequest& request) 
   }
   if (request.same_tokens) axes += "; the batch such that all see the same tokens";
   return to_text(grid.task, ", ", outcome.measure(), ", lower is better. Every run: train ", grid.task, arguments, axes,
-      ". ", grid.cells.size(), " runs, ", failed > 0 ? to_text(failed, " failed, ") : "", fixed(training, 0),
-      " s of training in all.");
+      ". ", grid.cells.size(), " runs, ", failed > 0 ? to_text(failed, " failed, ") : "",
+      damaged > 0 ? to_text(damaged, " damaged, not counted, ") : "", fixed(training, 0), " s of training in all.");
 }
 
 void declare_options(CommandLine& line, Options& options) {
@@ -83,6 +84,7 @@ void declare_options(CommandLine& line, Options& options) {
       .text("columns", &options.columns, {"axis of their columns"})
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
+  declare_damaged(line, &options.accept_damaged);
   for (const std::string name : {"steps", "dim", "layers", "heads", "length", "batch", "lr", "test-sequences", "data"})
     line.elsewhere(name, to_text("an option of train; write --set \"", name, "=...\""));
   line.elsewhere("scheme", "write --schemes").elsewhere("seed", "write --seeds, how many");
@@ -113,7 +115,7 @@ int run(int argc, char** argv) {
   const DeviceChoice choice = choose_device(options.device);  // refused before anything runs
   install_interrupt_handler();
   const double started = steady_seconds();
-  run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
+  run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet, options.accept_damaged));
   Findings found(grids[0].axes, text);
   for (std::size_t k = 0; k < grids.size(); ++k) {
     const Outcome outcome(grids[k], measures.at(options.measure));

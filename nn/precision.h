@@ -44,7 +44,7 @@ class LossScale {
 
   double value() const { return state_.value; }
 
-  // Call it after the gradients of `step` were made: were they finite? Throws Error when the
+  // Call it after the gradients of `step` were made: were they finite? Throws NotFinite when the
   // scale would fall below its least.
   void update(bool finite, index_t step);
 

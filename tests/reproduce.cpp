@@ -195,6 +195,51 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("STALE: cope/table2-flip_flop, mini, "));
   std::ofstream(file) << record.substr(0, 40);
   const test::Outcome torn = reproduce({"--list", "--records", kept}, scratch);
-  CHECK(torn.code == 2);
+  CHECK(torn.code == 3);
   CHECK(torn.err.find("no record of a table") != std::string::npos);
+
+  // A run of the pool that was damaged since.
+  const auto run = std::filesystem::directory_iterator(scratch / "out/runs/flip_flop")->path();
+  const std::string results = (run / "results.jsonl").string(), whole = test::text_of(results);
+  std::ofstream(results) << whole.substr(0, whole.find('\n') + 1);
+  const test::Outcome damaged = with({});
+  CHECK(damaged.code == 3);
+  CHECK_MESSAGE(damaged.err.find(results + ": is not what the run wrote") != std::string::npos, damaged.err);
+  const test::Outcome accepted = with({"--accept-damaged"});
+  CHECK(accepted.code == 0);
+  CHECK(accepted.err.find("is damaged, not counted") != std::string::npos);
+  CHECK(test::text_of(results).size() < whole.size());  // nothing was trained
+}
+
+TEST_CASE("reproduce: a record is read strictly, and what is wrong has the file's name and the field's") {
+  const test::Scratch scratch("reproduce-strict");
+  const std::string source = test::source_folder() + "/examples/papers/results/cope-table3-mini.json",
+                    whole = test::text_of(source), file = scratch / "results/cope-table3-mini.json";
+  std::filesystem::create_directories(scratch / "results");
+  const auto said = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    const test::Outcome outcome = reproduce({"--stale", "--records", scratch / ""}, scratch);
+    CHECK(outcome.err.find("json.exception") == std::string::npos);
+    return outcome.code == 3 && outcome.err.find(file) != std::string::npos
+               ? outcome.err
+               : "exit code " + std::to_string(outcome.code);
+  };
+  CHECK(said(whole) == "exit code 0");
+  struct Damage {
+    std::string what, with, said;
+  };
+  for (const Damage& damage : std::vector<Damage>{{"\"preset\": \"mini\"", "\"preset\": 3", "'preset' of type number"},
+           {"\"seeds\": ", "\"seeds\": 2.5, \"x\": ", "\"seeds\" is not as whence writes it"},
+           {"\"runs\": ", "\"runs\": true, \"x\": ", "\"runs\" is not as whence writes it"},
+           {"\"digits\"", "\"digit\"", "no field 'digits'"}, {"\"date\"", "\"daze\": 1, \"date\"", "\"daze\""},
+           {"\"values\": [", "\"values\": [\"1\",", "of type string"},
+           {"\"numbers\": [", "\"numbers\": [4,", "'method'"},
+           {"\"processor_seconds\": ", "\"processor_seconds\": 1e999, \"x\": ", "beyond what a computer's"},
+           {"\"date\"", "\"date", ": line 1"}}) {
+    std::string text = whole;
+    const std::size_t at = text.find(damage.what);
+    REQUIRE_MESSAGE(at != std::string::npos, damage.what);
+    const std::string found = said(text.replace(at, damage.what.size(), damage.with));
+    CHECK_MESSAGE(found.find(damage.said) != std::string::npos, found);
+  }
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <thread>
 
 #include "examples/tasks/task.h"
@@ -184,7 +185,7 @@ TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; ot
   CHECK_MESSAGE(changed.err.find("the same data required") != std::string::npos, changed.err);
 }
 
-TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
+TEST_CASE("K2: train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
   const Scratch scratch("train-killed");
   const Arguments sizes{"--steps", "240", "--accumulate", "3", "--dropout", "0.1", "--save-every", "7",
       "--validate-every", "10", "--validation-sequences", "16", "--keep-best", "--lr", "1e-3"};
@@ -216,7 +217,7 @@ TEST_CASE("train: killed and resumed, with dropout, accumulation and validation,
   CHECK(killed >= 2);
 }
 
-TEST_CASE("train: a run is not resumed with another task, other data or other options") {
+TEST_CASE("D7: train: a run is not resumed with another task, other data or other options") {
   const Scratch scratch("train-other");
   const std::string out = scratch / "run";
   REQUIRE(
@@ -270,4 +271,111 @@ TEST_CASE("train: a model that memory cannot hold is refused before any of it is
   CHECK(outcome.code == 5);
   CHECK_MESSAGE(outcome.err.find("206G parameters asked for") != std::string::npos, outcome.err);
   CHECK_FALSE(fs::exists(scratch / "run"));
+}
+
+TEST_CASE("train: killed after any step and resumed, its log is that of an undisturbed run") {
+  const Scratch scratch("train-log");
+  const std::string whole = scratch / "whole", out = scratch / "out";
+  const auto log_of = [](const std::string& folder) {
+    return std::regex_replace(text_of(folder + "/metrics.jsonl"), std::regex("\"seconds\":[^,}]*"), "\"seconds\":-");
+  };
+  for (const Arguments& more : {Arguments{}, Arguments{"--precision", "f16", "--loss-scale-growth", "3"}}) {
+    REQUIRE(train(scratch,
+                tiny_task + tiny_model + more +
+                    Arguments{"--steps", "12", "--save-every", "1", "--keep-checkpoints", "0", "--log-every", "5",
+                        "--accumulate", "2", "--validate-every", "4", "--validation-sequences", "8", "--out", whole})
+                .code == 0);
+    CHECK(json_lines(text_of(whole + "/metrics.jsonl")).size() == 6);
+    for (int done = 1; done < 12; done += more.empty() ? 1 : 3) {
+      CAPTURE(done);
+      fs::copy(whole, out, fs::copy_options::recursive);
+      for (int step = done + 1; step <= 12; ++step)
+        fs::remove_all(out + "/checkpoints/step-0000" + (step < 10 ? "0" : "") + std::to_string(step));
+      std::ofstream(out + "/metrics.jsonl", std::ios::app) << "{\"step\":1";  // torn
+      const Outcome outcome = train(scratch, {"--resume", "--out", out, "--save-every", "12", "--quiet"});
+      CHECK_MESSAGE(outcome.code == 0, outcome.err);
+      CHECK(log_of(out) == log_of(whole));
+      CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+      fs::remove_all(out);
+    }
+    fs::remove_all(whole);
+  }
+}
+
+TEST_CASE("train: a number in a checkpoint's facts that is none is refused by name") {
+  const Scratch scratch("train-facts");
+  const std::string out = scratch / "run";
+  REQUIRE(
+      train(scratch, tiny_task + tiny_model + Arguments{"--steps", "6", "--save-every", "4", "--out", out}).code == 0);
+  fs::remove_all(out + "/checkpoints/step-000006");
+  const std::string file = out + "/checkpoints/step-000004/state.json";
+  auto state = nlohmann::json::parse(text_of(file));
+  CHECK(state["facts"]["steps since the last line"] == "4");
+  state["facts"]["loss since the last line"] = "much";
+  std::ofstream(file) << state.dump(2) << '\n';
+  const Outcome refused = train(scratch, {"--resume", "--out", out});
+  CHECK_MESSAGE(refused.code == 3, refused.err);
+}
+
+TEST_CASE("T15, T16: train: a loss or gradient that is not finite, and a loss scale at its least, end it with 6") {
+  const Scratch scratch("train-not-finite");
+  for (const Arguments& options : std::vector<Arguments>{{"--lr", "10", "--weight-decay", "10"},
+           {"--lr", "10", "--weight-decay", "10", "--check-finite"}, {"--precision", "f16", "--lr", "2"},
+           {"--precision", "f16", "--lr", "0.3", "--weight-decay", "0"}}) {
+    const Outcome outcome = train(scratch,
+        tiny_task + tiny_model + options + Arguments{"--steps", "2000", "--save-every", "5", "--out", scratch / "run"});
+    CHECK_MESSAGE(outcome.code == 6, outcome.err);
+    CHECK_MESSAGE(outcome.err.find("finite") != std::string::npos, outcome.err);
+    CHECK(has_checkpoint(scratch / "run"));  // of before it
+    fs::remove_all(scratch / "run");
+  }
+}
+
+TEST_CASE("K3: train: a signal saves and ends it with 130, a second ends it at once; both go on to the same bits") {
+  const Scratch scratch("train-signals");
+  const std::string whole = scratch / "whole", out = scratch / "run";
+  const Arguments sizes =
+      tiny_task + tiny_model + Arguments{"--steps", "2000", "--save-every", "500", "--threads", "1"};
+  REQUIRE(train(scratch, sizes + Arguments{"--out", whole}).code == 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const bool twice : {false, true}) {
+      const RunningProgram program("train", sizes + Arguments{"--out", out}, scratch / "signal-log");
+      for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      program.signal(signal);
+      if (twice) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        program.signal(signal);
+      }
+      const Outcome stopped = program.finish();
+      CHECK_MESSAGE((stopped.code == 130 || (twice && stopped.code == 128 + signal)), stopped.code << stopped.err);
+      const Outcome resumed = train(scratch, {"--resume", "--out", out, "--quiet"});
+      CHECK_MESSAGE(resumed.code == 0, resumed.err);
+      CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+      fs::remove_all(out);
+    }
+  }
+}
+
+TEST_CASE("K7, K8: train: a reader that goes away, no terminal, a thousand million steps") {
+  const Scratch scratch("train-pipe");
+  const std::string out = scratch / "run";
+  const Arguments loud{"selective_copy", "--tokens", "4", "--blanks", "4", "--dim", "16", "--layers", "1", "--heads",
+      "2", "--batch", "4", "--test-sequences", "8", "--out", out};
+  std::string command = program_folder() + "/whence train";
+  for (const std::string& word : loud) command += " " + word;
+  command += " --steps 30 2> " + (scratch / "err") + " | head -1 > " + (scratch / "first");
+  CHECK(std::system(("bash -c 'set -o pipefail; " + command + "'").c_str()) == 0);
+  CHECK(std::ranges::count(text_of(scratch / "first"), '\n') == 1);
+  CHECK(text_of(scratch / "err").find_first_of("\x1b\r") == std::string::npos);
+  CHECK(json_lines(text_of(out + "/results.jsonl")).size() == 3);
+  fs::remove_all(out);
+  const RunningProgram endless("train", loud + Arguments{"--steps", "1000000000"}, scratch / "endless");
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  endless.signal(SIGINT);
+  const Outcome stopped = endless.finish();
+  CHECK(stopped.code == 130);
+  CHECK_MESSAGE(stopped.err.find("/1000000000 0 %") != std::string::npos, stopped.err);
+  for (const char* wrong : {"nan", "inf", "left -", "elapsed -"})
+    CHECK_MESSAGE(stopped.err.find(wrong) == std::string::npos, stopped.err);
 }

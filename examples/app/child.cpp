@@ -18,8 +18,9 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) throw Error(output, " cannot be written: ", std::generic_category().message(errno));
+  // A pipe would wait for a reader, and a link lead elsewhere.
+  const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644);
+  if (file < 0) throw SystemError(output, " cannot be written: ", std::generic_category().message(errno));
   const pid_t parent = getpid(), child = fork();
   if (child == 0) {  // only what POSIX allows between fork and exec
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -33,7 +34,7 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
   }
   const int failure = errno;
   close(file);
-  if (child < 0) throw Error(arguments[0], " could not be started: ", std::generic_category().message(failure));
+  if (child < 0) throw SystemError(arguments[0], " could not be started: ", std::generic_category().message(failure));
   return child;
 }
 

@@ -76,6 +76,26 @@ std::int64_t JsonlLine::whole_number(const std::string& field) const {
   return value.get<std::int64_t>();
 }
 
+double JsonlLine::number(const std::string& field) const {
+  const json& value = fields.at(*this, field, "a number");
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (!value.is_number()) refuse(to_text("field '", field, "' of type ", value.type_name(), "; a number required"));
+  return value.get<double>();
+}
+
+bool JsonlLine::truth(const std::string& field) const {
+  const json& value = fields.at(*this, field, "true or false");
+  if (!value.is_boolean())
+    refuse(to_text("field '", field, "' of type ", value.type_name(), "; true or false required"));
+  return value.get<bool>();
+}
+
+std::vector<std::string> JsonlLine::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : fields.object.items()) names.push_back(name);
+  return names;
+}
+
 void JsonlLine::refuse(const std::string& problem) const { throw FileError(place, ": ", problem); }
 
 void for_each_line_of_jsonl(

@@ -23,6 +23,10 @@ struct JsonlLine {
   // A list of texts, and a whole number. The same errors.
   [[nodiscard]] std::vector<std::string> texts(const std::string& field) const;
   [[nodiscard]] std::int64_t whole_number(const std::string& field) const;
+  // A number; nan where it is null, as programs write what is not finite. And true or false. The same errors.
+  [[nodiscard]] double number(const std::string& field) const;
+  [[nodiscard]] bool truth(const std::string& field) const;
+  [[nodiscard]] std::vector<std::string> names() const;  // of all fields
   // FileError "PLACE: PROBLEM".
   [[noreturn]] void refuse(const std::string& problem) const;
 };

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "autograd/inspect.h"
 #include "examples/app/interrupt.h"
@@ -20,6 +21,20 @@
 
 namespace whence {
 namespace {
+
+// A number that a checkpoint keeps; nothing in one of a version that kept none.
+template <class Number> std::optional<Number> fact(const RunFolder::Facts& facts, const std::string& name) {
+  const auto found = facts.find(name);
+  if (found == facts.end()) return std::nullopt;
+  if constexpr (std::is_same_v<Number, double>)  // the score of a validation may be none
+    for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+      if (found->second == number_text(odd)) return odd;
+  const std::optional<Number> number = parse_number<Number>(found->second);
+  if (!number)
+    throw FileError(
+        "--resume: the checkpoint's fact '", name, "' is ", in_quotes(found->second), "; a number required");
+  return number;
+}
 
 // The best validation so far: its score, its weights, and how many worse ones followed. A checkpoint's facts keep it.
 class Best {
@@ -51,10 +66,9 @@ class Best {
         {"worse since", std::to_string(worse_since_)}};
   }
   void restore(const RunFolder::Facts& facts) {
-    if (!facts.contains("best step")) return;
-    score_ = parse_number<double>(facts.at("best score")).value_or(std::numeric_limits<double>::infinity());
-    step_ = parse_number<std::int64_t>(facts.at("best step")).value_or(0);
-    worse_since_ = parse_number<std::int64_t>(facts.at("worse since")).value_or(0);
+    score_ = fact<double>(facts, "best score").value_or(0);
+    step_ = fact<std::int64_t>(facts, "best step").value_or(0);
+    worse_since_ = fact<std::int64_t>(facts, "worse since").value_or(0);
   }
   double score() const { return score_; }
   std::int64_t step() const { return step_; }
@@ -131,9 +145,7 @@ class Trainer {
 
   // A run may be resumed with more steps than it began with, or with fewer that are still to come.
   void take_other_end(const TrainingState& state) const {
-    const auto entry = state.facts.find("steps");
-    const std::int64_t then =
-        entry == state.facts.end() ? options_.steps : parse_number<std::int64_t>(entry->second).value_or(0);
+    const std::int64_t then = fact<std::int64_t>(state.facts, "steps").value_or(options_.steps);
     if (options_.steps < state.step) {
       throw InputError(
           "--steps: ", options_.steps, " given; at least ", state.step, " required, which are done; raise it");
@@ -160,6 +172,8 @@ class Trainer {
         folder_.open(options_.resume, options_.tensorboard, precision_.optimizer(), options_.accept_damaged);
     precision_.publish();
     restore_scale(state);
+    loss_since_ = fact<double>(state.facts, "loss since the last line").value_or(0);
+    steps_since_ = fact<std::int64_t>(state.facts, "steps since the last line").value_or(0);
     take_other_end(state);
     if (!job_.record.empty()) folder_.write("run.json", job_.record);
     best_.restore(state.facts);
@@ -178,16 +192,20 @@ class Trainer {
   std::int64_t skipped() const { return precision_.loss_scale() ? precision_.loss_scale()->state().skipped : 0; }
 
   void restore_scale(const TrainingState& state) {
-    if (!precision_.loss_scale() || !state.facts.contains("loss scale")) return;
+    if (!precision_.loss_scale()) return;
     LossScale::State then = precision_.loss_scale()->state();
-    then.value = parse_number<double>(state.facts.at("loss scale")).value_or(then.value);
-    then.good_steps = parse_number<std::int64_t>(state.facts.at("good steps")).value_or(0);
+    then.value = fact<double>(state.facts, "loss scale").value_or(then.value);
+    then.good_steps = fact<std::int64_t>(state.facts, "good steps").value_or(0);
     then.skipped = state.skipped;
     precision_.loss_scale()->restore(then);
   }
 
   void save(std::int64_t step) {
     RunFolder::Facts facts = best_.facts();
+    if (steps_since_ > 0) {
+      facts["loss since the last line"] = number_text(loss_since_);  // reads back as the same number
+      facts["steps since the last line"] = std::to_string(steps_since_);
+    }
     if (const auto& scale = precision_.loss_scale()) {
       facts["loss scale"] = number_text(scale->value());
       facts["good steps"] = std::to_string(scale->state().good_steps);
@@ -199,7 +217,7 @@ class Trainer {
     try {
       return step_.take(step, schedule_(step));
     } catch (const FailedStep& failed) {
-      throw Error(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
+      throw NotFinite(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
           options_.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
                                            : "",
           options_.folder.empty() ? "" : "; the last checkpoint is from before it");

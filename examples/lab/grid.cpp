@@ -1,15 +1,20 @@
 // Runs of `train` as child processes: started, watched through their logs, stopped together.
 #include "examples/lab/grid.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
 #include <thread>
 
 #include "examples/app/child.h"
@@ -18,15 +23,14 @@
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
+#include "examples/lab/run_mark.h"
 #include "nn/io/checkpoint.h"
-#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
   std::vector<std::string> arguments = arguments_of(cell.options);
@@ -36,38 +40,53 @@ std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
 }
 
 // Written when a run begins, and again when it has ended; what it says is what the run is.
-fs::path mark_of(const GridCell& cell) { return cell.folder / "lab_cell.json"; }
-
-void write_mark(const Grid& grid, const GridCell& cell, bool done) {
-  const json mark{{"arguments", command_of(grid, cell)}, {"done", done},
-      {"code", cell.code.empty() ? code_hash() : cell.code}, {"processor_seconds", cell.processor_seconds}};
-  write_file(mark_of(cell).string(), mark.dump() + "\n");
+RunMark mark_of(const Grid& grid, const GridCell& cell, std::map<std::string, std::string> hashes = {}) {
+  return {.arguments = command_of(grid, cell),
+      .code = cell.code.empty() ? code_hash() : cell.code,
+      .processor_seconds = cell.processor_seconds,
+      .done = !hashes.empty(),
+      .hashes = std::move(hashes)};
 }
 
 void refuse_another_text(const GridCell& cell) {
-  if (cell.data.empty() || read_run_record(cell.folder / "run.json").data == cell.data) return;
-  throw InputError("--out: ", cell.folder.string(),
-      " holds a run on another text of the same name; the text that it was trained on, or another folder, required");
+  const fs::path record = cell.folder / "run.json";
+  if (cell.data.empty() || read_run_record(record).data == cell.data) return;
+  throw DoesNotFit("--out: ", record.string(),
+      " is of a run on another text of the same name; the text that it was trained on, or another folder, required");
 }
 
-// Takes from the mark what it says of the run.
-bool finished(const Grid& grid, GridCell& cell) {
-  if (!fs::exists(mark_of(cell))) {
-    for (const char* left : {"run.json", "weights.safetensors", "checkpoints"})
-      if (fs::exists(cell.folder / left))
-        throw InputError("--out: ", cell.folder.string(),
-            " holds a run that no laboratory began; another folder required, or that one moved away");
-    return false;
-  }
-  const json said = json::parse(read_file(mark_of(cell)), nullptr, false);
-  if (said.is_discarded() || said.value("arguments", json::array()) != json(command_of(grid, cell))) {
-    throw InputError("--out: ", cell.folder.string(),
+void refuse_foreign_run(const GridCell& cell) {
+  for (const char* left : {"run.json", "weights.safetensors", "checkpoints"})
+    if (fs::exists(cell.folder / left))
+      throw InputError("--out: ", cell.folder.string(),
+          " holds a run that no laboratory began; another folder required, or that one moved away");
+}
+
+enum class Finished { not_begun, no, yes, before_hashes };
+
+// Takes from the mark what it says of the run, and the figures of one that has ended. InputError where they are damaged;
+// DoesNotFit where they are another run's.
+Finished finished(const Grid& grid, GridCell& cell) {
+  const auto mark = read_mark(cell.folder);
+  if (!mark) return Finished::not_begun;
+  if (mark->arguments != command_of(grid, cell)) {
+    throw DoesNotFit("--out: ", cell.folder.string(),
         " holds a run with other options; the same options, or another folder, required");
   }
-  cell.processor_seconds = said.value("processor_seconds", 0.0), cell.code = said.value("code", "");
-  if (!said.value("done", false)) return false;
+  cell.processor_seconds = mark->processor_seconds, cell.code = mark->code;
+  if (!mark->done) return Finished::no;
   refuse_another_text(cell);
-  return true;
+  (void)read_figures(cell, mark->hashes);
+  return mark->hashes.empty() ? Finished::before_hashes : Finished::yes;
+}
+
+// The last line of a log, for an error.
+std::string end_of(const std::string& log) {
+  std::ifstream file(log);
+  std::string last = "without a word";
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty()) last = line;
+  return last;
 }
 
 class Child {
@@ -76,7 +95,7 @@ class Child {
     ensure_output_folder(cell.folder);
     const bool begun = find_latest((cell.folder / "checkpoints").string()).has_value();
     if (!begun) cell.code.clear();
-    write_mark(grid, cell, false);
+    write_mark(cell.folder, mark_of(grid, cell));
     std::vector<std::string> arguments = command_of(grid, cell);
     arguments.insert(arguments.begin(), {machine.program.string(), "train"});
     arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
@@ -88,18 +107,28 @@ class Child {
   const Grid& grid() const { return *grid_; }
   GridCell& cell() const { return *cell_; }
   void interrupt() const { kill(process_, SIGINT); }
-  // The exit code once it has ended; -1 while it runs. Its time is in the mark then.
+  // The exit code once it has ended; -1 while it runs. Its figures or its failure are in the cell then, and its time in
+  // the mark.
   int poll(bool wait) {
     int status = 0;
     rusage used{};
-    if (wait4(process_, &status, wait ? 0 : WNOHANG, &used) == 0) return -1;
+    pid_t ended = 0;
+    while ((ended = wait4(process_, &status, wait ? 0 : WNOHANG, &used)) < 0 && errno == EINTR) continue;
+    if (ended == 0) return -1;
+    if (ended < 0) throw SystemError("a run cannot be waited for: ", std::generic_category().message(errno));
     const auto seconds = [](const timeval& time) {
       return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
     };
     cell_->processor_seconds += seconds(used.ru_utime) + seconds(used.ru_stime);
     cell_->code = cell_->code.empty() || cell_->code == code_hash() ? code_hash() : "several";
-    write_mark(*grid_, *cell_, exit_code_of(status) == 0);
-    return exit_code_of(status);
+    const int code = exit_code_of(status);
+    std::map<std::string, std::string> hashes;
+    try {
+      if (code == 0) hashes = read_figures(*cell_);
+    } catch (const InputError& error) { cell_->failure = error.what(); }
+    if (code != 0) cell_->failure = to_text("exit code ", code, ": ", end_of(log_of(*cell_)));
+    write_mark(cell_->folder, mark_of(*grid_, *cell_, std::move(hashes)));
+    return code;
   }
 
  private:
@@ -108,62 +137,14 @@ class Child {
   pid_t process_ = 0;
 };
 
-std::vector<json> lines_of(const fs::path& path) {
-  std::vector<json> lines;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    json parsed = json::parse(line, nullptr, false);
-    if (parsed.is_object()) lines.push_back(std::move(parsed));  // the last line may be half written
-  }
-  return lines;
-}
+constexpr double seconds_to_die = 10;  // for runs whose laboratory was killed
 
-// A field of a line of results, and what it is called.
-constexpr std::pair<const char*, const char*> measures[] = {{"token_error_percent", "token error %"},
-    {"sequence_error_percent", "sequence error %"}, {"perplexity", "perplexity"}, {"bits_per_byte", "bits per byte"},
-    {"delta_p", "Delta-P"}};
-
-// Those of the fields whose names begin with `prefix`.
-GridCell::Score score_of(const json& line, const std::string& prefix) {
-  GridCell::Score score;
-  for (const auto& [field, name] : measures)
-    if (const auto found = line.find(prefix + field); found != line.end() && found->is_number())
-      score.measures[name] = found->get<double>();
-  return score;
-}
-
-std::string set_of(const json& line) {
-  if (line.contains("test_set")) return line.value("test_set", std::string());
-  return line.contains("length") ? to_text("length ", line.value("length", std::int64_t{0})) : "validation";
-}
-
-void read_results(GridCell& cell) {
-  cell.curve.clear(), cell.validation.clear(), cell.validation_error.clear(), cell.scores.clear();
-  for (const json& line : lines_of(cell.folder / "metrics.jsonl")) {
-    const auto add = [&](const char* name, std::vector<LossPoint>& curve) {
-      if (line.contains(name) && line[name].is_number())
-        curve.push_back({line.value("step", std::int64_t{0}), line[name].get<double>()});
-    };
-    add("loss", cell.curve), add("validation_score", cell.validation);
-    add("validation_token_error_percent", cell.validation_error);
-    cell.seconds = std::max(cell.seconds, line.value("seconds", 0.0));
-  }
-  for (const json& line : lines_of(cell.folder / "results.jsonl")) {
-    GridCell::Score score = score_of(line, "");
-    for (const auto& [name, value] : line.items())
-      if (name.starts_with("guess: ") && value.is_number()) score.guesses[name.substr(7)] = value.get<double>();
-    cell.scores.emplace_back(set_of(line), std::move(score));
-    if (auto test = score_of(line, "test_"); !test.measures.empty()) cell.scores.emplace_back("test", std::move(test));
-  }
-}
-
-// The last line of a log, for an error.
-std::string end_of(const std::string& log) {
-  std::ifstream file(log);
-  std::string last = "without a word";
-  for (std::string line; std::getline(file, line);)
-    if (!line.empty()) last = line;
-  return last;
+void require_own_folders(const std::vector<Grid>& grids) {
+  std::set<fs::path> folders;
+  for (const Grid& grid : grids)
+    for (const GridCell& cell : grid.cells)
+      if (!folders.insert(cell.folder).second)
+        throw InputError("--out: two runs would have one folder, ", cell.folder.string(), "; each run once required");
 }
 
 std::int64_t all_steps(const std::vector<Grid>& grids) {
@@ -193,19 +174,20 @@ class Laboratory {
 
   void run() {
     std::vector<std::pair<const Grid*, GridCell*>> waiting;
-    for (Grid& grid : grids_) {
-      for (GridCell& cell : grid.cells) {
-        if (!finished(grid, cell)) {
-          waiting.emplace_back(&grid, &cell);
-          continue;
-        }
-        read_results(cell);
-        take_as_done(cell);
-      }
-    }
+    for (Grid& grid : grids_)
+      for (GridCell& cell : grid.cells)
+        if (!take_finished(grid, cell)) waiting.emplace_back(&grid, &cell);
+    if (!damaged_.empty())
+      throw FileError(damaged_,
+          "; nothing is trained: remove these runs' folders to train them anew, or go on without "
+          "them with --accept-damaged");
+    if (before_hashes_ > 0)
+      std::cerr << "note: " << before_hashes_ << " of " << runs_
+                << " runs were written before there were checksums: their results are read strictly, and not proved\n";
     std::reverse(waiting.begin(), waiting.end());
     while (!waiting.empty() || !running_.empty()) {
       while (!waiting.empty() && static_cast<int>(running_.size()) < machine_.jobs) {
+        wait_for_the_dying(*waiting.back().second);
         running_.emplace_back(*waiting.back().first, machine_, *waiting.back().second);
         waiting.pop_back();
       }
@@ -220,6 +202,37 @@ class Laboratory {
  private:
   void take_as_done(const GridCell& cell) { ++done_, steps_done_ += cell.steps; }
 
+  bool take_finished(const Grid& grid, GridCell& cell) {
+    Finished state = Finished::yes;
+    try {
+      state = finished(grid, cell);
+    } catch (const DoesNotFit&) { throw; } catch (const InputError& error) {
+      take_as_damaged(cell, error.what());
+    }
+    if (state == Finished::not_begun) refuse_foreign_run(cell);
+    if (state == Finished::not_begun || state == Finished::no) return false;
+    before_hashes_ += state == Finished::before_hashes;
+    take_as_done(cell);
+    return true;
+  }
+
+  void take_as_damaged(GridCell& cell, const std::string& why) {
+    cell.damaged = true, cell.failure = "damaged, not counted: " + why;
+    if (machine_.accept_damaged)
+      std::cerr << "warning: " << cell.folder.string() << " is " << cell.failure << std::endl;
+    else
+      damaged_ += to_text(damaged_.empty() ? "damaged: " : "; ", why);
+  }
+
+  // The runs of a laboratory that was killed die with it, but may take a moment to leave their locks.
+  void wait_for_the_dying(const GridCell& cell) const {
+    const int lock = open((cell.folder / "checkpoints/lock").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (lock < 0) return;
+    while (flock(lock, LOCK_EX | LOCK_NB) != 0 && steady_seconds() < dead_by_ && !interrupt_requested())
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    close(lock);
+  }
+
   // Children that have ended.
   void collect() {
     for (auto child = running_.begin(); child != running_.end();) {
@@ -233,13 +246,10 @@ class Laboratory {
       child = running_.erase(child);
       if (code == 130 && interrupt_requested()) continue;  // the signal was for all of them
       take_as_done(cell);
-      if (code != 0) {
-        cell.scores.clear();
-        cell.failure = to_text("exit code ", code, ": ", end_of(log_of(cell)));
+      if (!cell.failure.empty()) {
         progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": failed with ", cell.failure));
         continue;
       }
-      read_results(cell);
       progress_.note(to_text(grid.task, ", ", name_of(grid, cell), ": done, ", done_, " of ", runs_));
     }
   }
@@ -256,7 +266,7 @@ class Laboratory {
     std::int64_t steps = steps_done_;
     std::vector<std::pair<std::string, double>> figures;
     for (const Child& child : running_) {
-      read_results(child.cell());
+      read_curves_so_far(child.cell());
       const auto& curve = child.cell().curve;
       if (curve.empty()) continue;
       steps += curve.back().step;
@@ -269,7 +279,9 @@ class Laboratory {
   const Machine& machine_;
   Progress progress_;
   std::vector<Child> running_;
-  std::size_t runs_ = 0, done_ = 0;
+  std::size_t runs_ = 0, done_ = 0, before_hashes_ = 0;
+  std::string damaged_;  // all of them and why
+  const double dead_by_ = steady_seconds() + seconds_to_die;
   std::int64_t steps_done_ = 0;
   int looks_ = 0;
 };
@@ -279,6 +291,7 @@ class Laboratory {
 std::string log_of(const GridCell& cell) { return (cell.folder / "train.log").string(); }
 
 void run_grids(std::vector<Grid>& grids, const Machine& machine) {
+  require_own_folders(grids);
   for (const Grid& grid : grids) ensure_output_folder(grid.folder);
   Laboratory(grids, machine).run();
 }

@@ -22,9 +22,12 @@ struct GridCell {
   Settings options;                       // of train, besides scheme and seed
   std::int64_t steps = 0, sequences = 0;  // of training, and in one step
   std::string data;                       // SHA-256 of what it reads, as run.json has it; empty: no file
+  std::vector<std::string>
+      sets;  // of its task, which it is tested on; empty: of text, which says itself how long it is
   std::filesystem::path folder;
 
-  std::string failure;  // why it ended without results; empty: it did not
+  std::string failure;   // why there are no results; empty: there are
+  bool damaged = false;  // that is why: what it left is not what it wrote
   std::vector<LossPoint> curve, validation;
   std::vector<LossPoint> validation_error;  // of tasks: tokens that are wrong, in percent
   double seconds = 0;                       // of training
@@ -51,12 +54,15 @@ struct Machine {
   std::string device = "auto";    // as train's --device has it
   std::filesystem::path program;  // whence, whose `train` they are
   bool quiet = false;
+  bool accept_damaged = false;  // runs whose results are damaged count as failed, with a warning
 };
 
 // Trains what is missing, in the order of grids and their cells, and reads all results into the cells. A folder with part
-// of the same grid is continued; one with another is refused (InputError). A run that fails leaves its reason in its cell,
-// the others go on, and the next call tries it again. When asked to stop, the runs save and this throws Interrupted. Runs
-// die with this process, whatever ends it.
+// of the same grid is continued; one with another is refused (DoesNotFit), or with runs that no laboratory began
+// (InputError). What finished runs left is believed only where it is what they wrote (examples/lab/run_mark.h): FileError
+// that lists all damaged ones, before anything is trained. A run that fails leaves its reason in its cell, the others go
+// on, and the next call tries it again. When asked to stop, the runs save and this throws Interrupted. Runs die with this
+// process, whatever ends it; those that die still are waited for.
 void run_grids(std::vector<Grid>& grids, const Machine& machine);
 
 // The log of a cell's run.

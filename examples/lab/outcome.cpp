@@ -148,10 +148,15 @@ double Outcome::seconds(const Group& group) const {
 }
 
 std::string Outcome::text(const std::vector<const GridCell*>& cells, const std::string& set) const {
-  const auto failed = std::ranges::count_if(cells, [](const GridCell* cell) { return !cell->failure.empty(); });
-  if (failed == std::ssize(cells)) return "failed";
-  const std::string mean = mean_and_deviation(summary(values(cells, set)), digits_);
-  return failed == 0 ? mean : to_text(mean, ", ", failed, " failed");
+  const auto missing = std::ranges::count_if(cells, [](const GridCell* cell) { return !cell->failure.empty(); }),
+             damaged = std::ranges::count_if(cells, &GridCell::damaged), failed = missing - damaged;
+  const bool all = missing == std::ssize(cells);
+  std::string text = all ? "" : mean_and_deviation(summary(values(cells, set)), digits_);
+  const auto add = [&](auto count, const char* what) {
+    if (count > 0) text += to_text(text.empty() ? "" : ", ", all && count == missing ? "" : to_text(count, " "), what);
+  };
+  add(failed, "failed"), add(damaged, "damaged, not counted");
+  return text;
 }
 
 std::string shown(double number, int digits) { return std::isnan(number) ? "-" : fixed(number, digits); }

@@ -17,7 +17,7 @@ struct Group {
   std::string scheme, label;                 // "cope", and with the options that vary: "cope, variables 3"
   std::map<std::string, std::string> place;  // as of its cells, without the seed
   std::vector<const GridCell*> cells;
-  std::size_t failed() const;
+  std::size_t failed() const;  // of the cells, those too whose results are damaged
 };
 
 class Outcome {

@@ -6,6 +6,7 @@
 #include "examples/app/text.h"
 #include "examples/language/train_language.h"
 #include "examples/tasks/task_training.h"
+#include "nn/io/sha256.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -32,8 +33,14 @@ std::string escaped(const std::string& text, const std::string& also_plain) {
   return result;
 }
 
+// A folder's name. Systems take no long ones: the end of such a one gives way to a hash of all of it.
+std::string fitting(std::string name) {
+  constexpr std::size_t longest = 200;  // leaves room for a seed and for what a pool adds
+  return name.size() <= longest ? name : name.substr(0, longest - 17) + "-" + sha256(name).substr(0, 16);
+}
+
 // "cdape(kerple, kernel=3) + rope" as "cdape-kerple,kernel=3-+rope": a parenthesis that opens stands before a letter, one
-// that closes does not, and those that close at the end are left out. No two canonical texts have one name.
+// that closes and a minus sign do not, and those that close at the end are left out. No two canonical texts have one name.
 std::string scheme_folder(const std::string& scheme) {
   std::string name;
   for (const char c : scheme.substr(0, scheme.find_last_not_of(')') + 1))
@@ -45,8 +52,8 @@ std::string scheme_folder(const std::string& scheme) {
 std::filesystem::path folder_of(const Grid& grid, const GridCell& cell, const std::vector<Axis>& axes) {
   std::filesystem::path folder = grid.folder;
   for (const Axis& axis : axes)
-    if (!axis.inside_schemes()) folder /= axis.name + "=" + escaped(cell.place.at(axis.name), "-+,=._");
-  return folder / to_text(scheme_folder(cell.scheme), ".", cell.seed);
+    if (!axis.inside_schemes()) folder /= fitting(axis.name + "=" + escaped(cell.place.at(axis.name), "-+,=._"));
+  return folder / to_text(fitting(scheme_folder(cell.scheme)), ".", cell.seed);
 }
 
 // "flip_flop, cope, length 15"; nothing where only schemes and seeds differ.
@@ -253,6 +260,7 @@ Grid plan_grid(const GridRequest& request) {
       if (request.task == "lm") continue;
       std::unique_ptr<tasks::Task>& task = tasks_by_options[added.options];
       if (!task) task = task_with(request.task, added.options);
+      for (const tasks::TestSet& set : task->test_sets()) added.sets.push_back(set.name);
       if (!task->hash_of_files().empty()) added.data = tasks::data_fingerprint(*task, static_cast<std::uint64_t>(seed));
     }
   }

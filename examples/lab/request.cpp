@@ -115,7 +115,15 @@ PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, con
   return planned;
 }
 
-Machine machine_for(const std::vector<Grid>& grids, int jobs, const std::string& device, bool quiet) {
+void declare_damaged(CommandLine& line, bool* accept) {
+  line.flag("accept-damaged", accept,
+      {"go on where finished runs' results are damaged: these are not counted, and tables say so; without it nothing "
+       "is "
+       "trained then"});
+}
+
+Machine machine_for(
+    const std::vector<Grid>& grids, int jobs, const std::string& device, bool quiet, bool accept_damaged) {
   std::size_t runs = 0;
   for (const Grid& grid : grids) runs += grid.cells.size();
   const int at_a_time = static_cast<int>(std::min(static_cast<std::size_t>(jobs), runs));
@@ -123,14 +131,15 @@ Machine machine_for(const std::vector<Grid>& grids, int jobs, const std::string&
       .threads = std::max(1, threads() / at_a_time),
       .device = device,
       .program = "/proc/self/exe",  // this very file for every run, even when another is built in its place
-      .quiet = quiet};
+      .quiet = quiet,
+      .accept_damaged = accept_damaged};
 }
 
 int say_failures(const std::vector<Grid>& grids, const std::string& command) {
   std::size_t failed = 0;
   for (const Grid& grid : grids) {
     for (const GridCell& cell : grid.cells) {
-      if (cell.failure.empty()) continue;
+      if (cell.failure.empty() || cell.damaged) continue;
       std::cerr << "failed: " << cell.folder.string() << ": " << cell.failure << "; all of it: " << log_of(cell)
                 << '\n';
       ++failed;

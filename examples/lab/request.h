@@ -38,9 +38,12 @@ struct PlannedGrids {
     const std::filesystem::path& folder, const TrainCheck& check);
 
 // This machine, whose threads are shared by `jobs` runs at a time, or by as many as there are.
-[[nodiscard]] Machine machine_for(const std::vector<Grid>& grids, int jobs, const std::string& device, bool quiet);
+[[nodiscard]] Machine machine_for(
+    const std::vector<Grid>& grids, int jobs, const std::string& device, bool quiet, bool accept_damaged);
+// --accept-damaged: Machine::accept_damaged.
+void declare_damaged(CommandLine& line, bool* accept);
 
-// Says on standard error which runs failed; the exit code: 1 where one did.
+// Says on standard error which runs failed; the exit code: 1 where one did. Damaged ones were accepted.
 [[nodiscard]] int say_failures(const std::vector<Grid>& grids, const std::string& command);
 
 }  // namespace whence

@@ -39,20 +39,69 @@ Json json_of(const Record& record) {
       {"said", said}, {"figures", record.figures}, {"too_large", record.too_large}};
 }
 
+// A field of an object, as whatever it is to be; FileError with the field's name.
+class Field {
+ public:
+  Field(const Json& object, const char* name) : name_(name) {
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    if (found == object.end()) throw FileError("no field '", name, "'; it required");
+    value_ = &*found;
+  }
+  template <class Value> operator Value() const {
+    try {
+      return value_->get<Value>();
+    } catch (const Json::exception&) {
+      throw FileError("field '", name_, "' of type ", value_->type_name(), "; another type required");
+    }
+  }
+  const Json& list() const {
+    if (!value_->is_array()) throw FileError("field '", name_, "' of type ", value_->type_name(), "; a list required");
+    return *value_;
+  }
+
+ private:
+  const char* name_;
+  const Json* value_ = nullptr;
+};
+
 Record record_of(const Json& page) {
-  Record record{page.at("table"), page.at("preset"), page.at("command"), page.at("lab"), page.at("set"),
-      page.at("code"), page.at("commit"), page.at("machine"), page.at("date"), page.at("text"), page.at("seeds"),
-      page.at("runs"), page.at("failed"), page.at("processor_seconds"), page.at("operations"),
-      {page.at("measure"), page.at("digits"), {}}, {}, page.at("figures"), page.at("too_large")};
-  for (const Json& each : page.at("numbers")) {
-    Measured measured{each.at("method"), each.at("column"), {}};
-    for (const Json& value : each.at("values"))
+  const auto at = [&page](const char* name) { return Field(page, name); };
+  Record record{at("table"), at("preset"), at("command"), at("lab"), at("set"), at("code"), at("commit"), at("machine"),
+      at("date"), at("text"), at("seeds"), at("runs"), at("failed"), at("processor_seconds"), at("operations"),
+      {at("measure"), at("digits"), {}}, {}, at("figures"), at("too_large")};
+  for (const Json& each : at("numbers").list()) {
+    Measured measured{Field(each, "method"), Field(each, "column"), {}};
+    for (const Json& value : Field(each, "values").list()) {
+      if (!value.is_null() && !value.is_number())
+        throw FileError("values of type ", value.type_name(), "; numbers required");
       measured.values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+    }
     record.measurement.all.push_back(std::move(measured));
   }
-  for (const Json& each : page.at("said"))
-    record.said.push_back({each.at("command"), each.at("output"), each.at("exit_code"), each.at("seconds"), {}});
+  for (const Json& each : at("said").list())
+    record.said.push_back(
+        {Field(each, "command"), Field(each, "output"), Field(each, "exit_code"), Field(each, "seconds"), {}});
   return record;
+}
+
+// What was read must be all that the file says: no field beside them, no 2.5 where a whole number is meant.
+Record read_record(const fs::path& file) {
+  const std::string text = read_file(file);
+  try {
+    const Json page = Json::parse(text);
+    Record record = record_of(page);
+    const Json same = json_of(record);
+    for (const auto& [name, value] : page.items())
+      if (!same.contains(name) || same[name].dump() != value.dump())
+        throw FileError("field ", in_quotes(name), " is not as whence writes it");
+    return record;
+  } catch (const Json::parse_error& error) {
+    const auto lines =
+        std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size())), '\n');
+    throw FileError(file.string(), ": line ", lines + 1, ": no record of a table: no JSON from there on");
+  } catch (const Json::exception&) {
+    throw FileError(file.string(), ": no record of a table: a number beyond what a computer's numbers hold");
+  } catch (const FileError& error) { throw FileError(file.string(), ": no record of a table: ", error.what()); }
 }
 
 std::vector<std::string> lab_now(const PaperTable& table, const Record& record) {
@@ -91,13 +140,7 @@ std::vector<Record> read_records(const fs::path& folder) {
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::ranges::sort(files);
   std::vector<Record> read;
-  for (const fs::path& file : files) {
-    try {
-      read.push_back(record_of(Json::parse(read_file(file.string()))));
-    } catch (const Json::exception& error) {
-      throw InputError(file.string(), ": no record of a table: ", error.what());
-    }
-  }
+  for (const fs::path& file : files) read.push_back(read_record(file));
   const auto known = [](const Record& record) {
     return std::ranges::count(all_tables(), record.table, &PaperTable::name) > 0;
   };

@@ -42,7 +42,8 @@ inline constexpr std::uintmax_t largest_figure = 150'000;  // bytes, of what is 
 [[nodiscard]] std::string record_name(const std::string& table, const std::string& preset);
 // FOLDER/results/RECORD_NAME.json
 void write_record(const std::filesystem::path& folder, const Record& record);
-// By table, in the papers' order, then those of tables that are not known; InputError for a file that is none.
+// By table, in the papers' order, then those of tables that are not known; FileError for a file that is none, with its
+// name and the field or the line.
 [[nodiscard]] std::vector<Record> read_records(const std::filesystem::path& folder);
 
 // Its table and preset are there.
