@@ -42,7 +42,7 @@ void LossScale::update(bool finite, index_t step) {
   ++state_.skipped;
   state_.good_steps = 0;
   if (state_.value / 2 < options_.least) {
-    throw Error("loss scale: gradients that are not finite at step ", step, " with a loss scale of ", state_.value,
+    throw NotFinite("loss scale: gradients that are not finite at step ", step, " with a loss scale of ", state_.value,
         "; finite ones at a scale of ", options_.least,
         " or more required; train in bf16, which needs no scale, lower the "
         "learning rate, or find the op with CheckFinite");

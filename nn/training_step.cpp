@@ -114,7 +114,7 @@ double mean_loss(const std::vector<Tensor>& losses, std::int64_t counted, std::i
 
 void require_targets(std::int64_t counted, std::int64_t step) {
   if (counted == 0)
-    throw FailedStep(to_text("training: no target in step ", step, "; at least one required; use larger batches"));
+    throw Error("training: no target in step ", step, "; at least one required; use larger batches (--batch)");
 }
 
 }  // namespace

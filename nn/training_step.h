@@ -47,9 +47,9 @@ struct StepOutcome {
   bool skipped = false;
 };
 
-// A loss or a gradient that is not finite, or a step without any target.
-class FailedStep : public Error {
-  using Error::Error;
+// A loss or a gradient that is not finite.
+class FailedStep : public NotFinite {
+  using NotFinite::NotFinite;
 };
 
 class TrainingStep {
@@ -58,7 +58,7 @@ class TrainingStep {
   TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
   ~TrainingStep();
 
-  // Step 1, 2, ... FailedStep when there is nothing to learn from it; nothing has changed then. A recorded step looks
+  // Step 1, 2, ... FailedStep or, without any target, Error when there is nothing to learn from it; nothing has changed then. A recorded step looks
   // at its gradients alone before it changes anything, at the loss afterwards. OutOfMemory says which batch would fit.
   StepOutcome take(std::int64_t step, double learning_rate);
 

@@ -196,13 +196,13 @@ struct Divide {
   static constexpr BinaryFacts facts{"divide", {{1.5, -2, -0.75}, {-3, 4, -0.75}, {2, 2, 1}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a / b; }
 };
-struct Maximum {
+struct Maximum {  // NaN if either is, as in PyTorch
   static constexpr BinaryFacts facts{"maximum", {{1.5, -2, 1.5}, {-3, 4, 4}, {2, 2, 2}}};
-  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (a > b ? a : b); }
+  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (a > b || !(a == a) ? a : b); }
 };
-struct Minimum {
+struct Minimum {  // likewise
   static constexpr BinaryFacts facts{"minimum", {{1.5, -2, -2}, {-3, 4, -3}, {2, 2, 2}}};
-  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (b > a ? a : b); }
+  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (b > a || !(a == a) ? a : b); }
 };
 struct GreaterEqual {
   static constexpr BinaryFacts facts{"greater_equal", {{1.5, -2, 1}, {-3, 4, 0}, {2, 2, 1}}};

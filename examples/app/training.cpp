@@ -199,7 +199,7 @@ class Trainer {
     try {
       return step_.take(step, schedule_(step));
     } catch (const FailedStep& failed) {
-      throw Error(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
+      throw NotFinite(failed.what(), " (--lr, --clip, --batch); --check-finite names the first op that went wrong",
           options_.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
                                            : "",
           options_.folder.empty() ? "" : "; the last checkpoint is from before it");
