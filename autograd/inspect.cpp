@@ -162,8 +162,8 @@ void detail::require_finite(const char* op, const char* pass, const Tensor& resu
   std::string ranges;
   for (std::size_t k = 0; k < inputs.size(); ++k)
     if (inputs[k].defined()) ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
-  fail(op, "its ", pass, " made ", *bad, " at element ", bad - values.begin(), " of ", result.shape(),
-      "; finite numbers required; ", ranges);
+  throw NotFinite(error_at_call_site(op, to_text("its ", pass, " made ", *bad, " at element ", bad - values.begin(),
+                                             " of ", result.shape(), "; finite numbers required; ", ranges)));
 }
 
 }  // namespace whence

@@ -134,6 +134,7 @@ struct Operand {
 // ---- Reductions and scans (ops/reduce.cpp, ops/cumulative_sum.cpp). No axes given: all of them ----
 [[nodiscard]] Tensor sum(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
+// Error where a mean would be that of nothing.
 [[nodiscard]] Tensor mean(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
 // Without the axis; of equal maxima the first has the gradient. NaN counts as the largest: the first one is the maximum.

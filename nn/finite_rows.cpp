@@ -21,8 +21,7 @@ class Marks {
   // bool [b 1 n 1], or [b n 1] for three axes; true where the mark is not set, or the other way round
   Tensor mask(int rank, bool where_set) const {
     const index_t batch = std::ssize(marks_) / std::max<index_t>(count_, 1);
-    const Tensor mask =
-        Tensor::empty(rank == 4 ? Shape{batch, 1, count_, 1} : Shape{batch, count_, 1}, DType::boolean);
+    const Tensor mask = Tensor::empty(rank == 4 ? Shape{batch, 1, count_, 1} : Shape{batch, count_, 1}, DType::boolean);
     for (index_t n = 0; n < mask.numel(); ++n)
       mask.data<bool>()[n] = (marks_[static_cast<std::size_t>(n)] != 0) == where_set;
     return mask;
@@ -121,10 +120,11 @@ bool inputs_are_finite(const AttendInputs& inputs) {
   return true;
 }
 
-Tensor attend_apart(const AttendInputs& inputs, const Stages& stages,
-    const std::function<Tensor(const AttendInputs&)>& attend) {
+Tensor attend_apart(
+    const AttendInputs& inputs, const Stages& stages, const std::function<Tensor(const AttendInputs&)>& attend) {
   const Parts parts = parts_of(inputs, stages);
-  const Tensor others = parts.rows.all() ? Tensor() : attend(with(inputs, parts.bad_queries, false, parts.bad_keys, false));
+  const Tensor others =
+      parts.rows.all() ? Tensor() : attend(with(inputs, parts.bad_queries, false, parts.bad_keys, false));
   if (!parts.rows.any()) return others;
   const Tensor rows = attend(with(inputs, parts.rows, true, parts.seen_by_rows, true));
   if (!others.defined()) return rows;

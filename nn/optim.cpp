@@ -26,7 +26,7 @@ void require_gradients(const std::vector<Module::Parameter>& parameters) {
       "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
 }
 
-// The largest magnitude. Throws Error naming the parameter when a gradient is infinite or NaN.
+// The largest magnitude. Throws NotFinite naming the parameter when a gradient is infinite or NaN.
 double largest_finite(const Module::Parameter& parameter) {
   const Tensor x = raw::to_device(raw::contiguous(gradient(parameter.tensor)), Device::cpu());
   double largest = 0;
@@ -35,8 +35,9 @@ double largest_finite(const Module::Parameter& parameter) {
     for (index_t i = 0; i < x.numel(); ++i) {
       const double value = static_cast<double>(static_cast<compute_t<T>>(in[i]));
       if (!std::isfinite(value)) {
-        fail("optimiser", "the gradient of ", parameter.path, " is ", value, " at element ", i, " of ", x.shape(),
-            "; finite gradients required; lower the learning rate, or find the op with CheckFinite");
+        throw NotFinite(error_at_call_site("optimiser",
+            to_text("the gradient of ", parameter.path, " is ", value, " at element ", i, " of ", x.shape(),
+                "; finite gradients required; lower the learning rate, or find the op with CheckFinite")));
       }
       largest = std::max(largest, std::abs(value));
     }
@@ -81,14 +82,15 @@ double norm_in_units_of(double unit, const std::vector<Module::Parameter>& param
 }
 
 // Squares of f64 gradients can overflow although the norm does not: then everything is measured in units of the largest
-// gradient. Throws Error naming the first parameter with a gradient that is not finite.
+// gradient. Throws NotFinite naming the first parameter with a gradient that is not finite.
 double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
   double largest = 0;
   for (const Module::Parameter& parameter : parameters)
     if (trained(parameter)) largest = std::max(largest, largest_finite(parameter));
   const double rescaled = largest * norm_in_units_of(largest, parameters);
   if (!std::isfinite(rescaled))
-    fail("optimiser", "the norm of all gradients exceeds f64; gradients up to ", largest, " were given");
+    throw NotFinite(error_at_call_site(
+        "optimiser", to_text("the norm of all gradients exceeds f64; gradients up to ", largest, " were given")));
   return rescaled;
 }
 

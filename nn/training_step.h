@@ -58,8 +58,9 @@ class TrainingStep {
   TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
   ~TrainingStep();
 
-  // Step 1, 2, ... FailedStep or, without any target, Error when there is nothing to learn from it; nothing has changed then. A recorded step looks
-  // at its gradients alone before it changes anything, at the loss afterwards. OutOfMemory says which batch would fit.
+  // Step 1, 2, ... FailedStep where something is not finite, Error where no target is; nothing has changed then. A
+  // recorded step looks at its gradients alone before it changes anything, at the loss afterwards. OutOfMemory says which
+  // batch would fit.
   StepOutcome take(std::int64_t step, double learning_rate);
 
  private:

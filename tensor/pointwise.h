@@ -146,7 +146,8 @@ struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s th
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     const T s = math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
-    return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
+    const T steep = s * (T(1) - s);  // 0 far from 0, where x^2 may overflow
+    return steep == T(0) ? s : s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
   }
 };
 struct GeluErf {  // x Phi(x), Phi the normal distribution function

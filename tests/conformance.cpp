@@ -34,7 +34,17 @@ int check_rows(const std::vector<std::string>& texts) {
 }
 
 // A bias that is one thing too much.
-enum class Flaw { none, sees_future, counts_columns, mixes_batch, forgets_gradient, reads_rows, claims_shift, draws, hides };
+enum class Flaw {
+  none,
+  sees_future,
+  counts_columns,
+  mixes_batch,
+  forgets_gradient,
+  reads_rows,
+  claims_shift,
+  draws,
+  hides
+};
 
 class Flawed final : public PositionalScheme, public BiasesScores {
  public:

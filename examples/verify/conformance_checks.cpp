@@ -372,8 +372,8 @@ Cell not_finite(const Subject& subject) {
   scheme.draw_parameters(subject.seed());
   const auto blocks = strips_executor_of(2);
   double largest = 0, largest_of_sums = 0;
-  for (const Executor* executor : std::initializer_list<const Executor*>{
-           &reference_executor(), blocks.get(), &tiled_executor()}) {
+  for (const Executor* executor :
+      std::initializer_list<const Executor*>{&reference_executor(), blocks.get(), &tiled_executor()}) {
     if (!executor->refusal(scheme.stages()).empty()) continue;
     const Untouched clean = untouched(subject, scheme, *executor, -1, 0);
     const auto compare = [&](const Untouched& found) {
@@ -387,7 +387,8 @@ Cell not_finite(const Subject& subject) {
         const Untouched found = untouched(subject, scheme, *executor, operand, broken);
         compare(found);
         if (std::isnan(broken) && operand < 3 && !found.shows)
-          return failed(0, to_text(executor->name(), ": a NaN in a token's ", "qkv"[operand], " vanishes from its row"));
+          return failed(
+              0, to_text(executor->name(), ": a NaN in a token's ", "qkv"[operand], " vanishes from its row"));
       }
       compare(untouched(subject, scheme, *executor, -1, broken, true));
     }
@@ -497,7 +498,8 @@ const std::vector<ConformanceCheck>& conformance_checks() {
       {"shift", "moving all positions changes nothing, where that is claimed", shift},
       {"strips", "blocks of query rows give the same output and gradients", strips},
       {"tiled", "tile programs give the same output and gradients", tiled},
-      {"not finite", "NaN and infinity in a later token or in padding change no bit of what does not see them", not_finite},
+      {"not finite", "NaN and infinity in a later token or in padding change no bit of what does not see them",
+          not_finite},
       {"head masks", "each head may have a mask of its own, where that is claimed", head_masks},
       {"one token", "a run of one token", one_token},
       {"longer", "a run of three times the training length works, or is refused", longer_than_trained},

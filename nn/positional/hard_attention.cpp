@@ -32,7 +32,7 @@ class HardAttention final : public PositionalScheme, public MakesPattern {
     const Tensor number = raw::binary("hard_attention", functions::GreaterEqual{}, largest, largest);   // NaN: 0
     const Tensor one = raw::binary("hard_attention", functions::Divide{}, number, number);
     const Tensor one_hot = sum_by_index(one, best, a.size(3));  // [b h i j]
-    return at.masked(one_hot);                                                      // 0 where the mask leaves no key
+    return at.masked(one_hot);                                  // 0 where the mask leaves no key
   }
 };
 

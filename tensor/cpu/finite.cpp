@@ -69,8 +69,7 @@ template <class T> bool all_finite_of(const T* data, const Tensor& x, index_t ea
     if (each == 1 || step == 1)
       bad = sign_if_not_finite(from, step, count * each) != 0;
     else
-      for (index_t part = 0; part < each; ++part)
-        bad = bad || sign_if_not_finite(from + part, step * each, count) != 0;
+      for (index_t part = 0; part < each; ++part) bad = bad || sign_if_not_finite(from + part, step * each, count) != 0;
     if (bad) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
