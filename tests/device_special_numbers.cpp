@@ -15,7 +15,8 @@ using namespace whence::test;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<Device> devices() {
   std::vector<Device> all{Device::cpu()};
@@ -187,8 +188,9 @@ template <class T> void check_pairs() {
 
 template <class T> void check_rows() {
   const T inf = std::numeric_limits<T>::infinity(), small = std::numeric_limits<T>::min() / 1024;
-  const std::vector<std::vector<T>> kinds{{1, T(not_a_number), 2}, {inf, 1, 2}, {-inf, 1, 2}, {-inf, -inf, -inf}, {inf, -inf, 1},
-      {-T(0), -T(0), -T(0)}, {small, small, -small}, {T(1e38), T(1e38), T(-1e38)}, {T(not_a_number), inf, 1}};
+  const std::vector<std::vector<T>> kinds{{1, T(not_a_number), 2}, {inf, 1, 2}, {-inf, 1, 2}, {-inf, -inf, -inf},
+      {inf, -inf, 1}, {-T(0), -T(0), -T(0)}, {small, small, -small}, {T(1e38), T(1e38), T(-1e38)},
+      {T(not_a_number), inf, 1}};
   for (const Device device : devices()) {
     for (const index_t width : {index_t(3), index_t(99), index_t(1200)}) {
       for (const std::vector<T>& kind : kinds) {
@@ -241,7 +243,8 @@ TEST_CASE("T4: a masked row of softmax is 0 in both directions, and a row of NaN
     const Tensor mask = raw::to_device(Tensor::of({0, 0, 0, 1, 1, 1, 1, 0, 1}, {3, 3}, DType::boolean), device);
     const Tensor y = softmax(x, mask), dx = grad(y, ones_like(y) * 2.0, {x})[0];
     const double e = std::exp(-2.0);
-    expect_alike<double>("softmax", y.to_vector(), {0, 0, 0, not_a_number, not_a_number, not_a_number, e / (1 + e), 0, 1 / (1 + e)});
+    expect_alike<double>(
+        "softmax", y.to_vector(), {0, 0, 0, not_a_number, not_a_number, not_a_number, e / (1 + e), 0, 1 / (1 + e)});
     for (std::size_t k = 0; k < 3; ++k) CHECK(dx.to_vector()[k] == 0);
     for (std::size_t k = 6; k < 9; ++k) CHECK(std::fabs(dx.to_vector()[k]) < 1e-15);
   }

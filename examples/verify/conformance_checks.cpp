@@ -325,9 +325,9 @@ Cell tiled(const Subject& subject) {
 // What becomes of a run whose first sequence has `broken` in one operand of its token `at`, and whose second one has it
 // in its padding: the numbers that must not change by it. The cotangent is 0 in rows of padding.
 struct Untouched {
-  std::vector<Tensor> numbers;  // outputs and gradients of queries, of tokens before `at` and of the second sequence
-  std::vector<Tensor> sums;     // gradients of the second sequence's other operands, which sum over rows of padding too
-  bool shows = true;            // the row of `at` is not finite
+  std::vector<Tensor> outputs;    // of tokens before `at`, and of the second sequence
+  std::vector<Tensor> gradients;  // of their queries, and of the second sequence's other operands
+  bool shows = true;              // the row of `at` is not finite
 };
 Untouched untouched(const Subject& subject, const BareAttention& scheme, const Executor& executor, int operand,
     double broken, bool in_cotangent = false) {
@@ -359,10 +359,11 @@ Untouched untouched(const Subject& subject, const BareAttention& scheme, const E
   const auto part = [](const Tensor& x, index_t b, index_t end) {
     return raw::slice(raw::slice(x, 0, b, b + 1), x.rank() - 2, 0, end);
   };
-  for (const Tensor& x : {output.detach(), gradients[0]})
-    if (x.defined()) found.numbers.insert(found.numbers.end(), {part(x, 0, seen), part(x, 1, tokens - padding)});
-  for (std::size_t k = 1; k < gradients.size(); ++k)
-    if (gradients[k].defined()) found.sums.push_back(part(gradients[k], 1, tokens - padding));
+  for (const auto& [b, end] : {std::pair<index_t, index_t>{0, seen}, {1, tokens - padding}}) {
+    found.outputs.push_back(part(output.detach(), b, end));
+    for (std::size_t k = 0; k < gradients.size(); ++k)
+      if (gradients[k].defined() && (k == 0 || b == 1)) found.gradients.push_back(part(gradients[k], b, end));
+  }
   return found;
 }
 
@@ -371,16 +372,16 @@ Cell not_finite(const Subject& subject) {
   if (!scheme.attends()) return not_applicable("takes no part in attention");
   scheme.draw_parameters(subject.seed());
   const auto blocks = strips_executor_of(2);
-  double largest = 0, largest_of_sums = 0;
+  double largest = 0, largest_gradient = 0;
   for (const Executor* executor :
       std::initializer_list<const Executor*>{&reference_executor(), blocks.get(), &tiled_executor()}) {
     if (!executor->refusal(scheme.stages()).empty()) continue;
     const Untouched clean = untouched(subject, scheme, *executor, -1, 0);
     const auto compare = [&](const Untouched& found) {
-      for (std::size_t k = 0; k < clean.numbers.size(); ++k)
-        largest = std::max(largest, largest_difference(clean.numbers[k], found.numbers[k]));
-      for (std::size_t k = 0; k < clean.sums.size(); ++k)
-        largest_of_sums = std::max(largest_of_sums, largest_difference(clean.sums[k], found.sums[k]));
+      for (std::size_t k = 0; k < clean.outputs.size(); ++k)
+        largest = std::max(largest, largest_difference(clean.outputs[k], found.outputs[k]));
+      for (std::size_t k = 0; k < clean.gradients.size(); ++k)
+        largest_gradient = std::max(largest_gradient, largest_difference(clean.gradients[k], found.gradients[k]));
     };
     for (const double broken : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       for (int operand = 0; operand < 4; ++operand) {
@@ -393,8 +394,10 @@ Cell not_finite(const Subject& subject) {
       compare(untouched(subject, scheme, *executor, -1, broken, true));
     }
   }
-  if (largest_of_sums > rounding) return failed(largest_of_sums, "gradients of keys and values of another sequence");
-  return within(largest, 0, "earlier rows and other sequences, with the gradients of their queries, by every executor");
+  if (largest_gradient > rounding)
+    return failed(largest_gradient, "gradients of earlier queries, or of another sequence, moved");
+  return within(
+      largest, 0, "bits of earlier rows and of other sequences, by every executor; their gradients to rounding");
 }
 
 // Each head of a run with a mask per head against that head under its mask alone.
