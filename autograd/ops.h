@@ -68,11 +68,11 @@ struct Stream;
 [[nodiscard]] inline Tensor silu(const Tensor& x, Site at = Site::current()) {
   return unary(functions::Silu{}, x, {}, at);
 }
-// derivative at 0: 0
+// derivative at 0, and of NaN: 0
 [[nodiscard]] inline Tensor relu(const Tensor& x, Site at = Site::current()) {
   return unary(functions::Relu{}, x, {}, at);
 }
-// derivative at 0: slope
+// derivative at 0, and of NaN: slope
 [[nodiscard]] inline Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current()) {
   return unary(functions::LeakyRelu{}, x, {slope, 0}, at);
 }
@@ -84,7 +84,7 @@ struct Stream;
 [[nodiscard]] inline Tensor gelu_erf(const Tensor& x, Site at = Site::current()) {
   return unary(functions::GeluErf{}, x, {}, at);
 }
-// derivative at the bounds: 1
+// derivative at the bounds, and of NaN, which stays NaN: 1
 [[nodiscard]] inline Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current()) {
   return unary(functions::Clamp{}, x, {low, high}, at);
 }
@@ -97,7 +97,7 @@ struct Stream;
 [[nodiscard]] Tensor subtract(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor multiply(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor divide(const Tensor& a, const Tensor& b, Site at = Site::current());
-// Where a and b are equal, each has half the gradient.
+// NaN where either is. Where a and b are equal, or one is NaN, each has half the gradient.
 [[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b, Site at = Site::current());
 // An operator has no parameter to spare for the call site. So its operand takes it along when it is converted.
@@ -134,9 +134,10 @@ struct Operand {
 // ---- Reductions and scans (ops/reduce.cpp, ops/cumulative_sum.cpp). No axes given: all of them ----
 [[nodiscard]] Tensor sum(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
+// Error where a mean would be that of nothing.
 [[nodiscard]] Tensor mean(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
-// Without the axis; of equal maxima the first has the gradient.
+// Without the axis; of equal maxima the first has the gradient. NaN counts as the largest: the first one is the maximum.
 [[nodiscard]] Tensor maximum_along(const Tensor& x, int axis, Site at = Site::current());
 // The adjoint of broadcasting: sums x to a shape that expands to x's.
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, Site at = Site::current());

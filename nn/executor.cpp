@@ -1,6 +1,7 @@
 #include "nn/executor.h"
 
 #include "autograd/probe.h"
+#include "nn/finite_rows.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/suggest.h"
@@ -23,6 +24,11 @@ bool watched() {
 }
 
 }  // namespace
+
+Tensor Executor::attend(const AttendInputs& inputs, const Stages& stages) const {
+  if (inputs_are_finite(inputs)) return attend_finite(inputs, stages);
+  return attend_apart(inputs, stages, [&](const AttendInputs& some) { return attend_finite(some, stages); });
+}
 
 std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor(), &tiled_executor()}; }
 

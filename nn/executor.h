@@ -33,8 +33,14 @@ class Executor {
   virtual const char* name() const = 0;
   // Why these stages cannot run here, as the end of a sentence; empty when they can.
   virtual std::string refusal(const Stages& stages) const = 0;
-  // [b h i d]
-  [[nodiscard]] virtual Tensor attend(const AttendInputs& inputs, const Stages& stages) const = 0;
+  // [b h i d]. A masked pair adds exactly nothing: on the CPU, infinities and NaN of later tokens or of padding change no
+  // bit of a row that does not see them, and the gradient of its query by no more than its rounding (what a block of tiles
+  // sums first depends on all of its rows). On a GPU 0 x NaN is NaN, as in other libraries:
+  // to look would be to wait for the device at each layer. Where a gradient that comes in is not finite, it reaches the
+  // keys and values of its whole sequence, and no other query.
+  [[nodiscard]] Tensor attend(const AttendInputs& inputs, const Stages& stages) const;
+  // The same for finite inputs. Of others it makes what the arithmetic makes of them.
+  [[nodiscard]] virtual Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const = 0;
 };
 
 const Executor& reference_executor();

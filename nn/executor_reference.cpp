@@ -13,7 +13,7 @@ class ReferenceExecutor final : public Executor {
   const char* name() const override { return "reference"; }
   std::string refusal(const Stages&) const override { return {}; }
 
-  Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
+  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
     return attend_rows(
         rotated_context(inputs, stages), stages, inputs.dropout, inputs.sequence.first_row + inputs.query.size(2));
   }

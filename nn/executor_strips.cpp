@@ -89,7 +89,7 @@ class StripsExecutor final : public Executor {
     return {};
   }
 
-  Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
+  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendContext all = rotated_context(inputs, stages);
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
     std::vector<Tensor> outputs;

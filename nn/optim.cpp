@@ -82,7 +82,7 @@ double norm_in_units_of(double unit, const std::vector<Module::Parameter>& param
 }
 
 // Squares of f64 gradients can overflow although the norm does not: then everything is measured in units of the largest
-// gradient. Throws Error naming the first parameter with a gradient that is not finite.
+// gradient. Throws NotFinite naming the first parameter with a gradient that is not finite.
 double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
   double largest = 0;
   for (const Module::Parameter& parameter : parameters)

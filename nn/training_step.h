@@ -47,7 +47,7 @@ struct StepOutcome {
   bool skipped = false;
 };
 
-// A loss, or the norm of the gradients of a recorded step, that is not finite.
+// A loss or a gradient that is not finite.
 class FailedStep : public NotFinite {
   using NotFinite::NotFinite;
 };

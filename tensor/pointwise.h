@@ -146,7 +146,8 @@ struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s th
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     const T s = math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
-    return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
+    const T steep = s * (T(1) - s);  // 0 far from 0, where x^2 may overflow
+    return steep == T(0) ? s : s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
   }
 };
 struct GeluErf {  // x Phi(x), Phi the normal distribution function
@@ -196,13 +197,13 @@ struct Divide {
   static constexpr BinaryFacts facts{"divide", {{1.5, -2, -0.75}, {-3, 4, -0.75}, {2, 2, 1}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a / b; }
 };
-struct Maximum {
+struct Maximum {  // NaN if either is, as in PyTorch
   static constexpr BinaryFacts facts{"maximum", {{1.5, -2, 1.5}, {-3, 4, 4}, {2, 2, 2}}};
-  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (a > b ? a : b); }
+  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (a > b || !(a == a) ? a : b); }
 };
-struct Minimum {
+struct Minimum {  // likewise
   static constexpr BinaryFacts facts{"minimum", {{1.5, -2, -2}, {-3, 4, -3}, {2, 2, 2}}};
-  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (b > a ? a : b); }
+  template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (b > a || !(a == a) ? a : b); }
 };
 struct GreaterEqual {
   static constexpr BinaryFacts facts{"greater_equal", {{1.5, -2, 1}, {-3, 4, 0}, {2, 2, 1}}};

@@ -57,7 +57,7 @@ TEST_CASE("gradients of functions that a hand can differentiate") {
   CHECK(distance(quotient, Tensor::of({-1.0 / 16, -2.0 / 25, -3.0 / 36}, {3}, DType::f64)) < 1e-16);
 }
 
-TEST_CASE("a tensor used many times gathers one gradient from all of its uses") {
+TEST_CASE("T14: a tensor used many times gathers one gradient from all of its uses") {
   const Tensor x = leaf({3}, {});
   CHECK(grad(x * x, {}, {x})[0].item() == 6);
   CHECK(grad(x + x, {}, {x})[0].item() == 2);
@@ -75,7 +75,7 @@ TEST_CASE("grad takes intermediate results, leaves, and y itself as inputs") {
   CHECK_FALSE(gradient(x).defined());  // grad leaves nothing on the leaves
 }
 
-TEST_CASE("inputs that y does not depend on: an error, or undefined where that is allowed") {
+TEST_CASE("T13, T14: inputs that y does not depend on: an error, or undefined where that is allowed") {
   const Tensor x = leaf({2}, {}), other = leaf({1, 2}, {2}), constant = Tensor::ones({2}, DType::f64);
   const Tensor y = x * x;
   const std::string text = error_text([&] { (void)grad(y, {}, {x, other}); });
@@ -87,7 +87,7 @@ TEST_CASE("inputs that y does not depend on: an error, or undefined where that i
   CHECK_FALSE(grad(y, {}, {other}, {.allow_unused = true})[0].defined());
 }
 
-TEST_CASE("what y and seed must be") {
+TEST_CASE("T13: what y and seed must be") {
   const Tensor x = leaf({1, 2}, {2}), y = x * x;
   CHECK(message([&] { (void)grad(y, {}, {x}); }) ==
         "grad: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
@@ -132,7 +132,7 @@ TEST_CASE("gradients that two leaves share are not added up in place") {
   CHECK(gradient(b).item() == 1);
 }
 
-TEST_CASE("a second backward through one graph: refused, or exactly twice with keep_graph") {
+TEST_CASE("T13: a second backward through one graph: refused, or exactly twice with keep_graph") {
   const Tensor x = leaf({1.3, -0.7}, {2}), z = leaf({0.2, 0.4}, {2});
   const Tensor product = multiply(x, z);
   const std::string made = above();
@@ -147,7 +147,7 @@ TEST_CASE("a second backward through one graph: refused, or exactly twice with k
   CHECK(message([&] { (void)grad(sum(product), {}, {x}); }).find("backward: multiply recorded at " + made) == 0);
 }
 
-TEST_CASE("numbers overwritten between forward and backward are refused, with both places") {
+TEST_CASE("T13: numbers overwritten between forward and backward are refused, with both places") {
   const Tensor x = leaf({1, 2}, {2});
   const auto overwrite = [&](bool add) {
     const Site here = Site::current();
@@ -233,7 +233,7 @@ TEST_CASE("ops that are differentiable once say so") {
             "form"));
 }
 
-TEST_CASE("a chain of a million ops: forward, backward and destruction without recursion") {
+TEST_CASE("T13: a chain of a million ops: forward, backward and destruction without recursion") {
   on_small_stack([] {
     const Tensor x = leaf({0.25}, {});
     Tensor y = x;

@@ -311,7 +311,7 @@ void check_bad_inputs(const CheckedOp& op) {
 
 }  // namespace
 
-TEST_CASE("every op passes every generic test") {
+TEST_CASE("T1, T2: every op passes every generic test") {
   int samples = 0;
   std::set<std::string> layouts;
   REQUIRE(checked_ops().size() >= 30);

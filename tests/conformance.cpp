@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
+#include "tensor/raw.h"
 #include "tests/models.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
@@ -33,7 +34,17 @@ int check_rows(const std::vector<std::string>& texts) {
 }
 
 // A bias that is one thing too much.
-enum class Flaw { none, sees_future, counts_columns, mixes_batch, forgets_gradient, reads_rows, claims_shift, draws };
+enum class Flaw {
+  none,
+  sees_future,
+  counts_columns,
+  mixes_batch,
+  forgets_gradient,
+  reads_rows,
+  claims_shift,
+  draws,
+  hides
+};
 
 class Flawed final : public PositionalScheme, public BiasesScores {
  public:
@@ -61,13 +72,24 @@ class Flawed final : public PositionalScheme, public BiasesScores {
   mutable int calls_ = 0;
 };
 
+// A pattern in which a logit that is no number counts as 0.
+class HidesNotANumber final : public PositionalScheme, public MakesPattern {
+ public:
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  Tensor pattern(const Tensor& logits, const AttendContext& at) const override {
+    const Tensor number = raw::cast(raw::binary("hides", functions::GreaterEqual{}, logits, logits), DType::boolean);
+    return softmax(masked(logits, number, 0), at.mask());
+  }
+};
+
 void register_flawed() {
   static const RegisterScheme registered{{.name = "flawed",
       .title = "a scheme with a flaw",
       .paper = "tests/conformance.cpp",
       .equation = "wrong",
-      .options = {option::integer("flaw", 0, {0, 7}, "which")},
-      .make = [](const SchemeArguments& given) {
+      .options = {option::integer("flaw", 0, {0, 8}, "which")},
+      .make = [](const SchemeArguments& given) -> std::unique_ptr<PositionalScheme> {
+        if (given.integer("flaw") == static_cast<index_t>(Flaw::hides)) return std::make_unique<HidesNotANumber>();
         return std::make_unique<Flawed>(static_cast<Flaw>(given.integer("flaw")));
       }}};
 }
@@ -103,6 +125,8 @@ TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check 
   CHECK(contains(failures_of(Flaw::reads_rows), "strips"));
   CHECK(contains(failures_of(Flaw::claims_shift), "shift"));
   CHECK(contains(failures_of(Flaw::draws), "same bits"));
+  CHECK(contains(failures_of(Flaw::mixes_batch), "not finite"));
+  CHECK(failures_of(Flaw::hides) == std::vector<std::string>{"not finite"});
 }
 
 TEST_CASE("a text that is refused has a reason and no cells") {
@@ -119,7 +143,7 @@ TEST_CASE("the page says what came out, then every figure with what it means") {
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   const std::string page = text_of(scratch / "page.html");
   const auto has = [&](const std::string& part) { return page.find(part) != std::string::npos; };
-  CHECK(has("<p class=\"verdict\">Passed: 3 schemes and compositions, 47 checks: none failed.</p>"));
+  CHECK(has("<p class=\"verdict\">Passed: 3 schemes and compositions, 50 checks: none failed.</p>"));
   CHECK(has("<span>cdape (1)</span>"));
   CHECK(has("<span>cope + another (1)</span>"));
   CHECK(has("<td class=\"marked\" title=\"rows depend on the run&#39;s length, as it says\">\u2260 0.0"));

@@ -150,7 +150,7 @@ TEST_CASE("module: casting keeps handles, gradients and training alive") {
   CHECK_THROWS_WITH_AS(layer.to(DType::i64), doctest::Contains("floating dtype required"), Error);
 }
 
-TEST_CASE("module: frozen parameters have no gradient") {
+TEST_CASE("T14: module: frozen parameters have no gradient") {
   Stack stack;
   stack.initialise(1);
   stack.freeze("blocks.0.*");

@@ -101,7 +101,7 @@ TEST_CASE("adaptive: CDAPE refuses a mask per head, DAPE takes one") {
         0);
 }
 
-TEST_CASE("adaptive: DAPE's and CDAPE's identities") {
+TEST_CASE("T9: DAPE's and CDAPE's identities") {
   const AttendInputs inputs = random_inputs(9);
   const auto copy = [](const Bare& from, const Bare& to, std::initializer_list<const char*> names) {
     for (const char* name : names) to.set(name, from[name]);
@@ -179,7 +179,7 @@ TEST_CASE("adaptive: DAPE's parameters start as PyTorch's layers do") {
   CHECK(init_of("cope_mlp", "output.weight") == Init::fan_in(64).text());
 }
 
-TEST_CASE("adaptive: what would have no effect or no meaning is refused, with a reason") {
+TEST_CASE("T9: adaptive: what would have no effect or no meaning is refused, with a reason") {
   const auto refused = [](const std::string& text) { return error_text([&] { (void)Bare(text); }); };
   const auto says = [&](const std::string& text, const std::string& part) {
     CHECK_MESSAGE(refused(text).find(part) != std::string::npos, text << " says: " << refused(text));

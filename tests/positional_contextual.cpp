@@ -22,7 +22,7 @@ TEST_CASE("contextual: rows see no future, keep in a longer run, ignore padding,
   for (const std::string& text : schemes) check_decoding(text);
 }
 
-TEST_CASE("contextual: saturated CoPE is relative and capped; closed gates leave e[0]") {
+TEST_CASE("T8: contextual: saturated CoPE is relative and capped; closed gates leave e[0]") {
   AttendInputs inputs = random_inputs(9);
   const Bare cope("cope(p_max=4, z_scale=head)"), relative("relative(rows=4, capped=yes)"), none("none");
   relative.set("table", slice(cope["table"], 0, 1, 5));  // r[n] = e[n+1]: an open gate counts its own key
@@ -105,7 +105,7 @@ TEST_CASE("contextual: what each variant adds to the scores, by hand from its po
   check("cope_mlp(width=3, output=head, z_scale=head)", of_head(scale));
 }
 
-TEST_CASE("contextual: Eq. 5 as printed jumps at whole positions where Listing 1 does not") {
+TEST_CASE("T8: contextual: Eq. 5 as printed jumps at whole positions where Listing 1 does not") {
   const auto bias_at = [](const std::string& text, double position) {  // of three gates that add up to `position`
     const Bare scheme(text, 1, 1, 3);
     scheme.set("table", Tensor::of({0, 10, 20, 30}, {4, 1}, DType::f64));
@@ -140,6 +140,14 @@ TEST_CASE("contextual: positions are counted in 32 bits where the model has 16")
   const Tensor positions = capture[path].value();
   for (const index_t j : {0, 87, 88, 301, 344, 599})
     CHECK(positions.at({0, 0, 599, j}) == std::min<double>(512, 600 - static_cast<double>(j)));
+}
+
+TEST_CASE("contextual: a NaN in a query of hard attention stays NaN in its row, as softmax has it") {
+  AttendInputs inputs = random_inputs(5);
+  const Tensor place = raw::slice(raw::slice(inputs.query.detach(), 2, 3, 4), 3, 0, 1);
+  kernels({}).fill(place, NAN);
+  const Tensor found = Bare("hard_attention").output(inputs);
+  for (index_t i = 0; i < 5; ++i) CHECK(std::isnan(found.at({0, 0, i, 0})) == (i == 3));
 }
 
 TEST_CASE("contextual: hard attention takes one value, the first of equals, and none where nothing is allowed") {

@@ -109,7 +109,7 @@ TEST_CASE("precision: a 16-bit parameter's gradient is summed in f32, within a p
   }
 }
 
-TEST_CASE("loss scale: grows after good steps, halves where gradients overflow, and stops with advice") {
+TEST_CASE("T15: loss scale: grows after good steps, halves where gradients overflow, and stops with advice") {
   LossScale scale({.initial = 8, .least = 2, .most = 16, .growth_steps = 3});
   for (index_t step = 1; step <= 3; ++step) scale.update(true, step);
   CHECK(scale.value() == 16);
@@ -125,6 +125,7 @@ TEST_CASE("loss scale: grows after good steps, halves where gradients overflow, 
   CHECK(again.value() == 8);
   again.update(false, 9);
   again.update(false, 10);
+  CHECK_THROWS_AS(again.update(false, 11), NotFinite);
   const std::string text = error_text([&] { again.update(false, 11); });
   for (const char* part : {"at step 11 with a loss scale of 2;", "bf16", "learning rate"})
     CHECK_MESSAGE(text.find(part) != std::string::npos, text);
@@ -155,7 +156,7 @@ TEST_CASE("precision: every precision learns flip-flop as f32 does, and f16's sk
   CHECK(losses_of(skipping).back() < losses_of(skipping).front());
 }
 
-TEST_CASE("precision: a loss that overflows in forward, and a scale that collapses, end the run with advice") {
+TEST_CASE("T15: precision: a loss that overflows in forward, and a scale that collapses, end the run with advice") {
   TwoParameters model;
   TrainingOptions options = options_for(DType::f16, 20);
   TrainingJob job{.label = "overflow", .model = &model};
@@ -163,6 +164,7 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
   job.loss_of = [&](const TrainingBatch&, std::int64_t) {
     return sum(cast((model.weight + sum(model.still)) * 1e5, DType::f32));
   };
+  CHECK_THROWS_AS((void)train(job, options), NotFinite);
   const std::string forward = error_text([&] { (void)train(job, options); });
   CHECK_MESSAGE(forward.find("--precision bf16") != std::string::npos, forward);
   // A finite loss whose gradient alone is infinite: 1e5 through a cast to f16.

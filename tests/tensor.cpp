@@ -136,7 +136,7 @@ TEST_CASE("reshape keeps the order of the elements, without a copy where strides
   CHECK(error_text([&] { (void)raw::reshape(Tensor::zeros({0}), {0, -1}); }) != "");
 }
 
-TEST_CASE("every chain of views agrees with an index computation") {
+TEST_CASE("T2: every chain of views agrees with an index computation") {
   const Shape shape{3, 4, 5};
   const Tensor x = numbered(shape);
   // [3,4,5] -> axes (5,3,4) -> every second of 5 from 1 -> axis 1 last -> index 2 of the 4

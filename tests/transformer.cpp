@@ -153,7 +153,7 @@ TEST_CASE("parameter paths") {
   CHECK(paths_of(Transformer(options)) == expected);
 }
 
-TEST_CASE("sizes of the parameters, tied and untied") {
+TEST_CASE("T14: sizes of the parameters, tied and untied") {
   const Transformer tied({.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "cope(p_max=3)"});
   const index_t block = 2 * 16 + 4 * (64 + 8) + 4 * 4 + (8 * 32 + 32) + (32 * 8 + 8);  // norms, projections, table, MLP
   CHECK(tied.parameter_count() == 5 * 8 + 2 * block + 16);
@@ -194,7 +194,7 @@ TEST_CASE("with its table still zero, CoPE's gates and positions have gradients 
   CHECK(gates() > 0);
 }
 
-TEST_CASE("frozen parameters have no gradient; the others are untouched by that") {
+TEST_CASE("T14: frozen parameters have no gradient; the others are untouched by that") {
   Transformer model(small("cope")), twin(small("cope"));
   randomise(model), randomise(twin);
   model.freeze("*.position.table");

@@ -68,7 +68,7 @@ TEST_CASE("worked examples: every one of the file is run by one of these tests")
   CHECK(run.size() == listed.size());
 }
 
-TEST_CASE("ALiBi's slopes for every number of heads in the table") {
+TEST_CASE("T12: ALiBi's slopes for every number of heads in the table") {
   CHECK(worked_file().at("alibi_slopes").size() == 10);
   for (const auto& entry : worked_file().at("alibi_slopes").items()) {
     const std::string heads = entry.key();

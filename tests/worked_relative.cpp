@@ -86,7 +86,7 @@ TEST_CASE("worked examples: Shaw, relative, Transformer-XL, T5, KERPLE, Sandwich
   for (const Setting& setting : family.settings()) check_worked(setting);
 }
 
-TEST_CASE("T5's buckets of the worked table") {
+TEST_CASE("T12: T5's buckets of the worked table") {
   check_buckets(worked_file().at("t5_bucket_32_128_causal"), true);
   check_buckets(worked_file().at("t5_bucket_32_128_bidirectional_relpos"), false);
 }

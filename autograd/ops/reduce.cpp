@@ -62,6 +62,8 @@ struct Mean {
     raw::require_floating(name, "x", x);
     saved.from = x.shape();
     const Shape kept = kept_shape(name, x.shape(), axes);
+    if (x.numel() == 0 && numel(kept) > 0)
+      fail(name, "x is ", x.shape(), "; at least one element for each mean required");
     saved.share = static_cast<double>(numel(kept)) / static_cast<double>(x.numel());
     const DType wide = compute_dtype(x.dtype());
     const Tensor total = raw::reduce(Reduction::sum, wide == x.dtype() ? x : raw::cast(x, wide), axes, keep_axes);

@@ -322,6 +322,84 @@ Cell tiled(const Subject& subject) {
   return within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
 }
 
+// What becomes of a run whose first sequence has `broken` in one operand of its token `at`, and whose second one has it
+// in its padding: the numbers that must not change by it. The cotangent is 0 in rows of padding.
+struct Untouched {
+  std::vector<Tensor> outputs;    // of tokens before `at`, and of the second sequence
+  std::vector<Tensor> gradients;  // of their queries, and of the second sequence's other operands
+  bool shows = true;              // the row of `at` is not finite
+};
+Untouched untouched(const Subject& subject, const BareAttention& scheme, const Executor& executor, int operand,
+    double broken, bool in_cotangent = false) {
+  constexpr index_t tokens = 7, at = 4, padding = 2;
+  BareOperands operands = random_operands(scheme, batch, tokens, subject.seed());
+  const std::vector<Tensor*> all{&operands.q, &operands.k, &operands.v, &operands.x};
+  if (operand >= 0 && all[static_cast<std::size_t>(operand)]->defined()) {
+    const Tensor& x = *all[static_cast<std::size_t>(operand)];
+    const auto put = [&](index_t b, index_t begin, index_t end) {
+      const Tensor place = raw::slice(raw::slice(x, 0, b, b + 1), x.rank() - 2, begin, end);
+      kernels({}).fill(raw::slice(place, -1, 0, 1), broken);
+    };
+    put(0, at, at + 1), put(1, tokens - padding, tokens);
+  }
+  std::vector<Tensor> leaves;
+  for (Tensor* x : all)
+    if (x->defined()) leaves.push_back(requires_grad(*x));
+  std::vector<double> present(2 * tokens, 1.0);
+  std::fill(present.end() - padding, present.end(), 0.0);
+  const BareSetting setting{.present = Tensor::of(present, {batch, tokens}, DType::boolean)};
+  const Tensor output = scheme.run(operands, setting, executor).output;
+  const Tensor cotangent = Tensor::normal(output.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64);
+  kernels({}).fill(raw::slice(raw::slice(cotangent, 0, 1, 2), 2, tokens - padding, tokens), 0);
+  if (in_cotangent) kernels({}).fill(raw::slice(raw::slice(cotangent, 0, 0, 1), 2, at, at + 1), broken);
+  const auto gradients = grad(output, cotangent, leaves, {.allow_unused = true});
+  const index_t seen = subject.claims().sees_no_future ? at : 0;
+  Untouched found;
+  found.shows = !std::isfinite(largest_size(raw::slice(raw::slice(output, 0, 0, 1), 2, at, at + 1)));
+  const auto part = [](const Tensor& x, index_t b, index_t end) {
+    return raw::slice(raw::slice(x, 0, b, b + 1), x.rank() - 2, 0, end);
+  };
+  for (const auto& [b, end] : {std::pair<index_t, index_t>{0, seen}, {1, tokens - padding}}) {
+    found.outputs.push_back(part(output.detach(), b, end));
+    for (std::size_t k = 0; k < gradients.size(); ++k)
+      if (gradients[k].defined() && (k == 0 || b == 1)) found.gradients.push_back(part(gradients[k], b, end));
+  }
+  return found;
+}
+
+Cell not_finite(const Subject& subject) {
+  const BareAttention scheme(subject.text(), {8, 2, capacity});
+  if (!scheme.attends()) return not_applicable("takes no part in attention");
+  scheme.draw_parameters(subject.seed());
+  const auto blocks = strips_executor_of(2);
+  double largest = 0, largest_gradient = 0;
+  for (const Executor* executor :
+      std::initializer_list<const Executor*>{&reference_executor(), blocks.get(), &tiled_executor()}) {
+    if (!executor->refusal(scheme.stages()).empty()) continue;
+    const Untouched clean = untouched(subject, scheme, *executor, -1, 0);
+    const auto compare = [&](const Untouched& found) {
+      for (std::size_t k = 0; k < clean.outputs.size(); ++k)
+        largest = std::max(largest, largest_difference(clean.outputs[k], found.outputs[k]));
+      for (std::size_t k = 0; k < clean.gradients.size(); ++k)
+        largest_gradient = std::max(largest_gradient, largest_difference(clean.gradients[k], found.gradients[k]));
+    };
+    for (const double broken : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      for (int operand = 0; operand < 4; ++operand) {
+        const Untouched found = untouched(subject, scheme, *executor, operand, broken);
+        compare(found);
+        if (std::isnan(broken) && operand < 3 && !found.shows)
+          return failed(
+              0, to_text(executor->name(), ": a NaN in a token's ", "qkv"[operand], " vanishes from its row"));
+      }
+      compare(untouched(subject, scheme, *executor, -1, broken, true));
+    }
+  }
+  if (largest_gradient > rounding)
+    return failed(largest_gradient, "gradients of earlier queries, or of another sequence, moved");
+  return within(
+      largest, 0, "bits of earlier rows and of other sequences, by every executor; their gradients to rounding");
+}
+
 // Each head of a run with a mask per head against that head under its mask alone.
 Cell head_masks(const Subject& subject) {
   const BareAttention scheme(subject.text(), {8, 2, capacity});
@@ -423,6 +501,8 @@ const std::vector<ConformanceCheck>& conformance_checks() {
       {"shift", "moving all positions changes nothing, where that is claimed", shift},
       {"strips", "blocks of query rows give the same output and gradients", strips},
       {"tiled", "tile programs give the same output and gradients", tiled},
+      {"not finite", "NaN and infinity in a later token or in padding change no bit of what does not see them",
+          not_finite},
       {"head masks", "each head may have a mask of its own, where that is claimed", head_masks},
       {"one token", "a run of one token", one_token},
       {"longer", "a run of three times the training length works, or is refused", longer_than_trained},

@@ -1,7 +1,7 @@
 // Hard attention: each query takes the value of one key.
 //                                                    Golovneva et al. 2024, arXiv:2405.18719, an ablation of Table 7
 //   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals
-//        = 0 elsewhere, and in rows without any key
+//        = 0 elsewhere, and in rows without any key; NaN at the first A_ij that is NaN, which counts as the largest
 // A choice has no gradient. Backward takes that of P = softmax(A) instead (straight through): right for no function, on
 // purpose. The paper has it beside absolute positions, and finds that it does not learn.
 #include <limits>
@@ -27,10 +27,12 @@ class HardAttention final : public PositionalScheme, public MakesPattern {
  private:
   static Tensor choice(const Tensor& a, const AttendContext& at) {
     const NoGrad values_only;
-    const Tensor best = raw::argmax(at.masked(a, -std::numeric_limits<double>::infinity()));  // [b h i]
-    const Tensor one = Tensor::ones({a.size(0), a.size(1), a.size(2), 1}, a.dtype(), a.device());
-    const Tensor one_hot = sum_by_index(one, raw::unsqueeze(best, -1), a.size(3));  // [b h i j]
-    return at.masked(one_hot);                                                      // 0 where the mask leaves no key
+    const Tensor allowed = at.masked(a, -std::numeric_limits<double>::infinity());
+    const Tensor best = raw::unsqueeze(raw::argmax(allowed), -1), largest = gather(allowed, -1, best);  // [b h i 1]
+    const Tensor number = raw::binary("hard_attention", functions::GreaterEqual{}, largest, largest);   // NaN: 0
+    const Tensor one = raw::binary("hard_attention", functions::Divide{}, number, number);
+    const Tensor one_hot = sum_by_index(one, best, a.size(3));  // [b h i j]
+    return at.masked(one_hot);                                  // 0 where the mask leaves no key
   }
 };
 

@@ -84,7 +84,7 @@ template <class T> struct Forward {
       softmax.fade(block.rows, p.bins, bin_sums);
     }
     drop(tile, x);
-    sum_values(tile, x, values + tile.first_key * value_width, value_width, value_width, output);
+    sum_over_keys(tile, x, values + tile.first_key * value_width, value_width, value_width, output);
     if (Bins<T>::runs(p)) Bins<T>::add(tile, x, bin_sums);
   }
 

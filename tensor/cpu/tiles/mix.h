@@ -207,7 +207,7 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
       T *x = logits(h, begin), *output = f.output + h * part.wide * width;
       if (f.softmax(h).add(tile, x)) f.softmax(h).fade(block.rows, width, output);
       drop(tile, x);
-      sum_values(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
+      sum_over_keys(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
     }
     carry(p.heads, kept_scores, segment, scores);
     carry(p.width, kept, segment, hidden);

@@ -21,6 +21,14 @@
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
+template <class T> static bool all_finite(const T* rows, extent rows_row, extent count, extent width) {
+  Vector<T> sum = zero<T>();
+  for (extent r = 0; r < count; ++r)
+    for (extent n = 0; n < width; n += lanes<T>)
+      sum = sum + (load(rows + r * rows_row + n) - load(rows + r * rows_row + n));
+  return sum_of_lanes<T>(sum) == T(0);
+}
+
 template <class T> struct Pruning {
   double *query_length, *log_total;  // per lane: |scale| |q_i|; log Z_i, or less
   // Per tile of keys the largest; where gates are summed, of all keys up to there: the sums below a tile that is left out

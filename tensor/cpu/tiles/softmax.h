@@ -101,27 +101,6 @@ template <class T> static void drop(const Tile<T>& tile, T* x) {
   }
 }
 
-template <class T> static bool all_finite(const T* rows, extent rows_row, extent count, extent width) {
-  Vector<T> sum = zero<T>();
-  for (extent r = 0; r < count; ++r)
-    for (extent n = 0; n < width; n += lanes<T>)
-      sum = sum + (load(rows + r * rows_row + n) - load(rows + r * rows_row + n));
-  return sum_of_lanes<T>(sum) == T(0);
-}
-
-// to[i] += sum_k x[k][i] rows[k], the values of a tile. 0 * NaN is NaN: where a value is not finite, a row leaves out
-// what it does not see instead of multiplying it by 0.
-template <class T>
-static void sum_values(const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
-  if (!tile.edge || all_finite(rows, rows_row, tile.keys, width)) {
-    sum_over_keys(tile, x, rows, rows_row, width, to);
-    return;
-  }
-  for (extent k = 0; k < tile.keys; ++k)
-    for (extent i = tile.first_lane(k); i < tile.block.rows; ++i)
-      for (extent c = 0; c < width; ++c) to[i * width + c] += x[k * tile.block.columns + i] * rows[k * rows_row + c];
-}
-
 template <class T> static inline T dot(const T* a, const T* b, extent count) {
   Vector<T> sum = zero<T>();
   extent n = 0;
