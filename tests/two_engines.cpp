@@ -23,7 +23,8 @@ std::vector<double> train(std::uint64_t seed) {
     const Tensor x = Tensor::normal({64, 32}, 0, 1, Stream(seed, "x"));
     const Tensor w = requires_grad(first.detach()), u = requires_grad(second.detach());
     const Tensor scores = softmax(linear(gelu(linear(x, w, {})), u, {}));
-    const Tensor loss = mean(square(scores - layer_norm(scores, Tensor::full({48}, 1, DType::f32), Tensor::full({48}, 0, DType::f32))));
+    const Tensor loss =
+        mean(square(scores - layer_norm(scores, Tensor::full({48}, 1, DType::f32), Tensor::full({48}, 0, DType::f32))));
     const std::vector<Tensor> gradients = grad(loss, Tensor::full({}, 1, DType::f32), {w, u});
     first = (w - 0.1 * gradients[0]).detach();
     second = (u - 0.1 * gradients[1]).detach();
@@ -53,7 +54,8 @@ TEST_CASE("K9: two engines in two threads on separate graphs give the bits of on
 TEST_CASE("K9: tensors made in one thread are freed in another") {
   std::vector<Tensor> made(64);
   std::thread maker([&made] {
-    for (std::size_t k = 0; k < made.size(); ++k) made[k] = Tensor::full({static_cast<index_t>(100 + k)}, static_cast<double>(k), DType::f32);
+    for (std::size_t k = 0; k < made.size(); ++k)
+      made[k] = Tensor::full({static_cast<index_t>(100 + k)}, static_cast<double>(k), DType::f32);
   });
   maker.join();
   std::vector<std::thread> users;

@@ -49,7 +49,8 @@ Tensor run(const std::vector<Step>& steps, const std::vector<Tensors>& inputs) {
   for (std::size_t k = 0; k < steps.size(); ++k) {
     Tensors given = inputs[k];
     for (std::size_t n = 0; n < given.size(); ++n)
-      if (steps[k].from[n] < k && nodes[steps[k].from[n]].defined()) given[n] = mixed(given[n], nodes[steps[k].from[n]], steps[k].mixers[n]);
+      if (steps[k].from[n] < k && nodes[steps[k].from[n]].defined())
+        given[n] = mixed(given[n], nodes[steps[k].from[n]], steps[k].mixers[n]);
     const Tensor y = steps[k].sample.run(given);
     nodes.push_back(is_floating(y.dtype()) && y.numel() > 0 ? y : Tensor());
     if (!nodes.back().defined()) continue;
@@ -92,10 +93,17 @@ std::string one_graph(std::uint64_t seed, std::map<std::string, int>& met) {
     if (!fits(step.sample)) continue;
     const Tensor alone = step.sample.run(step.sample.inputs);
     for (const Tensor& input : step.sample.inputs) {
-      std::size_t from = steps.empty() || !input.defined() || !is_floating(input.dtype()) || input.numel() == 0 ? count : random() % (2 * steps.size());
-      if (from >= steps.size() || !outputs[from].defined() || outputs[from].numel() == 0 || !is_floating(outputs[from].dtype())) from = count;
+      std::size_t from = steps.empty() || !input.defined() || !is_floating(input.dtype()) || input.numel() == 0
+                             ? count
+                             : random() % (2 * steps.size());
+      if (from >= steps.size() || !outputs[from].defined() || outputs[from].numel() == 0 ||
+          !is_floating(outputs[from].dtype()))
+        from = count;
       step.from.push_back(from);
-      step.mixers.push_back(from == count ? Tensor() : Tensor::normal({outputs[from].numel(), input.numel()}, 0, 0.3, Stream(seed, to_text("mixer ", steps.size(), " ", step.from.size())), DType::f64));
+      step.mixers.push_back(
+          from == count ? Tensor()
+                        : Tensor::normal({outputs[from].numel(), input.numel()}, 0, 0.3,
+                              Stream(seed, to_text("mixer ", steps.size(), " ", step.from.size())), DType::f64));
     }
     Tensors mine;
     for (std::size_t n = 0; n < step.sample.inputs.size(); ++n) {
@@ -109,7 +117,8 @@ std::string one_graph(std::uint64_t seed, std::map<std::string, int>& met) {
     outputs.push_back(alone);
     steps.push_back(std::move(step));
   }
-  const bool floats = std::any_of(outputs.begin(), outputs.end(), [](const Tensor& y) { return y.numel() > 0 && is_floating(y.dtype()); });
+  const bool floats = std::any_of(
+      outputs.begin(), outputs.end(), [](const Tensor& y) { return y.numel() > 0 && is_floating(y.dtype()); });
   if (leaves.empty() || !floats) return {};
   for (const Step& step : steps) ++met[step.name];
   GradcheckOptions options;
@@ -132,7 +141,8 @@ int random_graphs(std::uint64_t seed, double seconds) {
     ++failures;
     std::cerr << "graph " << std::hex << seed + static_cast<std::uint64_t>(count) << std::dec << ": " << wrong << '\n';
   }
-  std::cout << count << " graphs of " << met.size() << " of " << usable().size() << " ops, " << failures << " failures\n";
+  std::cout << count << " graphs of " << met.size() << " of " << usable().size() << " ops, " << failures
+            << " failures\n";
   return failures == 0 ? 0 : 1;
 }
 
@@ -161,24 +171,73 @@ struct Line {
 };
 
 const std::map<std::string, std::function<Tensor(Line&)>>& ops() {
-#define WHENCE_ONE(name) {#name, [](Line& at) { return name(at.node()); }}
-#define WHENCE_TWO(name) {#name, [](Line& at) { const Tensor a = at.node(); return name(a, at.node()); }}
-#define WHENCE_AXIS(name) {#name, [](Line& at) { const Tensor a = at.node(); return name(a, static_cast<int>(at.number())); }}
-  static const std::map<std::string, std::function<Tensor(Line&)>> known = {WHENCE_ONE(abs), WHENCE_ONE(exp), WHENCE_ONE(log), WHENCE_ONE(log1p),
-      WHENCE_ONE(sqrt), WHENCE_ONE(square), WHENCE_ONE(reciprocal), WHENCE_ONE(sin), WHENCE_ONE(cos), WHENCE_ONE(tanh), WHENCE_ONE(sigmoid),
-      WHENCE_ONE(softplus), WHENCE_ONE(silu), WHENCE_ONE(relu), WHENCE_ONE(leaky_relu), WHENCE_ONE(gelu), WHENCE_ONE(gelu_erf), WHENCE_ONE(softmax),
-      WHENCE_TWO(add), WHENCE_TWO(subtract), WHENCE_TWO(multiply), WHENCE_TWO(divide), WHENCE_TWO(maximum), WHENCE_TWO(minimum), WHENCE_TWO(matmul),
-      WHENCE_TWO(rms_norm), WHENCE_TWO(masked), WHENCE_TWO(take_rows), WHENCE_TWO(cross_entropy), WHENCE_TWO(lerp_at),
-      WHENCE_AXIS(maximum_along), WHENCE_AXIS(cumulative_sum), WHENCE_AXIS(reverse_cumulative_sum),
-      {"sum", [](Line& at) { const Tensor a = at.node(); return sum(a, {static_cast<int>(at.number())}, true); }},
-      {"mean", [](Line& at) { const Tensor a = at.node(); return mean(a, {static_cast<int>(at.number())}, true); }},
+#define WHENCE_ONE(name)                            \
+  {                                                 \
+    #name, [](Line& at) { return name(at.node()); } \
+  }
+#define WHENCE_TWO(name)          \
+  {                               \
+    #name, [](Line& at) {         \
+      const Tensor a = at.node(); \
+      return name(a, at.node());  \
+    }                             \
+  }
+#define WHENCE_AXIS(name)                            \
+  {                                                  \
+    #name, [](Line& at) {                            \
+      const Tensor a = at.node();                    \
+      return name(a, static_cast<int>(at.number())); \
+    }                                                \
+  }
+  static const std::map<std::string, std::function<Tensor(Line&)>> known = {WHENCE_ONE(abs), WHENCE_ONE(exp),
+      WHENCE_ONE(log), WHENCE_ONE(log1p), WHENCE_ONE(sqrt), WHENCE_ONE(square), WHENCE_ONE(reciprocal), WHENCE_ONE(sin),
+      WHENCE_ONE(cos), WHENCE_ONE(tanh), WHENCE_ONE(sigmoid), WHENCE_ONE(softplus), WHENCE_ONE(silu), WHENCE_ONE(relu),
+      WHENCE_ONE(leaky_relu), WHENCE_ONE(gelu), WHENCE_ONE(gelu_erf), WHENCE_ONE(softmax), WHENCE_TWO(add),
+      WHENCE_TWO(subtract), WHENCE_TWO(multiply), WHENCE_TWO(divide), WHENCE_TWO(maximum), WHENCE_TWO(minimum),
+      WHENCE_TWO(matmul), WHENCE_TWO(rms_norm), WHENCE_TWO(masked), WHENCE_TWO(take_rows), WHENCE_TWO(cross_entropy),
+      WHENCE_TWO(lerp_at), WHENCE_AXIS(maximum_along), WHENCE_AXIS(cumulative_sum), WHENCE_AXIS(reverse_cumulative_sum),
+      {"sum",
+          [](Line& at) {
+            const Tensor a = at.node();
+            return sum(a, {static_cast<int>(at.number())}, true);
+          }},
+      {"mean",
+          [](Line& at) {
+            const Tensor a = at.node();
+            return mean(a, {static_cast<int>(at.number())}, true);
+          }},
       {"total", [](Line& at) { return sum(at.node()); }}, {"transpose", [](Line& at) { return transpose(at.node()); }},
-      {"linear", [](Line& at) { const Tensor x = at.node(), w = at.node(); return linear(x, w, at.node()); }},
-      {"linear_gelu", [](Line& at) { const Tensor x = at.node(), w = at.node(); return linear_gelu(x, w, at.node()); }},
-      {"layer_norm", [](Line& at) { const Tensor x = at.node(), w = at.node(); return layer_norm(x, w, at.node()); }},
-      {"gather", [](Line& at) { const Tensor x = at.node(); return gather(x, 1, at.node()); }},
-      {"concat", [](Line& at) { const Tensor a = at.node(), b = at.node(); return concat_along(static_cast<int>(at.number()), {a, b}); }},
-      {"slice", [](Line& at) { const Tensor a = at.node(); const auto axis = static_cast<int>(at.number()); const index_t begin = at.number(); return slice(a, axis, begin, at.number()); }}};
+      {"linear",
+          [](Line& at) {
+            const Tensor x = at.node(), w = at.node();
+            return linear(x, w, at.node());
+          }},
+      {"linear_gelu",
+          [](Line& at) {
+            const Tensor x = at.node(), w = at.node();
+            return linear_gelu(x, w, at.node());
+          }},
+      {"layer_norm",
+          [](Line& at) {
+            const Tensor x = at.node(), w = at.node();
+            return layer_norm(x, w, at.node());
+          }},
+      {"gather",
+          [](Line& at) {
+            const Tensor x = at.node();
+            return gather(x, 1, at.node());
+          }},
+      {"concat",
+          [](Line& at) {
+            const Tensor a = at.node(), b = at.node();
+            return concat_along(static_cast<int>(at.number()), {a, b});
+          }},
+      {"slice", [](Line& at) {
+         const Tensor a = at.node();
+         const auto axis = static_cast<int>(at.number());
+         const index_t begin = at.number();
+         return slice(a, axis, begin, at.number());
+       }}};
 #undef WHENCE_ONE
 #undef WHENCE_TWO
 #undef WHENCE_AXIS
@@ -209,10 +268,11 @@ int graph_of_file(const char* path) {
     }
   }
   print(nodes.back());
-  BackwardOptions options;
+  GradOptions options;
   options.allow_unused = true;
   std::size_t k = 0;
-  for (const Tensor& gradient : grad(nodes.back(), Tensor::full(nodes.back().shape(), 1, DType::f64), leaves, options)) {
+  for (const Tensor& gradient :
+      grad(nodes.back(), Tensor::full(nodes.back().shape(), 1, DType::f64), leaves, options)) {
     print(gradient.defined() ? gradient : Tensor::zeros(leaves[k].shape(), DType::f64));
     ++k;
   }

@@ -99,9 +99,11 @@ def attack_graphs(attack, whole=False):
         attack.notes.append("no PyTorch in --python: not compared with it")
         return
     peer = subprocess.Popen([attack.python, "-c", MANY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    peer.stdin.write(json.dumps(IN_TORCH) + "\n")
+    peer.stdin.write(json.dumps(IN_TORCH) + f"\n{attack.seed} {attack.folder / 'first.txt'}\n")
+    peer.stdin.flush()
+    peer.stdout.readline()  # PyTorch is there
     file, worst, count = attack.folder / "graph.txt", 0.0, 0
-    end = time.time() + seconds if whole else attack.end
+    end = time.time() + seconds
     while time.time() < end:
         graph = attack.seed + count
         peer.stdin.write(f"{graph} {file}\n")

@@ -37,16 +37,19 @@ const std::map<long, Call>& calls() {
   static const std::map<long, Call> known = {{SYS_open, {"open", path_first}}, {SYS_openat, {"openat", path_second}},
       {SYS_creat, {"creat", path_first}}, {SYS_read, {"read", descriptor}}, {SYS_pread64, {"pread", descriptor}},
       {SYS_write, {"write", descriptor}}, {SYS_pwrite64, {"pwrite", descriptor}}, {SYS_writev, {"writev", descriptor}},
-      {SYS_fsync, {"fsync", descriptor}}, {SYS_fdatasync, {"fdatasync", descriptor}}, {SYS_close, {"close", descriptor}},
-      {SYS_flock, {"flock", descriptor}}, {SYS_ftruncate, {"ftruncate", descriptor}}, {SYS_truncate, {"truncate", path_first}},
-      {SYS_lseek, {"lseek", descriptor}}, {SYS_getdents64, {"getdents", descriptor}}, {SYS_fstat, {"fstat", descriptor}},
-      {SYS_stat, {"stat", path_first}}, {SYS_lstat, {"lstat", path_first}}, {SYS_newfstatat, {"newfstatat", path_second}},
-      {SYS_statx, {"statx", path_second}}, {SYS_rename, {"rename", path_first}}, {SYS_renameat, {"renameat", path_second}},
-      {SYS_renameat2, {"renameat2", path_second}}, {SYS_unlink, {"unlink", path_first}}, {SYS_unlinkat, {"unlinkat", path_second}},
-      {SYS_rmdir, {"rmdir", path_first}}, {SYS_mkdir, {"mkdir", path_first}}, {SYS_mkdirat, {"mkdirat", path_second}},
-      {SYS_link, {"link", path_first}}, {SYS_linkat, {"linkat", path_second}}, {SYS_symlink, {"symlink", path_first}},
-      {SYS_access, {"access", path_first}}, {SYS_copy_file_range, {"copy_file_range", descriptor}},
-      {SYS_sendfile, {"sendfile", descriptor}}, {SYS_mmap, {"mmap", mapping}}};
+      {SYS_fsync, {"fsync", descriptor}}, {SYS_fdatasync, {"fdatasync", descriptor}},
+      {SYS_close, {"close", descriptor}}, {SYS_flock, {"flock", descriptor}},
+      {SYS_ftruncate, {"ftruncate", descriptor}}, {SYS_truncate, {"truncate", path_first}},
+      {SYS_lseek, {"lseek", descriptor}}, {SYS_getdents64, {"getdents", descriptor}},
+      {SYS_fstat, {"fstat", descriptor}}, {SYS_stat, {"stat", path_first}}, {SYS_lstat, {"lstat", path_first}},
+      {SYS_newfstatat, {"newfstatat", path_second}}, {SYS_statx, {"statx", path_second}},
+      {SYS_rename, {"rename", path_first}}, {SYS_renameat, {"renameat", path_second}},
+      {SYS_renameat2, {"renameat2", path_second}}, {SYS_unlink, {"unlink", path_first}},
+      {SYS_unlinkat, {"unlinkat", path_second}}, {SYS_rmdir, {"rmdir", path_first}}, {SYS_mkdir, {"mkdir", path_first}},
+      {SYS_mkdirat, {"mkdirat", path_second}}, {SYS_link, {"link", path_first}}, {SYS_linkat, {"linkat", path_second}},
+      {SYS_symlink, {"symlink", path_first}}, {SYS_access, {"access", path_first}},
+      {SYS_copy_file_range, {"copy_file_range", descriptor}}, {SYS_sendfile, {"sendfile", descriptor}},
+      {SYS_mmap, {"mmap", mapping}}};
   return known;
 }
 
@@ -81,8 +84,8 @@ std::string path_of(pid_t process, const Call& call, const user_regs_struct& at)
   const int descriptor = static_cast<int>(call.where == Where::mapping ? at.r8 : at.rdi);
   if (descriptor < 0) return {};
   std::error_code none;
-  return std::filesystem::read_symlink(
-      "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor), none).string();
+  return std::filesystem::read_symlink("/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor), none)
+      .string();
 }
 
 class Injector {
@@ -181,16 +184,23 @@ int main(int count, char** arguments) {
   for (; k < count && std::strcmp(arguments[k], "--") != 0; ++k) {
     const std::string name = arguments[k];
     const auto value = [&]() -> std::string { return ++k < count ? arguments[k] : ""; };
-    if (name == "--log") wanted.log = value();
-    else if (name == "--after") wanted.after = value();
-    else if (name == "--kill") wanted.kill = std::atol(value().c_str());
-    else if (name == "--lasting") wanted.lasting = true;
-    else if (name == "--fail") wanted.fail = std::atol(value().c_str()), wanted.error = value();
-    else k = count;
+    if (name == "--log")
+      wanted.log = value();
+    else if (name == "--after")
+      wanted.after = value();
+    else if (name == "--kill")
+      wanted.kill = std::atol(value().c_str());
+    else if (name == "--lasting")
+      wanted.lasting = true;
+    else if (name == "--fail")
+      wanted.fail = std::atol(value().c_str()), wanted.error = value();
+    else
+      k = count;
   }
   wanted.command.assign(arguments + std::min(k + 1, count), arguments + count);
   if (wanted.command.empty() || (wanted.fail != 0 && !errors.contains(wanted.error))) {
-    std::cerr << "whence_inject: [--log FILE] [--after TEXT] [--kill N | --fail N ERRNO [--lasting]] -- COMMAND... required\n";
+    std::cerr << "whence_inject: [--log FILE] [--after TEXT] [--kill N | --fail N ERRNO [--lasting]] -- COMMAND... "
+                 "required\n";
     return 2;
   }
   wanted.command.push_back(nullptr);

@@ -90,7 +90,8 @@ void parse_vocabulary(const Bytes& bytes) {
 
 void parse_scheme(const Bytes& bytes) {
   const std::vector<SchemeSpec> specs = parse_schemes(bytes);
-  if (canonical_text(parse_schemes(canonical_text(specs))) != canonical_text(specs)) throw std::logic_error("the canonical text is another scheme");
+  if (canonical_text(parse_schemes(canonical_text(specs))) != canonical_text(specs))
+    throw std::logic_error("the canonical text is another scheme");
 }
 
 void parse_options(const Bytes& bytes) {
@@ -103,16 +104,21 @@ void parse_options(const Bytes& bytes) {
   CommandLine line("attack", "reads options");
   line.integer<std::int64_t>("steps", &whole, {1, 1000}, {"steps"}).integer<std::uint64_t>("seed", &seed, {}, {"seed"});
   line.number("rate", &number, {0, 1, true}, {"rate"}).text("out", &text, {"out"}).texts("data", &texts, {"data"});
-  line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"}).flag("quiet", &flag, {"quiet"}).names("TASK", &names, "tasks");
+  line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"})
+      .flag("quiet", &flag, {"quiet"})
+      .names("TASK", &names, "tasks");
   std::vector<std::string> words = {"attack"};
-  for (const char byte : bytes) {
-    if (byte == '\n' || byte == '\0') words.emplace_back();
-    else if (words.size() == 1) words.emplace_back(1, byte);
-    else words.back() += byte;
-  }
+  for (const char byte : bytes)
+    if (byte == '\n' || byte == '\0')
+      words.emplace_back();
+    else if (words.size() == 1)
+      words.emplace_back(1, byte);
+    else
+      words.back() += byte;
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
-  if (!line.parse(static_cast<int>(arguments.size()), arguments.data()) && (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
+  if (!line.parse(static_cast<int>(arguments.size()), arguments.data()) &&
+      (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
     throw std::logic_error("a value beyond its range was taken");
 }
 
@@ -120,8 +126,10 @@ using Parse = void (*)(const Bytes&);
 const std::map<std::string, Parse> formats = {
     {"safetensors", [](const Bytes& bytes) { (void)read_safetensors(file_of(bytes)); }},
     {"given", [](const Bytes& bytes) { (void)look::read_given(file_of(bytes), DType::f64); }},
-    {"state", [](const Bytes& bytes) { (void)read_training_state(fs::path(file_of(bytes, "state.json")).parent_path()); }},
-    {"run", parse_run}, {"jsonl", parse_jsonl}, {"vocabulary", parse_vocabulary}, {"scheme", parse_scheme}, {"options", parse_options},
+    {"state",
+        [](const Bytes& bytes) { (void)read_training_state(fs::path(file_of(bytes, "state.json")).parent_path()); }},
+    {"run", parse_run}, {"jsonl", parse_jsonl}, {"vocabulary", parse_vocabulary}, {"scheme", parse_scheme},
+    {"options", parse_options},
     {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
     {"lengths", [](const Bytes& bytes) { (void)language::read_length_scores(file_of(bytes, "lengths.json")); }},
     {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};
@@ -153,7 +161,8 @@ namespace {
 
 class Mutator {
  public:
-  Mutator(std::vector<Bytes> seeds, std::vector<Bytes> words, std::uint64_t seed) : seeds_(std::move(seeds)), words_(std::move(words)), random_(seed) {}
+  Mutator(std::vector<Bytes> seeds, std::vector<Bytes> words, std::uint64_t seed)
+      : seeds_(std::move(seeds)), words_(std::move(words)), random_(seed) {}
 
   Bytes next() {
     Bytes bytes = one_of(seeds_);
@@ -169,8 +178,12 @@ class Mutator {
   void change(Bytes& bytes) {
     const std::size_t at = below(bytes.size() + 1), length = std::min(below(below(64) + 1) + 1, bytes.size() - at);
     switch (below(9)) {
-      case 0: if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8))); break;
-      case 1: if (at < bytes.size()) bytes[at] = static_cast<char>(below(256)); break;
+      case 0:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(below(256));
+        break;
       case 2: bytes.resize(at); break;
       case 3: bytes.erase(at, length); break;
       case 4: bytes.insert(at, bytes.substr(at, length)); break;
@@ -207,11 +220,13 @@ std::vector<Bytes> words_of(const fs::path& path) {
     const std::size_t from = line.find('"'), to = line.rfind('"');
     if (line.starts_with("#") || from >= to) continue;
     Bytes word;
-    for (std::size_t k = from + 1; k < to; ++k) {
-      if (line[k] != '\\') word += line[k];
-      else if (line[k + 1] == 'x') word += static_cast<char>(std::stoi(line.substr(k + 2, 2), nullptr, 16)), k += 3;
-      else word += line[++k];
-    }
+    for (std::size_t k = from + 1; k < to; ++k)
+      if (line[k] != '\\')
+        word += line[k];
+      else if (line[k + 1] == 'x')
+        word += static_cast<char>(std::stoi(line.substr(k + 2, 2), nullptr, 16)), k += 3;
+      else
+        word += line[++k];
     words.push_back(word);
   }
   return words;
@@ -245,9 +260,11 @@ int mutate(const std::string& format, Mutator mutator, double seconds, const fs:
     slowest = std::max(slowest, took);
     ++count;
     if (took > 1) return failed(std::to_string(took) + " s");
-    if (peak_kilobytes() - before > 200 * 1024) return failed(std::to_string((peak_kilobytes() - before) / 1024) + " MiB");
+    if (peak_kilobytes() - before > 200 * 1024)
+      return failed(std::to_string((peak_kilobytes() - before) / 1024) + " MiB");
   }
-  std::cout << count << " inputs, " << taken_count << " taken, slowest " << slowest << " s, " << (peak_kilobytes() - before) / 1024 << " MiB\n";
+  std::cout << count << " inputs, " << taken_count << " taken, slowest " << slowest << " s, "
+            << (peak_kilobytes() - before) / 1024 << " MiB\n";
   return 0;
 }
 
@@ -255,7 +272,8 @@ int mutate(const std::string& format, Mutator mutator, double seconds, const fs:
 
 int main(int count, char** arguments) {
   if ((count != 3 && count != 7) || !formats.contains(arguments[1])) {
-    std::cerr << "whence_parsers: FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
+    std::cerr
+        << "whence_parsers: FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
     for (const auto& known : formats) std::cerr << ' ' << known.first;
     std::cerr << '\n';
     return 2;
@@ -267,6 +285,7 @@ int main(int count, char** arguments) {
   std::vector<Bytes> seeds = {Bytes()};
   for (const auto& entry : fs::directory_iterator(arguments[2])) seeds.push_back(content(entry.path()));
   Mutator mutator(seeds, words_of(arguments[3]), std::strtoull(arguments[4], nullptr, 16));
-  return mutate(arguments[1], std::move(mutator), std::atof(arguments[5]), fs::path(arguments[6]) / (std::string(arguments[1]) + ".input"));
+  return mutate(arguments[1], std::move(mutator), std::atof(arguments[5]),
+      fs::path(arguments[6]) / (std::string(arguments[1]) + ".input"));
 }
 #endif

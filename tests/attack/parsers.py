@@ -1,6 +1,7 @@
 """The readers of files and texts in process, on mutated bytes: seeds are the files of small runs, words are in seeds/*.dict."""
 import os
 import pathlib
+import re
 import shutil
 import time
 
@@ -33,6 +34,33 @@ def make_seeds(attack):
             (folder / f"text{k}").write_text(text)
 
 
+def fuzzed(attack, format, dictionary, seconds):
+    """By libFuzzer or AFL, whichever is built (in turn, where both are): inputs, and what is wrong."""
+    built = [name for name in ("fuzz", "afl") if (attack.build.parent / name / "tests/attack/whence_fuzz").exists()]
+    kind = attack.random.choice(built)
+    program, seeds, work = attack.build.parent / kind / "tests/attack/whence_fuzz", attack.folder / f"seeds_{format}", attack.new_folder("fuzzing")
+    environment = {**os.environ, "WHENCE_FUZZ": format, "AFL_SKIP_CPUFREQ": "1", "AFL_NO_UI": "1", "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES": "1",
+                   "TMPDIR": str(attack.folder)}
+    if kind == "fuzz":
+        command = [program, f"-max_total_time={int(seconds)}", f"-dict={dictionary}", f"-seed={attack.seed}", "-max_len=65536", "-timeout=5", "-rss_limit_mb=1024",
+                   "-print_final_stats=1", f"-artifact_prefix={work}/", work, seeds]
+        ended = attack.run([], program=command, limit=seconds + 60, env=environment)
+        count = re.search(rb"number_of_executed_units: (\d+)", ended.error)
+        found = [path for path in work.iterdir() if re.match("crash|oom|timeout|leak", path.name)]
+    else:
+        ended = attack.run(["-V", int(seconds), "-i", seeds, "-o", work, "-x", dictionary, "-m", "none", "-t", "5000", "--", program], program=["afl-fuzz"],
+                           limit=seconds + 60, env=environment)
+        stats = work / "default/fuzzer_stats"
+        count = re.search(rb"execs_done\s*: (\d+)", stats.read_bytes()) if stats.exists() else None
+        found = [path for path in work.glob("default/*/id*") if path.parent.name in ("crashes", "hangs")]
+    kept = []
+    for path in found[:5]:
+        kept.append(str(pathlib.Path("/tmp") / f"whence_{format}_{path.name.split(',')[0]}.input"))
+        shutil.copy(path, kept[-1])
+    wrong = f"{len(found)} inputs: {kept}" if found else None if count else ended.error.decode(errors="replace")[-300:]
+    return kind, int(count[1]) if count else 0, wrong
+
+
 def attack_parsers(attack, whole=False):
     program = attack.build / "tests/attack/whence_parsers"
     if not program.exists():
@@ -43,6 +71,13 @@ def attack_parsers(attack, whole=False):
     attack.random.shuffle(formats)
     for k, format in enumerate(formats):
         seconds = 60 if whole else max(0.5, (attack.end - time.time()) / (len(formats) - k))
+        if seconds >= 20 and any((attack.build.parent / name / "tests/attack/whence_fuzz").exists() for name in ("fuzz", "afl")):
+            kind, count, wrong = fuzzed(attack, format, dictionaries / f"{format}.dict", seconds / 2)
+            attack.inputs += count
+            attack.notes.append(f"{format} by {kind} {count}")
+            seconds /= 2
+            if wrong:
+                attack.failed(f"{format} by {kind}: {wrong}", f"WHENCE_FUZZ={format} build/{kind}/tests/attack/whence_fuzz FILE")
         ended = attack.run([format, attack.folder / f"seeds_{format}", dictionaries / f"{format}.dict", f"{attack.seed:x}", seconds, attack.folder], program=[program],
                            limit=seconds + 30, env={**os.environ, "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(attack.folder)})
         if ended.code == 0:
