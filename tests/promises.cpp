@@ -51,9 +51,9 @@ TEST_CASE("promises: every numbered test has a case with its number, or a reason
       const bool tested = found.contains(number);
       // "| F16 | does not apply: ... |"; a number may not be both.
       const bool excused = std::regex_search(readme, std::regex("\\| " + number + " \\| does not apply: [^|]{20,}\\|"));
-      CHECK_MESSAGE(tested != excused, number,
-          tested ? ": tested, and said not to apply"
-                 : ": no case's name begins with it, and tests/README.md gives no reason");
+      const std::string problem = tested ? ": tested, and said not to apply"
+                                         : ": no case's name begins with it, and tests/README.md gives no reason";
+      CHECK_MESSAGE(tested != excused, number, problem);
     }
   }
 }

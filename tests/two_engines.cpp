@@ -17,14 +17,14 @@ namespace {
 
 // A few steps of gradient descent on a small network: values, gradients, updates, and an error on the way.
 std::vector<double> train(std::uint64_t seed) {
-  Tensor first = Tensor::normal({48, 32}, 0, 0.2, Stream(seed, "first"));
-  Tensor second = Tensor::normal({48, 48}, 0, 0.2, Stream(seed, "second"));
+  Tensor first = Tensor::normal({96, 128}, 0, 0.1, Stream(seed, "first"));
+  Tensor second = Tensor::normal({96, 96}, 0, 0.1, Stream(seed, "second"));
   for (int step = 0; step < 6; ++step) {
-    const Tensor x = Tensor::normal({64, 32}, 0, 1, Stream(seed, "x"));
+    const Tensor x = Tensor::normal({256, 128}, 0, 1, Stream(seed, "x"));
     const Tensor w = requires_grad(first.detach()), u = requires_grad(second.detach());
     const Tensor scores = softmax(linear(gelu(linear(x, w, {})), u, {}));
     const Tensor loss =
-        mean(square(scores - layer_norm(scores, Tensor::full({48}, 1, DType::f32), Tensor::full({48}, 0, DType::f32))));
+        mean(square(scores - layer_norm(scores, Tensor::full({96}, 1, DType::f32), Tensor::full({96}, 0, DType::f32))));
     const std::vector<Tensor> gradients = grad(loss, Tensor::full({}, 1, DType::f32), {w, u});
     first = (w - 0.1 * gradients[0]).detach();
     second = (u - 0.1 * gradients[1]).detach();

@@ -35,7 +35,7 @@ def attack_bits(attack, whole=False):
     subjects["lab"] = (lab, [path for path in lab.glob("*.0/*") if path.suffix in (".json", ".jsonl", ".safetensors")], [*LAB, "--out"],
                        lambda out, ended: lab_table(ended.out), table)
     believed = {name: [0, 0] for name in subjects}
-    for k in range(2000 if whole else 1000000):
+    for k in range(2000):
         if attack.time_is_up():
             break
         name = list(subjects)[k % 3]

@@ -87,7 +87,7 @@ def attack_graphs(attack, whole=False):
     if not program.exists():
         raise LookupError("no whence_graph; build it: cmake --build build/release --target whence_graph")
     has_torch = subprocess.run([attack.python, "-c", "import torch"], capture_output=True).returncode == 0
-    seconds = 60 if whole else max(1, (attack.end - time.time()) / (2 if has_torch else 1))
+    seconds = max(1, min(300, (attack.end - time.time()) / (2 if has_torch else 1)))
     ended = attack.run([f"{attack.seed:x}", seconds], program=[program], limit=seconds + 60)
     attack.inputs += int(ended.out.split()[0]) if ended.out.strip() else 0
     attack.notes.append(ended.out.decode().strip())

@@ -70,8 +70,8 @@ def attack_parsers(attack, whole=False):
     formats = list(FORMATS)
     attack.random.shuffle(formats)
     for k, format in enumerate(formats):
-        seconds = 60 if whole else max(0.5, (attack.end - time.time()) / (len(formats) - k))
-        if seconds >= 20 and any((attack.build.parent / name / "tests/attack/whence_fuzz").exists() for name in ("fuzz", "afl")):
+        seconds = max(0.5, min(60, (attack.end - time.time()) / (len(formats) - k)))
+        if seconds >= 4 and any((attack.build.parent / name / "tests/attack/whence_fuzz").exists() for name in ("fuzz", "afl")):
             kind, count, wrong = fuzzed(attack, format, dictionaries / f"{format}.dict", seconds / 2)
             attack.inputs += count
             attack.notes.append(f"{format} by {kind} {count}")
