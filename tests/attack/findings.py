@@ -532,6 +532,8 @@ def attack_findings(attack, only=None):
     for number, name, check in FINDINGS:
         if only and not re.search(only, f"{number} {name}"):
             continue
+        if attack.time_is_up():
+            break
         began = time.time()
         try:
             wrong = check(attack)
