@@ -220,7 +220,7 @@ TEST_CASE("T5 with a table of -m p is ALiBi among its exact buckets, and no long
   CHECK(at(b, 0, 17, 0) == doctest::Approx(-17 * slopes[0]));
 }
 
-TEST_CASE("T5: a bucket that begins at a whole logarithm is not lost to rounding") {
+TEST_CASE("t5: a bucket that begins at a whole logarithm is not lost to rounding") {
   const Bare t5("t5(buckets=9, max_distance=128)");  // E = 4: ln(8/4) / ln(128/4) 5 = 1, a little less in double
   const Tensor numbers = reshape(Tensor::arange(9, DType::f64), {9, 1});
   t5.set("table", expand(numbers, {9, 2}));

@@ -1,0 +1,54 @@
+"""One flipped bit in a checkpoint, a run or a lab's folder: refused with 3 or 7, or without any effect."""
+import json
+import shutil
+
+from findings import LAB, lab_table
+from system_calls import RUN
+from tools import flip, result_of
+
+
+def outcome(attack, ended, wanted, found, what):
+    if ended.code in (3, 7):
+        wrong = ended.complaint()
+    elif ended.code == 0:
+        wrong = None if found() == wanted else "believed"
+    else:
+        wrong = ended.complaint({0, 3, 7}) or f"exit code {ended.code}"
+    if wrong:
+        attack.failed(wrong, what)
+
+
+def attack_bits(attack, whole=False):
+    subjects = {}
+    run = attack.trained("whole_run")
+    shutil.copytree(run, attack.new("half_run"))
+    half = attack.folder / "half_run"
+    shutil.rmtree(half / "checkpoints/step-000004")
+    language = attack.language("whole_lm")
+    lab = attack.new("whole_lab")
+    table = lab_table(attack.run([*LAB, "--out", lab]).out)
+    generate = ["generate", "--tokens", "8", "--quiet", "--seed", "1", "--run"]
+    text = attack.run([*generate, language]).out
+    subjects["resume"] = (half, [*half.glob("checkpoints/step-000003/*")], [*RUN[:-1], "--resume", "--out"], lambda out, ended: result_of(out), result_of(run))
+    subjects["generate"] = (language, [language / name for name in ("weights.safetensors", "run.json", "tokeniser.json")], generate,
+                            lambda out, ended: ended.out, text)
+    subjects["lab"] = (lab, [path for path in lab.glob("*.0/*") if path.suffix in (".json", ".jsonl", ".safetensors")], [*LAB, "--out"],
+                       lambda out, ended: lab_table(ended.out), table)
+    believed = {name: [0, 0] for name in subjects}
+    for k in range(2000):
+        if attack.time_is_up():
+            break
+        name = list(subjects)[k % 3]
+        folder, files, command, found, wanted = subjects[name]
+        path = attack.random.choice(files)
+        bit = attack.random.randrange(8 * path.stat().st_size)
+        shutil.copytree(folder, attack.new("flipped"))
+        flipped = attack.folder / "flipped"
+        flip(flipped / path.relative_to(folder), bit)
+        before = len(attack.failures)
+        ended = attack.run([*command, flipped])
+        outcome(attack, ended, wanted, lambda: found(flipped, ended), f"bit {bit} of {path.relative_to(folder)}: whence {' '.join(map(str, command))}")
+        attack.inputs += 1
+        believed[name][0] += len(attack.failures) - before
+        believed[name][1] += 1
+    attack.notes.append("; ".join(f"{name}: {bad} of {all_} not refused" for name, (bad, all_) in believed.items()))

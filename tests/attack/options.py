@@ -1,0 +1,90 @@
+"""Random options of the commands, read from their --help, and the command really run: a documented end, one line of message, no NaN."""
+import json
+import re
+
+from tools import SIZES
+
+OPTION = re.compile(r"^  --([a-z0-9-]+)(?: (N|X|TEXT|NAME))?\s*(.*)$")
+NEVER = {"help", "version", "from", "out", "data", "device", "jobs", "set", "schemes", "in", "run", "dump", "threads", "rows", "columns", "vary"}
+WORDS = {"scheme": ["rope", "cope", "none", "alibi", "dape(kerple)", "cdape(kerple)", "t5", "fire", "cope + rope", "forgetting", "shaw", "yarn", "hard_attention"],
+         "task-sample": ["0", "3"], "tokeniser": ["bytes", "bpe.json", "nothere.json"], "prompt": ["", "the cat", "\x00"[:0] + "\u00e4"],
+         "at": ["i=3 j=2", "i=", "j=99999"], "explain": ["logits layer=0 head=0 i=3 j=2", "dLoss/dlogits layer=0 head=1 i=3 j=1", "nonsense i=1"],
+         "read": ["pattern layer=0 head=1 i=3"], "edit": ["blocks.0.attention.logits[h=1] = 0", "x"], "describe": ["rope", "cope(p_max=8)"]}
+BASES = {"train flip_flop": [*SIZES, "--steps", "3", "--test-sequences", "3", "--validation-sequences", "3", "--quiet"],
+         "train counting": [*SIZES, "--steps", "2", "--test-sequences", "3", "--validation-sequences", "3", "--quiet"],
+         "train lm": ["--data", "text.txt", *SIZES, "--steps", "3", "--evaluate-to", "2", "--quiet"],
+         "generate": ["--run", "lm", "--tokens", "6"], "look run": ["--threads", "1"], "look lm": ["--text", "text.txt", "--length", "8"],
+         "probe": ["--describe", "rope"], "lab flip_flop": ["--seeds", "1", "--schemes", "rope", "--quiet"], "tokenize": ["--data", "text.txt"]}
+
+
+def options_of(attack, command):
+    """name -> (kind, explanation), from --help."""
+    page = attack.run([*command.replace(" run", "").replace("look lm", "look").split(), "--help"]).out.decode()
+    found, name = {}, None
+    for line in page.splitlines():
+        match = OPTION.match(line)
+        if match:
+            name = match[1]
+            found[name] = [match[2], match[3]]
+        elif name and line.startswith("      "):
+            found[name][1] += " " + line.strip()
+        else:
+            name = None
+    return {name: (kind, text) for name, (kind, text) in found.items() if name not in NEVER}
+
+
+def value_of(random, name, kind, text):
+    if name in WORDS:
+        return random.choice(WORDS[name])
+    allowed = re.search(r"\(([^()]*?)(?:; (?:default[^()]*|no default))?\)\s*$", text)
+    allowed = allowed[1] if allowed else ""
+    if kind == "NAME":
+        return random.choice([word.strip() for word in allowed.split(",")] or ["x"])
+    numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", allowed)]
+    low = numbers[0] if numbers else 0
+    high = numbers[1] if len(numbers) > 1 else low + 12
+    if kind == "N":
+        return str(int(random.choice([low, low + 1, low - 1, min(high, low + random.randint(0, 12)), random.choice((2, 4, 8))])))
+    if kind == "X":
+        return str(random.choice([low, high if high < 100 else 1, random.uniform(low, min(high, low + 1)), "1e-30", "nan", -1]))
+    return random.choice(["", "x", "text.txt", "1"])
+
+
+def finite(folder):
+    for path in [*folder.glob("metrics.jsonl"), *folder.glob("results.jsonl")]:
+        for line in path.read_text().splitlines():
+            if any(value is None or value != value for value in json.loads(line).values()):
+                return f"{path.name}: {line[:120]}"
+    return None
+
+
+def attack_options(attack, whole=False):
+    attack.text()
+    attack.language("lm"), attack.trained("run")
+    attack.run(["tokenize", "--data", "text.txt", "--kind", "bpe", "--vocabulary", "300", "--out", "bpe.json"])
+    known = {command: options_of(attack, command) for command in BASES}
+    accepted = 0
+    while not attack.time_is_up():
+        command = attack.random.choice(list(BASES))
+        options = {}
+        names = list(known[command])
+        for name in attack.random.sample(names, min(len(names), attack.random.choice((0, 1, 1, 2, 3, 5)))):
+            kind, text = known[command][name]
+            options[name] = value_of(attack.random, name, kind, text) if kind else None
+        arguments = command.split() + [word for pair in zip(BASES[command][::2], BASES[command][1::2]) if pair[0][2:] not in options for word in pair] \
+            + (["--quiet"] if "--quiet" in BASES[command] and "quiet" not in options else [])
+        arguments = [word for k, word in enumerate(arguments) if word != "--quiet" or k == len(arguments) - 1]
+        arguments += [word for name, value in options.items() for word in ([f"--{name}"] if value is None else [f"--{name}={value}"])]
+        out = attack.new("out")
+        if command.startswith(("train", "lab")):
+            arguments += ["--out", "out"]
+            if command.startswith("lab"):
+                arguments += ["--set", "steps=2 dim=8 heads=2 layers=1 batch=2 test-sequences=3 length=8"]
+        ended = attack.run(arguments, limit=40)
+        attack.inputs += 1
+        accepted += ended.code == 0
+        wrong = ended.complaint() or (f"exit code 1: {ended.error.decode(errors='replace').strip()[-200:]}" if ended.code == 1 else None)
+        wrong = wrong or (finite(out) if ended.code == 0 and out.is_dir() else None)
+        if wrong:
+            attack.failed(wrong, "whence " + " ".join(arguments))
+    attack.notes.append(f"{accepted} accepted and run, the others refused")

@@ -1,0 +1,291 @@
+// The readers of files and texts, given any bytes: a target of libFuzzer and AFL per format, and where there is neither, a plain mutator.
+//   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates for so long; the last input is FOLDER/FORMAT.input
+//   whence_parsers FORMAT FILE                                    reads FILE
+//   whence_fuzz (cmake --preset fuzz): WHENCE_FUZZ=FORMAT whence_fuzz [options of libFuzzer] SEEDS
+// Whatever the bytes are, a reader returns or throws InputError, within a second and within 100 MB.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "examples/app/command_line.h"
+#include "examples/app/jsonl.h"
+#include "examples/app/run_record.h"
+#include "examples/language/bpe.h"
+#include "examples/language/documents.h"
+#include "examples/language/length_evaluation.h"
+#include "examples/language/saved_model.h"
+#include "examples/language/tokeniser.h"
+#include "examples/look/given.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/safetensors.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace {
+
+using namespace whence;
+namespace fs = std::filesystem;
+using Bytes = std::string;
+
+const fs::path& folder() {
+  static const fs::path made = [] {
+    const fs::path path = fs::temp_directory_path() / ("whence_parsers_" + std::to_string(getpid()));
+    fs::create_directories(path);
+    std::atexit([] { fs::remove_all(folder()); });
+    return path;
+  }();
+  return made;
+}
+
+std::string file_of(const Bytes& bytes, const std::string& name = "input") {
+  const fs::path path = folder() / name;
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return path.string();
+}
+
+// Two parts of an input: what stands before its first zero byte, and the rest.
+std::pair<Bytes, Bytes> halves(const Bytes& bytes) {
+  const std::size_t zero = bytes.find('\0');
+  return {bytes.substr(0, zero), zero == Bytes::npos ? Bytes() : bytes.substr(zero + 1)};
+}
+
+void use(const language::Tokeniser& tokeniser) {
+  const std::string text = "the cat sat, 12 \xc3\xa9\n";
+  (void)tokeniser.decode(tokeniser.encode(text));
+  (void)tokeniser.hash();
+}
+
+void parse_run(const Bytes& bytes) {
+  const RunRecord record = read_run_record(file_of(bytes, "run.json"));
+  (void)text_of(record);
+  std::vector<std::string> names;
+  for (const auto& option : record.options) names.push_back(option.first);
+  (void)arguments_of(record, names, {});
+  (void)language::model_of(record.facts, "run.json");
+}
+
+void parse_jsonl(const Bytes& bytes) {
+  for_each_line_of_jsonl(bytes, "input.jsonl", [](const JsonlLine& line) {
+    (void)line.text_or_nothing("text");
+    if (line.has("choices")) (void)line.texts("choices");
+    if (line.has("answer")) (void)line.whole_number("answer");
+  });
+}
+
+void parse_vocabulary(const Bytes& bytes) {
+  const auto [vocabulary, merges] = halves(bytes);
+  use(*language::read_gpt2_files(file_of(vocabulary, "vocab.json"), file_of(merges, "merges.txt")));
+}
+
+void parse_scheme(const Bytes& bytes) {
+  const std::vector<SchemeSpec> specs = parse_schemes(bytes);
+  if (canonical_text(parse_schemes(canonical_text(specs))) != canonical_text(specs))
+    throw std::logic_error("the canonical text is another scheme");
+}
+
+void parse_options(const Bytes& bytes) {
+  std::int64_t whole = 3;
+  std::uint64_t seed = 0;
+  double number = 0.5;
+  std::string text, choice = "rope";
+  std::vector<std::string> texts, names;
+  bool flag = false;
+  CommandLine line("attack", "reads options");
+  line.integer<std::int64_t>("steps", &whole, {1, 1000}, {"steps"}).integer<std::uint64_t>("seed", &seed, {}, {"seed"});
+  line.number("rate", &number, {0, 1, true}, {"rate"}).text("out", &text, {"out"}).texts("data", &texts, {"data"});
+  line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"})
+      .flag("quiet", &flag, {"quiet"})
+      .names("TASK", &names, "tasks");
+  std::vector<std::string> words = {"attack"};
+  for (const char byte : bytes)
+    if (byte == '\n' || byte == '\0')
+      words.emplace_back();
+    else if (words.size() == 1)
+      words.emplace_back(1, byte);
+    else
+      words.back() += byte;
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  if (!line.parse(static_cast<int>(arguments.size()), arguments.data()) &&
+      (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
+    throw std::logic_error("a value beyond its range was taken");
+}
+
+using Parse = void (*)(const Bytes&);
+const std::map<std::string, Parse> formats = {
+    {"safetensors", [](const Bytes& bytes) { (void)read_safetensors(file_of(bytes)); }},
+    {"given", [](const Bytes& bytes) { (void)look::read_given(file_of(bytes), DType::f64); }},
+    {"state",
+        [](const Bytes& bytes) { (void)read_training_state(fs::path(file_of(bytes, "state.json")).parent_path()); }},
+    {"run", parse_run}, {"jsonl", parse_jsonl}, {"vocabulary", parse_vocabulary}, {"scheme", parse_scheme},
+    {"options", parse_options},
+    {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
+    {"lengths", [](const Bytes& bytes) { (void)language::read_length_scores(file_of(bytes, "lengths.json")); }},
+    {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};
+
+// Whether it was taken. What is no InputError goes on to the caller.
+bool taken(const std::string& format, const Bytes& bytes) {
+  try {
+    formats.at(format)(bytes);
+    return true;
+  } catch (const InputError&) { return false; }
+}
+
+}  // namespace
+
+#ifdef WHENCE_FUZZ
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const char* const format = std::getenv("WHENCE_FUZZ");
+  if (format == nullptr || !formats.contains(format)) {
+    std::cerr << "WHENCE_FUZZ: a format required:";
+    for (const auto& known : formats) std::cerr << ' ' << known.first;
+    std::cerr << '\n';
+    std::_Exit(2);
+  }
+  (void)taken(format, Bytes(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
+#else
+namespace {
+
+class Mutator {
+ public:
+  Mutator(std::vector<Bytes> seeds, std::vector<Bytes> words, std::uint64_t seed)
+      : seeds_(std::move(seeds)), words_(std::move(words)), random_(seed) {}
+
+  Bytes next() {
+    Bytes bytes = one_of(seeds_);
+    for (std::size_t k = 1 + below(below(8) + 1); k > 0; --k) change(bytes);
+    bytes.resize(std::min<std::size_t>(bytes.size(), 1 << 16));
+    return bytes;
+  }
+
+ private:
+  std::size_t below(std::size_t end) { return end == 0 ? 0 : random_() % end; }
+  const Bytes& one_of(const std::vector<Bytes>& all) { return all[below(all.size())]; }
+
+  void change(Bytes& bytes) {
+    const std::size_t at = below(bytes.size() + 1), length = std::min(below(below(64) + 1) + 1, bytes.size() - at);
+    switch (below(9)) {
+      case 0:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        if (at < bytes.size()) bytes[at] = static_cast<char>(below(256));
+        break;
+      case 2: bytes.resize(at); break;
+      case 3: bytes.erase(at, length); break;
+      case 4: bytes.insert(at, bytes.substr(at, length)); break;
+      case 5: bytes.insert(at, one_of(words_)); break;
+      case 6: bytes.replace(at, length, one_of(words_)); break;
+      case 7: {
+        const Bytes& other = one_of(seeds_);
+        bytes = bytes.substr(0, at) + other.substr(below(other.size() + 1));
+        break;
+      }
+      default: {  // the same again and again: depth
+        const Bytes part = below(2) != 0U ? one_of(words_) : bytes.substr(at, length);
+        Bytes many;
+        for (std::size_t k = below(4000); k > 0 && many.size() < 60000; --k) many += part;
+        bytes.insert(at, many);
+      }
+    }
+  }
+
+  std::vector<Bytes> seeds_, words_;
+  std::mt19937_64 random_;
+};
+
+Bytes content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes(std::istreambuf_iterator<char>(file), {});
+}
+
+// The words of a dictionary of AFL: "name=" and then a word in quotes, \xHH in it.
+std::vector<Bytes> words_of(const fs::path& path) {
+  std::vector<Bytes> words = {"0", "-1", "\"", "{", "[", Bytes(1, '\0'), "9223372036854775808", "\xff"};
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t from = line.find('"'), to = line.rfind('"');
+    if (line.starts_with("#") || from >= to) continue;
+    Bytes word;
+    for (std::size_t k = from + 1; k < to; ++k)
+      if (line[k] != '\\')
+        word += line[k];
+      else if (line[k + 1] == 'x')
+        word += static_cast<char>(std::stoi(line.substr(k + 2, 2), nullptr, 16)), k += 3;
+      else
+        word += line[++k];
+    words.push_back(word);
+  }
+  return words;
+}
+
+long peak_kilobytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+int mutate(const std::string& format, Mutator mutator, double seconds, const fs::path& input) {
+  const double end = now() + seconds;
+  double slowest = 0;
+  long count = 0, taken_count = 0;
+  const long before = peak_kilobytes();
+  const auto failed = [&](const std::string& what) {
+    std::cerr << format << ": " << what << "; the input is " << input.string() << '\n';
+    return 1;
+  };
+  for (double began = now(); began < end; began = now()) {
+    const Bytes bytes = mutator.next();
+    std::ofstream(input, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    const double start = now();
+    try {
+      taken_count += taken(format, bytes) ? 1 : 0;
+    } catch (const std::exception& foreign) { return failed("it threw " + std::string(foreign.what())); }
+    const double took = now() - start;
+    slowest = std::max(slowest, took);
+    ++count;
+    if (took > 1) return failed(std::to_string(took) + " s");
+    if (peak_kilobytes() - before > 200 * 1024)
+      return failed(std::to_string((peak_kilobytes() - before) / 1024) + " MiB");
+  }
+  std::cout << count << " inputs, " << taken_count << " taken, slowest " << slowest << " s, "
+            << (peak_kilobytes() - before) / 1024 << " MiB\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if ((count != 3 && count != 7) || !formats.contains(arguments[1])) {
+    std::cerr
+        << "whence_parsers: FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER, or FORMAT FILE, required; FORMAT is one of";
+    for (const auto& known : formats) std::cerr << ' ' << known.first;
+    std::cerr << '\n';
+    return 2;
+  }
+  if (count == 3) {
+    std::cout << (taken(arguments[1], content(arguments[2])) ? "taken\n" : "refused\n");
+    return 0;
+  }
+  std::vector<Bytes> seeds = {Bytes()};
+  for (const auto& entry : fs::directory_iterator(arguments[2])) seeds.push_back(content(entry.path()));
+  Mutator mutator(seeds, words_of(arguments[3]), std::strtoull(arguments[4], nullptr, 16));
+  return mutate(arguments[1], std::move(mutator), std::atof(arguments[5]),
+      fs::path(arguments[6]) / (std::string(arguments[1]) + ".input"));
+}
+#endif

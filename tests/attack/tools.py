@@ -1,0 +1,172 @@
+"""What the attacks share: a run and its verdict, the small commands, files of safetensors, and counts."""
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+CODES = {0, 1, 2, 3, 4, 5, 6, 7, 130}  # whence --help
+SIZES = "--length 8 --dim 8 --heads 2 --layers 1 --batch 2".split()
+TRAIN = ["train", "flip_flop", *SIZES, "--test-sequences", "4", "--quiet"]
+TEXT = "".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(400))
+
+
+class Ended:
+    """How a run ended. A negative code is a signal; None: it was still running at its time limit."""
+
+    def __init__(self, code, out, error, seconds):
+        self.code, self.out, self.error, self.seconds = code, out, error, seconds
+
+    def complaint(self, codes=CODES):
+        """What is wrong with this end, or None: a signal, a hang, an undocumented code, no message or more than its line."""
+        said = self.error.decode(errors="replace").strip()
+        if self.code is None:
+            return f"still running after {self.seconds:.0f} s"
+        if self.code < 0:
+            return f"signal {-self.code} {said[-100:]!r}"
+        if self.code not in codes:
+            return f"exit code {self.code}, of {sorted(codes)}: {said[-160:]!r}"
+        problems = [line for line in said.splitlines() if line.startswith("whence") or "what():" in line]
+        if self.code not in (0, 1, 130) and len(problems) != 1:
+            return f"exit code {self.code} with {len(problems)} lines of message: {said[-160:]!r}"
+        if len(said) > 20000:
+            return f"{len(said)} bytes of message"
+        return "sanitizer: " + said[-400:] if "Sanitizer" in said or "runtime error:" in said else None
+
+
+class Attack:
+    """One program under attack, a folder to work in, a seed, and an end."""
+
+    def __init__(self, program, folder, seed, end, injector=None, python=None):
+        self.program, self.folder, self.seed, self.end = str(program), pathlib.Path(folder), seed, end
+        self.injector, self.python = injector, python
+        self.random = random.Random(seed)
+        # What AddressSanitizer watches needs terabytes of addresses, is slower, and cannot look for leaks while it is traced.
+        self.sanitized = b"__asan_init" in pathlib.Path(program).read_bytes()
+        self.inputs, self.failures, self.notes = 0, [], []
+
+    def time_is_up(self):
+        return time.time() > self.end
+
+    def failed(self, what, command):
+        text = " ".join(command) if isinstance(command, list) else command
+        self.failures.append({"what": what, "command": text})
+
+    def run(self, arguments, limit=20, program=None, **settings):
+        """Runs whence (or `program`, a list) and waits; what is left of it at the limit is killed with its children. limits: {RLIMIT: value}."""
+        limits, closed = dict(settings.pop("limits", {})), settings.pop("closed", ())
+
+        def prepare():
+            for name, value in limits.items():
+                resource.setrlimit(name, (value, value))
+            for descriptor in closed:
+                os.close(descriptor)
+        if self.sanitized:
+            limit *= 5
+            limits.pop(resource.RLIMIT_AS, None)
+            if program:
+                settings["env"] = {**settings.get("env", os.environ), "ASAN_OPTIONS": "detect_leaks=0"}
+        began = time.time()
+        process = subprocess.Popen([*(program or [self.program]), *map(str, arguments)], stdin=subprocess.DEVNULL, start_new_session=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=prepare, cwd=settings.pop("cwd", self.folder), **settings)
+        try:
+            out, error = process.communicate(timeout=limit)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, error = process.communicate()
+            code = None
+        return Ended(code, out, error, time.time() - began)
+
+    def start(self, arguments, **settings):
+        return subprocess.Popen([self.program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self.folder,
+                                stderr=subprocess.DEVNULL, start_new_session=True, **settings)
+
+    def new(self, name):
+        """A path where nothing is."""
+        path = self.folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.exists() or path.is_symlink():
+            path.unlink()
+        return path
+
+    def new_folder(self, name):
+        path = self.new(name)
+        path.mkdir()
+        return path
+
+    def text(self):
+        path = self.folder / "text.txt"
+        path.write_text(TEXT)
+        return path
+
+    def trained(self, name, *more):
+        """A small run that went well."""
+        out = self.new(name)
+        ended = self.run([*TRAIN, "--steps", "4", "--save-every", "1", "--threads", "1", *more, "--out", out])
+        assert ended.code == 0, ended.error
+        return out
+
+    def language(self, name):
+        out = self.new(name)
+        ended = self.run(["train", "lm", "--data", self.text(), *SIZES, "--steps", "4", "--save-every", "1", "--quiet", "--out", out])
+        assert ended.code == 0, ended.error
+        return out
+
+
+def result_of(folder):
+    """Of a finished run: SHA-256 of its weights, and its log and scores without times."""
+    weights = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    return weights, without_times(folder / "metrics.jsonl"), without_times(folder / "results.jsonl")
+
+
+def difference(found, wanted):
+    """Of two results, or of a complaint and a result, in words; None where they are equal."""
+    if isinstance(found, str) or found == wanted:
+        return None if found == wanted else found
+    return "other weights" if found[0] != wanted[0] else "another log" if found[1] != wanted[1] else "other scores"
+
+
+def has_checkpoint(folder):
+    return any(re.fullmatch(r"step-\d+", path.name) for path in folder.glob("checkpoints/*"))
+
+
+def without_times(path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if "second" not in key and "time" not in key} for line in lines]
+
+
+def flip(path, bit):
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def read_tensors(path):
+    data = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    kinds = {"F64": "d", "F32": "f", "I64": "q", "I32": "i", "BOOL": "?"}
+    return {name: (entry["shape"], list(struct.unpack(f"<{(entry['data_offsets'][1] - entry['data_offsets'][0]) // struct.calcsize(kinds[entry['dtype']])}"
+                                                      + kinds[entry["dtype"]], data[8 + size:][slice(*entry["data_offsets"])])))
+            for name, entry in header.items()}
+
+
+def write_tensors(path, tensors, behind_header=b""):
+    """tensors: name -> (shape, numbers), all f64."""
+    header, at, numbers = {}, 0, b""
+    for name, (shape, values) in tensors.items():
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [at, at + 8 * len(values)]}
+        at += 8 * len(values)
+        numbers += struct.pack(f"<{len(values)}d", *values)
+    text = json.dumps(header).encode() + behind_header
+    path.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
