@@ -118,7 +118,7 @@ TEST_CASE("look: what is given is refused where it does not fit, and looked at a
   }
   std::ofstream(scratch / "text") << "no tensors";
   CHECK(look({"cope", "--given", scratch / "text", "--causes"}).err.find("safetensors: ") != std::string::npos);
-  CHECK(look({"cope", "--given", scratch / "none", "--causes"}).code == 2);
+  CHECK(look({"cope", "--given", scratch / "none", "--causes"}).code == 4);
 
   Tensors drawn;
   for (const auto& [name, tensor] : good) drawn.emplace_back(name, normal({2, 7, 4}, drawn.size(), DType::f32));

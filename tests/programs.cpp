@@ -296,7 +296,7 @@ TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite
   const std::vector<std::string> wild{
       "--scheme", "none", "--steps", "200", "--lr", "10", "--weight-decay", "10", "--clip", "1e9", "--warm-up", "0"};
   const Outcome diverged = run("train", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
-  CHECK(diverged.code == 1);
+  CHECK(diverged.code == 6);
   CHECK_MESSAGE(diverged.err.starts_with("whence train: "), diverged.err);
   CHECK(lines_in(diverged.err) == 1);
   CHECK_FALSE(fs::exists(out / "weights.safetensors"));
@@ -304,7 +304,7 @@ TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite
   std::vector<std::string> checked = wild;
   checked.push_back("--check-finite");
   const Outcome named = run("train", tiny(out, checked));
-  CHECK(named.code == 1);
+  CHECK(named.code == 6);
   CHECK_MESSAGE(named.err.find("; finite numbers required; input 0 is ") != std::string::npos, named.err);
   CHECK(lines_in(named.err) == 1);
   fs::remove_all(out);

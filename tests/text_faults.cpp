@@ -216,7 +216,7 @@ TEST_CASE("F5: JSON that nests beyond 64 levels or holds NUL is refused with its
   const std::string deep = std::string(100000, '['), file = scratch / "file";
   write_file(scratch / "merges", "");
   const std::pair<std::string, std::string> cases[] = {
-      {deep, "byte 64: JSON nested more than 64 deep given"}, {"{}\0garbage"s, "byte 2: NUL given"}};
+      {deep, "nests deeper at byte 64"}, {"{}\0garbage"s, "holds a NUL at byte 2"}};
   for (const auto& [text, message] : cases) {
     write_file(file, text);
     const std::function<void()> readers[] = {[&] { (void)read_run_record(file); }, [&] { (void)load_tokeniser(file); },

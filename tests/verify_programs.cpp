@@ -67,10 +67,10 @@ Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::vector<
   return run(scratch, "probe", arguments);
 }
 
-// Exit code 2, one line that begins so, and nothing written.
-void check_refused(const Scratch& scratch, const Outcome& outcome, const std::string& begins) {
+// One line that begins so, and nothing written. Exit code 3 where a file is at fault, 4 where there is none.
+void check_refused(const Scratch& scratch, const Outcome& outcome, const std::string& begins, int code = 2) {
   CAPTURE(begins);
-  CHECK(outcome.code == 2);
+  CHECK(outcome.code == code);
   CHECK_MESSAGE(outcome.err.starts_with(begins), outcome.err);
   CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
   CHECK_FALSE(std::filesystem::exists(scratch / "out"));
@@ -191,7 +191,7 @@ TEST_CASE("probe: tensors that are missing, unknown, or of another shape or dtyp
   };
   const auto refused = [&](const Tensors& tensors, const std::string& message,
                            const std::string& scheme = "cope(p_max=3)") {
-    check_refused(scratch, probe(scratch, tensors, {}, scheme), at + message);
+    check_refused(scratch, probe(scratch, tensors, {}, scheme), at + message, 3);
   };
   refused(without("k"), "missing: k [2,2,5,4]; there: \"cotangent\", \"cotangent_logits\", \"q\", \"table\", \"v\"; ");
   refused(without("q"), "tensor q missing; there: ");
@@ -223,8 +223,8 @@ TEST_CASE("probe: files that are cut off or lie about their lengths are refused,
   std::filesystem::remove(scratch / "out");
   const auto refused = [&](const std::string& bytes, const std::string& message) {
     std::ofstream(scratch / "bad", std::ios::binary) << bytes;
-    check_refused(
-        scratch, run(scratch, "probe", arguments), "whence probe: " + (scratch / "bad") + ": safetensors: " + message);
+    check_refused(scratch, run(scratch, "probe", arguments),
+        "whence probe: " + (scratch / "bad") + ": safetensors: " + message, 3);
   };
   for (std::size_t tenth = 0; tenth < 10; ++tenth) refused(whole.substr(0, whole.size() * tenth / 10), "");
   refused(whole.substr(0, whole.size() - 1), "");
@@ -233,7 +233,7 @@ TEST_CASE("probe: files that are cut off or lie about their lengths are refused,
   huge.replace(0, 8, std::string("\0\0\0\0\0\0\0\x80", 8));
   refused(huge, "header length at byte 0 is 9223372036854775808; at most 100000000 required");
   std::filesystem::remove(scratch / "bad");
-  check_refused(scratch, run(scratch, "probe", arguments), "whence probe: " + (scratch / "bad") + ": ");
+  check_refused(scratch, run(scratch, "probe", arguments), "whence probe: " + (scratch / "bad") + ": ", 4);
 }
 
 TEST_CASE("probe: options that are unknown, missing or without effect are refused") {
@@ -248,8 +248,7 @@ TEST_CASE("probe: options that are unknown, missing or without effect are refuse
   refused({"--dtype", "f8"}, "--dtype: \"f8\" given; one of f64, f32, bf16, f16 required; ");
   refused({"--executor", "strips"}, "--executor: strips given with a tensor cotangent_logits; ");
   refused({"--bidirectional"}, "--bidirectional: given with cope(p_max=3); a causal mask is required");
-  refused({"--init", "3"},
-      (scratch / "in") + ": --init given; the file has every parameter, so that it has no effect; leave it out");
+  refused({"--init", "3"}, "--init: given; the file has every parameter, so that it has no effect; leave it out");
   refused({"--describe", "cope"}, "--scheme: cope(p_max=3) given; it has no effect without a run; ");
   refused({}, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?", "coep");
   refused({}, "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?", "cope(pmax=3)");
@@ -338,7 +337,8 @@ TEST_CASE("probe: draws are written, and taken from the file where it has them")
   tensors["drawn"] = Tensor::of({0, 2, 2, 6, 50}, {5}, DType::f64);
   check_refused(scratch, probe(scratch, tensors, {}, scheme),
       "whence probe: " + (scratch / "in") +
-          ": tensor drawn: 2 given; whole numbers from 0 on, ascending, none twice, required");
+          ": tensor drawn: 2 given; whole numbers from 0 on, ascending, none twice, required",
+      3);
   tensors.erase("drawn");
   REQUIRE(probe(scratch, tensors, {}, "randomised(alibi, length=64)").code == 0);
   CHECK(read(scratch / "out").at("drawn").at({0}) == 0);  // distances, as alibi reads nothing else
@@ -367,7 +367,8 @@ TEST_CASE("probe: a mask per head is refused where heads are mixed, and --descri
   check_refused(scratch, probe(scratch, tensors, {"--init", "1"}, "cdape(alibi)"),
       "whence probe: " + (scratch / "in") +
           ": tensor mask: [1,2,5,5] given; [1,1,5,5] or [2,1,5,5] required: true where a query "
-          "may see a key, besides the causal mask; one for all heads");
+          "may see a key, besides the causal mask; one for all heads",
+      3);
   CHECK(probe(scratch, tensors, {"--init", "1"}, "dape(alibi)").code == 0);
 }
 

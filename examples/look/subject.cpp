@@ -262,7 +262,7 @@ Subject of_scheme(const SubjectOptions& options) {
   try {
     scheme = canonical_text(parse_schemes(options.run));
   } catch (const InputError& not_a_scheme) {
-    throw InputError(options.run, ": no folder, and no scheme either (", not_a_scheme.what(), ")");
+    throw InputError(in_quotes(options.run), ": no folder, and no scheme either: ", not_a_scheme.what());
   }
   if (!options.given.empty()) return of_given(options, scheme);
   Subject subject;

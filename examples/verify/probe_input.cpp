@@ -37,7 +37,7 @@ class Reader {
   Tensor get(const std::string& name) const { return has(name) ? tensors_.at(name) : Tensor(); }
 
   template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
-    throw InputError(path_, ": ", parts...);
+    throw FileError(path_, ": ", parts...);
   }
 
   // Batch, heads, length and model dim of the file.
@@ -151,7 +151,7 @@ void read_parameters(
       input.drawn.push_back(parameter.path);
   }
   if (init && input.drawn.empty())
-    file.refuse("--init given; the file has every parameter, so that it has no effect; leave it out");
+    throw InputError("--init: given; the file has every parameter, so that it has no effect; leave it out");
 }
 
 }  // namespace

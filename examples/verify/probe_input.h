@@ -36,7 +36,7 @@ struct ProbeInput {
 
 // Sizes come from q, or from x where the schemes only add to tokens. Missing parameters are drawn from
 // their Init by the seed `init`, or refused without one. Numbers are cast to `dtype` when one is given.
-// Throws InputError "PATH: ...".
+// Throws FileError "PATH: ...", InputError where an option does not go with the file.
 [[nodiscard]] ProbeInput read_probe_input(
     const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init);
 
