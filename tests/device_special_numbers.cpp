@@ -210,7 +210,8 @@ template <class T> void check_rows() {
         expect_alike<T>("maximum_along", maximum_along(x, -1).to_vector(), {top});
         expect_alike<T>("reduce", raw::reduce(Reduction::maximum, x.detach(), {-1}, false).to_vector(), {top});
         CHECK(raw::argmax(x.detach()).to_vector() == std::vector<double>{static_cast<double>(first)});
-        const bool overflows = !std::isfinite(total) && std::ranges::all_of(row, [](T x) { return std::isfinite(x); });
+        const bool overflows =
+            !std::isfinite(total) && std::ranges::all_of(row, [](T number) { return std::isfinite(number); });
         if (std::fabs(total) < 1 || (!std::isfinite(total) && !overflows))  // of the others, the order of terms decides
           expect_alike<T>("sum", sum(x, {-1}).to_vector(), {total + T(0)});
         const std::vector<double> pattern = softmax(x).to_vector();
