@@ -191,6 +191,10 @@ About:
 Examples:
   flip_flop --scheme rope --out runs/rope
       trains RoPE
+
+Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,
+4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of another
+model or run, 130 interrupted after saving.
 )");
   CHECK(Sample().parse({"-h"}) == page);
   CHECK(Sample().parse({"--version"}) == "flip_flop 0.1.0\n");
@@ -298,15 +302,6 @@ TEST_CASE("text of others cannot act on a terminal: written out, on one line, at
   for (int k = 0; k < 600; ++k) wide += "\u732b";
   CHECK(message_line(wide).size() == 3 * 248 * 2 + 3);
   CHECK(message_line(wide.substr(0, 1500)) == wide.substr(0, 1500));
-}
-
-TEST_CASE("run_main: exit codes by kind of error") {
-  CHECK(outcome([]() -> int { throw InputError("x"); }).code == 2);
-  CHECK(outcome([]() -> int { throw FileError("x"); }).code == 3);
-  CHECK(outcome([]() -> int { throw SystemError("x"); }).code == 4);
-  CHECK(outcome([]() -> int { throw OutOfMemory("x", {}); }).code == 5);
-  CHECK(outcome([]() -> int { throw NotFinite("x"); }).code == 6);
-  CHECK(outcome([]() -> int { throw DoesNotFit("x"); }).code == 7);
 }
 
 TEST_CASE("interrupt: the first signal asks, the second ends the program") {

@@ -74,3 +74,29 @@ TEST_CASE(
   }
   CHECK(classes >= 10);
 }
+
+TEST_CASE("promises: every promise of the README names a test that is there") {
+  const fs::path root = whence::test::source_folder();
+  const std::string readme = text_of(root / "README.md");
+  const std::size_t begin = readme.find("| Promise | Held by | Not promised |");
+  REQUIRE(begin != std::string::npos);
+  std::istringstream rows(readme.substr(begin, readme.find("\n\n", begin) - begin));
+  const std::regex holder("\\[([a-z_/]+\\.cpp)\\]\\(tests/([a-z_/]+\\.cpp)\\): \"([^\"]+)\"");
+  int promises = 0;
+  for (std::string row; std::getline(rows, row);) {
+    if (row.starts_with("| Promise |") || row.starts_with("|---")) continue;
+    ++promises;
+    int tests = 0;
+    for (auto match = std::sregex_iterator(row.begin(), row.end(), holder); match != std::sregex_iterator(); ++match) {
+      const std::string file = (*match)[2], title = (*match)[3];
+      CHECK((*match)[1] == file);
+      const std::string text = text_of(root / "tests" / file);
+      const bool there = text.find("TEST_CASE(\"" + title) != std::string::npos ||
+                         text.find("TEST_CASE(\n    \"" + title) != std::string::npos;
+      CHECK_MESSAGE(there, file, " has no case that begins with: ", title);
+      ++tests;
+    }
+    CHECK_MESSAGE(tests > 0, row);
+  }
+  CHECK(promises >= 15);
+}

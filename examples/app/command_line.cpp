@@ -5,6 +5,7 @@
 #include <iostream>
 #include <type_traits>
 
+#include "examples/app/run_main.h"
 #include "examples/app/text.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -349,7 +350,7 @@ std::string CommandLine::help() const {
   page += "\nAbout:\n" + entry("-h, --help", "print this page") + entry("--version", "print the version");
   if (!examples_.empty()) page += "\nExamples:\n";
   for (const auto& [command, meaning] : examples_) page += "  " + command + "\n      " + wrapped(meaning, 6, 74) + "\n";
-  return page;
+  return page + "\n" + exit_codes_text();
 }
 
 }  // namespace whence
