@@ -79,14 +79,15 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 void say_memory(const Transformer& model, const TokenIds& prompt, const Options& options) {
   const auto begun = static_cast<index_t>(prompt.size()), whole = begun + options.generation.tokens;
   const index_t context = options.generation.context ? std::min(options.generation.context, whole) : whole;
-  const std::string line = require_pass_memory({.model = model.options(),
-                                                   .device = model.device(),
-                                                   .length = std::min(context, std::max(begun, context / 2)),
-                                                   .cached = context,
-                                                   .option = "--context",
-                                                   .value = context,
-                                                   .loaded = true},
-      free_memory(model.device()));
+  const auto follow = [begun, whole](PlannedPass& pass) {
+    pass.cached = pass.value;
+    pass.length = std::min(begun, pass.value);
+    if (pass.value < whole) pass.length = std::max(pass.length, pass.value / 2);
+  };
+  PlannedPass pass{.model = model.options(), .device = model.device(), .option = "--context", .value = context};
+  pass.follow = follow, pass.loaded = true;
+  follow(pass);
+  const std::string line = require_pass_memory(pass, free_memory(model.device()));
   if (!options.quiet) std::cerr << line << '\n';
 }
 

@@ -150,6 +150,7 @@ int run(int argc, char** argv) {
                                                      .length = length,
                                                      .option = "--length",
                                                      .value = length,
+                                                     .follow = [](PlannedPass& pass) { pass.length = pass.value; },
                                                      .loaded = true},
       free_memory(saved.model->device()));
   if (!options.quiet) std::cerr << memory << '\n';

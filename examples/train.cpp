@@ -306,7 +306,7 @@ int train_and_test(const Run& run) {
                                        .length = longest,
                                        .option = "--batch",
                                        .value = settings.sizes.batch,
-                                       .of_length = false},
+                                       .follow = [](PlannedPass& pass) { pass.sequences = pass.value; }},
                    free_memory(placement.device))
             << std::endl;
   Transformer model(options);
@@ -339,10 +339,20 @@ int train_and_test(const Run& run) {
   return 0;
 }
 
+// FileError where the options of a record are none that train takes, whatever is typed in their place.
+void require_own_options(const RunRecord& record, const std::string& path) {
+  try {
+    refuse_unknown_options(record, path, Run(record.subject, {"--help"}).values());  // which only declares them
+    (void)checked_train_options(record.subject, arguments_of(record, record.given, {}));
+  } catch (const FileError&) { throw; } catch (const SystemError&) {
+    throw;
+  } catch (const InputError& unfit) { throw FileError(path, ": ", unfit.what()); }
+}
+
 // The run of a record, with what is typed in place of its own options. Options that were left at their defaults then,
 // and have others now, are written out; so is the warm-up of a run that is gone on with, which more steps would change.
 std::unique_ptr<Run> repeat(const RunRecord& record, const std::string& path, const std::vector<std::string>& typed) {
-  refuse_unknown_options(record, path, Run(record.subject, {"--help"}).values());  // which only declares them
+  require_own_options(record, path);
   std::vector<std::string> names = record.given;
   if (std::ranges::find(typed, "--resume") != typed.end()) names.emplace_back("warm-up");
   const auto run_with = [&] {

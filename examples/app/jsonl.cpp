@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "examples/app/interrupt.h"
 #include "examples/app/text.h"
 #include "nn/io/json_text.h"
 #include "tensor/error.h"
@@ -102,7 +101,6 @@ void for_each_line_of_jsonl(
     std::string_view text, const std::string& path, const std::function<void(const JsonlLine&)>& take) {
   std::int64_t number = 0;
   while (!text.empty()) {
-    stop_if_interrupted("reading JSON lines");
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));

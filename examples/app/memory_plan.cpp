@@ -211,10 +211,14 @@ std::size_t bytes_of_caches(const PlannedPass& pass) {  // keys and values of ea
   return static_cast<std::size_t>(2 * pass.model.layers * pass.cached * pass.model.dim) * sizeof(float);
 }
 
-// Scores of one layer alone, where they are made whole: a plan would make their mask.
+// Tokens, logits, and scores of one layer where they are made whole: what needs no plan, which itself would make the
+// tokens and a mask.
 std::size_t least_of(const PlannedPass& pass) {
-  if (pass.model.executor != "reference") return 0;
-  return static_cast<std::size_t>(pass.sequences * pass.model.heads * pass.length * pass.length) * sizeof(float);
+  const auto tokens = static_cast<std::size_t>(pass.sequences * pass.length);
+  const std::size_t scores =
+      pass.model.executor == "reference" ? static_cast<std::size_t>(pass.model.heads * pass.length) : 0;
+  return tokens * (sizeof(std::int64_t) +
+                      sizeof(float) * (static_cast<std::size_t>(pass.model.dim + pass.model.vocabulary) + scores));
 }
 
 }  // namespace
@@ -295,11 +299,9 @@ std::string require_pass_memory(const PlannedPass& pass, std::size_t free) {
   if (free != 0 && peak > free) {
     std::string way = "choose a smaller model";
     PlannedPass shorter = pass;
-    while (!pass.option.empty() && shorter.value > 1) {
+    while (pass.follow && shorter.value > 1) {
       shorter.value /= 2;
-      index_t& halved = pass.of_length ? shorter.length : shorter.sequences;
-      halved = std::max<index_t>(halved / 2, 1);
-      if (pass.of_length) shorter.cached /= 2;
+      pass.follow(shorter);
       const std::size_t changed = peak_of_pass(shorter);
       if (changed > free) continue;
       way = to_text(pass.option, " ", shorter.value, " takes ", bytes_text(changed));

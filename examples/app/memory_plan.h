@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -22,12 +23,12 @@ void require_memory(const TransformerOptions& model, Device device, int numbers)
 struct PlannedPass {
   TransformerOptions model;
   Device device = {};
-  index_t sequences = 1, length = 1;  // read at a time
-  index_t cached = 0;                 // tokens whose keys and values are kept
-  std::string option = {};            // that would make it smaller, such as "--context"; empty: none would
-  index_t value = 0;                  // that option's
-  bool of_length = true;              // what it halves with itself: length and cached, or else sequences
-  bool loaded = false;                // the weights are in memory
+  index_t sequences = 1, length = 1;              // read at a time
+  index_t cached = 0;                             // tokens whose keys and values are kept
+  std::string option = {};                        // that would make it smaller, such as "--context"; empty: none would
+  index_t value = 0;                              // that option's
+  std::function<void(PlannedPass&)> follow = {};  // sets what the pass reads and keeps by that value; empty: none would
+  bool loaded = false;                            // the weights are in memory
 };
 // A line of what they take, by part, and of what is free (0: not known). OutOfMemory when that is less, with the option
 // halved until it fits.

@@ -23,6 +23,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
 #include "examples/app/run_record.h"
+#include "examples/app/text.h"
 #include "examples/lab/run_mark.h"
 #include "nn/io/checkpoint.h"
 #include "tensor/error.h"
@@ -125,7 +126,7 @@ class Child {
     std::map<std::string, std::string> hashes;
     try {
       if (code == 0) hashes = read_figures(*cell_);
-    } catch (const InputError& error) { cell_->failure = error.what(); }
+    } catch (const Error& error) { cell_->failure = error.what(); }
     if (code != 0) cell_->failure = to_text("exit code ", code, ": ", end_of(log_of(*cell_)));
     write_mark(cell_->folder, mark_of(*grid_, *cell_, std::move(hashes)));
     return code;
@@ -177,10 +178,7 @@ class Laboratory {
     for (Grid& grid : grids_)
       for (GridCell& cell : grid.cells)
         if (!take_finished(grid, cell)) waiting.emplace_back(&grid, &cell);
-    if (!damaged_.empty())
-      throw FileError(damaged_,
-          "; nothing is trained: remove these runs' folders to train them anew, or go on without "
-          "them with --accept-damaged");
+    refuse_damaged();
     if (before_hashes_ > 0)
       std::cerr << "note: " << before_hashes_ << " of " << runs_
                 << " runs were written before there were checksums: their results are read strictly, and not proved\n";
@@ -221,7 +219,20 @@ class Laboratory {
     if (machine_.accept_damaged)
       std::cerr << "warning: " << cell.folder.string() << " is " << cell.failure << std::endl;
     else
-      damaged_ += to_text(damaged_.empty() ? "damaged: " : "; ", why);
+      damaged_.push_back(why);
+  }
+
+  // In one line; where that has no room for all of them, each has its own before it.
+  void refuse_damaged() const {
+    if (damaged_.empty()) return;
+    const bool few = damaged_.size() <= 2;
+    std::string list = few ? "damaged: " + damaged_[0] : to_text(damaged_.size(), " runs are damaged, listed above");
+    if (damaged_.size() == 2) list += "; " + damaged_[1];
+    if (!few)
+      for (const std::string& each : damaged_) std::cerr << "damaged: " << message_line(each) << '\n';
+    throw FileError(list,
+        "; nothing is trained: remove these runs' folders to train them anew, or go on without them with "
+        "--accept-damaged");
   }
 
   // The runs of a laboratory that was killed die with it, but may take a moment to leave their locks.
@@ -280,7 +291,7 @@ class Laboratory {
   Progress progress_;
   std::vector<Child> running_;
   std::size_t runs_ = 0, done_ = 0, before_hashes_ = 0;
-  std::string damaged_;  // all of them and why
+  std::vector<std::string> damaged_;  // why each is
   const double dead_by_ = steady_seconds() + seconds_to_die;
   std::int64_t steps_done_ = 0;
   int looks_ = 0;

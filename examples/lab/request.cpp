@@ -117,9 +117,7 @@ PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, con
 
 void declare_damaged(CommandLine& line, bool* accept) {
   line.flag("accept-damaged", accept,
-      {"go on where finished runs' results are damaged: these are not counted, and tables say so; without it nothing "
-       "is "
-       "trained then"});
+      {"go on where finished runs' results are damaged: these are not counted, and tables say so"});
 }
 
 Machine machine_for(

@@ -104,6 +104,14 @@ class FromFacts {
   std::set<std::string> read_;
 };
 
+bool fits(TransformerOptions options) {
+  options.layers = 1;  // as good as all of them
+  try {
+    const Transformer trial(options);
+    return true;
+  } catch (const InputError&) { return false; }
+}
+
 }  // namespace
 
 Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser) {
@@ -139,10 +147,9 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
   require_memory(options, Device::cpu(), 1);
   try {
-    if (!options.causal) throw InputError("model.causal: false found; true required of a language model");
     saved.model = std::make_unique<Transformer>(options);
   } catch (const InputError& unfit) {
-    if (!executor.empty()) throw;
+    if (!executor.empty() && fits(model_of(facts, place))) throw;  // with its own executor: --executor is at fault
     throw FileError(place, ": ", unfit.what());
   }
   return saved;

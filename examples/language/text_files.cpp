@@ -65,6 +65,7 @@ TextFile::TextFile(const std::string& path, const std::string& field)
     : file_(path), field_(is_jsonl(path) ? field : std::string()) {
   if (field_.empty()) return;
   for_each_line_of_jsonl(bytes(), path, [this](const JsonlLine& line) {
+    stop_if_interrupted("reading JSON lines");
     if (line.text(field_).empty()) return;
     texts_.push_back(line.text(field_));
     places_.push_back(line.place);

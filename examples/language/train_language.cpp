@@ -225,13 +225,20 @@ int run(CommandLine& line, Settings& settings) {
                                       .loss_of = loss_with},
       true);
   const index_t longest = settings.length * multiples_of(settings, corpus).back();
+  const auto sequences_of = [](index_t length) {
+    return std::max<index_t>(1, LengthOptions().tokens_at_once / length);
+  };
+  const auto follow = [&](PlannedPass& pass) {
+    pass.length = settings.length * pass.value, pass.sequences = sequences_of(pass.length);
+  };
   std::cout << "evaluation: "
             << require_pass_memory({.model = model_options,
                                        .device = placement.device,
-                                       .sequences = std::max<index_t>(1, LengthOptions().tokens_at_once / longest),
+                                       .sequences = sequences_of(longest),
                                        .length = longest,
                                        .option = "--evaluate-to",
-                                       .value = longest / settings.length},
+                                       .value = longest / settings.length,
+                                       .follow = follow},
                    free_memory(placement.device))
             << std::endl;
   Transformer model(model_options);
