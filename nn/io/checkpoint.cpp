@@ -134,13 +134,25 @@ StateHash hash_of_state(std::string_view text) {
 
 using Hashes = std::map<std::string, std::string>;  // of files, by their names
 
+// Fields in the order of their names.
+std::string text_of(const TrainingState& state, const Hashes& files) {
+  const auto object = [](const auto& texts) {
+    JsonFields fields;
+    for (const auto& [name, text] : texts) fields.emplace_back(name, json_string(text, BrokenUtf8::refused));
+    return json_object(fields, JsonLayout::page, BrokenUtf8::refused);
+  };
+  JsonFields fields{{"facts", object(state.facts)}, {"files", object(files)},
+      {"format", std::to_string(format_version)}, {"seed", std::to_string(state.seed)},
+      {"sha256", json_string(std::string(64, '0'))}};
+  if (state.skipped > 0) fields.emplace_back("skipped", std::to_string(state.skipped));
+  fields.emplace_back("step", std::to_string(state.step));
+  return json_object(fields, JsonLayout::page) + "\n";
+}
+
 void write_state(const fs::path& path, const TrainingState& state, const Hashes& files) {
-  Json json = {{"format", format_version}, {"step", state.step}, {"seed", state.seed}, {"facts", state.facts},
-      {"files", files}, {"sha256", std::string(64, '0')}};
-  if (state.skipped > 0) json["skipped"] = state.skipped;
   std::string text;
   try {
-    text = json.dump(2) + "\n";
+    text = text_of(state, files);
   } catch (const Json::exception& problem) {
     fail("checkpoint", "a fact is not UTF-8; UTF-8 required (", problem.what(), ")");
   }
@@ -236,7 +248,8 @@ State read_state(const std::string& folder, Trust* trust) {
   const std::string path = (fs::path(folder) / "state.json").string();
   const std::string text = InputFile(path).text(state_limit);
   require_json_text(path + ": checkpoint", text);
-  const Json json = Json::parse(text, nullptr, false);
+  const JsonRead<Json> read(Json::parse(text, nullptr, false));
+  const Json& json = read.value;
   if (json.is_discarded() || !json.is_object())
     throw FileError(path, ": checkpoint: is no JSON object; is the file damaged?");
   const auto is_count = [&](const char* key) { return json.contains(key) && json[key].is_number_unsigned(); };
