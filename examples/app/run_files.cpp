@@ -84,6 +84,7 @@ std::string jsonl_as_csv(const fs::path& path) {
   std::vector<JsonRead<ordered_json>> lines;
   std::vector<std::string> columns;
   std::istringstream text(read_file(path));
+  text.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
   for (std::string line; std::getline(text, line);) {
     lines.push_back(parsed(path, static_cast<std::int64_t>(lines.size()) + 1, line, false));
     for (const auto& [name, value] : lines.back().value.items())

@@ -40,10 +40,10 @@ std::string folder_name(index_t step) {
 }
 
 // The step of a complete checkpoint's folder; nothing for temporary and foreign names.
-std::optional<index_t> step_of(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
+std::optional<index_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
   std::error_code ignored;
-  if (!name.starts_with("step-") || !entry.is_directory(ignored)) return {};
+  if (!name.starts_with("step-") || !fs::is_directory(folder, ignored)) return {};
   index_t step = 0;
   const char* const end = name.data() + name.size();
   const auto [stop, problem] = std::from_chars(name.data() + 5, end, step);
@@ -52,9 +52,10 @@ std::optional<index_t> step_of(const fs::directory_entry& entry) {
 
 std::vector<std::pair<index_t, fs::path>> checkpoints_in(const std::string& root) {
   std::vector<std::pair<index_t, fs::path>> found;
-  std::error_code problem;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root, problem))
-    if (const auto step = step_of(entry)) found.emplace_back(*step, entry.path());
+  for (const std::string& name : names_in(root)) {
+    const fs::path folder = fs::path(root) / name;
+    if (const auto step = step_of(folder)) found.emplace_back(*step, folder);
+  }
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -65,7 +66,14 @@ fs::path temporary_name(const fs::path& folder) { return to_text(folder.string()
 void remove_checkpoint(const fs::path& folder) {
   const fs::path condemned = temporary_name(folder);
   fs::rename(folder, condemned);
-  fs::remove_all(condemned);
+  remove_whole(condemned.string());
+}
+
+void try_to_remove(const fs::path& path) {
+  try {
+    remove_whole(path.string());
+  } catch (const std::exception&) {  // what stays does no harm: its name is never taken for a checkpoint's
+  }
 }
 
 // ---- What is saved
@@ -310,15 +318,9 @@ CheckpointFolder::CheckpointFolder(const std::string& root, std::int64_t keep) :
 
 CheckpointFolder::~CheckpointFolder() { ::close(lock_); }
 
-// One that cannot be removed does no harm: its name is never taken for a checkpoint's.
 void CheckpointFolder::remove_half_saved() const {
-  std::vector<fs::path> leftovers;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos) leftovers.push_back(entry.path());
-  }
-  for (const fs::path& leftover : leftovers) fs::remove_all(leftover, ignored);
+  for (const std::string& name : names_in(root_))
+    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos) try_to_remove(fs::path(root_) / name);
 }
 
 void CheckpointFolder::remove_old(const std::string& newest) const {
@@ -343,23 +345,21 @@ std::string CheckpointFolder::save(
   require_finite(moments_of(optimizer));
   const fs::path folder = fs::path(root_) / folder_name(state.step), temporary = temporary_name(folder);
   try {
-    fs::remove_all(temporary);
+    remove_whole(temporary.string());
     fs::create_directory(temporary);
     write_folder(temporary, named(weights), optimizer, state);
     // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
     const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0)
       throw SystemError(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno));
-    fs::remove_all(temporary);  // after an exchange: the old one
+    remove_whole(temporary.string());  // after an exchange: the old one
     sync_folder(root_);
     remove_old(folder.string());
   } catch (const fs::filesystem_error& problem) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    try_to_remove(temporary);
     throw SystemError(folder.string(), ": checkpoint: cannot save: ", problem.code().message());
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    try_to_remove(temporary);
     throw;
   }
   return folder.string();
