@@ -9,13 +9,16 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
+#include "examples/app/tensorboard.h"
 #include "nn/io/json_text.h"
 #include "nn/io/safetensors.h"
 #include "nn/io/sha256.h"
@@ -131,6 +134,16 @@ TEST_CASE("a log is written to a file of ours alone: no link is followed, no pip
   refused("with one name");
   fs::create_directory(log);
   refused("Is a directory");
+  fs::remove(log);
+  CHECK(read_file(scratch / "precious") == "precious");
+  // TensorBoard's file, whose name has the second in it
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  for (std::int64_t second = now.count(); second < now.count() + 20; ++second)
+    fs::create_symlink(
+        scratch / "precious", scratch / to_text("events.out.tfevents.", second, ".whence.", getpid(), ".1"));
+  CHECK(
+      refusal<SystemError>([&] { TensorBoardLog(scratch.folder, 1); }).find("not a regular file") != std::string::npos);
   CHECK(read_file(scratch / "precious") == "precious");
 }
 
@@ -195,6 +208,48 @@ TEST_CASE("F5: JSON with a NUL, or nested deeper than anyone writes, is refused 
   }
   CHECK(message(R"(["\")" + std::string(65, '[') + "\"]").empty());
   CHECK(message(R"(["\\",)" + std::string(65, '[')).find("levels") != std::string::npos);
+}
+
+TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, numbers, and nesting") {
+  using nlohmann::ordered_json;
+  using Handler = ordered_json::error_handler_t;
+  std::vector<std::string> texts{"", "a\"b\\c/", "n\u00e9e", "\xF0\x9F\x8E\xB2", "\xEF\xBF\xBF", "\x7F",
+      std::string("\0\x01\x1F", 3), "\xFF", "a\xC3", "\xC3(", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC0\xAF",
+      "\xE2\x28\xA1", "line\nend\r\t\b\f", std::string(600, '\xE9')};
+  for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string("x") + static_cast<char>(byte) + "y");
+  const std::vector<double> numbers{0, -0.0, 1, -1, 0.1, 1e15, 1e16, 123456789012345680.0, 1e-5, 5e-324,
+      1.7976931348623157e308, 3e-4, 2.5, 1.0 / 3, std::numeric_limits<double>::quiet_NaN(),
+      std::numeric_limits<double>::infinity()};
+  for (const auto& [layout, indent] : {std::pair(JsonLayout::line, -1), std::pair(JsonLayout::page, 2)}) {
+    ordered_json library = ordered_json::object();
+    JsonFields fields;
+    std::vector<std::string> list;
+    ordered_json library_list = ordered_json::array();
+    const auto add = [&](const std::string& name, const ordered_json& value, const std::string& text) {
+      library[name] = value;
+      fields.emplace_back(name, text);
+      library_list.push_back(value);
+      list.push_back(text);
+    };
+    for (const std::string& text : texts) add(text, text, json_string(text));
+    for (const double number : numbers) add(std::to_string(fields.size()), number, json_number(number));
+    for (const bool truth : {true, false}) add(std::to_string(fields.size()), truth, json_truth(truth));
+    add("none", ordered_json::object(), json_object({}, layout));
+    add("no list", ordered_json::array(), json_array({}, layout));
+    add("list", library_list, json_array(list, layout));
+    add("inner", library, json_object(fields, layout));
+    CHECK(json_object(fields, layout) == library.dump(indent, ' ', false, Handler::replace));
+  }
+  for (const std::string& text : texts) {
+    std::string whole, ours;
+    try {
+      whole = nlohmann::json(text).dump();
+    } catch (const nlohmann::json::exception& problem) { whole = problem.what(); }
+    try {
+      ours = json_string(text, BrokenUtf8::refused);
+    } catch (const nlohmann::json::exception& problem) { ours = problem.what(); }
+    CHECK(ours == whole);
+  }
 }
 
 TEST_CASE("SHA-256 by the CPU's instructions is SHA-256 in plain C++, however the bytes come") {

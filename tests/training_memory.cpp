@@ -2,6 +2,8 @@
 #include "nn/training_memory.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -209,4 +211,18 @@ TEST_CASE("free memory: no more than the machine says is available") {
   REQUIRE(name == "MemTotal:");
   CHECK(free > 0);
   CHECK(free <= total * 1024);
+
+  // of what RLIMIT_AS leaves, too
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  constexpr std::size_t left = std::size_t{64} << 20;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit limit{pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + left, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
+  const std::size_t limited = free_memory(Device::cpu());
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  const MemoryStatistics held = memory_of(Device::cpu()).allocator().statistics();
+  CHECK(limited > 0);
+  CHECK(limited <= left + held.reserved - held.live);
 }

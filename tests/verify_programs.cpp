@@ -261,6 +261,8 @@ TEST_CASE("probe: options that are unknown, missing or without effect are refuse
   check_refused(
       scratch, run(scratch, "probe", {"--scheme", "none"}), "whence probe: --in: nothing given; some text required; ");
   check_refused(scratch, run(scratch, "probe", {"--describe", "rope", "--head-dim", "3"}), "whence probe: rope: ");
+  check_refused(
+      scratch, run(scratch, "probe", {"--describe", "absolute(rows=2)"}), "whence probe: --describe: absolute: ");
   const Tensors tokens{{"x", normal({2, 5, 8}, "x")}};
   check_refused(scratch, probe(scratch, tokens, {"--scale", "2"}, "sinusoidal"),
       "whence probe: --scale: 2 given; it has no effect without ");

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "examples/app/text.h"
+#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -46,11 +46,16 @@ std::string csv_line(const std::vector<std::string>& cells) {
   return line + '\n';
 }
 
-nlohmann::ordered_json to_json(const LogRecord& record) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+std::string text_of(bool value) { return json_truth(value); }
+std::string text_of(std::int64_t value) { return std::to_string(value); }
+std::string text_of(double value) { return json_number(value); }
+std::string text_of(const std::string& value) { return json_string(value); }
+
+std::string object_of(const LogRecord& record, JsonLayout layout) {
+  JsonFields fields;
   for (const auto& [name, value] : record)
-    std::visit([&object, &key = name](const auto& content) { object[key] = content; }, value);
-  return object;
+    fields.emplace_back(name, std::visit([](const auto& content) { return text_of(content); }, value));
+  return json_object(fields, layout) + '\n';
 }
 
 }  // namespace
@@ -103,13 +108,9 @@ std::string fixed(double value, int digits) {
   return {text.data(), static_cast<std::size_t>(length)};
 }
 
-std::string json_line(const LogRecord& record) {
-  return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
+std::string json_line(const LogRecord& record) { return object_of(record, JsonLayout::line); }
 
-std::string json_page(const LogRecord& record) {
-  return to_json(record).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
+std::string json_page(const LogRecord& record) { return object_of(record, JsonLayout::page); }
 
 JsonLog::JsonLog(const std::filesystem::path& path, Mode mode) : file_(path.string(), mode) {}
 

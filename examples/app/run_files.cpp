@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 // One line of a log. The last may be torn: then null.
-static ordered_json parsed(const fs::path& path, std::int64_t number, std::string_view line, bool may_be_torn) {
+static JsonRead<ordered_json> parsed(
+    const fs::path& path, std::int64_t number, std::string_view line, bool may_be_torn) {
   const std::string place = to_text(path.string(), ": line ", number);
   ordered_json value;
   try {
@@ -27,8 +28,9 @@ static ordered_json parsed(const fs::path& path, std::int64_t number, std::strin
   } catch (const FileError&) {
     if (!may_be_torn) throw;
   }
-  if (value.is_object()) return value;
-  if (may_be_torn) return nullptr;
+  JsonRead<ordered_json> read(std::move(value));
+  if (read.value.is_object()) return read;
+  if (may_be_torn) return {};
   throw FileError(place, " is not a JSON object; one object per line required; restore the log");
 }
 
@@ -66,7 +68,8 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
     const std::string_view line(before.data() + begin, newline - begin);
     begin = newline + 1;
     ++line_number;
-    const auto value = parsed(path, line_number, line, begin == before.size());
+    const JsonRead<ordered_json> read = parsed(path, line_number, line, begin == before.size());
+    const ordered_json& value = read.value;
     if (!value.is_object()) break;
     const auto found = value.find("step");
     if (found != value.end() && found->is_number() && found->get<double>() > static_cast<double>(step)) continue;
@@ -78,16 +81,18 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
 }
 
 std::string jsonl_as_csv(const fs::path& path) {
-  std::vector<ordered_json> lines;
+  std::vector<JsonRead<ordered_json>> lines;
   std::vector<std::string> columns;
   std::istringstream text(read_file(path));
+  text.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
   for (std::string line; std::getline(text, line);) {
     lines.push_back(parsed(path, static_cast<std::int64_t>(lines.size()) + 1, line, false));
-    for (const auto& [name, value] : lines.back().items())
+    for (const auto& [name, value] : lines.back().value.items())
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
   }
   Table table(columns);
-  for (const ordered_json& line : lines) {
+  for (const JsonRead<ordered_json>& read : lines) {
+    const ordered_json& line = read.value;
     std::vector<std::string> cells;
     for (const std::string& column : columns) {
       const auto found = line.find(column);

@@ -14,11 +14,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // A number or a truth value where the text is just what one would be written as, so that it reads back as it was.
-Json value_of(const std::string& text) {
-  if (text == "true" || text == "false") return text == "true";
-  if (const auto whole = parse_number<std::int64_t>(text); whole && std::to_string(*whole) == text) return *whole;
-  if (const auto number = parse_number<double>(text); number && number_text(*number) == text) return *number;
-  return text;
+std::string value_of(const std::string& text) {
+  if (text == "true" || text == "false") return text;
+  if (const auto whole = parse_number<std::int64_t>(text); whole && std::to_string(*whole) == text) return text;
+  if (const auto number = parse_number<double>(text); number && number_text(*number) == text)
+    return json_number(*number);
+  return json_string(text);
 }
 
 std::string text_of(const Json& value) {
@@ -26,24 +27,29 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
 // Of a name that comes several times: a list.
-Json object_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
-  Json object = Json::object();
-  for (const auto& [name, value] : pairs) {
-    if (!object.contains(name)) {
-      object[name] = value_of(value);
-      continue;
-    }
-    if (!object[name].is_array()) object[name] = Json::array({object[name]});
-    object[name].push_back(value_of(value));
+std::string object_of(const Pairs& pairs) {
+  JsonFields fields;
+  for (const auto& [name, first] : pairs) {
+    if (std::ranges::count(fields, name, &Pairs::value_type::first) > 0) continue;
+    std::vector<std::string> values;
+    for (const auto& [other, value] : pairs)
+      if (other == name) values.push_back(value_of(value));
+    fields.emplace_back(name, values.size() == 1 ? values[0] : json_array(values, JsonLayout::page));
   }
-  return object;
+  return json_object(fields, JsonLayout::page);
 }
 
-std::vector<std::pair<std::string, std::string>> pairs_of(const Json& object) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const auto& [name, value] : object.items())
-    for (const Json& each : value.is_array() ? value : Json::array({value})) pairs.emplace_back(name, text_of(each));
+Pairs pairs_of(const Json& object) {
+  Pairs pairs;
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_array())
+      pairs.emplace_back(name, text_of(value));
+    else
+      for (const Json& each : value) pairs.emplace_back(name, text_of(each));
+  }
   return pairs;
 }
 
@@ -64,15 +70,13 @@ bool is_typed(const std::vector<std::string>& typed, const std::string& name) {
 }  // namespace
 
 std::string text_of(const RunRecord& record) {
-  Json page = Json::object();
-  page["program"] = record.program;
-  page["version"] = record.version;
-  page["subject"] = record.subject;
-  page["options"] = object_of(record.options);
-  page["given"] = record.given;
-  page["data"] = record.data;
-  page["facts"] = object_of(record.facts);
-  return page.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  std::vector<std::string> given;
+  for (const std::string& name : record.given) given.push_back(json_string(name));
+  const JsonFields page{{"program", json_string(record.program)}, {"version", json_string(record.version)},
+      {"subject", json_string(record.subject)}, {"options", object_of(record.options)},
+      {"given", json_array(given, JsonLayout::page)}, {"data", json_string(record.data)},
+      {"facts", object_of(record.facts)}};
+  return json_object(page, JsonLayout::page) + '\n';
 }
 
 const std::set<std::string> never_recorded{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
@@ -82,7 +86,8 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   require_json_text(path.string(), text);
   try {
-    const Json page = Json::parse(text);
+    const JsonRead<Json> read(Json::parse(text));
+    const Json& page = read.value;
     const RunRecord record{page.at("program"), page.at("version"), page.at("subject"), pairs_of(page.at("options")),
         page.at("given"), page.at("data"), pairs_of(page.at("facts"))};
     for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);

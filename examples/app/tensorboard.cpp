@@ -4,9 +4,7 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <system_error>
 
 #include "tensor/error.h"
 
@@ -92,11 +90,7 @@ std::string tensorboard_scalar_event(double time, std::int64_t step, std::string
 TensorBoardLog::TensorBoardLog(const std::filesystem::path& folder, std::int64_t first_step)
     : path_(folder /
             to_text("events.out.tfevents.", static_cast<std::int64_t>(now()), ".whence.", getpid(), ".", first_step)),
-      file_(std::fopen(path_.c_str(), "wbe"), std::fclose) {
-  if (!file_) {
-    throw InputError(path_.string(), ": open: ", std::generic_category().message(errno),
-        "; a writable folder required; choose another");
-  }
+      file_(path_.string(), OutputFile::Mode::fresh) {
   write(tensorboard_version_event(now()));
   if (first_step > 1) write(tensorboard_start_event(now(), first_step));
   flush();
@@ -106,15 +100,11 @@ void TensorBoardLog::scalar(std::string_view tag, std::int64_t step, double valu
   write(tensorboard_scalar_event(now(), step, tag, static_cast<float>(value)));
 }
 
-void TensorBoardLog::write(const std::string& event) {
-  const std::string record = tensorboard_record(event);
-  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size())
-    throw Error(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required");
-}
+void TensorBoardLog::write(const std::string& event) { waiting_ += tensorboard_record(event); }
 
 void TensorBoardLog::flush() {
-  if (std::fflush(file_.get()) != 0)
-    throw Error(path_.string(), ": write: ", std::generic_category().message(errno), "; room on the disk required");
+  file_.append(waiting_);
+  waiting_.clear();
 }
 
 }  // namespace whence

@@ -5,11 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
+
+#include "nn/io/files.h"
 
 namespace whence {
 
@@ -28,16 +28,17 @@ namespace whence {
 class TensorBoardLog {
  public:
   // A new file in `folder` of a run, or of its continuation, whose next step is `first_step`.
-  // InputError when it cannot be written.
+  // SystemError when it cannot be written, or is there as a link.
   TensorBoardLog(const std::filesystem::path& folder, std::int64_t first_step);
   void scalar(std::string_view tag, std::int64_t step, double value);
-  void flush();
+  void flush();  // what scalar() has kept; SystemError
 
  private:
   void write(const std::string& event);
 
   std::filesystem::path path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  OutputFile file_;
+  std::string waiting_;  // for the next flush
 };
 
 }  // namespace whence

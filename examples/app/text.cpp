@@ -153,6 +153,7 @@ std::string visible(std::string_view token) {
 std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
+  stream.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
   for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
   return parts;
 }

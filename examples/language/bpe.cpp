@@ -187,6 +187,7 @@ TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
 
 TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path) {
   std::istringstream lines(InputFile(merges_path).text(largest_file));
+  lines.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
   std::vector<std::string> merges;
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();

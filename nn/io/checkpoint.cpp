@@ -40,10 +40,10 @@ std::string folder_name(index_t step) {
 }
 
 // The step of a complete checkpoint's folder; nothing for temporary and foreign names.
-std::optional<index_t> step_of(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
+std::optional<index_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
   std::error_code ignored;
-  if (!name.starts_with("step-") || !entry.is_directory(ignored)) return {};
+  if (!name.starts_with("step-") || !fs::is_directory(folder, ignored)) return {};
   index_t step = 0;
   const char* const end = name.data() + name.size();
   const auto [stop, problem] = std::from_chars(name.data() + 5, end, step);
@@ -52,9 +52,10 @@ std::optional<index_t> step_of(const fs::directory_entry& entry) {
 
 std::vector<std::pair<index_t, fs::path>> checkpoints_in(const std::string& root) {
   std::vector<std::pair<index_t, fs::path>> found;
-  std::error_code problem;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root, problem))
-    if (const auto step = step_of(entry)) found.emplace_back(*step, entry.path());
+  for (const std::string& name : names_in(root)) {
+    const fs::path folder = fs::path(root) / name;
+    if (const auto step = step_of(folder)) found.emplace_back(*step, folder);
+  }
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -65,7 +66,14 @@ fs::path temporary_name(const fs::path& folder) { return to_text(folder.string()
 void remove_checkpoint(const fs::path& folder) {
   const fs::path condemned = temporary_name(folder);
   fs::rename(folder, condemned);
-  fs::remove_all(condemned);
+  remove_whole(condemned.string());
+}
+
+void try_to_remove(const fs::path& path) {
+  try {
+    remove_whole(path.string());
+  } catch (const std::exception&) {  // what stays does no harm: its name is never taken for a checkpoint's
+  }
 }
 
 // ---- What is saved
@@ -134,13 +142,25 @@ StateHash hash_of_state(std::string_view text) {
 
 using Hashes = std::map<std::string, std::string>;  // of files, by their names
 
+// Fields in the order of their names.
+std::string text_of(const TrainingState& state, const Hashes& files) {
+  const auto object = [](const auto& texts) {
+    JsonFields fields;
+    for (const auto& [name, text] : texts) fields.emplace_back(name, json_string(text, BrokenUtf8::refused));
+    return json_object(fields, JsonLayout::page, BrokenUtf8::refused);
+  };
+  JsonFields fields{{"facts", object(state.facts)}, {"files", object(files)},
+      {"format", std::to_string(format_version)}, {"seed", std::to_string(state.seed)},
+      {"sha256", json_string(std::string(64, '0'))}};
+  if (state.skipped > 0) fields.emplace_back("skipped", std::to_string(state.skipped));
+  fields.emplace_back("step", std::to_string(state.step));
+  return json_object(fields, JsonLayout::page) + "\n";
+}
+
 void write_state(const fs::path& path, const TrainingState& state, const Hashes& files) {
-  Json json = {{"format", format_version}, {"step", state.step}, {"seed", state.seed}, {"facts", state.facts},
-      {"files", files}, {"sha256", std::string(64, '0')}};
-  if (state.skipped > 0) json["skipped"] = state.skipped;
   std::string text;
   try {
-    text = json.dump(2) + "\n";
+    text = text_of(state, files);
   } catch (const Json::exception& problem) {
     fail("checkpoint", "a fact is not UTF-8; UTF-8 required (", problem.what(), ")");
   }
@@ -236,7 +256,8 @@ State read_state(const std::string& folder, Trust* trust) {
   const std::string path = (fs::path(folder) / "state.json").string();
   const std::string text = InputFile(path).text(state_limit);
   require_json_text(path + ": checkpoint", text);
-  const Json json = Json::parse(text, nullptr, false);
+  const JsonRead<Json> read(Json::parse(text, nullptr, false));
+  const Json& json = read.value;
   if (json.is_discarded() || !json.is_object())
     throw FileError(path, ": checkpoint: is no JSON object; is the file damaged?");
   const auto is_count = [&](const char* key) { return json.contains(key) && json[key].is_number_unsigned(); };
@@ -297,15 +318,9 @@ CheckpointFolder::CheckpointFolder(const std::string& root, std::int64_t keep) :
 
 CheckpointFolder::~CheckpointFolder() { ::close(lock_); }
 
-// One that cannot be removed does no harm: its name is never taken for a checkpoint's.
 void CheckpointFolder::remove_half_saved() const {
-  std::vector<fs::path> leftovers;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos) leftovers.push_back(entry.path());
-  }
-  for (const fs::path& leftover : leftovers) fs::remove_all(leftover, ignored);
+  for (const std::string& name : names_in(root_))
+    if (name.starts_with("step-") && name.find(".tmp-") != std::string::npos) try_to_remove(fs::path(root_) / name);
 }
 
 void CheckpointFolder::remove_old(const std::string& newest) const {
@@ -330,23 +345,21 @@ std::string CheckpointFolder::save(
   require_finite(moments_of(optimizer));
   const fs::path folder = fs::path(root_) / folder_name(state.step), temporary = temporary_name(folder);
   try {
-    fs::remove_all(temporary);
+    remove_whole(temporary.string());
     fs::create_directory(temporary);
     write_folder(temporary, named(weights), optimizer, state);
     // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
     const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0)
       throw SystemError(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno));
-    fs::remove_all(temporary);  // after an exchange: the old one
+    remove_whole(temporary.string());  // after an exchange: the old one
     sync_folder(root_);
     remove_old(folder.string());
   } catch (const fs::filesystem_error& problem) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    try_to_remove(temporary);
     throw SystemError(folder.string(), ": checkpoint: cannot save: ", problem.code().message());
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    try_to_remove(temporary);
     throw;
   }
   return folder.string();

@@ -1,5 +1,6 @@
 #include "nn/io/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -11,6 +12,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -174,14 +177,30 @@ void sync_folder(const std::string& folder) {
     refuse(path, "cannot sync", error);  // EINVAL: a file system whose folders need no sync
 }
 
+std::vector<std::string> names_in(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+  if (!open && errno == ENOMEM) throw std::bad_alloc();
+  std::vector<std::string> names;
+  while (const dirent* const entry = open ? ::readdir(open.get()) : nullptr)
+    if (const std::string_view name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
+  return names;
+}
+
+void remove_whole(const std::string& path) {
+  if (std::filesystem::is_directory(std::filesystem::symlink_status(path)))
+    for (const std::string& name : names_in(path)) remove_whole(to_text(path, '/', name));
+  std::filesystem::remove(path);
+}
+
 void remove_leftovers(const std::string& folder) {
   std::vector<std::filesystem::path> leftovers;
   std::error_code ignored;
-  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::optional<pid_t> writer = writer_of(entry.path().filename().string());
+  for (const std::string& name : names_in(folder)) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    const std::optional<pid_t> writer = writer_of(name);
     const bool dead = writer && (*writer == ::getpid() || (::kill(*writer, 0) != 0 && errno == ESRCH));
-    if (dead && entry.symlink_status(ignored).type() == std::filesystem::file_type::regular)
-      leftovers.push_back(entry.path());
+    if (dead && std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::regular)
+      leftovers.push_back(path);
   }
   for (const std::filesystem::path& leftover : leftovers) std::filesystem::remove(leftover, ignored);
 }

@@ -62,6 +62,13 @@ void write_file(
     const std::string& path, const std::vector<std::span<const std::byte>>& parts, const LateBeginning& beginning = {});
 void write_file(const std::string& path, std::string_view text);
 
+// Names of what a folder holds, without "." and "..", in no order; none where it cannot be read. In place of
+// std::filesystem's iterators and remove_all, which end the program where memory ends (libstdc++ 13).
+std::vector<std::string> names_in(const std::string& folder);
+
+// Removes a file, a link, or a folder and all that it holds; nothing where there is none. std::filesystem::filesystem_error.
+void remove_whole(const std::string& path);
+
 // Removes the temporary files that processes left in `folder` that were killed: regular files named NAME.tmp-PID or
 // .written-by-PID where no process PID lives, or it is this one. What cannot be removed stays.
 void remove_leftovers(const std::string& folder);

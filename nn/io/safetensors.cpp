@@ -45,8 +45,9 @@ std::string content_sha256(const std::vector<SafetensorsEntry>& entries, const s
     const SafetensorsEntry& entry = entries[k];
     std::string shape;
     for (const std::uint64_t extent : entry.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-    lines[entry.name] =
-        to_text(hashes[k], ' ', entry.dtype, " [", shape, "] ", entry.name.size(), ' ', entry.name, '\n');
+    // No stream, such as that of to_text: without memory it would leave out text and say nothing.
+    lines[entry.name] = hashes[k] + ' ' + entry.dtype + " [" + shape + "] " + std::to_string(entry.name.size()) + ' ' +
+                        entry.name + '\n';
   }
   Sha256 hash;
   for (const auto& [name, line] : lines) hash.add(line);

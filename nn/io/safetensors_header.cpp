@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "nn/io/json_text.h"
 #include "tensor/error.h"
 #include "tensor/shape.h"
 
@@ -142,16 +143,25 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
   return std::move(events.header);
 }
 
-std::string safetensors_header_text(const SafetensorsHeader& header) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [key, text] : header.metadata) json["__metadata__"][key] = text;
+std::string safetensors_header_text(const SafetensorsHeader& header) try {
+  const auto text = [](const std::string& content) { return json_string(content, BrokenUtf8::refused); };
+  const auto object = [](const JsonFields& fields) {
+    return json_object(fields, JsonLayout::line, BrokenUtf8::refused);
+  };
+  const auto numbers = [](const std::vector<std::uint64_t>& values) {
+    std::vector<std::string> texts;
+    for (const std::uint64_t value : values) texts.push_back(std::to_string(value));
+    return json_array(texts, JsonLayout::line);
+  };
+  JsonFields metadata, fields;
+  for (const auto& [key, content] : header.metadata) metadata.emplace_back(key, text(content));
+  if (!metadata.empty()) fields.emplace_back("__metadata__", object(metadata));
   for (const SafetensorsEntry& entry : header.entries)
-    json[entry.name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", entry.offsets}};
-  try {
-    return json.dump();
-  } catch (const Json::exception& problem) {
-    throw Error("safetensors: a name or metadata is not UTF-8; UTF-8 required (", problem.what(), ")");
-  }
+    fields.emplace_back(entry.name, object({{"dtype", text(entry.dtype)}, {"shape", numbers(entry.shape)},
+                                        {"data_offsets", numbers(entry.offsets)}}));
+  return object(fields);
+} catch (const Json::exception& problem) {
+  throw Error("safetensors: a name or metadata is not UTF-8; UTF-8 required (", problem.what(), ")");
 }
 
 }  // namespace whence
