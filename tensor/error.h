@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
 #include <source_location>
 #include <sstream>
 #include <stdexcept>
@@ -17,6 +18,7 @@ using Site = std::source_location;  // where a public function was called
 template <class... Parts> std::string to_text(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
+  if (out.bad()) throw std::bad_alloc();  // streams swallow it, and what was said would be cut
   return out.str();
 }
 
