@@ -10,7 +10,8 @@ import signal
 import subprocess
 import time
 
-from tools import CODES, SIZES, TRAIN, TEXT, flip, read_tensors, result_of, without_times, write_tensors
+from allocations import failing, how_many
+from tools import SIZES, TRAIN, TEXT, flip, read_tensors, result_of, without_times, write_tensors
 
 FINDINGS = []  # (number, name, function)
 LAB = ["lab", "counting", "--schemes", "rope,absolute", "--seeds", "1", "--quiet", "--jobs", "1", "--set",
@@ -122,45 +123,13 @@ def _(attack):
     return ends(attack.run(["schemes"], limit=10, limits={resource.RLIMIT_AS: 200000 * 1024}), {0, 5, 127})
 
 
-FAILING_NEW = r"""
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <new>
-static std::atomic<long> left{std::getenv("FAIL_AT") ? std::atol(std::getenv("FAIL_AT")) : 0};
-static void* take(std::size_t size) {
-  if (left > 0 && --left == 0) throw std::bad_alloc();
-  if (void* got = std::malloc(size ? size : 1)) return got;
-  throw std::bad_alloc();
-}
-static std::atomic<long> taken{0};
-__attribute__((destructor)) static void tell() { if (std::getenv("COUNT_NEW")) std::fprintf(stderr, "new: %ld\\n", taken.load()); }
-void* operator new(std::size_t size) { return ++taken, take(size); }
-void* operator new[](std::size_t size) { return take(size); }
-"""
-
-
 @finding(4, "memory: one failing allocation is a message, never an abort (every 150th)")
 def _(attack):
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if not compiler:
-        raise LookupError("no c++ to make the failing operator new with")
-    source, library = attack.folder / "failing.cpp", attack.folder / "failing.so"
-    source.write_text(FAILING_NEW)
-    subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
-    loaded = {**os.environ, "LD_PRELOAD": str(library)}
-    # What is allocated before main() cannot be caught; --version does little else.
-    command = [*TRAIN, "--steps", "4", "--save-every", "1", "--threads", "1", "--out"]
-    first, last = (int(re.search(rb"new: (\d+)", attack.run(arguments, env={**loaded, "COUNT_NEW": "1"}).error)[1])
-                   for arguments in (["--version"], [*command, attack.new("run")]))
-    bad, tried = [], 0
-    for n in range(first + 100, last, 150):
-        ended = attack.run([*command, attack.new("run")], env={**loaded, "FAIL_AT": str(n)})
-        tried += 1
-        if ended.code != 5 and ended.complaint({0, 1, 5}):
-            bad.append(f"FAIL_AT={n}: {ended.complaint({0, 1, 5})}")
-    attack.inputs += tried
-    return f"{len(bad)} of {tried}: {bad[0]}" if bad else None
+    numbers = range(1, how_many(attack)[1], 150)
+    complaints = [(n, failing(attack, attack.new("run"), FAIL_ALLOCATION=n).complaint({0, 5})) for n in numbers]
+    attack.inputs += len(numbers)
+    bad = [f"WHENCE_FAIL_ALLOCATION={n}: {complaint}" for n, complaint in complaints if complaint]
+    return f"{len(bad)} of {len(numbers)}: {bad[0]}" if bad else None
 
 
 def shrinking(attack, arguments):
@@ -432,6 +401,23 @@ def _(attack):
     return "it wrote there" if elsewhere.exists() else ends(ended, {0, 2, 3})
 
 
+def on_terminal(attack, arguments):
+    """What a terminal gets of a command."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([attack.program, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=attack.folder, env={**os.environ, "NO_COLOR": "1"})
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:  # how Linux ends a terminal that nobody has open any more
+        pass
+    os.close(ours), process.wait(20)
+    assert said, "the terminal got nothing"
+    return said
+
+
+# What generate writes to a file or a pipe is its text as it is.
 for place, arguments in (("train --out", lambda name: [*TRAIN, "--steps", "1", "--out", name]), ("probe --in", lambda name: ["probe", "--scheme", "rope", "--in", name]),
                          ("tokenize --out", lambda name: ["tokenize", "--data", "text.txt", "--kind", "words", "--vocabulary", "50", "--out", name]),
                          ("generate --prompt", lambda name: ["generate", "--run", "lm", "--tokens", "1", "--prompt", name])):
@@ -442,8 +428,7 @@ for place, arguments in (("train --out", lambda name: [*TRAIN, "--steps", "1", "
             attack.language("lm")
         for bad in ("\x1b[31m", "\a", "\u009b31m", "\u202e"):
             attack.new(f"a{bad}b")
-            ended = attack.run(arguments(f"a{bad}b"))
-            if bad.encode() in ended.out + ended.error:
+            if bad.encode() in on_terminal(attack, arguments(f"a{bad}b")):
                 return f"{bad!r} as it is"
 
 

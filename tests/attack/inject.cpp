@@ -145,6 +145,8 @@ class Injector {
     if (call == calls().end()) return;
     const std::string path = path_of(process, call->second, at);
     if (path.empty()) return;  // memory alone
+    // What the program has to say of its failure must get out.
+    if (call->second.where == Where::descriptor && at.rdi == STDERR_FILENO) return;
     counting_ = counting_ || path.find(wanted_.after) != std::string::npos;
     if (!counting_) return;
     ++count_;
