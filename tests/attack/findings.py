@@ -2,6 +2,7 @@
 import gzip
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -215,43 +216,45 @@ def _(attack):
             return f"{name}: metrics.jsonl holds {foreign[0][:60]!r}"
 
 
-def probed(attack, scheme, executor, change=None):
-    """The output of attention on numbers of a fixed stream, with what `change` makes of them."""
+def probed(attack, scheme, executor, padded, damaged=None):
+    """The width of a head, and the output of attention on numbers of a fixed stream. padded: tokens 0 and 1 are; damaged: a token whose v is NaN."""
     described = json.loads(attack.run(["probe", "--describe", scheme, "--length", "8", "--heads", "2", "--head-dim", "4"]).out)
     tensors = {}
     for tensor in described["tensors"]:
-        if tensor["required"] or tensor["name"] == "present" and change == "padding":
-            count = 1
-            for size in tensor["shape"]:
-                count *= size
-            tensors[tensor["name"]] = (tensor["shape"], [int(hashlib.md5(f"{tensor['name']}{i}".encode()).hexdigest()[:6], 16) / 2**23 - 1 for i in range(count)])
-    if change == "future" and "v" in tensors:
-        d, t = tensors["v"][0][-1], tensors["v"][0][-2]
-        tensors["v"][1][4 * d] = float("nan")  # head 0, token 4
+        if tensor["required"]:
+            tensors[tensor["name"]] = (tensor["shape"], [int(hashlib.md5(f"{tensor['name']}{i}".encode()).hexdigest()[:6], 16) / 2**23 - 1 for i in range(math.prod(tensor["shape"]))])
+    if "v" not in tensors:
+        return None
+    width = tensors["v"][0][-1]
+    if padded:
+        tensors["present"] = ([1, 8], [token > 1 for token in range(8)])
+    if damaged is not None:
+        tensors["v"][1][damaged * width] = float("nan")  # of head 0
     source, target = attack.folder / "in.safetensors", attack.new("out.safetensors")
     write_tensors(source, tensors)
-    ended = attack.run(["probe", "--scheme", scheme, "--in", source, "--out", target, "--executor", executor, "--init", "1"])
-    return read_tensors(target)["output"] if ended.code == 0 and "v" in tensors else None
+    ended = attack.run(["probe", "--scheme", scheme, "--in", source, "--out", target, "--executor", executor, "--init", "1", *(["--rows", "2"] if executor == "strips" else [])])
+    return (width, read_tensors(target)["output"][1]) if ended.code == 0 else None
 
 
-for executor in ("reference", "tiled"):
-    @finding(8, f"attention ({executor}): a NaN in a later v reaches no earlier row, in any scheme")
-    def _(attack, executor=executor):
-        reached, tried = [], 0
-        for line in attack.run(["schemes"]).out.decode().splitlines()[2:]:
-            scheme = line.split(" ")[0].replace("SCHEME", "kerple")
-            if not re.fullmatch(r"[a-z_0-9()]+", scheme) or line.startswith("whence"):
-                continue
-            clean, dirty = probed(attack, scheme, executor), probed(attack, scheme, executor, "future")
-            if clean is None or dirty is None:
-                continue
-            tried += 1
-            d = clean[0][-1]
-            if clean[1][:4 * d] != dirty[1][:4 * d]:
-                reached.append(scheme)
-        if tried < 5:
-            return f"only {tried} schemes could be tried"
-        return f"{len(reached)} of {tried} schemes, {reached[0]} first" if reached else None
+for executor in ("reference", "tiled", "strips"):
+    for padded, where, token, rows in ((False, "a later v reaches no earlier row", 4, range(4)), (True, "the v of padding reaches no row of a token", 1, range(2, 8))):
+        @finding(8, f"attention ({executor}): a NaN in {where}, in any scheme")
+        def _(attack, executor=executor, padded=padded, token=token, rows=rows):
+            reached, tried = [], 0
+            for line in attack.run(["schemes"]).out.decode().splitlines()[2:]:
+                scheme = line.split(" ")[0].replace("SCHEME", "kerple")
+                if not re.fullmatch(r"[a-z_0-9()]+", scheme) or line.startswith("whence"):
+                    continue
+                clean, damaged = probed(attack, scheme, executor, padded), probed(attack, scheme, executor, padded, token)
+                if clean is None or damaged is None:
+                    continue
+                tried += 1
+                seen = slice(clean[0] * rows.start, clean[0] * rows.stop)
+                if clean[1][seen] != damaged[1][seen]:
+                    reached.append(scheme)
+            if tried < 5:
+                return f"only {tried} schemes could be tried"
+            return f"{len(reached)} of {tried} schemes, {reached[0]} first" if reached else None
 
 
 @finding(9, "resume: metrics.jsonl is that of the undisturbed run")
