@@ -59,7 +59,6 @@ class AddressSpace {
 
 }  // namespace
 
-#ifdef WHENCE_MEMORY_PRELOAD
 TEST_CASE("an allocation that fails ends a run with a line and code 5, and the next run goes on to the same bits") {
   const Scratch scratch("memory-fails");
   const std::string preload = std::string("LD_PRELOAD=") + WHENCE_MEMORY_PRELOAD;
@@ -87,9 +86,7 @@ TEST_CASE("an allocation that fails ends a run with a line and code 5, and the n
   }
   CHECK(ended > 0);
 }
-#endif
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("with little address space every program ends at once: done, or one line and code 5") {
   const Scratch scratch("memory-start");
   // The second is a run whose products are OpenBLAS's, for they have few rows.
@@ -105,4 +102,3 @@ TEST_CASE("with little address space every program ends at once: done, or one li
     }
   }
 }
-#endif
