@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from allocations import failing, how_many
-from tools import SIZES, TRAIN, TEXT, flip, read_tensors, result_of, without_times, write_tensors
+from tools import SIZES, TRAIN, TEXT, flip, read_tensors, without_times, write_tensors
 
 FINDINGS = []  # (number, name, function)
 LAB = ["lab", "counting", "--schemes", "rope,absolute", "--seeds", "1", "--quiet", "--jobs", "1", "--set",
