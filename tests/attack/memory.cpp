@@ -94,8 +94,8 @@ TEST_CASE("with little address space every program ends at once: done, or one li
       {"train", {"flip_flop", "--length", "4", "--dim", "256", "--heads", "2", "--layers", "1", "--batch", "1",
                     "--test-sequences", "2", "--steps", "1", "--quiet", "--out", scratch / "run"}}};
   for (const auto& program : programs) {
-    for (const std::size_t mebibytes : {60, 120, 160, 200, 240, 280, 310, 320, 340, 400, 460}) {
-      const AddressSpace limit(mebibytes << 20);
+    for (const unsigned mebibytes : {60U, 120U, 160U, 200U, 240U, 280U, 310U, 320U, 340U, 400U, 460U}) {
+      const AddressSpace limit(std::size_t{mebibytes} << 20);
       const Outcome outcome = RunningProgram(program.first, program.second, scratch / "log").finish_within(20);
       const std::string what = program.first + " in " + std::to_string(mebibytes) + " MiB: " + outcome.err;
       CHECK_MESSAGE((outcome.code == 0 || (outcome.code == 5 && is_one_line(outcome.err))), what);
