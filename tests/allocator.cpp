@@ -143,7 +143,7 @@ template <class Before, class Body> int code_without_memory(const Before& before
 
 }  // namespace
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef WHENCE_SANITIZED
 TEST_CASE("giving back needs no memory: common blocks, those of a pool, and those freed while one is open") {
   struct Held {
     void* block;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
+#include <limits>
 #include <thread>
 
 #include "autograd/op.h"
@@ -321,6 +322,19 @@ TEST_CASE("cross_entropy: the gradient takes the place of logits that nobody els
   CHECK(gradient_of(true, false) == alone);
   CHECK(gradient_of(false, true) == alone);
   CHECK(gradient_of(true, true) == alone);
+}
+
+TEST_CASE("D9: cross_entropy: a batch whose labels are all ignored has loss 0 and gradient 0, whatever its logits") {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor ignored = Tensor::full({3}, -1, DType::i64);
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const bool sum : {false, true}) {
+      const Tensor x = requires_grad(Tensor::of({1, 2, infinity, 4, nan, -infinity}, {3, 2}, dtype));
+      const Tensor loss = sum ? cross_entropy_sum(x, ignored) : cross_entropy(x, ignored);
+      CHECK(loss.item() == 0);
+      backward(loss);
+      CHECK(gradient(x).to_vector() == std::vector<double>(6, 0));
+    }
 }
 
 TEST_CASE("cross_entropy: backward needs no second tensor as large as the logits") {

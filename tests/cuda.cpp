@@ -79,7 +79,7 @@ void check_on_gpu(const CheckedOp& op, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("cuda: a GPU that cannot be used is refused with the cause") {
+TEST_CASE("K6: cuda: a GPU that cannot be used is refused with the cause") {
   const DeviceFacts& facts = cuda_facts();
   const std::string text = error_text([] { (void)Tensor::zeros({2}, DType::f32, Device::cuda(0)); });
   if (!facts.refusal.empty()) {

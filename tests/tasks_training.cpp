@@ -95,7 +95,7 @@ TEST_CASE("training step: a loop of one's own, recorded or as it stands, makes t
   CHECK(losses_with(true) == losses_with(true));
 }
 
-TEST_CASE("training: a step without any target, and options that do not go together, are refused") {
+TEST_CASE("D9: training: a step without any target, and options that do not go together, are refused") {
   const auto task = make_task("flip_flop", {"--length", "8"});
   Transformer model(small_model(*task));
   TrainingOptions options;

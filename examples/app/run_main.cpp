@@ -4,9 +4,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <new>
@@ -43,6 +46,30 @@ ExitCode code_of(const std::exception& error) {
   return ExitCode::failed;
 }
 
+constexpr char no_memory[] = "memory: the system gave no more; a smaller model, batch or length required\n";
+
+// Some destructors allocate (nlohmann::json's), and std::filesystem ends the program where a name finds no memory; nobody
+// can catch that: the same line and code, no abort.
+std::terminate_handler terminate_otherwise = nullptr;
+std::atomic<bool> memory_ended{false};
+
+[[noreturn]] void note_that_memory_ended() {
+  memory_ended = true;
+  throw std::bad_alloc();
+}
+
+void terminated() {
+  bool of_memory = memory_ended;
+  if (std::current_exception()) try {
+      throw;
+    } catch (const std::bad_alloc&) { of_memory = true; } catch (...) {
+      of_memory = false;
+    }
+  if (!of_memory) terminate_otherwise();
+  std::cerr << "whence: " << no_memory << std::flush;
+  std::_Exit(static_cast<int>(ExitCode::out_of_memory));
+}
+
 int guarded(const std::string& program, const std::function<int()>& body) {
   try {
     try {
@@ -51,7 +78,7 @@ int guarded(const std::string& program, const std::function<int()>& body) {
       return report(program, error.what(), code_of(error));
     }
   } catch (const std::bad_alloc&) {  // perhaps of the report itself; what follows allocates nothing
-    std::cerr << program << ": memory: the system gave no more; a smaller model, batch or length required" << std::endl;
+    std::cerr << program << ": " << no_memory << std::flush;
     return static_cast<int>(ExitCode::out_of_memory);
   }
 }
@@ -77,6 +104,8 @@ std::string exit_codes_text() {
 
 int run_main(const std::string& program, const std::function<int()>& body) {
   open_closed_standard_streams();
+  if (std::get_terminate() != terminated) terminate_otherwise = std::set_terminate(terminated);
+  std::set_new_handler(note_that_memory_ended);
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   const int code = guarded(program, body);
   if (standard_output_lost() && code == 0) {

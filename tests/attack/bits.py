@@ -1,5 +1,4 @@
 """One flipped bit in a checkpoint, a run or a lab's folder: refused with 3 or 7, or without any effect."""
-import json
 import shutil
 
 from findings import LAB, lab_table

@@ -2,6 +2,7 @@
 import gzip
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -10,7 +11,8 @@ import signal
 import subprocess
 import time
 
-from tools import CODES, SIZES, TRAIN, TEXT, flip, read_tensors, result_of, without_times, write_tensors
+from allocations import failing, how_many
+from tools import SIZES, TRAIN, TEXT, flip, read_tensors, without_times, write_tensors
 
 FINDINGS = []  # (number, name, function)
 LAB = ["lab", "counting", "--schemes", "rope,absolute", "--seeds", "1", "--quiet", "--jobs", "1", "--set",
@@ -122,45 +124,13 @@ def _(attack):
     return ends(attack.run(["schemes"], limit=10, limits={resource.RLIMIT_AS: 200000 * 1024}), {0, 5, 127})
 
 
-FAILING_NEW = r"""
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <new>
-static std::atomic<long> left{std::getenv("FAIL_AT") ? std::atol(std::getenv("FAIL_AT")) : 0};
-static void* take(std::size_t size) {
-  if (left > 0 && --left == 0) throw std::bad_alloc();
-  if (void* got = std::malloc(size ? size : 1)) return got;
-  throw std::bad_alloc();
-}
-static std::atomic<long> taken{0};
-__attribute__((destructor)) static void tell() { if (std::getenv("COUNT_NEW")) std::fprintf(stderr, "new: %ld\\n", taken.load()); }
-void* operator new(std::size_t size) { return ++taken, take(size); }
-void* operator new[](std::size_t size) { return take(size); }
-"""
-
-
 @finding(4, "memory: one failing allocation is a message, never an abort (every 150th)")
 def _(attack):
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if not compiler:
-        raise LookupError("no c++ to make the failing operator new with")
-    source, library = attack.folder / "failing.cpp", attack.folder / "failing.so"
-    source.write_text(FAILING_NEW)
-    subprocess.run([compiler, "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
-    loaded = {**os.environ, "LD_PRELOAD": str(library)}
-    # What is allocated before main() cannot be caught; --version does little else.
-    command = [*TRAIN, "--steps", "4", "--save-every", "1", "--threads", "1", "--out"]
-    first, last = (int(re.search(rb"new: (\d+)", attack.run(arguments, env={**loaded, "COUNT_NEW": "1"}).error)[1])
-                   for arguments in (["--version"], [*command, attack.new("run")]))
-    bad, tried = [], 0
-    for n in range(first + 100, last, 150):
-        ended = attack.run([*command, attack.new("run")], env={**loaded, "FAIL_AT": str(n)})
-        tried += 1
-        if ended.code != 5 and ended.complaint({0, 1, 5}):
-            bad.append(f"FAIL_AT={n}: {ended.complaint({0, 1, 5})}")
-    attack.inputs += tried
-    return f"{len(bad)} of {tried}: {bad[0]}" if bad else None
+    numbers = range(1, how_many(attack)[1], 150)
+    complaints = [(n, failing(attack, attack.new("run"), FAIL_ALLOCATION=n).complaint({0, 5})) for n in numbers]
+    attack.inputs += len(numbers)
+    bad = [f"WHENCE_FAIL_ALLOCATION={n}: {complaint}" for n, complaint in complaints if complaint]
+    return f"{len(bad)} of {len(numbers)}: {bad[0]}" if bad else None
 
 
 def shrinking(attack, arguments):
@@ -246,43 +216,45 @@ def _(attack):
             return f"{name}: metrics.jsonl holds {foreign[0][:60]!r}"
 
 
-def probed(attack, scheme, executor, change=None):
-    """The output of attention on numbers of a fixed stream, with what `change` makes of them."""
+def probed(attack, scheme, executor, padded, damaged=None):
+    """The width of a head, and the output of attention on numbers of a fixed stream. padded: tokens 0 and 1 are; damaged: a token whose v is NaN."""
     described = json.loads(attack.run(["probe", "--describe", scheme, "--length", "8", "--heads", "2", "--head-dim", "4"]).out)
     tensors = {}
     for tensor in described["tensors"]:
-        if tensor["required"] or tensor["name"] == "present" and change == "padding":
-            count = 1
-            for size in tensor["shape"]:
-                count *= size
-            tensors[tensor["name"]] = (tensor["shape"], [int(hashlib.md5(f"{tensor['name']}{i}".encode()).hexdigest()[:6], 16) / 2**23 - 1 for i in range(count)])
-    if change == "future" and "v" in tensors:
-        d, t = tensors["v"][0][-1], tensors["v"][0][-2]
-        tensors["v"][1][4 * d] = float("nan")  # head 0, token 4
+        if tensor["required"]:
+            tensors[tensor["name"]] = (tensor["shape"], [int(hashlib.md5(f"{tensor['name']}{i}".encode()).hexdigest()[:6], 16) / 2**23 - 1 for i in range(math.prod(tensor["shape"]))])
+    if "v" not in tensors:
+        return None
+    width = tensors["v"][0][-1]
+    if padded:
+        tensors["present"] = ([1, 8], [token > 1 for token in range(8)])
+    if damaged is not None:
+        tensors["v"][1][damaged * width] = float("nan")  # of head 0
     source, target = attack.folder / "in.safetensors", attack.new("out.safetensors")
     write_tensors(source, tensors)
-    ended = attack.run(["probe", "--scheme", scheme, "--in", source, "--out", target, "--executor", executor, "--init", "1"])
-    return read_tensors(target)["output"] if ended.code == 0 and "v" in tensors else None
+    ended = attack.run(["probe", "--scheme", scheme, "--in", source, "--out", target, "--executor", executor, "--init", "1", *(["--rows", "2"] if executor == "strips" else [])])
+    return (width, read_tensors(target)["output"][1]) if ended.code == 0 else None
 
 
-for executor in ("reference", "tiled"):
-    @finding(8, f"attention ({executor}): a NaN in a later v reaches no earlier row, in any scheme")
-    def _(attack, executor=executor):
-        reached, tried = [], 0
-        for line in attack.run(["schemes"]).out.decode().splitlines()[2:]:
-            scheme = line.split(" ")[0].replace("SCHEME", "kerple")
-            if not re.fullmatch(r"[a-z_0-9()]+", scheme) or line.startswith("whence"):
-                continue
-            clean, dirty = probed(attack, scheme, executor), probed(attack, scheme, executor, "future")
-            if clean is None or dirty is None:
-                continue
-            tried += 1
-            d = clean[0][-1]
-            if clean[1][:4 * d] != dirty[1][:4 * d]:
-                reached.append(scheme)
-        if tried < 5:
-            return f"only {tried} schemes could be tried"
-        return f"{len(reached)} of {tried} schemes, {reached[0]} first" if reached else None
+for executor in ("reference", "tiled", "strips"):
+    for padded, where, token, rows in ((False, "a later v reaches no earlier row", 4, range(4)), (True, "the v of padding reaches no row of a token", 1, range(2, 8))):
+        @finding(8, f"attention ({executor}): a NaN in {where}, in any scheme")
+        def _(attack, executor=executor, padded=padded, token=token, rows=rows):
+            reached, tried = [], 0
+            for line in attack.run(["schemes"]).out.decode().splitlines()[2:]:
+                scheme = line.split(" ")[0].replace("SCHEME", "kerple")
+                if not re.fullmatch(r"[a-z_0-9()]+", scheme) or line.startswith("whence"):
+                    continue
+                clean, damaged = probed(attack, scheme, executor, padded), probed(attack, scheme, executor, padded, token)
+                if clean is None or damaged is None:
+                    continue
+                tried += 1
+                seen = slice(clean[0] * rows.start, clean[0] * rows.stop)
+                if clean[1][seen] != damaged[1][seen]:
+                    reached.append(scheme)
+            if tried < 5:
+                return f"only {tried} schemes could be tried"
+            return f"{len(reached)} of {tried} schemes, {reached[0]} first" if reached else None
 
 
 @finding(9, "resume: metrics.jsonl is that of the undisturbed run")
@@ -432,6 +404,23 @@ def _(attack):
     return "it wrote there" if elsewhere.exists() else ends(ended, {0, 2, 3})
 
 
+def on_terminal(attack, arguments):
+    """What a terminal gets of a command."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([attack.program, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=attack.folder, env={**os.environ, "NO_COLOR": "1"})
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:  # how Linux ends a terminal that nobody has open any more
+        pass
+    os.close(ours), process.wait(20)
+    assert said, "the terminal got nothing"
+    return said
+
+
+# What generate writes to a file or a pipe is its text as it is.
 for place, arguments in (("train --out", lambda name: [*TRAIN, "--steps", "1", "--out", name]), ("probe --in", lambda name: ["probe", "--scheme", "rope", "--in", name]),
                          ("tokenize --out", lambda name: ["tokenize", "--data", "text.txt", "--kind", "words", "--vocabulary", "50", "--out", name]),
                          ("generate --prompt", lambda name: ["generate", "--run", "lm", "--tokens", "1", "--prompt", name])):
@@ -442,8 +431,7 @@ for place, arguments in (("train --out", lambda name: [*TRAIN, "--steps", "1", "
             attack.language("lm")
         for bad in ("\x1b[31m", "\a", "\u009b31m", "\u202e"):
             attack.new(f"a{bad}b")
-            ended = attack.run(arguments(f"a{bad}b"))
-            if bad.encode() in ended.out + ended.error:
+            if bad.encode() in on_terminal(attack, arguments(f"a{bad}b")):
                 return f"{bad!r} as it is"
 
 

@@ -145,6 +145,9 @@ class Injector {
     if (call == calls().end()) return;
     const std::string path = path_of(process, call->second, at);
     if (path.empty()) return;  // memory alone
+    // What the program has to say of its failure must get out; and UBSan asks by a pipe of its own what may be read.
+    const bool is_pipe = path.starts_with("pipe:");
+    if (call->second.where == Where::descriptor && (is_pipe || at.rdi == STDERR_FILENO)) return;
     counting_ = counting_ || path.find(wanted_.after) != std::string::npos;
     if (!counting_) return;
     ++count_;

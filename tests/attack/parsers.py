@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 
-from tools import TEXT, write_tensors
+from tools import write_tensors
 
 FORMATS = ("safetensors", "given", "state", "run", "jsonl", "vocabulary", "scheme", "options", "tokeniser", "lengths", "documents")
 

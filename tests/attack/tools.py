@@ -162,11 +162,12 @@ def read_tensors(path):
 
 
 def write_tensors(path, tensors, behind_header=b""):
-    """tensors: name -> (shape, numbers), all f64."""
-    header, at, numbers = {}, 0, b""
+    """tensors: name -> (shape, numbers), all f64 but for lists of True and False."""
+    header, numbers = {}, b""
     for name, (shape, values) in tensors.items():
-        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [at, at + 8 * len(values)]}
-        at += 8 * len(values)
-        numbers += struct.pack(f"<{len(values)}d", *values)
+        kind, letter = ("BOOL", "?") if values and isinstance(values[0], bool) else ("F64", "d")
+        data = struct.pack(f"<{len(values)}{letter}", *values)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(numbers), len(numbers) + len(data)]}
+        numbers += data
     text = json.dumps(header).encode() + behind_header
     path.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
