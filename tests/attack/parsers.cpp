@@ -2,7 +2,7 @@
 //   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates for so long; the last input is FOLDER/FORMAT.input
 //   whence_parsers FORMAT FILE                                    reads FILE
 //   whence_fuzz (cmake --preset fuzz): WHENCE_FUZZ=FORMAT whence_fuzz [options of libFuzzer] SEEDS
-// Whatever the bytes are, a reader returns or throws InputError, within a second and within 100 MB.
+// Whatever the bytes are, a reader returns or throws InputError, within a second and within 200 MB.
 #include <sys/resource.h>
 #include <unistd.h>
 

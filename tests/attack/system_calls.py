@@ -36,7 +36,7 @@ def disturbed(attack, n, how, wanted, codes=None):
     attack.inputs += 1
     command = f"whence_inject {' '.join(map(str, injected)).replace(str(out), 'OUT')}"
     killed = "--kill" in how
-    wrong = None if killed and ended.code in (0, 137) else ended.complaint() if not killed else f"exit code {ended.code}"
+    wrong = None if killed and ended.code in (0, 137) else ended.complaint({0, 4}) if not killed else f"exit code {ended.code}"
     if wrong:
         attack.failed(wrong, command)
     if ended.code == 0 and not killed and result_of(out) == wanted:

@@ -34,7 +34,7 @@ class Ended:
         if self.code not in codes:
             return f"exit code {self.code}, of {sorted(codes)}: {said[-160:]!r}"
         problems = [line for line in said.splitlines() if line.startswith("whence") or "what():" in line]
-        if self.code not in (0, 1, 130) and len(problems) != 1:
+        if self.code not in (0, 130) and len(problems) != 1:
             return f"exit code {self.code} with {len(problems)} lines of message: {said[-160:]!r}"
         if len(said) > 20000:
             return f"{len(said)} bytes of message"
