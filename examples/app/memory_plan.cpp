@@ -86,7 +86,7 @@ std::optional<std::size_t> left_in_process() {
 std::size_t free_of_machine() {
   std::size_t free = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
   const auto at_most = [&free](const std::optional<std::size_t>& left) {
-    if (left) free = free == 0 ? *left : std::min(free, *left);
+    if (left) free = std::max<std::size_t>(free == 0 ? *left : std::min(free, *left), 1);  // 0 would be: not known
   };
   for (const fs::path& group : control_groups()) at_most(left_in(group));
   at_most(left_in_process());

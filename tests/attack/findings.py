@@ -39,14 +39,12 @@ def lab_table(text):
 
 
 def damaged_lab(attack, damage, name):
-    """A finished lab, one of its files damaged, and the same command again: the same figures, or the file is named."""
+    """A finished lab, one of its files damaged, and the same command again: the file is named."""
     out = attack.new("lab")
-    first = attack.run([*LAB, "--out", out])
+    attack.run([*LAB, "--out", out])
     damage(out / "absolute.0")
     again = attack.run([*LAB, "--out", out])
-    if again.code == 0 and lab_table(again.out) == lab_table(first.out):
-        return None
-    return "other figures, exit code 0" if again.code == 0 else ends(again, BAD_FILE, name)
+    return "believed" if again.code == 0 else ends(again, BAD_FILE, name)
 
 
 def change(name, edit):
@@ -303,6 +301,8 @@ def _(attack):
     for pid in orphans:
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
+    if not children:
+        return "no run of the lab was seen"
     return f"{len(orphans)} orphans go on; the same command: exit code {again.code}" if orphans else ends(again, {0})
 
 
@@ -336,7 +336,7 @@ for value in ("abc", "", "99999999999999999999"):
 
 @finding(13, "probe: --describe 'absolute(rows=2)' is bad usage")
 def _(attack):
-    return ends(attack.run(["probe", "--describe", "absolute(rows=2)"]), {0, 2})
+    return ends(attack.run(["probe", "--describe", "absolute(rows=2)"]), {2})
 
 
 for name in ("metrics.jsonl", "results.jsonl"):
@@ -345,8 +345,8 @@ for name in ("metrics.jsonl", "results.jsonl"):
         out = attack.new("run")
         out.mkdir()
         os.mkfifo(out / name)
-        ended = attack.run([*TRAIN, "--steps", "2", "--out", out], limit=5)
-        return ends(ended, {0, 4})
+        ended = attack.run([*TRAIN, "--steps", "2", "--out", out], limit=10)
+        return ends(ended, {4})
 
     for kind, link in (("symbolic", os.symlink), ("hard", os.link)):
         @finding(15, f"train: {name} as a {kind} link: what it leads to is left alone")
@@ -356,7 +356,7 @@ for name in ("metrics.jsonl", "results.jsonl"):
             other.write_text("mine\n")
             link(other, out / name)
             ended = attack.run([*TRAIN, "--steps", "2", "--out", out])
-            return ends(ended, {0, 4}) or (f"it now holds {other.read_bytes()[:40]!r}" if other.read_text() != "mine\n" else None)
+            return ends(ended, {4}) or (f"it now holds {other.read_bytes()[:40]!r}" if other.read_text() != "mine\n" else None)
 
 
 @finding(16, "train: temporary files of a killed run are gone after the next (killed at each rename)")
@@ -464,19 +464,17 @@ def _(attack):
 @finding(19, "CSV: no cell begins with = or @")
 def _(attack):
     other = attack.language("lm")
-    scores = json.loads((other / "lengths.json").read_text())
+    scores = (other / "lengths.json").read_text()
     for start in ("=", "@"):
-        renamed = re.sub(r'("(?:name|scheme)": ?")\w+', rf"\1{start}1+1", (other / "lengths.json").read_text())
+        renamed = re.sub(r'("(?:name|scheme)": ?")\w+', rf"\1{start}1+1", scores)
         other.rename(attack.new("other"))
         (attack.folder / "other/lengths.json").write_text(renamed)
         out = attack.new("beside")
         ended = attack.run(["train", "lm", "--data", attack.text(), *SIZES, "--steps", "1", "--quiet", "--beside", "other", "--out", out])
         cells = [cell for path in out.glob("*.csv") for line in path.read_text().splitlines() for cell in line.split(",")]
         bad = [cell for cell in cells if cell.strip('"').startswith(start)]
-        if bad or (renamed == json.dumps(scores)):
-            return f"a cell is {bad[:1]}"
-        if ended.code not in (0, 2, 3):
-            return ends(ended, {0, 2, 3})
+        if bad or renamed == scores or not cells:
+            return f"a cell is {bad[:1]}; {len(cells)} cells; {ends(ended, {0})}"
         (attack.folder / "other").rename(other)
 
 
@@ -527,7 +525,7 @@ def attack_findings(attack, only=None):
             wrong = check(attack)
         except LookupError as reason:
             wrong = f"SKIPPED: {reason}"
-        except (AssertionError, OSError, ValueError, KeyError, StopIteration) as problem:
+        except Exception as problem:  # whatever it is, the other findings are looked at
             wrong = f"the check itself: {type(problem).__name__}: {problem}"
         attack.inputs += 1
         verdict = "green" if wrong is None else "skip" if wrong.startswith("SKIPPED") else "red"
