@@ -33,8 +33,8 @@ def attack_bits(attack, whole=False):
                             lambda out, ended: ended.out, text)
     subjects["lab"] = (lab, [path for path in lab.glob("*.0/*") if path.suffix in (".json", ".jsonl", ".safetensors")], [*LAB, "--out"],
                        lambda out, ended: lab_table(ended.out), table)
-    believed = {name: [0, 0] for name in subjects}
-    for k in range(2000):
+    counts = {name: [0, 0, 0] for name in subjects}  # refused, without effect, neither
+    for k in range(len(subjects) * 2000):
         if attack.time_is_up():
             break
         name = list(subjects)[k % 3]
@@ -48,6 +48,6 @@ def attack_bits(attack, whole=False):
         ended = attack.run([*command, flipped])
         outcome(attack, ended, wanted, lambda: found(flipped, ended), f"bit {bit} of {path.relative_to(folder)}: whence {' '.join(map(str, command))}")
         attack.inputs += 1
-        believed[name][0] += len(attack.failures) - before
-        believed[name][1] += 1
-    attack.notes.append("; ".join(f"{name}: {bad} of {all_} not refused" for name, (bad, all_) in believed.items()))
+        counts[name][2 if len(attack.failures) > before else 0 if ended.code else 1] += 1
+    attack.notes.append("; ".join(f"{name}: {refused} of {refused + harmless + bad} places refused, {harmless} without effect"
+                                  for name, (refused, harmless, bad) in counts.items()))
