@@ -2,10 +2,12 @@
 #include "examples/app/command_line.h"
 
 #include <doctest/doctest.h>
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <filesystem>
 
 #include <algorithm>
 #include <csignal>
