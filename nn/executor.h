@@ -34,10 +34,11 @@ class Executor {
   // Why these stages cannot run here, as the end of a sentence; empty when they can.
   virtual std::string refusal(const Stages& stages) const = 0;
   // [b h i d]. A masked pair adds exactly nothing: on the CPU, infinities and NaN of later tokens or of padding change no
-  // bit of a row that does not see them, and the gradient of its query by no more than its rounding (what a block of tiles
-  // sums first depends on all of its rows). On a GPU 0 x NaN is NaN, as in other libraries:
-  // to look would be to wait for the device at each layer. Where a gradient that comes in is not finite, it reaches the
-  // keys and values of its whole sequence, and no other query.
+  // bit of a row that sees none of them, and the gradient of its query by no more than rounding (what a block of tiles
+  // sums first depends on all of its rows). Where a gradient that comes in is not finite, it reaches the keys and values
+  // of its whole sequence, and no other query. Probes inside then see two passes, the last that of the rows that see such
+  // numbers. Not on a GPU, where to look would be to wait for the device at each layer: there 0 x NaN is NaN, as in other
+  // libraries.
   [[nodiscard]] Tensor attend(const AttendInputs& inputs, const Stages& stages) const;
   // The same for finite inputs. Of others it makes what the arithmetic makes of them.
   [[nodiscard]] virtual Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const = 0;

@@ -55,11 +55,13 @@ class Sight {
     return !present_.defined() || present_.data<bool>()[b * present_.strides()[0] + j * present_.strides()[3]];
   }
   index_t token_of(index_t row) const { return of_.first_row + row; }
+  // As x may, whatever mask is given: a sum of gates counts tokens between the two of a pair.
+  bool reaches(index_t b, index_t row, index_t j) const {
+    return present(b, j) && !(alone_ && of_.causal && j > token_of(row));  // else by way of other rows or later keys
+  }
   bool operator()(index_t b, index_t row, index_t j) const {
-    if (!present(b, j)) return false;
-    if (!alone_) return true;  // by way of other rows or of later keys
-    if (of_.causal && j > token_of(row)) return false;
-    if (!given_.defined()) return true;
+    if (!reaches(b, row, j)) return false;
+    if (!alone_ || !given_.defined()) return true;
     const Strides& step = given_.strides();
     for (index_t h = 0; h < given_.size(1); ++h)
       if (given_.data<bool>()[b * step[0] + h * step[1] + row * step[2] + j * step[3]]) return true;
@@ -91,12 +93,13 @@ Parts parts_of(const AttendInputs& inputs, const Stages& stages) {
       if (own < 0 || !sees.present(b, own)) continue;
       char& row = parts.rows.at(b, i);
       row = parts.bad_queries.at(b, i) || bad_x.at(b, own);
-      for (index_t j = 0; j < keys && !row; ++j) row = parts.bad_keys.at(b, j) && sees(b, i, j);
+      for (index_t j = 0; j < keys && !row; ++j)
+        row = (parts.bad_keys.at(b, j) && sees(b, i, j)) || (bad_x.at(b, j) && sees.reaches(b, i, j));
       if (!row) continue;
       parts.bad_queries.at(b, i) = 1;
       parts.seen_by_rows.at(b, own) = 1;
       for (index_t j = 0; j < keys; ++j)
-        if (!parts.seen_by_rows.at(b, j) && sees(b, i, j)) parts.seen_by_rows.at(b, j) = 1;
+        if (sees(b, i, j) || (inputs.x.defined() && sees.reaches(b, i, j))) parts.seen_by_rows.at(b, j) = 1;
     }
   }
   return parts;
@@ -114,7 +117,10 @@ AttendInputs with(const AttendInputs& inputs, const Marks& rows, bool those, con
 }  // namespace
 
 bool inputs_are_finite(const AttendInputs& inputs) {
-  if (!inputs.query.device().is_cpu()) return true;
+  const Sequence& of = inputs.sequence;
+  const bool all_pairs = inputs.query.size(0) == 1 && inputs.query.size(2) == 1 &&
+                         of.first_row + 1 == inputs.key.size(2) && !of.present.defined() && !of.given_mask.defined();
+  if (all_pairs || !inputs.query.device().is_cpu()) return true;
   for (const Tensor* x : {&inputs.query, &inputs.key, &inputs.value, &inputs.x})
     if (x->defined() && !all_finite(*x)) return false;
   return true;
@@ -122,6 +128,7 @@ bool inputs_are_finite(const AttendInputs& inputs) {
 
 Tensor attend_apart(
     const AttendInputs& inputs, const Stages& stages, const std::function<Tensor(const AttendInputs&)>& attend) {
+  if (inputs.query.numel() == 0) return attend(inputs);
   const Parts parts = parts_of(inputs, stages);
   const Tensor others =
       parts.rows.all() ? Tensor() : attend(with(inputs, parts.bad_queries, false, parts.bad_keys, false));

@@ -7,8 +7,8 @@
 
 namespace whence {
 
-// Whether queries, keys, values and x are finite. True without a look where they are not on the CPU: a device would be
-// waited for, at each layer.
+// Whether queries, keys, values and x are finite. True without a look where no pair is masked, as of a token that is
+// decoded, and where they are not on the CPU: a device would be waited for, at each layer.
 [[nodiscard]] bool inputs_are_finite(const AttendInputs& inputs);
 
 // attend(inputs) where some of them are not finite, made of at most two runs of `attend`, whose inputs are:

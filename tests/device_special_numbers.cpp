@@ -1,6 +1,7 @@
 // What each op makes of denormals, -0, infinities and NaN, in value and gradient: against definitions by the standard
 // library in the same precision, on the CPU and on the GPU, or the emulated one. With WHENCE_SPECIAL_NUMBERS=FILE the
 // table of what came out is written there.
+#include <algorithm>
 #include <fstream>
 #include <limits>
 

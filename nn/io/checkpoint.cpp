@@ -224,12 +224,12 @@ struct Comparison {
 };
 
 void note_not_finite(const std::string& path, const NamedTensors& tensors, Trust* trust) {
+  if (!trust) return;
   std::vector<std::string> found;
   for (const auto& [name, tensor] : tensors)
     if (const NotFiniteNumbers wrong = not_finite_in(tensor); wrong.count > 0)
       found.push_back(to_text(plain(name), " holds ", wrong.count, ", the first at element ", wrong.first));
-  if (trust && !found.empty())
-    trust->notes.push_back(path + ": has numbers that are not finite: " + first_few(found, "; "));
+  if (!found.empty()) trust->notes.push_back(path + ": has numbers that are not finite: " + first_few(found, "; "));
 }
 
 // state.json, believed as far as it proves itself.
@@ -277,7 +277,7 @@ State read_state(const std::string& folder, Trust* trust) {
       throw FileError(path, ": checkpoint: fact ", printable(key), " is ", value.type_name(), "; text required");
     state.training.facts[key] = value.get<std::string>();
   }
-  if (format > format_without_checksums)
+  if (format > format_without_checksums || json.contains("sha256") || json.contains("files"))
     state.files = checked_hashes(path, text, json, trust);
   else if (trust)
     trust->notes.push_back(

@@ -35,7 +35,7 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
-// Neither O_CREAT nor O_EXCL would notice a hard link left under the temporary name; without the name there is none.
+// What a dead process of the same number left there must not stop a save; what somebody puts there meanwhile does.
 int created(const std::string& path) {
   ::unlink(path.c_str());
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -180,9 +180,12 @@ void sync_folder(const std::string& folder) {
 std::vector<std::string> names_in(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
   if (!open && errno == ENOMEM) throw std::bad_alloc();
+  if (!open && (errno == ENOENT || errno == ENOTDIR)) return {};
+  if (!open) refuse(folder, "cannot list");
   std::vector<std::string> names;
-  while (const dirent* const entry = open ? ::readdir(open.get()) : nullptr)
+  for (errno = 0; const dirent* const entry = ::readdir(open.get()); errno = 0)
     if (const std::string_view name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
+  if (errno != 0) refuse(folder, "cannot list");  // a part of the names would pass for all of them
   return names;
 }
 
