@@ -214,6 +214,7 @@ TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept; other data
       {std::pair(run("look", {out}), 3), std::pair(run("train", {"--resume", "--out", out, "--steps", "504"}), 7),
           std::pair(run("train", {"--from", out + "/run.json", "--out", scratch / "again"}), 3)}) {
     CHECK(refused.code == code);
-    CHECK_MESSAGE(refused.err.find("same") != std::string::npos, refused.err);
+    const std::string& said = refused.err;
+    CHECK_MESSAGE(said.find("same") != std::string::npos, said);
   }
 }
