@@ -76,8 +76,9 @@ Finished finished(const Grid& grid, GridCell& cell) {
   }
   cell.processor_seconds = mark->processor_seconds, cell.code = mark->code;
   if (!mark->done) return Finished::no;
+  require_unchanged(cell.folder, mark->hashes);
   refuse_another_text(cell);
-  (void)read_figures(cell, mark->hashes);
+  read_figures(cell);
   return mark->hashes.empty() ? Finished::before_hashes : Finished::yes;
 }
 
@@ -125,7 +126,10 @@ class Child {
     const int code = exit_code_of(status);
     std::map<std::string, std::string> hashes;
     try {
-      if (code == 0) hashes = read_figures(*cell_);
+      if (code == 0) {
+        read_figures(*cell_);
+        hashes = hashes_of(cell_->folder);
+      }
     } catch (const Error& error) { cell_->failure = error.what(); }
     if (code != 0) cell_->failure = to_text("exit code ", code, ": ", end_of(log_of(*cell_)));
     write_mark(cell_->folder, mark_of(*grid_, *cell_, std::move(hashes)));

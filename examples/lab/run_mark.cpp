@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "examples/app/jsonl.h"
 #include "examples/app/run_files.h"
@@ -38,15 +40,42 @@ RunMark mark_of(const JsonlLine& line, const std::string& text) {
       .code = line.text_or_nothing("code"),  // the first marks had none, nor times
       .processor_seconds = line.has("processor_seconds") ? line.number("processor_seconds") : 0,
       .done = line.truth("done")};
-  for (const char* file : {results, metrics})
-    if (const std::string name = to_text(seal, " of ", file); line.has(name)) mark.hashes[file] = line.text(name);
+  const std::string of = to_text(seal, " of ");
+  for (const std::string& name : line.names())
+    if (name.starts_with(of)) mark.hashes[name.substr(of.size())] = line.text(name);
   const bool sealed = line.has(seal);
   for (const std::string& name : line.names())
     if (!sealed && name != "arguments" && name != "code" && name != "processor_seconds" && name != "done")
       line.refuse(to_text("field ", in_quotes(name), " in a mark without a hash of itself; none required"));
-  if (sealed && (text != text_of(mark, true) || (mark.done && mark.hashes.size() != 2)))
+  if (sealed &&
+      (text != text_of(mark, true) || (mark.done && !(mark.hashes.contains(results) && mark.hashes.contains(metrics)))))
     line.refuse("the mark is not what its hash says");
   return mark;
+}
+
+// ---- Files
+
+std::string sha256_of_file(const std::string& path) {
+  const InputFile file(path);
+  Sha256 hash;
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  for (std::uint64_t at = 0; at < file.size(); at += block.size()) {
+    const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), file.size() - at));
+    file.read(at, part);
+    hash.add(part);
+  }
+  return hash.hexadecimal();
+}
+
+void add_hashes(const fs::path& folder, const std::string& prefix, std::map<std::string, std::string>& hashes) {
+  for (const std::string& name : names_in(folder.string())) {
+    const fs::path path = folder / name;
+    const auto kind = fs::symlink_status(path);
+    if (fs::is_directory(kind))
+      add_hashes(path, prefix + name + "/", hashes);
+    else if (fs::is_regular_file(kind) && prefix + name != "lab_cell.json" && prefix + name != "checkpoints/lock")
+      hashes[prefix + name] = sha256_of_file(path.string());
+  }
 }
 
 // ---- Figures
@@ -168,22 +197,33 @@ std::optional<RunMark> read_mark(const fs::path& folder) {
   return mark;
 }
 
-std::map<std::string, std::string> read_figures(GridCell& cell, const std::map<std::string, std::string>& hashes) {
+std::map<std::string, std::string> hashes_of(const fs::path& folder) {
+  std::map<std::string, std::string> hashes;
+  add_hashes(folder, "", hashes);
+  return hashes;
+}
+
+void require_unchanged(const fs::path& folder, const std::map<std::string, std::string>& hashes) {
+  for (const auto& [name, hash] : hashes) {
+    const fs::path path = folder / name;
+    if (!fs::exists(fs::symlink_status(path)) || sha256_of_file(path.string()) == hash) continue;
+    const bool needed = name == results || name == metrics || name == "run.json";
+    throw FileError(path.string(), ": is not what the run wrote: its SHA-256 is another",
+        needed ? "" : "; no figure is from this file, it may be removed");
+  }
+}
+
+void read_figures(GridCell& cell) {
   clear_figures(cell);
-  std::map<std::string, std::string> found;
   try {
     for (const auto& [name, read] : {std::pair(results, &read_results), std::pair(metrics, &read_curves)}) {
-      const std::string path = (cell.folder / name).string(), text = read_file(path);
-      found[name] = sha256(text);
-      if (const auto hash = hashes.find(name); hash != hashes.end() && hash->second != found[name])
-        throw FileError(path, ": is not what the run wrote: its SHA-256 is another");
-      read(cell, path, text);
+      const std::string path = (cell.folder / name).string();
+      read(cell, path, read_file(path));
     }
   } catch (...) {
     clear_figures(cell);
     throw;
   }
-  return found;
 }
 
 void read_curves_so_far(GridCell& cell) {

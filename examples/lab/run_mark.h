@@ -1,6 +1,6 @@
 // What the laboratory believes of a run: its mark, FOLDER/lab_cell.json, and the files that figures are taken from,
-// results.jsonl and metrics.jsonl. The mark of a finished run holds the SHA-256 of both, and each mark one of itself.
-// Marks of versions that wrote none are read as strictly as can be.
+// results.jsonl and metrics.jsonl. The mark of a finished run holds the SHA-256 of every file in its folder, and each mark
+// one of itself. Marks of versions that wrote fewer or none are read as strictly as can be.
 #pragma once
 
 #include <filesystem>
@@ -18,18 +18,25 @@ struct RunMark {
   std::string code;                    // as GridCell has it
   double processor_seconds = 0;
   bool done = false;
-  std::map<std::string, std::string> hashes =
-      {};  // SHA-256 by file, of a run that is done; none: of an earlier version
+  // SHA-256 by path in the folder ("checkpoints/step-000020/state.json"), of a run that is done; none: of an earlier
+  // version.
+  std::map<std::string, std::string> hashes = {};
 };
 
 void write_mark(const std::filesystem::path& folder, const RunMark& mark);
 // Nothing where there is none. FileError when it is not as it was written.
 [[nodiscard]] std::optional<RunMark> read_mark(const std::filesystem::path& folder);
 
-// Figures of a run that is done, into the cell; SHA-256 of the files that they are from. FileError naming the file, and
-// the line where one is wrong, when a file is not as `hashes` have it, or is not what such a run writes; SystemError when
-// it cannot be read. The cell has no figures then.
-std::map<std::string, std::string> read_figures(GridCell& cell, const std::map<std::string, std::string>& hashes = {});
+// Of all files in the folder and below that a finished run leaves, but its mark and its lock. SystemError when one cannot
+// be read.
+[[nodiscard]] std::map<std::string, std::string> hashes_of(const std::filesystem::path& folder);
+// FileError naming the first file that is not as `hashes` have it. One that is gone says nothing that could be believed:
+// checkpoints may be removed.
+void require_unchanged(const std::filesystem::path& folder, const std::map<std::string, std::string>& hashes);
+
+// Figures of a run that is done, into the cell. FileError naming the file, and the line where one is wrong, when a file is
+// not what such a run writes; SystemError when it cannot be read. The cell has no figures then.
+void read_figures(GridCell& cell);
 
 // Curves of a run that goes on, as far as they can be read.
 void read_curves_so_far(GridCell& cell);

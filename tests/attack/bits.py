@@ -31,7 +31,7 @@ def attack_bits(attack, whole=False):
     subjects["resume"] = (half, [*half.glob("checkpoints/step-000003/*")], [*RUN[:-1], "--resume", "--out"], lambda out, ended: result_of(out), result_of(run))
     subjects["generate"] = (language, [language / name for name in ("weights.safetensors", "run.json", "tokeniser.json")], generate,
                             lambda out, ended: ended.out, text)
-    subjects["lab"] = (lab, [path for path in lab.glob("*.0/*") if path.suffix in (".json", ".jsonl", ".safetensors")], [*LAB, "--out"],
+    subjects["lab"] = (lab, [path for path in lab.glob("*.0/**/*") if path.is_file() and path.stat().st_size], [*LAB, "--out"],
                        lambda out, ended: lab_table(ended.out), table)
     counts = {name: [0, 0, 0] for name in subjects}  # refused, without effect, neither
     for k in range(len(subjects) * 2000):
