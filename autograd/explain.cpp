@@ -102,8 +102,8 @@ class ValueExplainer {
     return found;
   }
 
-  // Backward knows nothing of constants. Where one stands beside a number in a function of two, a dual in its place tells
-  // the derivative by it.
+  // Backward knows nothing of constants. Where one stands beside a number in a function of two, a dual in its place
+  // tells the derivative by it.
   static std::optional<Source> constant_beside(const Tape::Entry& entry, std::size_t k, index_t element) {
     const Tensor& input = entry.inputs[k];
     static const std::unordered_set<std::string> functions_of_two{"add", "subtract", "multiply", "divide"};
@@ -141,8 +141,8 @@ class ValueExplainer {
     return result;
   }
 
-  // Of a product either factor's terms are the whole: the fewest inputs whose terms add up to the number are enough, the
-  // first ones where several would do. Where none do, the op is no sum, and all stay.
+  // Of a product either factor's terms are the whole: the fewest inputs whose terms add up to the number are enough,
+  // the first ones where several would do. Where none do, the op is no sum, and all stay.
   static void keep_what_adds_up(std::vector<std::pair<Contribution, Source>>& all, std::size_t inputs, double value) {
     const auto is_in = [](unsigned set, const auto& each) { return (set >> each.second.input & 1u) != 0; };
     unsigned best = 0;

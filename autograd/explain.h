@@ -27,8 +27,8 @@ struct Contribution {
 };
 
 // Element `at` of what passed at `place`. Stops at the other places, at leaves and at constants; steps that only move a
-// number (views, casts) are left out. Of a product one factor's terms are listed, the other is their derivative. At most
-// `most` operands are listed of each op, and all others summed. Throws Error
+// number (views, casts) are left out. Of a product one factor's terms are listed, the other is their derivative. At
+// most `most` operands are listed of each op, and all others summed. Throws Error
 // when the place is not on the tape, or `at` is no position of it.
 [[nodiscard]] Contribution explain_value(
     const Tape& tape, const Place& place, const Shape& at, const std::vector<Place>& places, std::size_t most = 8);

@@ -32,8 +32,8 @@ struct MemoryReport {
   std::string text() const;
 };
 MemoryReport memory_report(const Tensor& y);
-// The same by the module whose Scope an op ran in, in bytes of the blocks that hold it; what is in `elsewhere` (weights)
-// does not count.
+// The same by the module whose Scope an op ran in, in bytes of the blocks that hold it; what is in `elsewhere`
+// (weights) does not count.
 std::map<std::string, std::size_t> kept_by_module(const Tensor& y, const std::vector<Tensor>& elsewhere);
 
 // While alive, every op of this thread checks its result, forward and backward. The first NaN or infinity is an Error

@@ -37,8 +37,8 @@ class Node : public GraphLink {
   virtual std::vector<std::string> parts() const { return {}; }
   // backward of one of them; undefined gradients are 0.
   virtual void backward_of_part(std::size_t, const Tensor&, std::span<const bool>, std::span<Tensor>) {}
-  // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of them;
-  // empty: the op has no word for it. (autograd/zeros.h)
+  // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of
+  // them; empty: the op has no word for it. (autograd/zeros.h)
   virtual std::vector<Stop> stops(std::size_t) const { return {}; }
   // Whether element e of this input goes into element e of the output alone.
   virtual bool by_element(std::size_t) const { return false; }

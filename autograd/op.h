@@ -16,10 +16,10 @@
 // backward is the op itself checks in the public function instead.
 //
 // Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
-// says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional:
-// `static BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and
-// errors show instead of the name; `stops(saved, input)`, `by_element(input)` and `parts(saved)` with `backward_of_part(saved, dy, needs,
-// part)`, which autograd/node.h explains.
+// says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional: `static
+// BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and errors
+// show instead of the name; `stops(saved, input)`, `by_element(input)` and `parts(saved)` with `backward_of_part(saved,
+// dy, needs, part)`, which autograd/node.h explains.
 #pragma once
 
 #include <array>

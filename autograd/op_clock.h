@@ -1,6 +1,6 @@
-// Where the time of a computation goes, op by op. While an OpClock is alive, each op of this thread tells it how long it
-// took; without one an op costs a thread-local load more. What an op calls inside counts as its own time: the ops that
-// make up a backward, and the forward that recompute() runs again there.
+// Where the time of a computation goes, op by op. While an OpClock is alive, each op of this thread tells it how long
+// it took; without one an op costs a thread-local load more. What an op calls inside counts as its own time: the ops
+// that make up a backward, and the forward that recompute() runs again there.
 //
 //   OpClock clock([&](const OpTime& each) { seconds[each.op] += each.seconds; });
 #pragma once

@@ -137,7 +137,8 @@ struct Operand {
 // Error where a mean would be that of nothing.
 [[nodiscard]] Tensor mean(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
-// Without the axis; of equal maxima the first has the gradient. NaN counts as the largest: the first one is the maximum.
+// Without the axis; of equal maxima the first has the gradient. NaN counts as the largest: the first one is the
+// maximum.
 [[nodiscard]] Tensor maximum_along(const Tensor& x, int axis, Site at = Site::current());
 // The adjoint of broadcasting: sums x to a shape that expands to x's.
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, Site at = Site::current());

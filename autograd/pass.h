@@ -13,8 +13,8 @@
 
 namespace whence::detail {
 
-// The gradient that has arrived at a node so far. The first term is moved in; the second makes a sum; later terms add in
-// place.
+// The gradient that has arrived at a node so far. The first term is moved in; the second makes a sum; later terms add
+// in place.
 class Arrived {
  public:
   void add(Tensor term, DType sum_dtype);
@@ -41,17 +41,17 @@ std::unordered_set<const Node*> nodes_named(const PlaceNames& names, const Node*
 // Nodes from which one of `targets` can be reached, targets among them.
 std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets);
 
-// The terms that `node` sends to its inputs where dy has arrived; undefined where an input is not in `wanted` (null: all
-// are). Nothing where no input is. `release`: what the op saved is forgotten afterwards. `part`: of that part of the op
-// alone (Node::parts), undefined also where it sends nothing.
+// The terms that `node` sends to its inputs where dy has arrived; undefined where an input is not in `wanted` (null:
+// all are). Nothing where no input is. `release`: what the op saved is forgotten afterwards. `part`: of that part of
+// the op alone (Node::parts), undefined also where it sends nothing.
 std::vector<Tensor> terms_for_inputs(Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted,
     bool release, std::optional<std::size_t> part = {});
 
 // The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);
 
-// While alive, backward through a probe leaves no gradient with its capture: what walks the graph to learn about it must
-// not change what was seen.
+// While alive, backward through a probe leaves no gradient with its capture: what walks the graph to learn about it
+// must not change what was seen.
 class ProbesKeepNothing {
  public:
   ProbesKeepNothing() : previous_(probes_keep_gradients) { probes_keep_gradients = false; }

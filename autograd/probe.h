@@ -16,7 +16,8 @@
 
 namespace whence {
 
-// Something of the graph that has a name: what passed a probe (Capture::place), or a leaf. What ways.h and zeros.h ask for.
+// Something of the graph that has a name: what passed a probe (Capture::place), or a leaf. What ways.h and zeros.h ask
+// for.
 struct Place {
   std::string name;
   std::vector<std::uint64_t> nodes;  // several where a probe was passed several times

@@ -1,11 +1,11 @@
-// By which ways a gradient came. The gradient of y by x is a sum over all paths of the graph that lead from y to x. Paths
-// that pass the same named places in the same order are one way. Its part of the gradient is what is left when all other
-// edges are cut: backward, run for each way by itself. The parts add up to the gradient.
+// By which ways a gradient came. The gradient of y by x is a sum over all paths of the graph that lead from y to x.
+// Paths that pass the same named places in the same order are one way. Its part of the gradient is what is left when
+// all other edges are cut: backward, run for each way by itself. The parts add up to the gradient.
 //
 //   Capture capture("*");
 //   const Tensor loss = ...;
 //   for (const Way& way : ways(loss, {}, capture.place("blocks.0.attention.q"), places))
-//     way.steps is {"logits", "position_logit", "positions", "gates", "scores"}: q moved a gate, and the gate a position
+//     way.steps is {"logits", "position_logit", "positions", "gates", "scores"}: q moved a gate, the gate a position
 #pragma once
 
 #include <string>
@@ -23,14 +23,14 @@ struct Way {
   Tensor gradient;                 // of x's shape
 };
 
-// All ways from y to x, those with fewer steps first. `seed` as in grad(). An op that is a sum of parts that have names,
-// such as the taps of a convolution, counts as a place for each of them, if it ran in a Scope whose path begins with
-// `parts_in`. Empty where y does not depend on x. The graph stays as it was.
+// All ways from y to x, those with fewer steps first. `seed` as in grad(). An op that is a sum of parts that have
+// names, such as the taps of a convolution, counts as a place for each of them, if it ran in a Scope whose path begins
+// with `parts_in`. Empty where y does not depend on x. The graph stays as it was.
 [[nodiscard]] std::vector<Way> ways(const Tensor& y, const Tensor& seed, const Place& x,
     const std::vector<Place>& places, const std::string& parts_in = {}, Site at = Site::current());
 
-// A step of the backward pass between two places that have no other between them: y's graph with all that is unnamed left
-// out.
+// A step of the backward pass between two places that have no other between them: y's graph with all that is unnamed
+// left out.
 struct Passage {
   std::string from, to;  // from "" is from y itself
   double norm = 0;       // of the part of the gradient at `to` that came this way

@@ -1,6 +1,6 @@
-// lab: trains a grid of schemes, options and seeds on one task or several, or on text, and says what came out: means and
-// spreads beside the paper's figures and guesses that need no model, what makes a difference, and learning curves, as
-// tables, CSV, JSON, SVG and one page.
+// lab: trains a grid of schemes, options and seeds on one task or several, or on text, and says what came out: means
+// and spreads beside the paper's figures and guesses that need no model, what makes a difference, and learning curves,
+// as tables, CSV, JSON, SVG and one page.
 #include <algorithm>
 #include <iostream>
 #include <map>

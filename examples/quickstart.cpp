@@ -1,6 +1,6 @@
 // quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop and compares them with the paper
-// (report.html). look.html shows the gates, positions and attention of the trained CoPE model, and whence their gradients
-// came.
+// (report.html). look.html shows the gates, positions and attention of the trained CoPE model, and whence their
+// gradients came.
 #include <iostream>
 
 #include "examples/app/command.h"

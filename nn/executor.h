@@ -33,12 +33,12 @@ class Executor {
   virtual const char* name() const = 0;
   // Why these stages cannot run here, as the end of a sentence; empty when they can.
   virtual std::string refusal(const Stages& stages) const = 0;
-  // [b h i d]. A masked pair adds exactly nothing: on the CPU, infinities and NaN of later tokens or of padding change no
-  // bit of a row that sees none of them, and the gradient of its query by no more than rounding (what a block of tiles
-  // sums first depends on all of its rows). Where a gradient that comes in is not finite, it reaches the keys and values
-  // of its whole sequence, and no other query. Probes inside then see two passes, the last that of the rows that see such
-  // numbers. Not on a GPU, where to look would be to wait for the device at each layer: there 0 x NaN is NaN, as in other
-  // libraries.
+  // [b h i d]. A masked pair adds exactly nothing: on the CPU, infinities and NaN of later tokens or of padding change
+  // no bit of a row that sees none of them, and the gradient of its query by no more than rounding (what a block of
+  // tiles sums first depends on all of its rows). Where a gradient that comes in is not finite, it reaches the keys and
+  // values of its whole sequence, and no other query. Probes inside then see two passes, the last that of the rows that
+  // see such numbers. Not on a GPU, where to look would be to wait for the device at each layer: there 0 x NaN is NaN,
+  // as in other libraries.
   [[nodiscard]] Tensor attend(const AttendInputs& inputs, const Stages& stages) const;
   // The same for finite inputs. Of others it makes what the arithmetic makes of them.
   [[nodiscard]] virtual Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const = 0;
@@ -52,9 +52,9 @@ const Executor& strips_executor();  // blocks as large as the caches like
 std::vector<const Executor*> executors();
 [[nodiscard]] std::vector<std::string> executor_names();  // "auto" first
 
-// Whether the tiled executor leaves out tiles whose whole mass is below each row's rounding, which tensor/cpu/tiles/prune.h
-// proves: ALiBi, CoPE_ALiBi and forgetting have such tiles, and whatever else falls far enough. For the whole process, as
-// the number of threads is; off at first. Results differ in their last bits.
+// Whether the tiled executor leaves out tiles whose whole mass is below each row's rounding, which
+// tensor/cpu/tiles/prune.h proves: ALiBi, CoPE_ALiBi and forgetting have such tiles, and whatever else falls far
+// enough. For the whole process, as the number of threads is; off at first. Results differ in their last bits.
 void set_pruning(bool on);
 [[nodiscard]] bool pruning();
 // Which share of the pairs was left out since set_pruning, forward and backward; nothing where no tile could be.

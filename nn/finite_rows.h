@@ -1,4 +1,5 @@
-// A masked pair adds exactly nothing, not even 0 x NaN: how rows that see no number which is not finite keep their bits.
+// A masked pair adds exactly nothing, not even 0 x NaN: how rows that see no number which is not finite keep their
+// bits.
 #pragma once
 
 #include <functional>

@@ -20,8 +20,9 @@ struct GradientNorm {
 
 // sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
 // Adam::step. The gradients are those of loss_scale times the loss (precision f16 needs this); `scale` divides by it.
-// Throws Error that names all parameters without a path from the loss, NotFinite that names the first with a gradient that is not finite.
-// Frozen parameters do not count. max_norm is above 0; infinity clips nothing. loss_scale is finite and above 0.
+// Throws Error that names all parameters without a path from the loss, NotFinite that names the first with a gradient
+// that is not finite. Frozen parameters do not count. max_norm is above 0; infinity clips nothing. loss_scale is finite
+// and above 0.
 [[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
     double loss_scale = 1, Site at = Site::current());
 // The same, but gradients that are not finite are a result and no error: a loss scale that was too large makes them.

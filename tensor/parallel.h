@@ -1,5 +1,5 @@
-// Threads. Work is cut into chunks whose borders depend on the size alone, or change no bits. So every result has the same
-// bits for any thread count.
+// Threads. Work is cut into chunks whose borders depend on the size alone, or change no bits. So every result has the
+// same bits for any thread count.
 #pragma once
 
 #include "tensor/shape.h"

@@ -1,6 +1,6 @@
-// A device without numbers. Its tensors have shapes and addresses, and their bytes are counted by the allocator that all
-// devices have; its kernels return at once. What runs here allocates and frees what it would on a GPU, and so says what
-// it will take: a whole training step in the time that its calls take. Whoever reads a number gets 0.
+// A device without numbers. Its tensors have shapes and addresses, and their bytes are counted by the allocator that
+// all devices have; its kernels return at once. What runs here allocates and frees what it would on a GPU, and so says
+// what it will take: a whole training step in the time that its calls take. Whoever reads a number gets 0.
 #include <cstring>
 #include <string_view>
 

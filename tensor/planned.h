@@ -1,6 +1,6 @@
-// What the planned device (tensor/planned.cpp) was asked to compute. Moving numbers is not counted, nor is what the tiled
-// executor does, which computes the pairs of attention twice: who wants the operations of a formula asks its composed
-// form.
+// What the planned device (tensor/planned.cpp) was asked to compute. Moving numbers is not counted, nor is what the
+// tiled executor does, which computes the pairs of attention twice: who wants the operations of a formula asks its
+// composed form.
 #pragma once
 
 namespace whence {

@@ -16,7 +16,8 @@
 //                        or slope_h p_ij, slopes [h]
 //   head mix (DAPE)      A_hij += sum_{d,t} W2[h d t] hidden_d[i, j + t - left]
 //                        hidden_d[i, c] = leaky_relu(u[e, d, i-c] + sum_{h,t} W1[d h t] X_h[i, c + t - left])
-//                        X = S where i sees j, else 0. u holds b1 and what W1 makes of the base's bias: e = min(c - first key that is present, left) columns lie on the left of c
+//                        X = S where i sees j, else 0. u holds b1 and what W1 makes of the base's bias:
+//                        e = min(c - first key that is present, left) columns lie on the left of c
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// The benches: what they compute, print and refuse. Times are nobody's promise here; that a peer's results are compared is.
+// The benches: what they compute, print and refuse. Times are nobody's promise here; that a peer's results are compared
+// is.
 #include "examples/bench/attention_core.h"
 
 #include <doctest/doctest.h>

@@ -205,8 +205,8 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
   CHECK(checked > 40);
 }
 
-// The first hour: the README's command lines as printed, in its order, in one folder. What trains for long is interrupted,
-// and must have begun: it says so by its exit code.
+// The first hour: the README's command lines as printed, in its order, in one folder. What trains for long is
+// interrupted, and must have begun: it says so by its exit code.
 TEST_CASE("commands: the README's commands run as printed") {
   const Scratch scratch("readme");
   const std::string document = text_of(source_folder() + "/README.md");

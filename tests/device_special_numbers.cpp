@@ -80,7 +80,8 @@ template <class T> const std::vector<Plain<T>>& plain() {
   return all;
 }
 
-// Two functions of two numbers and their slopes. Maximum and minimum keep NaN; each argument has half the gradient then.
+// Two functions of two numbers and their slopes. Maximum and minimum keep NaN; each argument has half the gradient
+// then.
 template <class T> struct PlainPair {
   const char* name;
   T (*value)(T, T);

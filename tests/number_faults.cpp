@@ -1,5 +1,5 @@
-// Bad and odd tensors, sizes and options that no other file tries: nothing to reduce, very many elements, mixed and narrow
-// dtypes, parameters of schemes at their bounds.
+// Bad and odd tensors, sizes and options that no other file tries: nothing to reduce, very many elements, mixed and
+// narrow dtypes, parameters of schemes at their bounds.
 #include <cmath>
 
 #include "autograd/backward.h"

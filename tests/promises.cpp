@@ -1,5 +1,6 @@
-// Every numbered test of the list that this engine answers to (F1 to F16 files, K1 to K10 dying and lack of resources, D1 to D10 data, T1 to
-// T17 tensors and numbers, L1 to L8 training) is the beginning of a case's name, or stands in tests/README.md with why it does not apply.
+// Every numbered test of the list that this engine answers to (F1 to F16 files, K1 to K10 dying and lack of resources,
+// D1 to D10 data, T1 to T17 tensors and numbers, L1 to L8 training) is the beginning of a case's name, or stands in
+// tests/README.md with why it does not apply.
 #include <doctest/doctest.h>
 
 #include <filesystem>

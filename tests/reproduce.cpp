@@ -1,4 +1,5 @@
-// The papers' tables: all of them listed, their grids accepted, verdicts on made-up numbers, and one small table trained.
+// The papers' tables: all of them listed, their grids accepted, verdicts on made-up numbers, and one small table
+// trained.
 #include <doctest/doctest.h>
 
 #include <limits>

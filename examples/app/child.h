@@ -10,8 +10,8 @@ namespace whence {
 
 enum class Errors { in_the_file, as_ours };  // where its standard error goes
 
-// `arguments[0]` is the program. It dies with this process, whatever ends that one. SystemError when it cannot be started or
-// its output not be written.
+// `arguments[0]` is the program. It dies with this process, whatever ends that one. SystemError when it cannot be
+// started or its output not be written.
 // REQUIRES: called from the thread that lives longest, whose end is what the child is told of.
 [[nodiscard]] pid_t start_child(std::vector<std::string> arguments, const std::string& output, Errors errors);
 

@@ -1,5 +1,6 @@
-// A model on paper, before there is a machine for it: its parameters, what a token costs, what a training step holds and
-// how many cards that takes. All of it is counted on the planned device, so nothing of the model's size is allocated.
+// A model on paper, before there is a machine for it: its parameters, what a token costs, what a training step holds
+// and how many cards that takes. All of it is counted on the planned device, so nothing of the model's size is
+// allocated.
 #pragma once
 
 #include <algorithm>

@@ -29,8 +29,8 @@ struct Placement {
   std::string text;  // "device: cpu, because ...; precision: bf16; products: bf16"
 };
 
-// Sets the threads, the numbers of products and pruning, and finds the device. InputError, with the cause, when a GPU, or
-// bf16 for products, is asked for and cannot be had.
+// Sets the threads, the numbers of products and pruning, and finds the device. InputError, with the cause, when a GPU,
+// or bf16 for products, is asked for and cannot be had.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
 
 // "; 41 % of attention's pairs left out" under --prune, else "".

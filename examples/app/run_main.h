@@ -23,10 +23,10 @@ enum class ExitCode {
 [[nodiscard]] std::string exit_codes_text();
 
 // Runs `body` and gives the exit code: its own, or that of what it threw.
-// `program` stands before an error, one line of at most 500 characters: "whence train". SIGPIPE is ignored: a training run
-// whose screen output goes to `head` still finishes and saves; SIGXFSZ too: a file beyond `ulimit -f` is an error of
-// write. Standard streams that are closed lead to /dev/null. Where memory ends inside a destructor, which lets nothing out,
-// the program ends there, with the same line and code.
+// `program` stands before an error, one line of at most 500 characters: "whence train". SIGPIPE is ignored: a training
+// run whose screen output goes to `head` still finishes and saves; SIGXFSZ too: a file beyond `ulimit -f` is an error
+// of write. Standard streams that are closed lead to /dev/null. Where memory ends inside a destructor, which lets
+// nothing out, the program ends there, with the same line and code.
 [[nodiscard]] int run_main(const std::string& program, const std::function<int()>& body);
 
 }  // namespace whence

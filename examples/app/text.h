@@ -35,7 +35,8 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // The parts between commas, empty ones too but for one behind the last comma; none of an empty text.
 [[nodiscard]] std::vector<std::string> split_at_commas(const std::string& text);
 
-// A token to be looked at: white space, control characters and marks without a letter have to be seen, and must not act.
+// A token to be looked at: white space, control characters and marks without a letter have to be seen, and must not
+// act.
 [[nodiscard]] std::string visible(std::string_view token);
 
 // What somebody typed, for an error: in quotation marks, escaped, shortened when long.

@@ -101,11 +101,11 @@ struct TrainingJob {
 };
 
 // Initialises the model, or loads the latest checkpoint when options.resume; trains up to options.steps; saves on the
-// way and at the end (folder/checkpoints, folder/weights.safetensors, folder/metrics.jsonl). The logs of a resumed run are
-// those of an undisturbed one but for `seconds`, which are of one process. Throws Interrupted after saving; InputError
-// when the folder holds a run and resume is off, or a run with other options; FileError for a damaged checkpoint;
-// NotFinite when a loss or a gradient is not finite, or f16's loss scale is at its least (the checkpoint before it stays
-// the latest).
+// way and at the end (folder/checkpoints, folder/weights.safetensors, folder/metrics.jsonl). The logs of a resumed run
+// are those of an undisturbed one but for `seconds`, which are of one process. Throws Interrupted after saving;
+// InputError when the folder holds a run and resume is off, or a run with other options; FileError for a damaged
+// checkpoint; NotFinite when a loss or a gradient is not finite, or f16's loss scale is at its least (the checkpoint
+// before it stays the latest).
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options);
 
 }  // namespace whence

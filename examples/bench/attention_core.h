@@ -1,4 +1,5 @@
-// One attention, queries, keys and values to output and back, as the benches time it: forward and backward, by executor.
+// One attention, queries, keys and values to output and back, as the benches time it: forward and backward, by
+// executor.
 #pragma once
 
 #include <cstdint>
@@ -76,8 +77,8 @@ class AttentionCore {
 // PyTorch's ways to run a scheme; none for a scheme that pytorch.py does not have.
 [[nodiscard]] std::vector<std::string> peer_ways_of(const std::string& scheme);
 // How far f32 may set the results of two programs apart. CoPE's gradient jumps where a position passes a whole number:
-// a sum of T gates is off by about sqrt(T) eps p_max, that share of all positions lies on the other side of one, and the
-// root of it is what they take of a norm: 1e-2 at T = 2048.
+// a sum of T gates is off by about sqrt(T) eps p_max, that share of all positions lies on the other side of one, and
+// the root of it is what they take of a norm: 1e-2 at T = 2048.
 // The weights of DAPE's mixes sum over all pairs, which is where the order of a sum in f32 tells most: up to 3e-4.
 [[nodiscard]] inline double allowed_difference(const std::string& scheme) {
   if (has_gates(scheme)) return 2e-2;

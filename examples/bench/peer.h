@@ -24,8 +24,8 @@ struct PeerWay {
   bool tuned = false;
   [[nodiscard]] std::string text() const { return "PyTorch " + way + (tuned ? ", tuned" : ""); }
 };
-// Those of `known` that --ways lists ("all": each), as installed and tuned; on a GPU, whose allocator is another, only as
-// installed. None without a peer.
+// Those of `known` that --ways lists ("all": each), as installed and tuned; on a GPU, whose allocator is another, only
+// as installed. None without a peer.
 [[nodiscard]] std::vector<PeerWay> chosen_ways(
     const Settings& settings, const std::string& listed, const std::vector<std::string>& known, bool on_cpu);
 
@@ -76,8 +76,8 @@ struct Turns {
 // For the head of a table: "PyTorch 2.15.0", found out before anything is measured; empty without a peer.
 [[nodiscard]] std::string peer_version(const Settings& settings);
 
-// |ours - theirs| / |theirs|, Euclidean, of the tensor where that is largest. Some gradients are 0 but for rounding, such
-// as that of a bias which softmax ignores: divided is by at least a tenth of the largest gradient's norm.
+// |ours - theirs| / |theirs|, Euclidean, of the tensor where that is largest. Some gradients are 0 but for rounding,
+// such as that of a bias which softmax ignores: divided is by at least a tenth of the largest gradient's norm.
 struct Difference {
   std::string where;
   double relative = 0;

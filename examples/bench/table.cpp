@@ -1,5 +1,5 @@
-// bench table: the cost tables of the papers, with what the same costs here beside each figure. Machines differ, so what
-// can be compared is the ratio to a scheme without a network or a scan, which is printed with both.
+// bench table: the cost tables of the papers, with what the same costs here beside each figure. Machines differ, so
+// what can be compared is the ratio to a scheme without a network or a scan, which is printed with both.
 #include <algorithm>
 #include <cmath>
 #include <iostream>

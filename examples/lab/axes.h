@@ -25,12 +25,13 @@ struct Axis {
 // twice, an option that the laboratory chooses itself, and a scheme or an option of it that is not known.
 [[nodiscard]] std::vector<Axis> parse_axes(const std::vector<std::string>& texts);
 
-// "steps=300 data='my text.txt'" as names and values, those with blanks in quotes of either kind. InputError as above, and
-// for quotes that do not close; `option` is the name of the option that holds the text.
+// "steps=300 data='my text.txt'" as names and values, those with blanks in quotes of either kind. InputError as above,
+// and for quotes that do not close; `option` is the name of the option that holds the text.
 [[nodiscard]] Settings parse_settings(const std::string& option, const std::string& text);
 
-// The scheme's text with the axis' option set wherever the axis' scheme stands in it, in a sum or inside another; nothing
-// where it stands nowhere. InputError when the text gives the option already, or when the value is out of range.
+// The scheme's text with the axis' option set wherever the axis' scheme stands in it, in a sum or inside another;
+// nothing where it stands nowhere. InputError when the text gives the option already, or when the value is out of
+// range.
 [[nodiscard]] std::optional<std::string> with_value(
     const std::string& scheme, const Axis& axis, const std::string& value);
 

@@ -65,8 +65,8 @@ void refuse_foreign_run(const GridCell& cell) {
 
 enum class Finished { not_begun, no, yes, before_hashes };
 
-// Takes from the mark what it says of the run, and the figures of one that has ended. InputError where they are damaged;
-// DoesNotFit where they are another run's.
+// Takes from the mark what it says of the run, and the figures of one that has ended. InputError where they are
+// damaged; DoesNotFit where they are another run's.
 Finished finished(const Grid& grid, GridCell& cell) {
   const auto mark = read_mark(cell.folder);
   if (!mark) return Finished::not_begun;

@@ -57,12 +57,12 @@ struct Machine {
   bool accept_damaged = false;  // runs whose results are damaged count as failed, with a warning
 };
 
-// Trains what is missing, in the order of grids and their cells, and reads all results into the cells. A folder with part
-// of the same grid is continued; one with another is refused (DoesNotFit), or with runs that no laboratory began
-// (InputError). What finished runs left is believed only where it is what they wrote (examples/lab/run_mark.h): FileError
-// that lists all damaged ones, before anything is trained. A run that fails leaves its reason in its cell, the others go
-// on, and the next call tries it again. When asked to stop, the runs save and this throws Interrupted. Runs die with this
-// process, whatever ends it; those that die still are waited for.
+// Trains what is missing, in the order of grids and their cells, and reads all results into the cells. A folder with
+// part of the same grid is continued; one with another is refused (DoesNotFit), or with runs that no laboratory began
+// (InputError). What finished runs left is believed only where it is what they wrote (examples/lab/run_mark.h):
+// FileError that lists all damaged ones, before anything is trained. A run that fails leaves its reason in its cell,
+// the others go on, and the next call tries it again. When asked to stop, the runs save and this throws Interrupted.
+// Runs die with this process, whatever ends it; those that die still are waited for.
 void run_grids(std::vector<Grid>& grids, const Machine& machine);
 
 // The log of a cell's run.

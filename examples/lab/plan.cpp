@@ -39,8 +39,9 @@ std::string fitting(std::string name) {
   return name.size() <= longest ? name : name.substr(0, longest - 17) + "-" + sha256(name).substr(0, 16);
 }
 
-// "cdape(kerple, kernel=3) + rope" as "cdape-kerple,kernel=3-+rope": a parenthesis that opens stands before a letter, one
-// that closes and a minus sign do not, and those that close at the end are left out. No two canonical texts have one name.
+// "cdape(kerple, kernel=3) + rope" as "cdape-kerple,kernel=3-+rope": a parenthesis that opens stands before a letter,
+// one that closes and a minus sign do not, and those that close at the end are left out. No two canonical texts have
+// one name.
 std::string scheme_folder(const std::string& scheme) {
   std::string name;
   for (const char c : scheme.substr(0, scheme.find_last_not_of(')') + 1))

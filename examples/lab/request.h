@@ -32,8 +32,8 @@ struct PlannedGrids {
   std::vector<GridRequest> requests;
   std::vector<Grid> grids;  // one for each request
 };
-// What was parsed, with `more` in place of what --set and the preset say. A single task's grid lies in `folder`, those of
-// several in folders of their own inside it. InputError as plan_grid() has it; nothing is run and nothing written.
+// What was parsed, with `more` in place of what --set and the preset say. A single task's grid lies in `folder`, those
+// of several in folders of their own inside it. InputError as plan_grid() has it; nothing is run and nothing written.
 [[nodiscard]] PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, const Settings& more,
     const std::filesystem::path& folder, const TrainCheck& check);
 

@@ -40,8 +40,8 @@ struct ChoiceScore {
   std::int64_t unknown = 0;            // tokens, of context and choice
 };
 // One for each choice. FileError when a choice has no tokens of its own or more than `length`, when there is nothing
-// before it (an empty context, and a tokeniser without <|endoftext|>, which stands for that), or a text does not fit the
-// tokeniser.
+// before it (an empty context, and a tokeniser without <|endoftext|>, which stands for that), or a text does not fit
+// the tokeniser.
 [[nodiscard]] std::vector<ChoiceScore> score_choices(
     const Transformer& model, const Tokeniser& tokeniser, const Question& question, const ChoiceOptions& options);
 

@@ -2,8 +2,8 @@
 //
 //   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
-// Files are in memory (file_bytes.h) until they have become tokens of 2 bytes each, or 4 where there are more than 65536
-// different ones.
+// Files are in memory (file_bytes.h) until they have become tokens of 2 bytes each, or 4 where there are more than
+// 65536 different ones.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +75,8 @@ struct PartSize {
 
 class Corpus {
  public:
-  // Throws what TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser does not take, and when
-  // nothing would be left for training or for validation; InputError for options; Interrupted.
+  // Throws what TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser does not take, and
+  // when nothing would be left for training or for validation; InputError for options; Interrupted.
   Corpus(const CorpusOptions& options, const Tokeniser& tokeniser);
 
   const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }

@@ -11,8 +11,8 @@ namespace whence::language {
 
 class FileBytes {
  public:
-  // Throws SystemError when the file cannot be read or is no regular one; FileError when it is empty, changes while it is
-  // read, or begins as compressed files and PDF do; Interrupted.
+  // Throws SystemError when the file cannot be read or is no regular one; FileError when it is empty, changes while it
+  // is read, or begins as compressed files and PDF do; Interrupted.
   explicit FileBytes(std::string path);
 
   const std::string& path() const { return path_; }

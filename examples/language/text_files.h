@@ -17,16 +17,16 @@ struct TreePatterns {
   std::vector<std::string> exclude = {};  // comes before include
 };
 
-// `paths` with the files below in place of each folder, in the order of their names: regular ones that are not empty, no
-// links, nothing whose name begins with a dot. SystemError when a folder cannot be read, FileError when it has none.
+// `paths` with the files below in place of each folder, in the order of their names: regular ones that are not empty,
+// no links, nothing whose name begins with a dot. SystemError when a folder cannot be read, FileError when it has none.
 [[nodiscard]] std::vector<std::string> files_of(const std::vector<std::string>& paths, const TreePatterns& patterns);
 
 [[nodiscard]] bool is_jsonl(const std::string& path);
 
 class TextFile {
  public:
-  // `field`: of each JSON line that holds its document. Throws what FileBytes does, and FileError for a line that has no
-  // such text.
+  // `field`: of each JSON line that holds its document. Throws what FileBytes does, and FileError for a line that has
+  // no such text.
   TextFile(const std::string& path, const std::string& field);
 
   const std::string& path() const { return file_.path(); }

@@ -10,8 +10,8 @@
 namespace whence::look {
 
 // "blocks.0.attention.position.gates[h=2] = 0": every entry that the mask does not hide, of head 2. Axes go by their
-// letters in the quantity's axes, or by number ("[3=1]", the only way for parameters); j=3..9 is a range with both ends.
-// "= X" sets, "*= X" scales, "+= X" adds.
+// letters in the quantity's axes, or by number ("[3=1]", the only way for parameters); j=3..9 is a range with both
+// ends. "= X" sets, "*= X" scales, "+= X" adds.
 struct Edit {
   struct Part {
     std::string axis;
@@ -36,8 +36,8 @@ struct EditOutcome {
 // InputError when a path or an axis is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const Edit& edit);
 
-// What one would try first: every quantity of pairs set to 0 in one head, what runs from 0 to 1 in a scheme (gates) to 1
-// too, and each tap of a convolution blanked. By the real change, largest first.
+// What one would try first: every quantity of pairs set to 0 in one head, what runs from 0 to 1 in a scheme (gates) to
+// 1 too, and each tap of a convolution blanked. By the real change, largest first.
 [[nodiscard]] std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most);
 
 }  // namespace whence::look

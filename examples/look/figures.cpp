@@ -33,8 +33,8 @@ struct Figure {
   int part = 0, parts = 1;  // of the layers; 0: the first, the middle and the last one ("selected layers")
 };
 
-// The papers do not say which layers a part has: here they are divided evenly over the parts that an example has. DAPE V2
-// prints "Part 2" of example 2 twice, in Fig. 12 and 13 and in 24 and 25: the second is taken for the third part.
+// The papers do not say which layers a part has: here they are divided evenly over the parts that an example has. DAPE
+// V2 prints "Part 2" of example 2 twice, in Fig. 12 and 13 and in 24 and 25: the second is taken for the third part.
 constexpr Figure figures[] = {{"cope", 4, Shows::position_alone}, {"cope", 6, Shows::gates},
     {"dape", 1, Shows::network, 8192}, {"dape", 7, Shows::network, 512, 1, 1, 3},
     {"dape", 8, Shows::network, 512, 1, 2, 3}, {"dape", 9, Shows::network, 512, 1, 3, 3},

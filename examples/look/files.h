@@ -23,8 +23,8 @@ struct Files {
 // "cope on flip_flop, loss 0.01; run runs/a; tokens 64"
 [[nodiscard]] std::string title_line(const Subject& subject, double loss);
 
-// Prints what it writes. `subject` is that of files.subject. InputError where something does not fit, before anything is
-// written.
+// Prints what it writes. `subject` is that of files.subject. InputError where something does not fit, before anything
+// is written.
 void write_page(const Subject& subject, const Files& files);
 void write_figure(const Files& files);
 

@@ -13,8 +13,8 @@ struct Given {
   Tensor x;          // [1 t h*d], what attention reads; undefined where the file has none
 };
 
-// A file of safetensors with q, k and v, each [h t d] or [1 h t d], and if wanted cotangent, as they are, and x, [t h*d]
-// or [1 t h*d]. InputError when a tensor is missing, is not known, does not fit, or is not made of finite numbers.
+// A file of safetensors with q, k and v, each [h t d] or [1 h t d], and if wanted cotangent, as they are, and x, [t
+// h*d] or [1 t h*d]. InputError when a tensor is missing, is not known, does not fit, or is not made of finite numbers.
 [[nodiscard]] Given read_given(const std::string& file, DType dtype);
 
 }  // namespace whence::look

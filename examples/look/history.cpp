@@ -90,8 +90,8 @@ report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>
   return plot;
 }
 
-// "zero or next to it: gates 48 % no target, 52 % table flat; z 73 % row not read": of what schemes pass, all layers and
-// heads.
+// "zero or next to it: gates 48 % no target, 52 % table flat; z 73 % row not read": of what schemes pass, all layers
+// and heads.
 std::string reasons_line(const Inspection& inspection) {
   std::map<std::string, std::map<Stop, double>> by_name;
   for (const Shares& shares : inspection.shares()) {

@@ -231,7 +231,8 @@ bool adds_up(const Inspection& inspection, const std::vector<Link>& links, const
       sum[link.a[e]] += term, size[link.a[e]] += std::abs(term);
     }
   }
-  // As the page judges it: viewer/worked.js. Small numbers are rounded with the large ones that they were computed beside.
+  // As the page judges it: viewer/worked.js. Small numbers are rounded with the large ones that they were computed
+  // beside.
   const double rounding = from.gradient.dtype() == DType::f64 ? 1e-10 : 1e-5;
   double beside = 0;
   for (const double number : gradient) beside = std::max(beside, 0.1 * std::abs(number));

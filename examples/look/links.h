@@ -24,9 +24,9 @@ struct Links {
   std::vector<std::vector<index_t>> rows;  // by layer: the queries whose links are all here
 };
 
-// Those of the queries whose logits have the largest gradients, as many as fit into `bytes`. Left out: what leads from x
-// to queries, keys and values, which is a product with a whole matrix; and what mixes rows. None of a text that is too
-// long to find them in a few seconds.
+// Those of the queries whose logits have the largest gradients, as many as fit into `bytes`. Left out: what leads from
+// x to queries, keys and values, which is a product with a whole matrix; and what mixes rows. None of a text that is
+// too long to find them in a few seconds.
 [[nodiscard]] Links links_of(const Inspection& inspection, double bytes);
 
 }  // namespace whence::look

@@ -16,9 +16,9 @@ struct Measure {
   double value;
 };
 
-// The loss; the norm of the gradients of all parameters of each layer, and of those in none; of what a scheme passes that
-// runs from 0 to 1 (gates) the share within 0.01 of either end; of what has a bound that is marked (positions, p_max) the
-// share that has reached it.
+// The loss; the norm of the gradients of all parameters of each layer, and of those in none; of what a scheme passes
+// that runs from 0 to 1 (gates) the share within 0.01 of either end; of what has a bound that is marked (positions,
+// p_max) the share that has reached it.
 [[nodiscard]] std::vector<Measure> measures_of(const Inspection& inspection);
 
 // "loss 0.31, gradient norm 0.2 0.1, elsewhere 0.8, gates 12 % at 0 or 1": shares as the mean over layers.

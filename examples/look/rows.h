@@ -1,6 +1,6 @@
 // Looks at texts whose pairs fit neither in memory nor on a page. The whole text goes forward and backward once, by the
-// executor that training runs, which keeps no pairs. Any query rows of any layer are then computed again in the composed
-// form, every probe live, and differentiated from what arrived at their output.
+// executor that training runs, which keeps no pairs. Any query rows of any layer are then computed again in the
+// composed form, every probe live, and differentiated from what arrived at their output.
 #pragma once
 
 #include <vector>
@@ -21,9 +21,9 @@ class Rows {
   const Subject& subject() const { return subject_; }
   double loss() const { return loss_; }
 
-  // What attention of `layer` passes to probes for queries [begin, end): pairs are [b h end-begin keys], with keys up to
-  // `end` alone in a causal model where the schemes allow that; q, k and v are whole, their gradients those by these rows.
-  // Reasons stay empty. REQUIRES: 0 <= begin < end <= tokens
+  // What attention of `layer` passes to probes for queries [begin, end): pairs are [b h end-begin keys], with keys up
+  // to `end` alone in a causal model where the schemes allow that; q, k and v are whole, their gradients those by these
+  // rows. Reasons stay empty. REQUIRES: 0 <= begin < end <= tokens
   [[nodiscard]] std::vector<Quantity> of(index_t layer, index_t begin, index_t end, bool gradients = true) const;
 
  private:

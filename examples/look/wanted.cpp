@@ -56,7 +56,8 @@ const Quantity& quantity_of(const Inspection& inspection, const Words& wanted, c
   throw InputError(option, ": '", wanted.name, "' in layer ", layer, " given; one of ", known, " required");
 }
 
-// The position in axes such as "b h i j" that `wanted` names, without the axis of which all are meant; the batch is one.
+// The position in axes such as "b h i j" that `wanted` names, without the axis of which all are meant; the batch is
+// one.
 Shape position_in(const Quantity& quantity, const Words& wanted, const std::string& option, char without = '\0') {
   std::vector<index_t> at;
   std::vector<std::string> used{"layer"};

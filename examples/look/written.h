@@ -11,8 +11,8 @@
 
 namespace whence::look {
 
-// The data of the page as JSON; examples/look/viewer/ reads them. Numbers are base64 of little-endian f32 or f64, causes
-// a byte for each entry.
+// The data of the page as JSON; examples/look/viewer/ reads them. Numbers are base64 of little-endian f32 or f64,
+// causes a byte for each entry.
 [[nodiscard]] std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {});
 
 // Of another checkpoint of the same run: without links, routes, graph and edits.
@@ -43,9 +43,9 @@ struct TextStyle {
   // What suits standard output as it is now: colours on a terminal alone, and not where NO_COLOR is set.
   static TextStyle for_standard_output();
 };
-// The text, each token shaded by what one query makes of it, and the ten tokens of which it makes most. `what`: "pattern
-// layer=0 head=1 i=40", or "dLoss/dgates ...": a quantity of pairs, of which all keys are shown. Characters that would
-// move a terminal's cursor, or turn its text around, are written out.
+// The text, each token shaded by what one query makes of it, and the ten tokens of which it makes most. `what`:
+// "pattern layer=0 head=1 i=40", or "dLoss/dgates ...": a quantity of pairs, of which all keys are shown. Characters
+// that would move a terminal's cursor, or turn its text around, are written out.
 [[nodiscard]] std::string text_read(const Inspection& inspection, const std::string& what, const TextStyle& style);
 
 }  // namespace whence::look

@@ -17,8 +17,9 @@ struct Places {
 // Does the command have the word?
 [[nodiscard]] bool names(const std::string& command, const std::string& word);
 
-// The words behind `whence`, as paper_table.h has them; what it says on standard output is kept in Places::out meanwhile. In
-// what is said, folders have the names of their words again, and the user's files none of their folders. Interrupted.
+// The words behind `whence`, as paper_table.h has them; what it says on standard output is kept in Places::out
+// meanwhile. In what is said, folders have the names of their words again, and the user's files none of their folders.
+// Interrupted.
 [[nodiscard]] Said run_command(const std::string& command, const Places& places);
 
 }  // namespace whence::papers

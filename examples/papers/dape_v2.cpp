@@ -1,4 +1,5 @@
-// Zheng et al. 2024, DAPE V2: process attention score as feature map, arXiv:2410.04798. Its method is called CDAPE here.
+// Zheng et al. 2024, DAPE V2: process attention score as feature map, arXiv:2410.04798. Its method is called CDAPE
+// here.
 #include "examples/papers/paper_table.h"
 #include "examples/papers/text_presets.h"
 #include "tensor/error.h"
@@ -137,7 +138,8 @@ PaperTable baselines() {
   return table;
 }
 
-// The runs' one training length stands for both of the paper's, as the longest is 64 times as much for one of them only.
+// The runs' one training length stands for both of the paper's, as the longest is 64 times as much for one of them
+// only.
 PaperTable kernels() {
   PaperTable table{.name = "dape-v2/table1",
       .what = "kernels 1, 3, 5, 7 over KERPLE",

@@ -1,5 +1,5 @@
-// The tables and figures of the papers as data: what each asks, how it is had here, and what the paper printed. One file
-// for each paper.
+// The tables and figures of the papers as data: what each asks, how it is had here, and what the paper printed. One
+// file for each paper.
 #pragma once
 
 #include <limits>
@@ -82,8 +82,8 @@ struct PaperTable {
   std::string measure = {};  // of lab's; empty: the task's own, or perplexity
   bool higher_is_better = false;
 
-  // Run after the training, in this order, as words behind `whence`. RUN stands for the folder of the grid's first run, TEXT
-  // and CODE for the user's files, OUT for the folder of the results.
+  // Run after the training, in this order, as words behind `whence`. RUN stands for the folder of the grid's first run,
+  // TEXT and CODE for the user's files, OUT for the folder of the results.
   std::vector<std::string> commands = {};
 };
 

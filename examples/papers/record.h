@@ -50,8 +50,8 @@ void write_record(const std::filesystem::path& folder, const Record& record);
 [[nodiscard]] bool has_place(const Record& record);
 // What becomes of the paper's comparisons. REQUIRES: it has a place.
 [[nodiscard]] std::vector<Judged> judged_of(const Record& record);
-// Why a record is old: of other code than this program, of a table or preset that is gone, or of runs that would be others
-// by now; empty: it is not.
+// Why a record is old: of other code than this program, of a table or preset that is gone, or of runs that would be
+// others by now; empty: it is not.
 [[nodiscard]] std::string staleness(const Record& record);
 
 // What differs from a record of the same table, one line each: the same code must give the same numbers on the same
@@ -71,8 +71,8 @@ void write_page(const std::filesystem::path& folder);
 // Of another preset, as many times as it has more operations: "about 9 h"; empty where that is not known.
 [[nodiscard]] std::string cost_text(const Record& record, const std::string& preset);
 
-// The commit of whence's sources around `folder`, with "+" where those that train differ from it; "unknown" where there are
-// none, or no git, whose words go to the file `said`.
+// The commit of whence's sources around `folder`, with "+" where those that train differ from it; "unknown" where there
+// are none, or no git, whose words go to the file `said`.
 [[nodiscard]] std::string commit_of(const std::filesystem::path& folder, const std::filesystem::path& said);
 // "AMD EPYC 9B14, 2 threads", and the device where that is not the CPU
 [[nodiscard]] std::string machine_of(const DeviceChoice& choice);

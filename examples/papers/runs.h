@@ -1,5 +1,5 @@
-// What is trained for a table: the runs of its grids, in one pool that all tables share. Two tables that ask for the same
-// task, scheme, seed and options train them once.
+// What is trained for a table: the runs of its grids, in one pool that all tables share. Two tables that ask for the
+// same task, scheme, seed and options train them once.
 #pragma once
 
 #include <filesystem>

@@ -82,8 +82,8 @@ inline std::vector<Preset> text_presets(
                  why_paper}};
 }
 
-// Columns at 1, 2, 4 ... `most` times the length that the paper trained on, as in "512 (1x)". Where `length` is an axis:
-// its value, and `prefix` stands before the names.
+// Columns at 1, 2, 4 ... `most` times the length that the paper trained on, as in "512 (1x)". Where `length` is an
+// axis: its value, and `prefix` stands before the names.
 inline std::vector<Column> doublings(
     int trained_on, int most, const std::string& prefix = "", const std::string& length = "") {
   std::vector<Column> columns;

@@ -15,11 +15,12 @@ namespace whence::report {
 // Text split at blank lines into <p> elements, escaped.
 [[nodiscard]] std::string paragraphs(std::string_view text);
 
-// JSON of pure ASCII that cannot end the <script> element in which it stands: no '<' is left (it only occurs in strings).
+// JSON of pure ASCII that cannot end the <script> element in which it stands: no '<' is left (it only occurs in
+// strings).
 [[nodiscard]] std::string safe_in_script(std::string_view json);
 
-// A document that refers to nothing outside: its policy makes the browser itself refuse that. `style` is CSS, `body` and
-// `scripts` are HTML.
+// A document that refers to nothing outside: its policy makes the browser itself refuse that. `style` is CSS, `body`
+// and `scripts` are HTML.
 [[nodiscard]] std::string document(
     std::string_view title, std::string_view style, std::string_view body, std::string_view scripts);
 

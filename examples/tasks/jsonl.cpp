@@ -1,8 +1,8 @@
 // Questions and answers from files of your own, a JSON object a line:
 //   {"context": "Ada is in the hall. Ben is in the attic.", "question": "Where is Ben?", "answer": "attic"}
-// The model reads context and question, a mark behind them, and then finds the answer, on which alone the loss is taken.
-// Its vocabulary is what the training file holds, besides the mark. What is longer than --length loses its left, and the
-// notes say how many lines do.
+// The model reads context and question, a mark behind them, and then finds the answer, on which alone the loss is
+// taken. Its vocabulary is what the training file holds, besides the mark. What is longer than --length loses its left,
+// and the notes say how many lines do.
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -48,8 +48,8 @@ std::string example_file() {
   return lines;
 }
 
-// A run of letters, digits, underscores and all that is not ASCII is a word; any other character that is no blank is one
-// by itself.
+// A run of letters, digits, underscores and all that is not ASCII is a word; any other character that is no blank is
+// one by itself.
 std::vector<std::string> words_of(std::string_view text) {
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); };
   std::vector<std::string> words;

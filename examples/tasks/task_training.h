@@ -26,8 +26,8 @@ void declare(CommandLine& line, ModelChoice& choice);  // under the title "Model
 // an MLP's width other than 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 
-// What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this version
-// knows no such task, or not its options, or when files that the task read then are others now.
+// What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this
+// version knows no such task, or not its options, or when files that the task read then are others now.
 struct RecordedTask {
   std::unique_ptr<Task> task;
   TransformerOptions model;

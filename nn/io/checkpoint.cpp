@@ -308,12 +308,15 @@ CheckpointFolder::CheckpointFolder(const std::string& root, std::int64_t keep) :
   lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
   if (lock_ < 0)
     throw SystemError(root, ": checkpoint: cannot write: ", std::strerror(errno), "; another folder required");
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
+  try {
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0)
+      throw SystemError(
+          root, ": checkpoint: another process is saving here; wait for it, stop it, or give another folder");
     remove_half_saved();
-    return;
+  } catch (...) {
+    ::close(lock_);
+    throw;
   }
-  ::close(lock_);
-  throw SystemError(root, ": checkpoint: another process is saving here; wait for it, stop it, or give another folder");
 }
 
 CheckpointFolder::~CheckpointFolder() { ::close(lock_); }

@@ -45,8 +45,8 @@ class CheckpointFolder {
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   // Returns the checkpoint's folder. `weights` are a module's parameters, or their masters. A checkpoint of the same
-  // step is replaced. Throws NotFinite naming the tensor when a weight or moment is not finite, SystemError when writing
-  // fails; earlier checkpoints are then unchanged.
+  // step is replaced. Throws NotFinite naming the tensor when a weight or moment is not finite, SystemError when
+  // writing fails; earlier checkpoints are then unchanged.
   std::string save(
       const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const;
   std::string save(const Module& module, const Adam& optimizer, const TrainingState& state) const {
@@ -65,8 +65,8 @@ class CheckpointFolder {
 // The folder of the checkpoint with the highest step, or nothing when there is none, or no such root.
 std::optional<std::string> find_latest(const std::string& root);
 
-// Reads state.json alone. FileError when it is damaged, SystemError when it cannot be read, DoesNotFit when its format is
-// of a later version.
+// Reads state.json alone. FileError when it is damaged, SystemError when it cannot be read, DoesNotFit when its format
+// is of a later version.
 TrainingState read_training_state(const std::string& folder, Trust* trust = nullptr);
 
 // Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: what

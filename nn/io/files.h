@@ -66,7 +66,8 @@ void write_file(const std::string& path, std::string_view text);
 // std::filesystem's iterators and remove_all, which end the program where memory ends (libstdc++ 13).
 std::vector<std::string> names_in(const std::string& folder);
 
-// Removes a file, a link, or a folder and all that it holds; nothing where there is none. std::filesystem::filesystem_error.
+// Removes a file, a link, or a folder and all that it holds; nothing where there is none.
+// std::filesystem::filesystem_error.
 void remove_whole(const std::string& path);
 
 // Removes the temporary files that processes left in `folder` that were killed: regular files named NAME.tmp-PID or

@@ -18,8 +18,8 @@ struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Checks the form: JSON of the shape above, no key twice, no NUL, no name that leads out of a folder, integers that fit in 64 bits. What the numbers mean is not
-// checked here. Throws FileError "PATH: safetensors: ...".
+// Checks the form: JSON of the shape above, no key twice, no NUL, no name that leads out of a folder, integers that fit
+// in 64 bits. What the numbers mean is not checked here. Throws FileError "PATH: safetensors: ...".
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json);
 
 // Throws Error when a name is not UTF-8.

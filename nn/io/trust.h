@@ -11,8 +11,8 @@ struct Trust {
   std::vector<std::string> notes = {};  // "FILE: what is to be known of it", a line each, for people; added to
 };
 
-// Unless the hashes are the same: FileError with the file's name and both, or a note of the same text if `trust` accepts
-// that. `source`: who says what is wanted.
+// Unless the hashes are the same: FileError with the file's name and both, or a note of the same text if `trust`
+// accepts that. `source`: who says what is wanted.
 void require_sha256(
     const std::string& path, const std::string& found, const std::string& wanted, const char* source, Trust* trust);
 

@@ -1,5 +1,5 @@
-// A bias that depends on the distance of a pair and on nothing else: one row of numbers per distance, read by all pairs.
-// A scheme says what the row of a distance is; both forms of attention follow.
+// A bias that depends on the distance of a pair and on nothing else: one row of numbers per distance, read by all
+// pairs. A scheme says what the row of a distance is; both forms of attention follow.
 #pragma once
 
 #include "nn/positional/distances.h"

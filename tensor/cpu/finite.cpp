@@ -1,5 +1,5 @@
-// A number is infinite or NaN when all bits of its exponent are set. One added to a full exponent carries into the sign,
-// whose own bit was cleared: the signs of all sums together are the answer, in whole numbers, which vectorise.
+// A number is infinite or NaN when all bits of its exponent are set. One added to a full exponent carries into the
+// sign, whose own bit was cleared: the signs of all sums together are the answer, in whole numbers, which vectorise.
 #include "tensor/finite.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Products in f32 and f64. Rows of a that are contiguous along the inner axis are read where they lie; else a is packed,
-// block after block. Packed are panels of several lines: 8 rows of a, up to three vectors of columns of b.
+// Products in f32 and f64. Rows of a that are contiguous along the inner axis are read where they lie; else a is
+// packed, block after block. Packed are panels of several lines: 8 rows of a, up to three vectors of columns of b.
 #ifdef __x86_64__
 #define WHENCE_TILES_TARGET product
 #include "tensor/cpu/product_loops.h"

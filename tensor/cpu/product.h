@@ -1,6 +1,6 @@
 // One tile of a matrix product on one thread, for processors with AVX-512 (tensor/cpu/instruction_set.h says whether
-// this is one). BLAS is for all others, and for what is too thin for tiles. It is here because BLAS has to be told which
-// processor it is on, and packs what need not be packed.
+// this is one). BLAS is for all others, and for what is too thin for tiles. It is here because BLAS has to be told
+// which processor it is on, and packs what need not be packed.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ WHENCE_INLINE extent parts_of(extent whole, extent part) { return (whole + part 
 
 // ---- the product of packed panels: of b, and of a where it is packed, [depth][lines] each ----
 
-// Columns of the panel of b that begins where `left` are left, in whole vectors. Four vectors are two and two: one alone
-// is read more often than it is multiplied.
+// Columns of the panel of b that begins where `left` are left, in whole vectors. Four vectors are two and two: one
+// alone is read more often than it is multiplied.
 template <class T> WHENCE_INLINE extent panel_of(extent left) {
   const extent vectors = parts_of(left, lanes<T>);
   return (vectors == 4 ? 2 : least(vectors, vectors_at_once)) * lanes<T>;

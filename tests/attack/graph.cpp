@@ -1,7 +1,8 @@
 // whence_graph: random graphs of ops and their gradients.
 //   whence_graph SEED SECONDS    graphs of all registered ops: backward against dual numbers
-//   whence_graph FILE            a graph from a file, one node a line; prints all numbers of the last node, then of each leaf's gradient
-// A line is an op, the numbers of the nodes that it takes, and then its own: "leaf 2 3 : 0.5 ...", "exp 0", "matmul 0 1", "slice 0 1 0 2".
+//   whence_graph FILE            a graph from a file, one node a line; prints the last node, then each leaf's gradient
+// A line is an op, the numbers of the nodes that it takes, and then its own: "leaf 2 3 : 0.5 ...", "exp 0", "matmul 0
+// 1", "slice 0 1 0 2".
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -1,8 +1,10 @@
-// whence_inject: runs a command, numbers the system calls by which it and its children touch files, and kills it at one or fails one.
+// whence_inject: runs a command, numbers the system calls by which it and its children touch files, and kills it at one
+// or fails one.
 //   whence_inject [--log FILE] [--after TEXT] [--kill N | --fail N ERRNO [--lasting]] -- COMMAND...
-// --log: a line "N call path" each, and "end: exited 0" or "end: signal 9". --after: numbers begin with the first call whose path holds TEXT, so
-// that what the loader reads stays whole. --lasting: calls of the same name fail from there on, as on a full disk.
-// Ends as the command did (128 + signal), with 137 where it killed it, with 77 where the machine does not let it.
+// --log: a line "N call path" each, and "end: exited 0" or "end: signal 9". --after: numbers begin with the first call
+// whose path holds TEXT, so that what the loader reads stays whole. --lasting: calls of the same name fail from there
+// on, as on a full disk. Ends as the command did (128 + signal), with 137 where it killed it, with 77 where the machine
+// does not let it.
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Memory that ends: allocations that fail one by one in a whole run (tests/attack/memory_preload.cpp), address space that
-// is short from the start, and an engine that goes on after what it caught.
+// Memory that ends: allocations that fail one by one in a whole run (tests/attack/memory_preload.cpp), address space
+// that is short from the start, and an engine that goes on after what it caught.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 

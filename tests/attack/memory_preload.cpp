@@ -1,5 +1,6 @@
-// Loaded before a program (LD_PRELOAD): the WHENCE_FAIL_ALLOCATION-th allocation that it asks for once main has begun is
-// refused, and with WHENCE_FAIL_ALL every one behind it. operator new asks malloc. WHENCE_COUNT_ALLOCATIONS names a file for how many there were.
+// Loaded before a program (LD_PRELOAD): the WHENCE_FAIL_ALLOCATION-th allocation that it asks for once main has begun
+// is refused, and with WHENCE_FAIL_ALL every one behind it. operator new asks malloc. WHENCE_COUNT_ALLOCATIONS names a
+// file for how many there were.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>

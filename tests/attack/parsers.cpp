@@ -1,5 +1,6 @@
-// The readers of files and texts, given any bytes: a target of libFuzzer and AFL per format, and where there is neither, a plain mutator.
-//   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates for so long; the last input is FOLDER/FORMAT.input
+// The readers of files and texts, given any bytes: a target of libFuzzer and AFL per format, and where there is
+// neither, a plain mutator.
+//   whence_parsers FORMAT SEEDS DICTIONARY SEED SECONDS FOLDER    mutates; the last input is FOLDER/FORMAT.input
 //   whence_parsers FORMAT FILE                                    reads FILE
 //   whence_fuzz (cmake --preset fuzz): WHENCE_FUZZ=FORMAT whence_fuzz [options of libFuzzer] SEEDS
 // Whatever the bytes are, a reader returns or throws InputError, within a second and within 200 MB.

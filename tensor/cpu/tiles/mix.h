@@ -1,4 +1,5 @@
-// The tile program of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits of
+// The tile program of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits
+// of
 // all.                                                          Zheng et al. 2024, arXiv:2405.14722 and 2410.04798
 //   hidden_d[c] = leaky(u[d, i-c] + sum_{h,t} W1[d h t] X_h[c + t - left])
 //   A_h[j]      = X_h[j] + residual[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
@@ -125,9 +126,9 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
   tile.first += segment;
 }
 
-// f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; all at once where there
-// are no packs. Between two of them is time to ask for rows of the next head: heads lie far apart, and between two
-// blocks of queries no cache keeps what all of them read.
+// f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; all at once where
+// there are no packs. Between two of them is time to ask for rows of the next head: heads lie far apart, and between
+// two blocks of queries no cache keeps what all of them read.
 template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
   const extent few = packs >= most_packs ? rows_at_once<most_packs> : packs > 0 ? rows_at_once<2> : end - begin;
   for (extent at = begin; at < end; at += few) f(at, least(few, end - at));

@@ -49,8 +49,8 @@ template <class T> struct Problem {
   T position_scale;
   const T* position_slopes;
 
-  // head mix. Rows of q, k, v and of their gradients are padded to whole vectors. Tables have room on both sides, so that
-  // a block reads them along its lanes: [left + 1, width, mix_distances], and one row for each head.
+  // head mix. Rows of q, k, v and of their gradients are padded to whole vectors. Tables have room on both sides, so
+  // that a block reads them along its lanes: [left + 1, width, mix_distances], and one row for each head.
   extent width, kernel, left, right, mix_lowest, mix_distances, behind;
   bool remask;
   T slope;

@@ -6,8 +6,8 @@
 // Proof. Let S be the keys that row i leaves out. Each has A_ij <= B_i of its tile, so that
 //   sum_{j in S} e^{A_ij} <= |S| Z_i u / (2 T) <= Z_i u / 2,
 // half of what one rounding of Z_i may change. Forward knows only the part of Z_i that the keys behind the tile made,
-// which is less, so that it leaves out no more. The other half of u is for the roundings of the logits and of Z itself, as
-// long as they are below log 2 (in f32: |scale| |q| |k| below 10^5); the bound is computed in double, its own do not
+// which is less, so that it leaves out no more. The other half of u is for the roundings of the logits and of Z itself,
+// as long as they are below log 2 (in f32: |scale| |q| |k| below 10^5); the bound is computed in double, its own do not
 // count.                                                                                                           QED
 // So o_i is off by at most u max |v_j|. Pairs left out have P_ij <= u / (2 T) each and u / 2 for a row together: any
 // gradient misses such terms P_ij (dP_ij - o_i.do_i) alone, dq_i for instance at most u / 2 times the largest
@@ -31,8 +31,8 @@ template <class T> static bool all_finite(const T* rows, extent rows_row, extent
 
 template <class T> struct Pruning {
   double *query_length, *log_total;  // per lane: |scale| |q_i|; log Z_i, or less
-  // Per tile of keys the largest; where gates are summed, of all keys up to there: the sums below a tile that is left out
-  // are not known, and with it all that is below is left out too.
+  // Per tile of keys the largest; where gates are summed, of all keys up to there: the sums below a tile that is left
+  // out are not known, and with it all that is below is left out too.
   double *key_length, *column;
   T* table;  // per lane: the largest that the tile's pairs read
   double table_most, margin;

@@ -5,8 +5,8 @@
 //   or x += slope P                                                                         (CoPE_ALiBi, Eq. 10)
 // Keys run down the tile, so that the sum is one addition of vectors per key. p rises by at most 1 from key to key, so
 // z[f] and z[f+1] - z[f] stay in two vectors, which are read anew where some lane's floor moved. Where gates are sparse
-// all floors of a tile are a few, and their rows are read once for all of its keys. Once all sums of a block have reached
-// n - 1 they stay: x += z[n-1], plain attention.
+// all floors of a tile are a few, and their rows are read once for all of its keys. Once all sums of a block have
+// reached n - 1 they stay: x += z[n-1], plain attention.
 // Backward, with dx the gradient at the logits:
 //   dz[f] += (1-w) dx, dz[f+1] += w dx             summed while f stays, written once for each row and f
 //   dp = (z[f+1] - z[f]) dx, 0 at whole p and from n - 1 on;  dg_k = sum_{l<=k} dp_l;  d score = dg g (1 - g)
@@ -181,7 +181,8 @@ template <class T> struct Scan {
     store<T>(floors + n, before), store<T>(low + n, below), store<T>(step + n, rise);
   }
 
-  // ---- sparse gates: all lanes stay within a few whole numbers, whose rows are read once. The keys of such a tile then
+  // ---- sparse gates: all lanes stay within a few whole numbers, whose rows are read once. The keys of such a tile
+  // then
   // ---- need no branch, which would be guessed wrongly whenever one of the lanes moves.
 
   static constexpr extent few = 3;

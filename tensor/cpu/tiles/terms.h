@@ -107,8 +107,8 @@ template <class T> struct ByDistance {
           sums[table_row(block, i, tile.first_key + k)] += dx[k * block.columns + i];
       return;
     }
-    // Query lanes*c + lane and key lanes*m + r lie lanes*(c - m) + lane - r apart: one slot for each (r, c - m), so that
-    // all reads and writes are of whole vectors.
+    // Query lanes*c + lane and key lanes*m + r lie lanes*(c - m) + lane - r apart: one slot for each (r, c - m), so
+    // that all reads and writes are of whole vectors.
     const extent first_pack = block.first_query / lanes<T>, first_key = tile.first_key / lanes<T>;
     const extent groups = (tile.keys + lanes<T> - 1) / lanes<T>;
     for (extent r = 0; r < least(lanes<T>, tile.keys); ++r) {
