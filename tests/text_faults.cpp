@@ -236,6 +236,22 @@ TEST_CASE("F5: JSON that nests beyond 64 levels or holds NUL is refused with its
   CHECK_THROWS_WITH_AS((void)read_length_scores(file), doctest::Contains("a length of 0 found"), FileError);
 }
 
+TEST_CASE("numbers with a fraction or beyond 64 bits where a file must have whole ones are refused") {
+  const Scratch scratch("text-whole");
+  const std::string file = scratch / "file.json";
+  for (const char* number : {"1.5", "1e21", "-1e30", "18446744073709551615", "\"1\"", "null"}) {
+    CAPTURE(number);
+    const doctest::Contains whole("whole number required");
+    write_file(file, to_text("{\"a\": ", number, "}"));
+    CHECK_THROWS_WITH_AS((void)read_gpt2_files(file, file), whole, FileError);
+    const std::string bpe = to_text(R"("kind": "bpe", "vocab": {"a": )", number, R"(}, "merges": []})");
+    CHECK_THROWS_WITH_AS(
+        (void)tokeniser_from_json(R"({"format": "whence tokeniser", "version": 1, )" + bpe, "a"), whole, FileError);
+    write_file(file, to_text(R"({"scheme": "a", "lengths": [{"length": 8, "windows": )", number, "}]}"));
+    CHECK_THROWS_WITH_AS((void)read_length_scores(file), doctest::Contains("a count required"), FileError);
+  }
+}
+
 TEST_CASE("a run.json names only options that runs record, and none of its values becomes an option") {
   const Scratch scratch("text-record");
   write_file(scratch / "text", std::string(2000, 'a'));

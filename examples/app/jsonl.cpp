@@ -68,11 +68,9 @@ std::vector<std::string> JsonlLine::texts(const std::string& field) const {
 
 std::int64_t JsonlLine::whole_number(const std::string& field) const {
   const json& value = fields.at(*this, field, "a whole number");
-  if (!value.is_number_integer() ||
-      (value.is_number_unsigned() &&
-          value.get<std::uint64_t>() > std::uint64_t(std::numeric_limits<std::int64_t>::max())))
-    refuse(to_text("field '", field, "' of type ", value.type_name(), "; a whole number required"));
-  return value.get<std::int64_t>();
+  const auto number = whence::whole_number(value);
+  if (!number) refuse(to_text("field '", field, "' of type ", value.type_name(), "; a whole number required"));
+  return *number;
 }
 
 double JsonlLine::number(const std::string& field) const {

@@ -197,7 +197,7 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
     const std::string table = InputFile(vocabulary_path).text(largest_file);
     require_json_text(vocabulary_path, table);
     const auto file = nlohmann::json::parse(table);
-    return bpe_from(file.get<std::map<std::string, std::int64_t>>(), merges, vocabulary_path);
+    return bpe_from(token_numbers(file, vocabulary_path), merges, vocabulary_path);
   } catch (const nlohmann::json::exception& error) {
     throw FileError(
         vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required");

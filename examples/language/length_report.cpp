@@ -143,17 +143,20 @@ NamedScores read_length_scores(const std::string& path) {
   try {
     model.name = file.at("scheme").get<std::string>();
     for (const ordered_json& at : file.at("lengths")) {
-      if (const auto length = at.at("length").get<index_t>(); length < 1)
-        throw FileError(path, ": a length of ", length, " found; 1 or more required");
-      LengthScore score{.length = at.at("length").get<index_t>(),
-          .windows = at.at("windows").get<index_t>(),
-          .last = at.at("last").get<index_t>(),
+      const auto count = [&](const ordered_json& object, const char* name) {
+        const auto number = whole_number(object.at(name));
+        if (!number || *number < 0)
+          throw FileError(path, ": ", name, " ", object.at(name).dump(), " found; a count required");
+        return *number;
+      };
+      if (count(at, "length") < 1) throw FileError(path, ": a length of 0 found; 1 or more required");
+      LengthScore score{.length = count(at, "length"),
+          .windows = count(at, "windows"),
+          .last = count(at, "last"),
           .perplexity = number_in(at.at("perplexity")),
           .standard_error = number_in(at.at("standard_error"))};
-      for (const ordered_json& delta : at.at("deltas")) {
-        score.deltas.push_back(
-            {delta.at("last").get<index_t>(), number_in(delta.at("full")), number_in(delta.at("truncated"))});
-      }
+      for (const ordered_json& delta : at.at("deltas"))
+        score.deltas.push_back({count(delta, "last"), number_in(delta.at("full")), number_in(delta.at("truncated"))});
       score.refused = at.at("refused").get<std::string>();
       model.scores.push_back(std::move(score));
     }

@@ -26,8 +26,7 @@ TokeniserPointer from_object(const json& file, const std::string& place) {
   if (kind == "bytes") return byte_tokeniser();
   if (kind == "characters") return characters_from(strings(file, "characters"), place);
   if (kind == "words") return words_from(strings(file, "words"), place);
-  if (kind == "bpe")
-    return bpe_from(file.at("vocab").get<std::map<std::string, std::int64_t>>(), strings(file, "merges"), place);
+  if (kind == "bpe") return bpe_from(token_numbers(file.at("vocab"), place), strings(file, "merges"), place);
   throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }
 
@@ -72,7 +71,7 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
       throw FileError(place,
           ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
     }
-    if (file.at("version").get<int>() != 1)
+    if (file.at("version") != 1)
       throw FileError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
     return from_object(file, place);
   } catch (const json::exception& error) {

@@ -1,6 +1,8 @@
 // JSON as text: what must hold of it before the library reads it, and how it is written and freed where memory may end.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,5 +54,14 @@ template <class Json> class JsonRead {
     part.clear();
   }
 };
+
+// The whole number that a value of nlohmann::json is. Nothing for any other value, numbers with a fraction and those beyond
+// 64 bits included, which its own get() converts without a word.
+template <class Json> std::optional<std::int64_t> whole_number(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  const auto number = value.template get<std::int64_t>();
+  if (value.is_number_unsigned() && number < 0) return std::nullopt;
+  return number;
+}
 
 }  // namespace whence

@@ -33,6 +33,10 @@
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
+// What AddressSanitizer keeps of freed memory, 256 MB at first, is not the reader's.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "quarantine_size_mb=16"; }
+
 namespace {
 
 using namespace whence;
