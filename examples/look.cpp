@@ -132,6 +132,7 @@ int run(int argc, char** argv) {
     look::write_page(subject, options.files);
     return 0;
   }
+  std::cerr << look::require_memory(subject) << '\n';
   const look::Inspection inspection(subject);
   if (options.json) {
     std::cout << look::explained_json(inspection, options.explain) << '\n';

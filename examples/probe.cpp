@@ -5,6 +5,7 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
@@ -123,6 +124,18 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
 }
 
+// What the pass takes is told by the same pass of the same file on the planned device.
+void state_memory(const Options& options, std::optional<DType> dtype, std::optional<std::uint64_t> init,
+    const ProbeInput& input, const Executor& executor) {
+  ProbeInput planned = read_probe_input(options.in, options.scheme, dtype, init);
+  planned.setting = input.setting;
+  planned.to(Device::planned(Device::cpu()));
+  const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
+  std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()), [] {
+    return "shorter sequences, or fewer of them, take less";
+  }) << '\n';
+}
+
 int run_file(const CommandLine& line, const Options& options) {
   const std::optional<DType> dtype = line.given("dtype") ? std::optional(dtype_named(options.dtype)) : std::nullopt;
   const std::optional<std::uint64_t> init = line.given("init") ? std::optional(options.init) : std::nullopt;
@@ -137,6 +150,7 @@ int run_file(const CommandLine& line, const Options& options) {
                                                      : *executor_named(options.executor);
   input.setting.causal = !options.bidirectional;
   if (line.given("scale")) input.setting.scale = options.scale;
+  state_memory(options, dtype, init, input, executor);
   const SafetensorsFile result = run_on(input, executor, options);
   write_safetensors(options.out, result);
   report(input, executor, options, result);

@@ -317,3 +317,19 @@ TEST_CASE("look: a page that would be too large is refused with the length that 
   CHECK(bytes > most_bytes / 2);
   CHECK(bytes < most_bytes + most_bytes / 4);
 }
+
+TEST_CASE("L4: look: what a pass takes is said before it is made, and one that cannot fit is refused with a length") {
+  const Scratch scratch("look-memory");
+  const Subject subject = subject_with(small("cope(p_max=3)"), 32);
+  const std::string line = require_memory(subject);
+  CHECK_MESSAGE(line.find("a pass over 32 tokens that keeps all; ") != std::string::npos, line);
+  const Outcome refused =
+      RunningProgram("look", {"alibi", "--length", "1000000", "--causes"}, scratch / "log").finish();
+  CHECK(refused.code == 5);
+  CHECK_MESSAGE(refused.err.find("a pass over 1000000 tokens") != std::string::npos, refused.err);
+  const std::size_t at = refused.err.find("; --length ");
+  REQUIRE_MESSAGE(at != std::string::npos, refused.err);
+  const std::int64_t length = std::stoll(refused.err.substr(at + 11));
+  CHECK(length > 0);
+  CHECK(length < 100000);
+}

@@ -82,6 +82,7 @@ TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a
   const Scratch scratch("probe");
   const Outcome outcome = probe(scratch, cope_tensors());
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(outcome.err.starts_with("memory: "), outcome.err);
   const Tensors found = read(scratch / "out");
   for (const char* name : {"output", "logits", "pattern", "scores", "gates", "positions", "position_logit",
            "gradient.q", "gradient.k", "gradient.v", "gradient.table", "gradient.gates", "gradient.positions",

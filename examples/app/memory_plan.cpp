@@ -316,6 +316,22 @@ std::string require_pass_memory(const PlannedPass& pass, std::size_t free) {
       " tokens: ", bytes_text(weights), " weights", caches, of);
 }
 
+std::size_t planned_peak(const std::function<void()>& pass) {
+  Allocator& allocator = memory_of(Device::planned(Device::cpu())).allocator();
+  const std::size_t before = allocator.statistics().live;
+  allocator.reset_peak();
+  const PlannedModules planned(Device::cpu());
+  pass();
+  return allocator.statistics().peak - before;
+}
+
+std::string require_shown_memory(
+    const std::string& what, std::size_t peak, std::size_t free, const std::function<std::string()>& way) {
+  if (free != 0 && peak > free) refuse(peak, free, what, "", way());
+  return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
+      free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
+}
+
 std::pair<std::string, std::string> plan_memory(const PlannedTraining& training, bool has_length) {
   const std::size_t free = free_memory(training.device);
   const TrainingMemory memory = require_step_memory(training, {free, has_length});

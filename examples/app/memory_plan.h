@@ -34,6 +34,15 @@ struct PlannedPass {
 // halved until it fits.
 [[nodiscard]] std::string require_pass_memory(const PlannedPass& pass, std::size_t free);
 
+// Passes that show all that they compute, so that no other executor would take less.
+// The most bytes that `pass` adds at a time, by running it on the planned device; so are the modules that it makes, and
+// what it is given must be.
+[[nodiscard]] std::size_t planned_peak(const std::function<void()>& pass);
+// A line of what `what` takes, and of what is free (0: not known). OutOfMemory when that is less, with `way` to make it
+// smaller.
+[[nodiscard]] std::string require_shown_memory(
+    const std::string& what, std::size_t peak, std::size_t free, const std::function<std::string()>& way);
+
 struct MemoryLimits {
   std::size_t free = 0;     // 0: not known, and nothing is refused
   bool has_length = false;  // the program has --length, so that shorter sequences can be advised

@@ -169,6 +169,7 @@ void write_page(const Subject& subject, const Files& files) {
   if (!files.at.empty())
     throw InputError("--at: given with ", subject.tokens.numel(),
         " tokens, of which the page has every number; a longer text required");
+  std::cerr << require_memory(subject) << '\n';
   const Inspection inspection(subject);
   std::cout << title_line(subject, inspection.loss()) << '\n';
   write_inspection(inspection, files);

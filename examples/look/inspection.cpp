@@ -5,6 +5,9 @@
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
+#include "examples/app/memory_plan.h"
+#include "examples/app/text.h"
+#include "nn/loss.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -39,7 +42,43 @@ double largest(const Tensor& x) {
   return result;
 }
 
+// Of a subject's pass with all that it keeps, its weights beside it.
+std::size_t bytes_of(const TransformerOptions& options, index_t length, DType dtype, std::size_t free) {
+  // Logits, scores and their gradients, which need no plan: it would itself make the mask of all pairs.
+  const double pairs = static_cast<double>(options.layers * options.heads) * static_cast<double>(length * length);
+  const double least = 4 * pairs * static_cast<double>(size_of(dtype));
+  if (free != 0 && least > static_cast<double>(free)) return static_cast<std::size_t>(least);
+  return planned_peak([&] {
+    Transformer model(options);
+    model.to(dtype);
+    Tape tape;
+    Capture capture("*");
+    const Tensor tokens = Tensor::zeros({1, length}, DType::i64);
+    const Tensor loss = token_loss(model(tokens), tokens);
+    tape.stop(), capture.stop();
+    backward(loss, {}, {.keep_graph = true});
+  });
+}
+
 }  // namespace
+
+std::string require_memory(const Subject& subject) {
+  constexpr std::size_t for_reasons = 5;  // as many times the pass's bytes at most, measured: 2.6 to 4.7
+  const std::size_t free = free_memory(Device::cpu());
+  const index_t length = subject.tokens.size(1);
+  const TransformerOptions& options = subject.model->options();
+  const DType dtype = subject.model->parameters().front().tensor.dtype();
+  const auto shorter_that_fits = [&]() -> std::string {
+    for (index_t shorter = length / 2; shorter >= 2; shorter /= 2)
+      if (const std::size_t bytes = for_reasons * bytes_of(options, shorter, dtype, free); bytes <= free)
+        return to_text(subject.given ? "q, k and v of " : "--length ", shorter,
+            subject.given ? " tokens take " : " takes ", bytes_text(bytes), " at most");
+    return "look at a smaller model";
+  };
+  const std::string line = require_shown_memory(to_text("a pass over ", length, " tokens that keeps all"),
+      bytes_of(options, length, dtype, free), free, shorter_that_fits);
+  return to_text(line, "; up to ", for_reasons, " times that is taken while the reasons of zeros are found");
+}
 
 std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs) {
   std::vector<Quantity> all;

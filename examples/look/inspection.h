@@ -49,6 +49,10 @@ struct WaysTo {
   double difference = 0;  // largest |sum of the ways - whole|, relative to the largest |whole|
 };
 
+// A line of what an Inspection of the subject takes and of what is free. OutOfMemory where its pass alone takes more than
+// that, with a length that fits.
+[[nodiscard]] std::string require_memory(const Subject& subject);
+
 class Inspection {
  public:
   // Runs the subject forward and backward. `explains`: keeps what every op read and made, for the two functions of that
