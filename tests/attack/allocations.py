@@ -1,5 +1,6 @@
 """One allocation fails, by number, or all from there on (memory_preload.cpp): exit code 5 in one line, and the run goes on afterwards."""
 import os
+import time
 
 from system_calls import RUN, gone_on
 from tools import difference, result_of
@@ -23,7 +24,9 @@ def how_many(attack):
 def attack_allocations(attack, whole=False):
     wanted, count = how_many(attack)
     ended_early = 0
-    for n in attack.random.sample(range(1, count + 1), count):
+    # To its end: each of the first 3000 in turn, which set a run up and take its first steps. For a time: any, at random.
+    numbers = range(1, 3001) if whole and attack.end - time.time() > 1e6 else attack.random.sample(range(1, count + 1), count)
+    for n in numbers:
         if attack.time_is_up():
             break
         out, how = attack.new("run"), {"FAIL_ALLOCATION": n} | ({"FAIL_ALL": 1} if attack.random.random() < 0.3 else {})
@@ -38,4 +41,4 @@ def attack_allocations(attack, whole=False):
         found = gone_on(attack, out)
         if found != wanted:
             attack.failed(f"{difference(found, wanted)} afterwards", command)
-    attack.notes.append(f"{ended_early} ended early; {count} allocations in all")
+    attack.notes.append(f"{'the first 3000 in turn, ' if len(numbers) == 3000 else ''}{ended_early} ended early; {count} allocations in all")

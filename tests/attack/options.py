@@ -51,10 +51,13 @@ def value_of(random, name, kind, text):
 
 
 def finite(folder):
+    """What in the logs is no number. JSON has no infinity: the perplexity of a loss above 709 is null, so is what follows from it."""
     for path in [*folder.glob("metrics.jsonl"), *folder.glob("results.jsonl")]:
-        for line in path.read_text().splitlines():
-            if any(value is None or value != value for value in json.loads(line).values()):
-                return f"{path.name}: {line[:120]}"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        beyond = any(name.endswith("loss") and value is not None and value > 709 for line in lines for name, value in line.items())
+        for line in lines:
+            if any(value is None and not (beyond and ("perplexity" in name or name == "delta_p")) or value != value for name, value in line.items()):
+                return f"{path.name}: {json.dumps(line)[:120]}"
     return None
 
 
