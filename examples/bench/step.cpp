@@ -12,6 +12,7 @@
 #include "autograd/ops.h"
 #include "autograd/probe.h"
 #include "examples/app/command.h"
+#include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/bench/peer.h"
 #include "examples/tasks/task_training.h"
@@ -309,8 +310,25 @@ class StepBench {
   }
 
  private:
+  // OutOfMemory, before anything of the model is made, where a step cannot fit.
+  [[nodiscard]] std::string memory_of_step(const Case& what) const {
+    const TrainingMemory memory =
+        require_step_memory({.model = what.options,
+                                .device = placement_.device,
+                                .precision = placement_.precision,
+                                .batch = random_batch(what, 0),
+                                .loss_of =
+                                    [](Transformer& model) {
+                                      return [&model](const TrainingBatch& batch, std::int64_t) {
+                                        return token_loss(model(batch.tensors[0]), batch.tensors[1]);
+                                      };
+                                    }},
+            {free_memory(placement_.device), true});
+    return to_text("memory: ", bytes_text(memory.peak), " at the peak of a step");
+  }
+
   void measure(const Case& what) {
-    bench_.begin(what.text());
+    bench_.begin(to_text(what.text(), "; ", memory_of_step(what)));
     Training training(what, placement_, options_.recorded);
     NamedTensors results, given;
     if (!ways_.empty()) given = training.given(), results = training.gradients();
