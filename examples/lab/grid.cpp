@@ -180,8 +180,10 @@ class Laboratory {
   void run() {
     std::vector<std::pair<const Grid*, GridCell*>> waiting;
     for (Grid& grid : grids_)
-      for (GridCell& cell : grid.cells)
+      for (GridCell& cell : grid.cells) {
+        if (interrupt_requested()) stop();  // the files of finished runs may be many
         if (!take_finished(grid, cell)) waiting.emplace_back(&grid, &cell);
+      }
     refuse_damaged();
     if (before_hashes_ > 0)
       std::cerr << "note: " << before_hashes_ << " of " << runs_
