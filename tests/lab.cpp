@@ -20,6 +20,7 @@
 #include "examples/lab/statistics.h"
 #include "examples/lab/tables.h"
 #include "examples/language/train_language.h"
+#include "nn/io/checkpoint.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
 #include "tests/small_lab.h"
@@ -99,7 +100,7 @@ TEST_CASE("K3: a grid that is interrupted ends with 130 and goes on to the same 
   std::filesystem::remove_all("whole");
   std::filesystem::remove_all("cut");
   std::vector<std::string> longer = small_grid;
-  longer.back() = "length=8 dim=8 layers=1 heads=2 steps=400 batch=4 test-sequences=20 save-every=25";
+  longer.back() = "length=8 dim=8 layers=1 heads=2 steps=2000 batch=4 test-sequences=20 save-every=1000";
   REQUIRE(lab(longer, "whole").code == 0);
   std::vector<std::string> arguments = longer;
   arguments.insert(arguments.end(), {"--out", "cut"});
@@ -108,6 +109,11 @@ TEST_CASE("K3: a grid that is interrupted ends with 130 and goes on to the same 
   running.signal(SIGINT);
   const test::Outcome stopped = running.finish();
   CHECK((stopped.code == 130 || stopped.code == 0));  // 0: it was faster than this test
+  for (const auto& cell : std::filesystem::directory_iterator("cut")) {
+    std::error_code none;
+    const bool stepped = std::filesystem::file_size(cell.path() / "metrics.jsonl", none) > 0 && !none;
+    if (stepped) CHECK_MESSAGE(find_latest((cell.path() / "checkpoints").string()).has_value(), cell.path());
+  }
   const test::Outcome resumed = lab(longer, "cut");
   REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
   for (const char* cell : {"cope-p_max=8.0", "cope-p_max=8.1", "rope.0", "rope.1"}) {
