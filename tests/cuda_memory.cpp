@@ -1,11 +1,14 @@
 // Kernels that move numbers or work on them one by one, on the GPU or the emulated one, against the CPU's: packs and
 // their tails, strides, turned axes, unaligned views, tables read and added to by index.
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "autograd/backward.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "autograd/samples.h"
+#include "cuda/runtime/blas.h"
 #include "tensor/convolution.h"
 #include "tensor/index_check.h"
 #include "tests/on_gpu.h"
@@ -264,6 +267,30 @@ TEST_CASE("cuda memory: rows convolved along their keys") {
           [&](Kernels& k, const Mover& at, const Outputs& y) { k.convolve_keys_weight(c, at(x), at(g), y[0]); });
     }
   }
+}
+
+TEST_CASE("cuda memory: a product's bias may begin anywhere; the library is given those alone that it can load") {
+  alignas(16) const std::array<std::byte, 32> memory{};
+  for (const std::size_t offset : {0, 2, 4, 8, 16}) {
+    const bool wide = offset % 16 == 0;
+    std::byte* const at = const_cast<std::byte*>(memory.data()) + offset;
+    CHECK(fits_epilogue({.bias = at}, 5) == wide);
+    CHECK(fits_epilogue({.gelu = true, .before_gelu = at}, 8) == wide);
+  }
+  CHECK_FALSE(fits_epilogue({.gelu = true, .before_gelu = const_cast<std::byte*>(memory.data())}, 12));
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (index_t shift = 0; shift < 9; ++shift) {
+      CAPTURE(shift);
+      const Tensor x = random_contiguous({5, 16}, dtype, 1), w = random_contiguous({24, 16}, dtype, 2);
+      const Tensor bias = shifted(24, shift, dtype, 3);
+      const auto check = [&](const auto& product) {
+        const std::vector<double> expected = product(x, w, bias).to_vector();
+        expect_close(product(on_gpu(x), on_gpu(w), on_gpu(bias)).to_vector(), expected, dtype, 16);
+      };
+      check([](const Tensor& a, const Tensor& b, const Tensor& c) { return linear(a, b, c); });
+      check([](const Tensor& a, const Tensor& b, const Tensor& c) { return linear_gelu(a, b, c); });
+    }
 }
 
 TEST_CASE("cuda memory: an index out of range is told when numbers are read, with the line that gave it") {

@@ -406,3 +406,14 @@ TEST_CASE("emulator: what is recorded runs when it is replayed") {
   CHECK_THROWS_AS((void)runtime_of(device).record([] { fail("planted", "an error"); }), Error);
   CHECK(x.to_vector() == std::vector<double>{10, 10, 10});
 }
+
+TEST_CASE("emulator: a block has the shared memory of the GPU that is chosen, and no more") {
+  const std::size_t before = settings().shared;
+  for (const std::size_t limit : {std::size_t{99} << 10, std::size_t{163} << 10, std::size_t{227} << 10}) {
+    settings().shared = limit;
+    CHECK_NOTHROW(gpu::require_launchable({"planted", 1, 32, limit}, nullptr));
+    const std::string text = error_text([&] { gpu::require_launchable({"planted", 1, 32, limit + 1}, nullptr); });
+    CHECK(names(text, {"planted", to_text("at most ", limit, " bytes required")}));
+  }
+  settings().shared = before;
+}

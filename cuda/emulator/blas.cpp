@@ -100,7 +100,7 @@ void multiply(const BlasProduct& product) { submit_product(product, {}); }
 // The same cases as cuBLASLt has kernels for.
 bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue) {
   const bool supported = product.dtype == DType::f16 || product.dtype == DType::bf16 || product.dtype == DType::f32;
-  if (!supported || (epilogue.before_gelu && product.n % 8 != 0)) return false;
+  if (!supported || !fits_epilogue(epilogue, product.n)) return false;
   submit_product(product, epilogue);
   return true;
 }

@@ -94,7 +94,7 @@ CUstream_st* stream() { return nullptr; }
 // The limits of the GPUs that we compile for.
 void require_launchable(const LaunchFacts& facts, const void*) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;
-  constexpr std::size_t most_shared = 163 * 1024;  // what a block of the smallest of them, 8.0, may ask for
+  const std::size_t most_shared = emulator::settings().shared;
   if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
     fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
   if (facts.shared_bytes > most_shared)

@@ -11,6 +11,7 @@ namespace whence::gpu::emulator {
 namespace {
 
 constexpr std::size_t default_memory = std::size_t{8} << 30;
+constexpr std::size_t least_shared = 48 * 1024, default_shared = 163 * 1024, most_shared = 227 * 1024;
 
 std::uint64_t number(const char* variable, const char* text, const char** rest) {
   std::uint64_t value = 0;
@@ -29,22 +30,31 @@ std::uint64_t order_given() {
   return order;
 }
 
-std::size_t memory_given() {
-  const char *text = std::getenv("WHENCE_EMULATOR_MEMORY"), *rest = nullptr;
-  if (!text) return default_memory;
-  const std::size_t count = number("WHENCE_EMULATOR_MEMORY", text, &rest);
+std::size_t bytes_given(const char* variable, std::size_t otherwise, const char* examples) {
+  const char *text = std::getenv(variable), *rest = nullptr;
+  if (!text) return otherwise;
+  const std::size_t count = number(variable, text, &rest);
   const std::size_t known = std::strlen("KMG");
   const char* const letters = "KMG";
   for (std::size_t k = 0; k < known; ++k)
     if (std::toupper(static_cast<unsigned char>(*rest)) == letters[k] && !rest[1]) return count << (10 * (k + 1));
-  if (*rest) throw InputError("WHENCE_EMULATOR_MEMORY: '", text, "' given; bytes are required, as in 512M or 8G");
+  if (*rest) throw InputError(variable, ": '", text, "' given; bytes are required, as in ", examples);
   return count;
+}
+
+std::size_t shared_given() {
+  const std::size_t bytes = bytes_given("WHENCE_EMULATOR_SHARED", default_shared, "99K or 227K");
+  if (bytes < least_shared || bytes > most_shared)
+    throw InputError(
+        "WHENCE_EMULATOR_SHARED: ", bytes, " bytes given; ", least_shared, " to ", most_shared, " required");
+  return bytes;
 }
 
 }  // namespace
 
 Settings& settings() {
-  static Settings chosen{order_given(), memory_given()};
+  static Settings chosen{
+      order_given(), bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"), shared_given()};
   return chosen;
 }
 

@@ -14,6 +14,9 @@ struct Settings {
   // Device memory in bytes. Starts as WHENCE_EMULATOR_MEMORY, such as 512M or 8G, or as 8 GiB. It may be lowered
   // later, and raised up to there.
   std::size_t memory = 0;
+  // Shared memory that a block may ask for, in bytes: 163 KiB, as 8.0 has (the default), 99 KiB (8.6, 8.9, 12.0) or 227
+  // KiB (9.0, 10.0). Starts as WHENCE_EMULATOR_SHARED, such as 99K.
+  std::size_t shared = 0;
 };
 
 // What launches go by from now on.

@@ -2,6 +2,8 @@
 // cuda/emulator/blas.cpp is the twin over OpenBLAS.
 #pragma once
 
+#include <cstdint>
+
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -36,6 +38,14 @@ struct BlasEpilogue {
   bool gelu = false;            // the tanh form
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
 };
+
+// Whether cuBLASLt may be given the epilogue: what it advises goes by the alignment of the matrices alone, and a kernel
+// that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of before_gelu, of `n`
+// numbers, must be multiples of 8.
+[[nodiscard]] inline bool fits_epilogue(const BlasEpilogue& epilogue, index_t n) {
+  const auto wide = [](const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0; };
+  return wide(epilogue.bias) && wide(epilogue.before_gelu) && (!epilogue.before_gelu || n % 8 == 0);
+}
 
 // Does the product as above in one kernel. False, with nothing written, when the library has no such kernel for this
 // shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0.

@@ -16,7 +16,7 @@ namespace whence {
 namespace {
 
 // Everything that the choice of a kernel depends on.
-using PlanKey = std::array<index_t, 15>;
+using PlanKey = std::array<index_t, 14>;
 
 // Alignment in bytes, as far as kernels care: 16 is what their widest loads want.
 index_t alignment_of(const void* memory) {
@@ -24,12 +24,11 @@ index_t alignment_of(const void* memory) {
   return std::min<index_t>(static_cast<index_t>(address & (~address + 1)),
       16);  // the lowest bit that is set; null is not asked for
 }
-index_t alignment_or_none(const void* memory) { return memory ? alignment_of(memory) : 0; }
 
 PlanKey key_of(const BlasProduct& p, const BlasEpilogue& e) {
   return {static_cast<index_t>(p.dtype), p.m, p.n, p.k, p.a.turned, p.b.turned, p.a.leading, p.b.leading,
-      e.bias != nullptr, e.gelu, alignment_of(p.a.first), alignment_of(p.b.first), alignment_of(p.out),
-      alignment_or_none(e.bias), alignment_or_none(e.before_gelu)};
+      e.bias != nullptr, e.gelu, e.before_gelu != nullptr, alignment_of(p.a.first), alignment_of(p.b.first),
+      alignment_of(p.out)};
 }
 
 cublasLtHandle_t handle() {
@@ -149,8 +148,7 @@ struct Plans {
 
 bool multiply_fused(const BlasProduct& p, const BlasEpilogue& e) {
   const bool supported = p.dtype == DType::f16 || p.dtype == DType::bf16 || p.dtype == DType::f32;
-  if (!supported || (e.before_gelu && p.n % 8 != 0))
-    return false;  // rows of before_gelu must be multiples of 8 numbers
+  if (!supported || !fits_epilogue(e, p.n)) return false;
   static Plans& plans = *new Plans;
   const std::scoped_lock lock(plans.mutex);
   if (plans.known.size() >= Plans::most) plans.known.clear();

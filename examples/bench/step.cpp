@@ -153,8 +153,7 @@ class Training {
     if (!why.empty()) throw InputError("--cuda-graph: ", why);
     recorded_ = std::make_unique<TrainingStep>(
         *precision_, [this](std::int64_t part) { return random_batch(what_, static_cast<std::uint64_t>(part)); },
-        [this](
-            const TrainingBatch& batch, std::int64_t) { return loss_of(batch) * static_cast<double>(batch.counted); },
+        [this](const TrainingBatch& batch, std::int64_t) { return sum_of_losses(batch); },
         StepOptions{.recorded = true});
   }
 
@@ -268,9 +267,13 @@ class Training {
  private:
   static constexpr double rate = 3e-4;
 
-  [[nodiscard]] Tensor loss_of(const TrainingBatch& batch) const {
+  // The mean counts its targets on the CPU, which no recorded step can, and for which any other waits.
+  [[nodiscard]] Tensor sum_of_losses(const TrainingBatch& batch) const {
     const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(steps_)};
-    return token_loss(model_(batch.tensors[0], pass), batch.tensors[1]);
+    return token_loss_sum(model_(batch.tensors[0], pass), batch.tensors[1]);
+  }
+  [[nodiscard]] Tensor loss_of(const TrainingBatch& batch) const {
+    return sum_of_losses(batch) * (1 / static_cast<double>(batch.counted));
   }
 
   const Case& what_;
