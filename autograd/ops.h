@@ -192,7 +192,7 @@ struct Operand {
 // mask ? x : value. mask broadcasts to x.
 [[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value = 0, Site at = Site::current());
 // Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream
-// and index; backward draws again.
+// and index; backward draws again. Error while work is being recorded: each replay would drop the same.
 [[nodiscard]] Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at = Site::current());
 // Of x [... i j] that is a strip of a larger tensor: rows [begin, begin + i) of `total`. Total 0: x is the whole.
 struct RowsOf {

@@ -29,6 +29,7 @@ class DeviceRuntime {
   // through. The engine stays usable after both. Inside `work` it is an Error to read numbers back (item,
   // to_vector), to wait, or to record.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
+  virtual bool recording() const { return false; }  // inside `work`
 };
 
 // Waits for the device. The CPU returns at once.

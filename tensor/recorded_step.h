@@ -21,7 +21,7 @@ namespace whence {
 // called every time: same results, no graph.
 //
 // What must hold on a GPU. The host's side of the work happens twice only. Numbers that the host decides (a learning
-// rate, the number of the step, the randomness of dropout, what is copied from the CPU) are those of the second time.
+// rate, the number of the step, what is copied from the CPU) are those of the second time; dropout is refused.
 // Tensors that it reads from outside must stay alive; they are read anew at every run. Nothing inside may read
 // numbers back or depend on them.
 class RecordedStep {

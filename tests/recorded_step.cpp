@@ -101,6 +101,9 @@ TEST_CASE("captured work: reading, waiting and recording inside are refused, and
   CHECK(refused([&] { (void)raw::add(x, x).to_vector(); }).find("work is being recorded") != std::string::npos);
   CHECK(refused([&] { synchronise(*device); }).find("work is being recorded") != std::string::npos);
   CHECK(refused([&] { (void)runtime_of(*device).record([] {}); }).find("one at a time required") != std::string::npos);
+  CHECK(refused([&] { (void)dropout(x, 0.5, Stream()); }).find("at each replay; probability 0 required") !=
+        std::string::npos);
+  CHECK(dropout(x, 0.5, Stream()).numel() == 2);
   CHECK(refused([] { fail("test", "from inside"); }) == "test: from inside");
   CHECK(raw::add(x, x).to_vector() == std::vector<double>{2, 2});
   CHECK_THROWS_AS((void)runtime_of(Device::cpu()), Error);

@@ -3,6 +3,8 @@
 // Of a strip of rows, i counts the elements of the whole tensor, so that a strip draws what the whole would.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
+#include "tensor/backend.h"
+#include "tensor/device_runtime.h"
 #include "tensor/launch.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -48,6 +50,11 @@ struct Dropout {
   struct Saved {};
 
   Tensor forward(Saved&, const Tensor& x) const {
+    const bool runs = !x.device().is_cpu() && !x.device().is_planned();
+    if (runs && probability > 0 && runtime_of(x.device()).recording())
+      fail(name,
+          "asked for while work is being recorded, which would drop the same elements at each replay; "
+          "probability 0 required");
     const Numbering numbers = numbering(x.shape());
     const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
     // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.

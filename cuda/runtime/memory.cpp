@@ -53,6 +53,7 @@ void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { gp
 void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_from_cpu(from, to, bytes); }
 
 void CudaRuntime::synchronise() { gpu::synchronise(); }
+bool CudaRuntime::recording() const { return gpu::capturing(); }
 
 std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& work) {
   if (!gpu::capturing())

@@ -27,6 +27,7 @@ class CudaRuntime final : public DeviceRuntime {
   explicit CudaRuntime(Allocator& allocator) : allocator_(allocator) {}
   void synchronise() override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
+  bool recording() const override;
 
  private:
   Allocator& allocator_;
