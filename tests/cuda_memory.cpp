@@ -271,7 +271,7 @@ TEST_CASE("cuda memory: rows convolved along their keys") {
 
 TEST_CASE("cuda memory: a product's bias may begin anywhere; the library is given those alone that it can load") {
   alignas(16) const std::array<std::byte, 32> memory{};
-  for (const std::size_t offset : {0, 2, 4, 8, 16}) {
+  for (const std::size_t offset : {0u, 2u, 4u, 8u, 16u}) {
     const bool wide = offset % 16 == 0;
     std::byte* const at = const_cast<std::byte*>(memory.data()) + offset;
     CHECK(fits_epilogue({.bias = at}, 5) == wide);
