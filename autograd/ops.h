@@ -14,6 +14,7 @@
 
 namespace whence {
 
+struct PairSteps;
 struct Stream;
 
 // ---- Functions of one number: formulas and derivatives in tensor/pointwise.h, recorded by ops/unary.cpp ----
@@ -161,7 +162,7 @@ struct Operand {
 [[nodiscard]] Tensor convolve_keys(
     const Tensor& x, const Tensor& weight, const Tensor& bias, index_t left, index_t right, Site at = Site::current());
 
-// ---- Indexing (ops/gather.cpp, ops/take_rows.cpp, ops/lerp_at.cpp) ----
+// ---- Indexing (ops/gather.cpp, ops/take_rows.cpp, ops/by_distance.cpp, ops/lerp_at.cpp) ----
 // y[..., j, ...] = x[..., index[..., j, ...], ...] along axis. index has x's rank and x's extents elsewhere. Before
 // `axis` it may have extent 1, and then serves every line of x.
 [[nodiscard]] Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at = Site::current());
@@ -170,6 +171,8 @@ struct Operand {
 [[nodiscard]] Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site at = Site::current());
 // table [rows, c], index [...] -> [..., c]. Error naming the first index outside [0, rows).
 [[nodiscard]] Tensor take_rows(const Tensor& table, const Tensor& index, Site at = Site::current());
+// table [h n], steps of the pairs (b, i, j) -> [1|b h i j]: each pair reads the number of its distance. Of any dtype.
+[[nodiscard]] Tensor by_distance(const Tensor& table, const PairSteps& steps, Site at = Site::current());
 // Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m]
 // in [0, n-1] -> [..., m]. At an integer the derivative by position is exactly 0, as in CoPE's Listing 1: there
 // floor and ceiling are the same row.

@@ -51,6 +51,10 @@ class CudaKernels final : public Kernels {
   void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
   void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
       const Tensor& dposition) override;
+  // pairs.cu
+  void read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) override;
+  void sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) override;
+  void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) override;
   // convolve.cu
   void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
       const Tensor& y) override;

@@ -1,7 +1,6 @@
 // How far keys lie behind queries. Where positions are whole numbers everything is worked out from one row of queries,
 // one of keys and one number per step; pairs are only read.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -92,6 +91,14 @@ class Counting {
   std::vector<double> drawn_;
 };
 
+// [n] f64: what each of the steps counts as
+Tensor values_of(const AttendContext& at, const Steps& all) {
+  const Counting counting(at.positions);
+  const Tensor values = Tensor::empty({all.count}, DType::f64);
+  for (index_t n = 0; n < all.count; ++n) values.data<double>()[n] = counting(all.lowest + n);
+  return values;
+}
+
 // Wherever a token is present, it stands where it lies, but for what its sequence is moved by.
 bool lie_plain(const AttendContext& at, const Tensor& query, const Tensor& key) {
   const index_t padded = at.present.defined() ? at.present.size(0) : 1;
@@ -129,29 +136,9 @@ Tensor for_each_pair(const Tensor& query, const Tensor& key, index_t lowest, con
   return result;
 }
 
-DistinctSteps distinct_steps(const Steps& all) {
-  std::vector<std::atomic<bool>> occurs(static_cast<std::size_t>(all.count));
-  const Tensor index = for_each_pair<index_t>(all.query, all.key, all.lowest, [&](index_t steps) {
-    std::atomic<bool>& mark = occurs[static_cast<std::size_t>(steps - all.lowest)];
-    if (!mark.load(std::memory_order_relaxed)) mark.store(true, std::memory_order_relaxed);
-    return steps - all.lowest;
-  });
-  DistinctSteps result{{}, index};
-  std::vector<index_t> place;
-  for (const std::atomic<bool>& mark : occurs) {
-    place.push_back(static_cast<index_t>(result.steps.size()));
-    if (mark.load()) result.steps.push_back(all.lowest + static_cast<index_t>(place.size()) - 1);
-  }
-  if (result.steps.size() < place.size()) {
-    result.index = for_each_pair<index_t>(all.query, all.key, all.lowest,
-        [&](index_t steps) { return place[static_cast<std::size_t>(steps - all.lowest)]; });
-  }
-  return result;
-}
-
 // Positions between whole numbers, or far apart: a sort of all pairs. Neighbouring pairs often share their distance, so
 // that a sort of each would be mostly waste.
-DistinctDistances sorted(const Tensor& pairs) {
+PairDistances sorted(const Tensor& pairs) {
   const Tensor distance = raw::contiguous(pairs), index = Tensor::empty(distance.shape(), DType::i64);
   const double* d = distance.data<double>();
   std::unordered_set<double> seen;
@@ -165,27 +152,7 @@ DistinctDistances sorted(const Tensor& pairs) {
     for (index_t n = begin; n < end; ++n)
       out[n] = std::lower_bound(values.begin(), values.end(), d[n]) - values.begin();
   });
-  return {Tensor::of(values, {static_cast<index_t>(values.size())}, DType::f64), index};
-}
-
-DistinctDistances distinct_on(Device device, const AttendContext& at) {
-  const std::optional<Steps> all = steps_of(at);
-  const auto there = [device](const Tensor& index) { return raw::to_device(index, device); };
-  // A table of all steps pays where pairs outnumber them.
-  if (!all || all->count > 4 * batch_of(all->query, all->key) * all->query.size(1) * all->key.size(1)) {
-    const DistinctDistances found = sorted(at.distance_on_cpu());
-    return {found.values, there(found.index)};
-  }
-  const auto on = [&](Device where) { return StepsOfPairs{all->query, all->key, all->lowest, where}; };
-  const auto on_cpu = [&] { return at.kept->steps.get(on(Device::cpu()), [&] { return distinct_steps(*all); }); };
-  const DistinctSteps found = device.is_cpu() ? on_cpu() : at.kept->steps.get(on(device), [&] {
-    const DistinctSteps made = on_cpu();
-    return DistinctSteps{made.steps, there(made.index)};
-  });
-  const Counting counting(at.positions);
-  std::vector<double> values;
-  for (const index_t steps : found.steps) values.push_back(counting(steps));
-  return {Tensor::of(values, {static_cast<index_t>(values.size())}, DType::f64), found.index};
+  return {Tensor::of(values, {static_cast<index_t>(values.size())}, DType::f64), {}, index};
 }
 
 // positions [t] or [b t] as [1|b 1 t 1] or, for keys, [1|b 1 1 t]
@@ -225,15 +192,35 @@ bool operator==(const StepsOfPairs& a, const StepsOfPairs& b) {
 std::optional<DistanceSteps> distance_steps(const AttendContext& at) {
   const std::optional<Steps> all = steps_of(at);
   if (!all) return std::nullopt;
-  const Counting counting(at.positions);
-  const Tensor values = Tensor::empty({all->count}, DType::f64);
-  for (index_t n = 0; n < all->count; ++n) values.data<double>()[n] = counting(all->lowest + n);
-  return DistanceSteps{all->query, all->key, all->lowest, values, lie_plain(at, all->query, all->key)};
+  return DistanceSteps{all->query, all->key, all->lowest, values_of(at, *all), lie_plain(at, all->query, all->key)};
 }
 
-DistinctDistances distinct_distances(const AttendContext& at) { return distinct_on(device_of_scores(at), at); }
+PairDistances pair_distances(const AttendContext& at) {
+  const Device device = device_of_scores(at);
+  const std::optional<Steps> all = steps_of(at);
+  // A table of all steps pays where pairs outnumber them.
+  if (!all || all->count > 4 * batch_of(all->query, all->key) * all->query.size(1) * all->key.size(1)) {
+    PairDistances found = sorted(at.distance_on_cpu());
+    found.index = raw::to_device(found.index, device);
+    return found;
+  }
+  return {values_of(at, *all),
+      at.kept->steps.get({all->query, all->key, all->lowest, device},
+          [&] { return PairSteps::of(all->query, all->key, all->lowest, all->count).on(device); }),
+      {}};
+}
 
-DistinctDistances distinct_distances_on_cpu(const AttendContext& at) { return distinct_on(Device::cpu(), at); }
+Tensor PairDistances::read(const Tensor& table, Site here) const {
+  if (steps) return by_distance(table, *steps, here);
+  if (!is_floating(table.dtype())) return raw::cast(read(raw::cast(table, DType::f64), here), table.dtype());
+  return permute(take_rows(transpose(table), select(index, 1, 0), here), {0, 3, 1, 2}, here);
+}
+
+Tensor PairDistances::index_of_pairs() const {
+  if (!steps) return index;
+  const Tensor all = reshape(Tensor::arange(steps->count, DType::i64), {1, steps->count});
+  return by_distance(raw::to_device(all, steps->query.device()), *steps);
+}
 
 Tensor AttendContext::masked(const Tensor& t, double otherwise, Site at) const {
   const Tensor seen = mask();

@@ -51,19 +51,14 @@ struct MaskFacts {
 struct StepsOfPairs {
   Tensor query, key;  // i64 [1|b i], [1|b j]
   index_t lowest;
-  Device device;  // of the index that is made of them
+  Device device;  // where pairs read them
 
   friend bool operator==(const StepsOfPairs& a, const StepsOfPairs& b);
 };
 
-struct DistinctSteps {
-  std::vector<index_t> steps;  // ascending, each that some pair has
-  Tensor index;                // i64 [1|b 1 i j]: which of them
-};
-
 struct KeptOfSequence {
   Kept<MaskFacts, Tensor> masks;
-  Kept<StepsOfPairs, DistinctSteps> steps;
+  Kept<StepsOfPairs, PairSteps> steps;
 };
 
 }  // namespace whence

@@ -20,6 +20,7 @@
 
 #include "autograd/probe.h"
 #include "nn/module.h"
+#include "tensor/pairs.h"
 
 namespace whence {
 
@@ -112,14 +113,18 @@ struct DistanceSteps {
 // In O(i + j + n). Nothing where a position is not a whole number, or where n would exceed 2^24.
 std::optional<DistanceSteps> distance_steps(const AttendContext& at);
 
-// The distances of a context, each once: a table or a network is read at these.
-struct DistinctDistances {
-  Tensor values;  // [n] f64, ascending, on the CPU
-  Tensor index;   // [1|b 1 i j] i64: which of them belongs to query i and key j
+// The distances of a context in one row, and which of them belongs to a pair: a table or a network is read at these.
+struct PairDistances {
+  Tensor values;                   // [n] f64, ascending, on the CPU
+  std::optional<PairSteps> steps;  // beside the scores: pair (i, j) has values[steps - lowest]
+  Tensor index;                    // where a position is not whole: i64 [1|b 1 i j], beside the scores
+
+  // table [h n], beside the scores, of any dtype where positions are whole -> [1|b h i j]
+  [[nodiscard]] Tensor read(const Tensor& table, Site here = Site::current()) const;
+  [[nodiscard]] Tensor index_of_pairs() const;  // i64 [1|b 1 i j]
 };
-// With the index beside the scores, or on the CPU. Schemes and layers of one pass share it where positions are whole.
-DistinctDistances distinct_distances(const AttendContext& at);
-DistinctDistances distinct_distances_on_cpu(const AttendContext& at);
+// Schemes and layers of one pass share the steps. Positions that are not whole cost the host O(i j).
+PairDistances pair_distances(const AttendContext& at);
 
 // What a scheme promises; the conformance tests check it.
 struct Claims {

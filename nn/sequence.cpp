@@ -46,25 +46,6 @@ std::vector<index_t> tokens_of(const Tensor& present) {
   return counts;
 }
 
-// bool [1|b 1 rows keys]: causality and padding
-Tensor causal_mask(const MaskFacts& of) {
-  const index_t batch = of.present.defined() ? of.present.size(0) : 1, keys = of.keys;
-  const Tensor mask = Tensor::empty({batch, 1, of.rows, keys}, DType::boolean);
-  const Tensor present = of.present.defined() ? raw::contiguous(of.present) : of.present;
-  const bool* real = present.defined() ? present.data<bool>() : nullptr;
-  bool* out = mask.data<bool>();
-  parallel_for(batch * of.rows, bytes_per_chunk / std::max<index_t>(keys, 1) + 1, [&](index_t begin, index_t end) {
-    for (index_t row = begin; row < end; ++row) {
-      bool* allowed = out + row * keys;
-      const index_t seen = std::min(of.first_row + row % of.rows + 1, keys);
-      std::fill(allowed, allowed + seen, true);
-      if (real) std::copy_n(real + row / of.rows * keys, seen, allowed);
-      std::fill(allowed + seen, allowed + keys, false);
-    }
-  });
-  return mask;
-}
-
 // a AND b, of the shape that both broadcast to
 Tensor both(const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("mask", a.shape(), b.shape());
@@ -77,12 +58,17 @@ Tensor both(const Tensor& a, const Tensor& b) {
   return left;
 }
 
-// On the CPU. REQUIRES: something is hidden.
+// By causality and padding alone; undefined where neither hides anything.
+Tensor hidden_by_facts(const MaskFacts& of, Device device) {
+  if (of.causal) return raw::causal_mask(of.rows, of.keys, of.first_row, of.present, device);
+  return of.present.defined() ? raw::to_device(of.present, device) : of.present;
+}
+
+// REQUIRES: something is hidden. What the caller gave is joined on the CPU.
 Tensor mask_of(const MaskFacts& of) {
-  const Tensor hidden = of.causal ? causal_mask(of) : of.present;
-  if (!of.given_mask.defined()) return hidden;
-  const Tensor given = raw::to_device(of.given_mask, Device::cpu());
-  return hidden.defined() ? both(given, hidden) : given;
+  if (!of.given_mask.defined()) return hidden_by_facts(of, of.device);
+  const Tensor given = raw::to_device(of.given_mask, Device::cpu()), hidden = hidden_by_facts(of, Device::cpu());
+  return raw::to_device(hidden.defined() ? both(given, hidden) : given, of.device);
 }
 
 }  // namespace
@@ -142,8 +128,7 @@ Sequence Sequence::on(Device where) const {
 Tensor Sequence::mask() const {
   if (!causal && !present.defined() && !given_mask.defined()) return {};
   const MaskFacts facts{rows, keys, first_row, causal, present, given_mask, device};
-  return kept->masks.get(
-      facts, [&] { return device.is_cpu() ? mask_of(facts) : raw::to_device(on(Device::cpu()).mask(), device); });
+  return kept->masks.get(facts, [&] { return mask_of(facts); });
 }
 
 }  // namespace whence

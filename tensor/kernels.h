@@ -15,6 +15,7 @@ struct AdamEntry;
 struct AdamStep;
 struct Convolution;
 struct IndexCheck;
+struct PairSteps;
 struct Stream;
 
 enum class Reduction : unsigned char { sum, maximum };
@@ -95,6 +96,14 @@ class Kernels {
   // dt[a] += (1-w) dy_j,  dt[c] += w dy_j,  dp_j = (t[c] - t[a]) dy_j
   virtual void lerp_at_backward(
       const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) = 0;
+
+  // ---- What all pairs of a query and a key read from one row of each (tensor/pairs.h). All arguments contiguous.
+  // y[b, h, i, j] = table[h, steps(b, i, j) - lowest], [h n] -> [b h i j], any dtype
+  virtual void read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) = 0;
+  // The adjoint: dtable[h, n] = the sum of dy over all pairs of that step, rounded once
+  virtual void sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) = 0;
+  // mask[b, 0, i, j], bool: whether j <= first_row + i and present[b, 0, 0, j] (may be undefined)
+  virtual void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) = 0;
 
   // Rows along their keys (tensor/convolution.h), contiguous; bias may be undefined. `adjoint`: the adjoint of the
   // convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels its o.

@@ -75,6 +75,9 @@ class PlannedKernels final : public Kernels {
   void lerp_at_backward(const Tensor&, const Tensor&, const Tensor& dy, const Tensor&, const Tensor&) override {
     count(dy);
   }
+  void read_by_steps(const PairSteps&, const Tensor&, const Tensor&) override {}
+  void sum_by_steps(const PairSteps&, const Tensor& dy, const Tensor&) override { count(dy); }
+  void causal_mask(index_t, const Tensor&, const Tensor&) override {}
   void convolve_keys(
       const Convolution& at, const Tensor&, const Tensor&, bool, const Tensor& bias, const Tensor& y) override {
     count_products(y.numel(), at.terms());

@@ -1,6 +1,4 @@
 // Masks and distances as facts: made late, once, and of O(T) numbers; read pair by pair they are what positions say.
-#include <set>
-
 #include "nn/scheme.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
@@ -51,20 +49,18 @@ template <class Pair> void for_all_pairs(const AttendContext& at, const Pair& pa
   }
 }
 
-// What is read by pair is right, to the last bit, and each distinct distance is that of some pair.
-void check_distinct(const AttendContext& at) {
-  const DistinctDistances distinct = distinct_distances(at);
-  const Tensor pairs = at.distance();
-  std::set<index_t> read;
+// What is read by pair is right, to the last bit, and the distances ascend.
+void check_distances(const AttendContext& at) {
+  const PairDistances distances = pair_distances(at);
+  const Tensor pairs = at.distance(), read = distances.read(reshape(distances.values, {1, -1})),
+               index = distances.index_of_pairs();
   for_all_pairs(at, [&](index_t b, index_t i, index_t j) {
-    const index_t which = static_cast<index_t>(distinct.index.at({b, 0, i, j}));
-    read.insert(which);
     const double expected = distance_by_hand(at, b, i, j);
-    CHECK(distinct.values.at({which}) == expected);
+    CHECK(read.at({b, 0, i, j}) == expected);
+    CHECK(distances.values.at({static_cast<index_t>(index.at({b, 0, i, j}))}) == expected);
     CHECK(pairs.at({b, 0, i, j}) == expected);
   });
-  CHECK(static_cast<index_t>(read.size()) == distinct.values.numel());
-  for (index_t n = 1; n < distinct.values.numel(); ++n) CHECK(distinct.values.at({n - 1}) < distinct.values.at({n}));
+  for (index_t n = 1; n < distances.values.numel(); ++n) CHECK(distances.values.at({n - 1}) < distances.values.at({n}));
 }
 
 struct Expected {
@@ -85,7 +81,7 @@ void check_steps(const AttendContext& at, const Expected& expected) {
     const index_t row = static_cast<index_t>(steps) - found->lowest;
     CHECK(found->values.at({at.causal ? std::max<index_t>(row, 0) : row}) == distance_by_hand(at, b, i, j));
   });
-  check_distinct(at);
+  check_distances(at);
 }
 
 // Each pair of a mask by the facts.
@@ -176,30 +172,32 @@ TEST_CASE("distance steps: positions between whole numbers, and far apart, are r
   Sequence between = Sequence::run(5);
   between.positions.query = between.positions.key = Tensor::of({0, 0.5, 1.25, 3, 4}, {5}, DType::f64);
   CHECK(!distance_steps(context_of(between)));
-  check_distinct(context_of(between));
+  check_distances(context_of(between));
   Sequence far = Sequence::run(3, false);
   far.positions.query = far.positions.key = Tensor::of({0, 1, 1e12}, {3}, DType::f64);
   CHECK(!distance_steps(context_of(far)));
-  check_distinct(context_of(far));
+  check_distances(context_of(far));
   far.positions.query = far.positions.key = Tensor::of({0, 1, 1000}, {3}, DType::f64);
   check_steps(context_of(far), {-1000, 2001, false});
 }
 
-TEST_CASE("distances of pairs are found once for what shares a sequence, and anew for other facts") {
+TEST_CASE("steps of pairs are found once for what shares a sequence, and anew for other facts") {
+  const auto steps_of = [](const AttendContext& at) { return pair_distances(at).steps->query.identity(); };
   const AttendContext at = context_of(Sequence::run(6));
   AttendContext copy = at;
-  const Tensor index = distinct_distances(at).index;
-  CHECK(distinct_distances(copy).index.identity() == index.identity());
-  CHECK(distinct_distances(context_of(Sequence::run(6))).index.identity() != index.identity());
+  const auto first = steps_of(at);
+  CHECK(steps_of(copy) == first);
+  const AttendContext other = context_of(Sequence::run(6));
+  CHECK(steps_of(other) != first);
   copy.positions.query = copy.positions.query + 3.0, copy.positions.key = copy.positions.key + 3.0;
-  CHECK(distinct_distances(copy).index.identity() != index.identity());
+  CHECK(steps_of(copy) != first);
   copy.positions = at.positions;
-  CHECK(distinct_distances(copy).index.identity() == index.identity());
+  CHECK(steps_of(copy) == first);
   copy.causal = false;
-  check_distinct(copy);
+  check_distances(copy);
   copy.keep_apart();
   copy.causal = true;
-  CHECK(distinct_distances(copy).index.identity() != index.identity());
+  CHECK(steps_of(copy) != first);
 }
 
 TEST_CASE("a mask is that of the facts: causal, padding, decoding, given by the caller") {

@@ -5,8 +5,8 @@
 namespace whence {
 
 Tensor DistanceBias::bias(const AttendContext& at) const {
-  const DistinctDistances distances = distinct_distances(at);
-  return probe("bias", cast(bias_from_rows(of_distances(distances.values, at), distances.index), at.dtype()));
+  const PairDistances distances = pair_distances(at);
+  return probe("bias", distances.read(cast(transpose(of_distances(distances.values, at)), at.dtype())));
 }
 
 bool DistanceBias::add_to_tiles(TileTerms& terms, const AttendContext& at) const {

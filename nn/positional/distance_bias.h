@@ -10,7 +10,7 @@ namespace whence {
 
 class DistanceBias : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
-  // [1|b h i j], a view of the rows of the distances that occur
+  // [1|b h i j], read from one number per head and distance
   Tensor bias(const AttendContext& at) const final;
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const final;
 

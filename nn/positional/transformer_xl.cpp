@@ -35,13 +35,13 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
 
   // What is added to S, [b h i j].
   Tensor bias(const AttendContext& at) const override {
-    const DistinctDistances distances = distinct_distances(at);
+    const PairDistances distances = pair_distances(at);
     const Tensor by_distance =
         matmul(moved_query(at), transpose(unsqueeze(keys_of(distances.values, at), 0)), at.scale);  // [b h i n]
     const Tensor content = probe("content_bias_logit", content_logit(at));                          // [b h 1 j]
     // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
-    if (Capture::wants_under(path())) (void)probe("content_logit", at.content_scores + content);  // [b h i j]
-    return content + probe("position_logit", gather(by_distance, -1, at.here(distances.index)));  // [b h i j]
+    if (Capture::wants_under(path())) (void)probe("content_logit", at.content_scores + content);    // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs()));  // [b h i j]
   }
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {

@@ -54,6 +54,10 @@ class CpuKernels final : public Kernels {
   void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
   void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
       const Tensor& dposition) override;
+  // pairs.cpp
+  void read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) override;
+  void sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) override;
+  void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) override;
   // tiled_attention.cpp
   bool has_tiled_attention() const override { return true; }
   void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,

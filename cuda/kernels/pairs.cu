@@ -1,0 +1,171 @@
+// What all pairs of a query and a key read from one row of each (tensor/pairs.h). O(T) numbers come from memory, the
+// rest is written.
+#include "tensor/pairs.h"
+
+#include "cuda/block.h"
+#include "cuda/kernels.h"
+#include "cuda/packs.h"
+#include "tensor/raw.h"
+
+namespace whence::gpu {
+namespace {
+
+constexpr int pair_threads = 256;
+
+// The queries and keys of a sequence; one row of either may serve all of a batch.
+struct StepRows {
+  Global<const index_t> query, key;
+  index_t query_batch, key_batch;  // from one sequence to the next: 0 where one row serves all
+  index_t lowest, count;
+  // Where the entry of a query at key 0's distance is, counted in the table.
+  WHENCE_HD index_t first(index_t b, index_t i) const { return query[b * query_batch + i] - lowest; }
+  WHENCE_HD index_t key_at(index_t b, index_t j) const { return key[b * key_batch + j]; }
+};
+
+StepRows step_rows(const PairSteps& steps) {
+  const auto apart = [](const Tensor& x) { return x.size(0) == 1 ? 0 : x.size(1); };
+  return {global<const index_t>(steps.query), global<const index_t>(steps.key), apart(steps.query), apart(steps.key),
+      steps.lowest, steps.count};
+}
+
+// y[b h i j] = table[h, step]; a block for each row of keys.
+template <class T, int pack> struct ReadBySteps {
+  static constexpr const char* name = "read_by_steps";
+  static constexpr int threads = pair_threads;
+  StepRows steps;
+  Global<const T> table;
+  Global<T> y;
+  index_t heads, rows, keys;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t row = t.block(), group = row / rows, b = group / heads;
+    const index_t first = steps.first(b, row - group * rows), entry = (group - b * heads) * steps.count;
+    for (index_t j = static_cast<index_t>(t.index()) * pack; j < keys; j += threads * pack) {
+      Pack<T, pack> numbers;
+      for (int k = 0; k < pack; ++k) {
+        const index_t step = first - steps.key_at(b, j + k);
+        numbers.of[k] = table[entry + (step > 0 ? step : 0)];
+      }
+      store_pack<pack>(y, row * keys + j, numbers);
+    }
+  }
+};
+
+// sums[b group h n]: of `rows_each` rows of queries, the sum of what lies n steps apart. Pairs of one distance lie along
+// a diagonal, so neighbouring threads read neighbouring numbers. The lowest step has all keys behind its diagonal too.
+template <class T> struct SumBySteps {
+  static constexpr const char* name = "sum_by_steps";
+  static constexpr int threads = pair_threads, rows_each = 64;
+  using C = compute_t<T>;
+  static constexpr std::size_t shared_bytes = block_reduce_bytes<threads, Number<C>>;
+  StepRows steps;
+  Global<const T> dy;
+  Global<C> sums;
+  index_t heads, rows, keys, groups, tiles;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t rest = t.block() / tiles, tile = t.block() - rest * tiles, h = rest % heads;
+    const index_t part = rest / heads, b = part / groups, begin = (part - b * groups) * rows_each;
+    const index_t end = begin + rows_each < rows ? begin + rows_each : rows, key0 = steps.key_at(b, 0);
+    const index_t n = tile * threads + t.index();
+    Number<C> total = Number<C>(C(0));
+    for (index_t i = begin; i < end; ++i) {
+      const index_t row = ((b * heads + h) * rows + i) * keys, lowest = steps.first(b, i) - key0, j = lowest - n;
+      if (n < steps.count && j >= 0 && j < keys) total += load<C>(dy, row + j);
+    }
+    if (tile == 0) {
+      Number<C> behind = Number<C>(C(0));
+      for (index_t i = begin; i < end; ++i) {
+        const index_t row = ((b * heads + h) * rows + i) * keys, lowest = steps.first(b, i) - key0;
+        for (index_t j = (lowest < -1 ? 0 : lowest + 1) + t.index(); j < keys; j += threads)
+          behind += load<C>(dy, row + j);
+      }
+      behind = block_reduce<threads>(t, behind, Plus{});
+      if (n == 0) total += behind;
+    }
+    if (n < steps.count) store(sums, (part * heads + h) * steps.count + n, total);
+  }
+};
+
+// A block for each row.
+template <int pack> struct CausalMask {
+  static constexpr const char* name = "causal_mask";
+  static constexpr int threads = pair_threads;
+  Global<const bool> present;  // null: all
+  Global<bool> mask;
+  index_t rows, keys, first_row;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t row = t.block(), b = row / rows, seen = first_row + row - b * rows + 1;
+    for (index_t j = static_cast<index_t>(t.index()) * pack; j < keys; j += threads * pack) {
+      Pack<bool, pack> allowed;
+      for (int k = 0; k < pack; ++k) allowed.of[k] = j + k < seen && (!present || present[b * keys + j + k]);
+      store_pack<pack>(mask, row * keys + j, allowed);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace whence::gpu
+
+namespace whence {
+
+using namespace gpu;
+
+void CudaKernels::read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const index_t keys = y.size(3), rows = y.numel() / keys;
+  visit(y.dtype(), [&]<class T>(Type<T>) {
+    const auto run = [&]<int pack>(std::integral_constant<int, pack>) {
+      launch_kernel(
+          ReadBySteps<T, pack>{step_rows(steps), global<const T>(table), global<T>(y), y.size(1), y.size(2), keys},
+          {.blocks = rows});
+    };
+    if (keys % pack_size<T> == 0 && begins_with_pack(y, pack_size<T>))
+      run(std::integral_constant<int, pack_size<T>>{});
+    else
+      run(std::integral_constant<int, 1>{});
+  });
+}
+
+// Pairs of one distance anywhere: sorted by it, a row of all heads each.
+static void sum_uneven(CudaKernels& kernels, const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+  const index_t heads = dy.size(1), pairs = dy.numel() / heads, count = steps.count;
+  const Tensor which = raw::read_by_steps(
+      steps, raw::to_device(Tensor::arange(count, DType::i64).view({1, count}, {count, 1}), dy.device()));
+  const Tensor by_pair = raw::copy(raw::permute(dy, {0, 2, 3, 1})),
+               sums = Tensor::zeros({count, heads}, dy.dtype(), dy.device());
+  kernels.scatter_add_rows(which.view({pairs}, {1}), by_pair.view({pairs, heads}, {heads, 1}), sums);
+  kernels.copy(raw::transpose(sums), dtable);
+}
+
+void CudaKernels::sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+  const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
+  if (dy.numel() == 0) return fill(dtable, 0);
+  if (!steps.even) return sum_uneven(*this, steps, dy, dtable);
+  visit_floating("sum_by_steps", dy.dtype(), [&]<class T>(Type<T>) {
+    using Body = SumBySteps<T>;
+    using C = compute_t<T>;
+    const index_t groups = blocks_for(rows, Body::rows_each), tiles = blocks_for(count, Body::threads);
+    const Tensor sums = Tensor::empty({batch * groups, heads, count}, dtype_of<C>, dy.device());
+    launch_kernel(Body{step_rows(steps), global<const T>(dy), global<C>(sums), heads, rows, keys, groups, tiles},
+        {batch * groups * heads * tiles, Body::shared_bytes});
+    if (dtable.dtype() == sums.dtype())
+      return reduce(Reduction::sum, sums, dtable.view({1, heads, count}, {heads * count, count, 1}));
+    const Tensor total = Tensor::empty({1, heads, count}, sums.dtype(), dy.device());
+    reduce(Reduction::sum, sums, total);
+    copy(total.view({heads, count}, {count, 1}), dtable);
+  });
+}
+
+void CudaKernels::causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) {
+  if (mask.numel() == 0) return;
+  const index_t rows = mask.size(2), keys = mask.size(3);
+  const auto run = [&]<int pack>(std::integral_constant<int, pack>) {
+    launch_kernel(CausalMask<pack>{global<const bool>(present), global<bool>(mask), rows, keys, first_row},
+        {.blocks = mask.numel() / keys});
+  };
+  if (keys % 16 == 0 && begins_with_pack(mask, 16))
+    run(std::integral_constant<int, 16>{});
+  else
+    run(std::integral_constant<int, 1>{});
+}
+
+}  // namespace whence

@@ -1,0 +1,78 @@
+// What all pairs of a query and a key read from one row of each (tensor/pairs.h).
+#include "tensor/pairs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tensor/convert.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+// Row b of [1|b t]
+const index_t* row_of(const Tensor& x, index_t b) { return x.data<index_t>() + (x.size(0) == 1 ? 0 : b * x.size(1)); }
+
+constexpr index_t rows_summed_together = 64;
+
+}  // namespace
+
+void CpuKernels::read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) {
+  const index_t heads = y.size(1), rows = y.size(2), keys = y.size(3);
+  if (y.numel() == 0) return;
+  visit(y.dtype(), [&]<class T>(Type<T>) {
+    parallel_for(y.numel() / keys, rows_per_chunk(keys), [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        const index_t b = row / rows / heads, first = row_of(steps.query, b)[row % rows] - steps.lowest;
+        const index_t* key = row_of(steps.key, b);
+        const T* from = table.data<T>() + row / rows % heads * steps.count;
+        T* out = y.data<T>() + row * keys;
+        for (index_t j = 0; j < keys; ++j) out[j] = from[std::max<index_t>(first - key[j], 0)];
+      }
+    });
+  });
+}
+
+// Rows in groups, so that no sum is longer than it must be.
+void CpuKernels::sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+  const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
+  visit_floating("sum_by_steps", dy.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    parallel_for(heads, 1, [&](index_t begin, index_t end) {
+      std::vector<C> total(static_cast<std::size_t>(count)), group(total.size());
+      for (index_t h = begin; h < end; ++h) {
+        std::fill(total.begin(), total.end(), C(0));
+        for (index_t row = 0; row < batch * rows; row += rows_summed_together) {
+          std::fill(group.begin(), group.end(), C(0));
+          for (index_t r = row; r < std::min(row + rows_summed_together, batch * rows); ++r) {
+            const index_t b = r / rows, first = row_of(steps.query, b)[r % rows] - steps.lowest;
+            const index_t* key = row_of(steps.key, b);
+            const T* in = dy.data<T>() + ((b * heads + h) * rows + r % rows) * keys;
+            for (index_t j = 0; j < keys; ++j)
+              group[static_cast<std::size_t>(std::max<index_t>(first - key[j], 0))] += C(in[j]);
+          }
+          for (std::size_t n = 0; n < total.size(); ++n) total[n] += group[n];
+        }
+        T* out = dtable.data<T>() + h * count;
+        for (index_t n = 0; n < count; ++n) out[n] = convert<T>(total[static_cast<std::size_t>(n)]);
+      }
+    });
+  });
+}
+
+void CpuKernels::causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) {
+  const index_t rows = mask.size(2), keys = mask.size(3);
+  if (mask.numel() == 0) return;
+  parallel_for(mask.numel() / keys, rows_per_chunk(keys), [&](index_t begin, index_t end) {
+    for (index_t row = begin; row < end; ++row) {
+      bool* allowed = mask.data<bool>() + row * keys;
+      const index_t seen = std::min(first_row + row % rows + 1, keys);
+      std::fill(allowed, allowed + seen, true);
+      if (present.defined()) std::copy_n(present.data<bool>() + row / rows * keys, seen, allowed);
+      std::fill(allowed + seen, allowed + keys, false);
+    }
+  });
+}
+
+}  // namespace whence
