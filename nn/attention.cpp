@@ -71,7 +71,9 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
 
 Tensor Attention::by_head(const Tensor& x) const {
   const Shape heads_apart{x.size(0), x.size(1), options_.heads, options_.dim / options_.heads};
-  return permute(reshape(x, heads_apart), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
+  const Tensor heads = permute(reshape(x, heads_apart), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
+  return x.device().is_gpu() ? contiguous(heads)
+                             : heads;  // a GPU multiplies all heads in one call where they lie apart
 }
 
 Tensor Attention::operator()(

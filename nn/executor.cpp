@@ -9,8 +9,10 @@
 namespace whence {
 namespace {
 
-// Scores up to this size are cheaper to keep than to compute twice. A training step holds a dozen of them per layer.
-constexpr index_t bytes_worth_strips = index_t(256) << 20;
+// Scores up to this size are cheaper to keep than to compute twice. A training step holds a dozen of them per layer. A
+// GPU has more memory than it has time for the many small kernels of strips. By kind of device, not by what is free
+// there: one model takes one way everywhere, and its bits with it.
+constexpr index_t bytes_worth_strips = index_t(256) << 20, bytes_worth_strips_on_gpu = index_t(2) << 30;
 
 index_t score_bytes(const AttendInputs& inputs) {
   return inputs.query.size(0) * inputs.query.size(1) * inputs.query.size(2) * inputs.key.size(2) *
@@ -64,7 +66,8 @@ const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
   if (wanted_ == &reference_executor() || watched()) return reference_executor();
   if (wanted_) return *wanted_;
   if (tiled_refusal_.empty() && tiles_take(inputs.query)) return tiled_executor();
-  const bool large = score_bytes(inputs) > bytes_worth_strips;
+  const bool large =
+      score_bytes(inputs) > (inputs.query.device().is_gpu() ? bytes_worth_strips_on_gpu : bytes_worth_strips);
   return large && strips_refusal_.empty() ? strips_executor() : reference_executor();
 }
 
@@ -72,9 +75,9 @@ std::string ExecutorChoice::explain() const {
   if (wanted_ == &reference_executor()) return "reference (as asked)";
   if (wanted_) return to_text(wanted_->name(), " (as asked; reference while probes are captured)");
   const std::string without_tiles =
-      strips_refusal_.empty()
-          ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20, " MiB")
-          : to_text("reference; strips ", strips_refusal_);
+      strips_refusal_.empty() ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20,
+                                    " MiB, on a GPU ", bytes_worth_strips_on_gpu >> 30, " GiB")
+                              : to_text("reference; strips ", strips_refusal_);
   if (!tiled_refusal_.empty()) return to_text(without_tiles, " (tiled ", tiled_refusal_, ")");
   return to_text("tiled (for 16-bit numbers, on a GPU and while probes are captured: ", without_tiles, ")");
 }

@@ -15,13 +15,21 @@
 namespace whence {
 namespace {
 
-// A block's scores should stay in the caches' reach but keep all cores busy.
-constexpr index_t block_bytes = index_t(16) << 20;
+// A block's scores should stay in the caches' reach but keep all cores busy; on a GPU what counts is that a block's
+// dozen of kernels have work for longer than their launches take.
+struct BlockSize {
+  index_t bytes, most_rows;
+};
+constexpr BlockSize block_size(Device device) {
+  return device.is_gpu() ? BlockSize{index_t(1) << 30, std::numeric_limits<index_t>::max()}
+                         : BlockSize{index_t(16) << 20, 512};
+}
 
 index_t rows_that_fit(const AttendContext& at) {
   const index_t row =
       at.query.size(0) * at.query.size(1) * at.key.size(2) * static_cast<index_t>(size_of(at.query.dtype()));
-  return std::clamp<index_t>(block_bytes / std::max<index_t>(row, 1), 16, 512);
+  const BlockSize block = block_size(at.query.device());
+  return std::clamp<index_t>(block.bytes / std::max<index_t>(row, 1), 16, block.most_rows);
 }
 
 // [begin, end) of an axis, counted from the last one, where the tensor is there and does not repeat along it.

@@ -44,22 +44,28 @@ std::optional<Tensor> tall_matrix(const Tensor& a, const Tensor& b) {
   return a.view({rows.count(), a.size(-1)}, {rows.inner_stride(0), a.strides()[-1]});
 }
 
-// One call of cuBLAS for each run of matrices that lie evenly apart.
-void multiply_batches(const Tensor& a, const Tensor& b, double alpha, double beta, const Tensor& out) {
-  const index_t m = a.size(-2), n = b.size(-1), k = a.size(-1), size = static_cast<index_t>(size_of(out.dtype()));
-  BlasProduct product{out.dtype(), m, n, k, *blas_matrix(a), *blas_matrix(b), out.bytes(), alpha, beta, 0};
-  const StridedLoop<2> batches(
-      without_last(out.shape(), 2), {without_last(a.strides(), 2), without_last(b.strides(), 2)});
-  product.a.step = batches.inner_stride(0), product.b.step = batches.inner_stride(1);
-  index_t done = 0;
-  batches.run(0, batches.count(), [&](const std::array<index_t, 2>& at, index_t count) {
-    product.a.first = a.bytes() + at[0] * size;
-    product.b.first = b.bytes() + at[1] * size;
-    product.out = out.bytes() + done * m * n * size;
-    product.batch = count;
-    multiply(product);
-    done += count;
-  });
+// The matrices of a batch, evenly apart: where they lie otherwise (heads inside tokens, one matrix for some of a batch),
+// they are copied first, so that a batch of any shape is one call.
+std::optional<index_t> step_of_batch(const Tensor& x) {
+  const StridedLoop<1> batch(without_last(x.shape(), 2), {without_last(x.strides(), 2)});
+  if (batch.inner_extent() != batch.count()) return std::nullopt;
+  return batch.inner_stride(0);
+}
+Tensor evenly_apart(Kernels& kernels, const Tensor& x) {
+  if (step_of_batch(x)) return x;
+  const Tensor copied = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels.copy(x, copied);
+  return copied;
+}
+
+void multiply_batch(
+    Kernels& kernels, const Tensor& given_a, const Tensor& given_b, double alpha, double beta, const Tensor& out) {
+  const Tensor a = evenly_apart(kernels, given_a), b = evenly_apart(kernels, given_b);
+  const index_t m = a.size(-2), n = b.size(-1), k = a.size(-1);
+  BlasProduct product{
+      out.dtype(), m, n, k, *blas_matrix(a), *blas_matrix(b), out.bytes(), alpha, beta, out.numel() / (m * n)};
+  product.a.step = *step_of_batch(a), product.b.step = *step_of_batch(b);
+  multiply(product);
 }
 
 // out already holds beta out. One thread per element.
@@ -126,10 +132,10 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
   const Tensor left = readable(*this, a), right = readable(*this, b);
   const double beta = bias ? 1 : 0;
   const std::optional<Tensor> tall = tall_matrix(left, right);
-  if (!tall || !blas_matrix(*tall)) return multiply_batches(left, right, alpha, beta, out);
+  if (!tall || !blas_matrix(*tall)) return multiply_batch(*this, left, right, alpha, beta, out);
   const index_t n = right.size(-1);
   const Tensor one = right.view({right.size(-2), n}, {right.strides()[-2], right.strides()[-1]});
-  multiply_batches(*tall, one, alpha, beta, out.view({tall->size(0), n}, {n, 1}));
+  multiply_batch(*this, *tall, one, alpha, beta, out.view({tall->size(0), n}, {n, 1}));
 }
 
 void CudaKernels::matmul_gelu(
