@@ -5,16 +5,12 @@
 
 namespace whence {
 
-static Tensor widened(const Tensor& logits, Site at) {
-  return size_of(logits.dtype()) == 2 ? cast(logits, DType::f32, at) : logits;
-}
-
 Tensor token_loss(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
-  return cross_entropy(widened(logits, at), raw::to_device(target, logits.device()), ignored, at);
+  return cross_entropy(logits, raw::to_device(target, logits.device()), ignored, at);
 }
 
 Tensor token_loss_sum(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
-  return cross_entropy_sum(widened(logits, at), raw::to_device(target, logits.device()), ignored, at);
+  return cross_entropy_sum(logits, raw::to_device(target, logits.device()), ignored, at);
 }
 
 Tensor mean_squared_error(const Tensor& x, const Tensor& target, Site at) {

@@ -5,8 +5,7 @@
 
 namespace whence {
 
-// cross_entropy for a model in any dtype on any device: a loss in f32 where the logits have 16 bits (nn/precision.h),
-// and targets that may still be on the CPU.
+// cross_entropy for a model on any device: targets may still be on the CPU.
 [[nodiscard]] Tensor token_loss(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 // The same with cross_entropy_sum: what a step of several parts adds up, and a recorded one needs.

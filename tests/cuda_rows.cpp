@@ -176,7 +176,7 @@ TEST_CASE("cuda rows: cross-entropy, with rows that are ignored") {
       const index_t rows = width > 1000 ? 3 : 9;
       const DType wide = compute_dtype(dtype);
       const Tensor logits = random_tensor({rows, width}, dtype, 1), target = Tensor::empty({rows}, DType::i64),
-                   dy = Tensor::full({}, 1.5, dtype);
+                   dy = Tensor::full({}, 1.5, wide);
       for (index_t row = 0; row < rows; ++row)
         target.data<index_t>()[row] = row == 1 ? -7 : (row * 977 + width - 1) % width;
       expect_same("cross_entropy", {logits, target}, {{{rows}, wide}, {{rows}, wide}}, width,

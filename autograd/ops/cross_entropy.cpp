@@ -2,7 +2,8 @@
 //   y = (1/n) sum over the n rows that are not ignored of  log(sum_v e^{x_v}) - x_target        0 when n = 0
 //   dx_v = (dy / n) (e^{x_v} / sum_w e^{x_w} - [v = target])        0 in ignored rows
 // The sum is the same with 1 in place of n. Only the mean needs n, which the CPU counts: on a GPU it waits for targets.
-// Kept: the logits and each row's log-sum-exp, not the softmax.
+// Kept: the logits and each row's log-sum-exp, not the softmax. Of 16-bit logits too the loss is f32, and their gradient
+// is rounded once.
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
@@ -40,15 +41,14 @@ struct CrossEntropy {
       saved.share = counted ? 1 / static_cast<double>(counted) : 0;
       total = raw::unary(functions::Affine{}, total, {saved.share, 0});
     }
-    return total.dtype() == x.dtype() ? total : raw::cast(total, x.dtype());
+    return total;
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     // The logits are the largest tensor of a language model. Where nobody else names them and this backward is their
     // last, dx takes their place.
     const Tensor x = saved.logits.get();
-    const bool is_cpu = x.device().is_cpu() || x.device() == Device::planned(Device::cpu());
-    const bool in_place = detail::releasing && is_cpu && x.owns_storage_alone();
+    const bool in_place = detail::releasing && x.owns_storage_alone();
     const Tensor dx = in_place ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
     kernels(x.device())
         .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);

@@ -39,7 +39,7 @@ template <class G, class T> struct AdamChunks {
   }
 
   WHENCE_HD void operator()(Thread& t) const {
-    const AdamPart<G, T>& part = parts.part[parts.of_chunk(t.block())];
+    const AdamPart<G, T> part = parts.part[parts.of_chunk(t.block())];  // a copy: no store can change its pointers
     const auto by = AdamFactors<T>::of([this](Control which) { return number(which); }, coupled_decay, part.decays);
     if (!math::isfinite(by.scale)) return;  // not finite: a step that is left out
     const index_t begin = (t.block() - part.first_chunk) * chunk_length;
@@ -52,20 +52,22 @@ template <class G, class T> struct AdamChunks {
   WHENCE_HD void step_pack(const AdamPart<G, T>& part, const AdamFactors<T>& by, index_t i) const {
     const auto g = load_pack<pack>(part.gradient, i);
     auto w = load_pack<pack>(part.weight, i), m = load_pack<pack>(part.first, i), v = load_pack<pack>(part.second, i);
-    Pack<Float16, pack> half;
-    Pack<BFloat16, pack> brain;
     for (int k = 0; k < pack; ++k) {
       Number<T> weight(w.of[k]), first(m.of[k]), second(v.of[k]);
       rule.update(by, from_stored<T>(g.of[k]), weight, first, second);
       w.of[k] = plain(weight), m.of[k] = plain(first), v.of[k] = plain(second);
-      if (part.has_half) half.of[k] = to_stored<Float16>(weight);
-      if (part.has_brain) brain.of[k] = to_stored<BFloat16>(weight);
     }
     store_pack<pack>(part.weight, i, w);
     store_pack<pack>(part.first, i, m);
     store_pack<pack>(part.second, i, v);
-    if (part.has_half) store_pack<pack>(part.half, i, half);
-    if (part.has_brain) store_pack<pack>(part.brain, i, brain);
+    if (part.has_half) store_rounded(part.half, i, w);
+    if (part.has_brain) store_rounded(part.brain, i, w);
+  }
+
+  template <class H> WHENCE_HD static void store_rounded(Global<H> to, index_t i, const Pack<T, pack>& numbers) {
+    Pack<H, pack> rounded;
+    for (int k = 0; k < pack; ++k) rounded.of[k] = convert<H>(numbers.of[k]);
+    store_pack<pack>(to, i, rounded);
   }
 
   WHENCE_HD void step_one(const AdamPart<G, T>& part, const AdamFactors<T>& by, index_t i) const {

@@ -43,9 +43,9 @@ template <class T, class P> struct CrossEntropyBackward {
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes = 0;
-  Global<const T> logits, dy;  // dy has one element
+  Global<const T> logits;
   Global<const index_t> target;
-  Global<const C> norm;
+  Global<const C> norm, dy;  // dy has one element
   Global<T> dx;
   index_t rows, width, ignored;
   C share;
@@ -101,8 +101,8 @@ void CudaKernels::cross_entropy_backward(const Tensor& logits, const Tensor& tar
     using C = compute_t<T>;
     with_passing_part<T, 512>(width, rows_fit_packs<T>(width, {&logits, &dx}), [&]<class P>(P) {
       using Body = CrossEntropyBackward<T, P>;
-      const Body body{global<const T>(logits), global<const T>(dy), global<const index_t>(target),
-          global<const C>(norm), global<T>(dx), rows, width, ignored, static_cast<C>(share)};
+      const Body body{global<const T>(logits), global<const index_t>(target), global<const C>(norm),
+          global<const C>(dy), global<T>(dx), rows, width, ignored, static_cast<C>(share)};
       launch_kernel(body, {P::blocks(rows), Body::shared_bytes});
     });
   });

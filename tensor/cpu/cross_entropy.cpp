@@ -37,9 +37,9 @@ template <class T> struct LossRow {
 };
 
 template <class T> struct GradientRow {
-  const T *logits, *dy;
+  const T* logits;
   const index_t* target;
-  const compute_t<T>* norm;
+  const compute_t<T>*norm, *dy;
   T* dx;
   index_t width, ignored;
   compute_t<T> share;
@@ -48,7 +48,7 @@ template <class T> struct GradientRow {
     const T* x = logits + row * width;
     T* out = dx + row * width;
     const bool counts = target[row] != ignored;
-    const C g = counts ? C(*dy) * share : C(0), shift = norm[row];
+    const C g = counts ? *dy * share : C(0), shift = norm[row];
     if (!counts) {
       for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(C(0));
       return;
@@ -83,7 +83,7 @@ void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& targ
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     launch("cross_entropy", logits.device(), target.numel(),
-        GradientRow<T>{logits.data<T>(), dy.data<T>(), target.data<index_t>(), norm.data<C>(), dx.data<T>(), width,
+        GradientRow<T>{logits.data<T>(), target.data<index_t>(), norm.data<C>(), dy.data<C>(), dx.data<T>(), width,
             ignored, static_cast<C>(share)},
         4 * width);
   });
