@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "autograd/probe.h"
 #include "nn/transformer.h"
@@ -269,9 +269,9 @@ TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refus
       {"rope(base=" + megabyte + ")", "a number in"}, {"rope(" + megabyte, "'=' expected"},
       {sum, "stands in the sum twice"}};
   for (const auto& [text, message] : cases) {
-    const auto started = std::chrono::steady_clock::now();
+    const std::clock_t started = std::clock();  // of the processor, whatever else the machine does
     const std::string said = refusal(text);
-    CHECK(std::chrono::steady_clock::now() - started < std::chrono::milliseconds(500));
+    CHECK(std::clock() - started < CLOCKS_PER_SEC / 2);
     CHECK_MESSAGE(said.find(message) != std::string::npos, said.substr(0, 200));
   }
 }
