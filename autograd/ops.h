@@ -182,6 +182,8 @@ struct Operand {
 // e^{x_j} / sum_l e^{x_l}. mask (may be undefined) broadcasts to x: false entries get 0, and
 // a row with no true entry is 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {}, Site at = Site::current());
+// x [..., i, j], where row i has the entries j <= first_row + i alone: softmax under a causal mask without the mask.
+[[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site at = Site::current());
 // (x - mean) / sqrt(variance + epsilon) * weight + bias; weight and bias [c].  (Ba et al. 2016)
 [[nodiscard]] Tensor layer_norm(
     const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
@@ -218,7 +220,7 @@ struct TiledResult {
 
 // ---- Losses (ops/cross_entropy.cpp) ----
 // logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not
-// `ignored`; 0 when there are none. Shapes must agree exactly: losses never broadcast.
+// `ignored`; 0 when there are none. f32 of 16-bit logits. Shapes must agree exactly: losses never broadcast.
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 // The sum in place of the mean. On a GPU nothing waits, so it can be recorded

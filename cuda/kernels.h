@@ -28,6 +28,8 @@ class CudaKernels final : public Kernels {
   // softmax.cu, norm.cu
   void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
   void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
+  void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) override;
+  void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
   void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
       const Tensor& mean, const Tensor& rstd) override;
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,

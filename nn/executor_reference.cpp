@@ -20,7 +20,10 @@ class ReferenceExecutor final : public Executor {
 };
 
 Tensor pattern_of(const Tensor& logits, const AttendContext& at, const Stages& stages) {
-  if (stages.patterns.empty()) return softmax(logits, at.mask());  // masked keys get exactly 0
+  if (stages.patterns.empty()) {  // masked keys get exactly 0
+    const bool by_fact = at.device.is_gpu() && at.causal && !at.present.defined() && !at.given_mask.defined();
+    return by_fact ? causal_softmax(logits, at.first_row) : softmax(logits, at.mask());
+  }
   const auto& stage = stages.patterns[0];
   const StageScope scope(*stage.path);
   return stage.scheme->pattern(logits, stage.at(at));

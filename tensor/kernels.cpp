@@ -3,6 +3,8 @@
 #include "tensor/backend.h"
 #include "tensor/cpu/memory.h"
 #include "tensor/device_runtime.h"
+#include "tensor/pairs.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -26,6 +28,15 @@ void Kernels::matmul_gelu(
     const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
   matmul(a, b, bias, 1, before);
   unary(functions::Gelu{}, {}, before, out);
+}
+
+void Kernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {
+  const Shape pairs{x.size(-2), x.size(-1)};
+  const Tensor seen = raw::causal_mask(pairs[0], pairs[1], first_row, {}, x.device());
+  softmax(x, raw::expand(raw::reshape(seen, pairs), x.shape()), y);
+}
+void Kernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t, const Tensor& dx) {
+  softmax_backward(y, dy, dx);  // y is 0 where nothing is seen
 }
 
 void Kernels::attention(

@@ -54,6 +54,10 @@ class Kernels {
   // entry gets 0 and a fully masked row is all 0.
   virtual void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) = 0;
   virtual void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) = 0;  // dx = y (dy - sum y dy)
+  // The same where row i of the last two axes has the entries up to first_row + i alone. A device that goes by this fact
+  // reads no others; here it is made a mask.
+  virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
+  virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
 
   // y = (x - mean) rstd weight + bias along the last axis, contiguous; mean and rstd are [rows], in the compute type.
   virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
@@ -68,7 +72,8 @@ class Kernels {
 
   // Of each row x of logits [... v] (contiguous) and its target in [0, v), i64:
   //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows
-  //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows; dy has one element
+  //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows; dy has one element, in the compute
+  // type; dx may be the logits
   virtual void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) = 0;
   virtual void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,

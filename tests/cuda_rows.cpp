@@ -115,6 +115,26 @@ TEST_CASE("cuda rows: softmax, masked in every way") {
   }
 }
 
+TEST_CASE("cuda rows: softmax by the causal fact, behind other tokens and of more keys than are seen") {
+  if (!has_device()) return;
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : widths) {
+      const Shape shape{2, width > 1000 ? 2 : 5, width};
+      const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2);
+      for (const index_t first_row : {index_t{0}, width / 2, width - 1}) {
+        expect_same("causal_softmax", {x}, {{shape, dtype}}, width,
+            [first_row](
+                Kernels& k, const Tensors& in, const Tensors& out) { k.causal_softmax(in[0], first_row, out[0]); });
+        const Tensor y = whence::causal_softmax(x, first_row);
+        expect_same("causal_softmax_backward", {y, dy}, {{shape, dtype}}, width,
+            [first_row](Kernels& k, const Tensors& in, const Tensors& out) {
+              k.causal_softmax_backward(in[0], in[1], first_row, out[0]);
+            });
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda rows: softmax of masks in several axes, of rows without any entry, of what is not finite") {
   if (!has_device()) return;
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();

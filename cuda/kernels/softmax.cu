@@ -7,21 +7,33 @@
 namespace whence::gpu {
 namespace {
 
-// A row's mask may lie anywhere. Without a mask every entry is kept.
+// How many entries the rows have: all, or under causality one more from row to row of the last two axes.
+struct SeenEntries {
+  index_t width, queries = 0, first_row = 0;  // queries 0: all
+  WHENCE_HD index_t operator()(index_t row) const {
+    const index_t seen = queries > 0 ? first_row + row % queries + 1 : width;
+    return seen < width ? seen : width;
+  }
+};
+
+SeenEntries seen_causally(const Tensor& x, index_t first_row) { return {x.size(-1), x.size(-2), first_row}; }
+
+// A row's mask may lie anywhere. Without a mask every entry that a row has is kept.
 struct MaskRows {
   Global<const bool> first;
   StridedIndex<1> row_start;
   index_t step;
   bool given;
+  SeenEntries seen;
 };
 
-MaskRows mask_rows(const Tensor& x, const Tensor& mask) {
+MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
   Shape rows;
   Strides strides;
-  if (!mask.defined()) return {global<const bool>(mask), {rows, {strides}}, 0, false};
+  if (!mask.defined()) return {global<const bool>(mask), {rows, {strides}}, 0, false, seen};
   for (int axis = 0; axis + 1 < x.rank(); ++axis)
     rows.push_back(x.shape()[axis]), strides.push_back(mask.strides()[axis]);
-  return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true};
+  return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true, seen};
 }
 
 // The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a
@@ -38,7 +50,8 @@ template <class T> struct PlainSoftmax {
 
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block(), begin = row * width, mask_begin = mask.given ? mask.row_start(row)[0] : 0;
-    const auto kept = [&](index_t j) { return !mask.given || mask.first[mask_begin + j * mask.step]; };
+    const index_t seen = mask.seen(row);
+    const auto kept = [&](index_t j) { return j < seen && (!mask.given || mask.first[mask_begin + j * mask.step]); };
     Number<C> top = lowest<C>(), sum = Number<C>(C(0));
     for (index_t j = t.index(); j < width; j += threads) top = kept(j) ? Larger{}(top, load<C>(x, begin + j)) : top;
     top = block_reduce<threads>(t, top, Larger{});
@@ -54,18 +67,20 @@ template <class T> struct PlainSoftmax {
 template <class P> class MaskPart {
  public:
   WHENCE_HD MaskPart(const MaskRows& mask, index_t row)
-      : mask_(mask), begin_(mask.given ? mask.row_start(row)[0] : 0) {}
-  WHENCE_HD void hold(const Team<P>& team, index_t width) {
+      : mask_(mask), begin_(mask.given ? mask.row_start(row)[0] : 0), seen_(mask.seen(row)) {}
+  WHENCE_HD index_t seen() const { return seen_; }
+  WHENCE_HD void hold(const Team<P>& team) {
     if constexpr (P::packs > 0) {
       static_assert(P::packs * P::pack <= 32);
       if (mask_.given) kept_ = 0;
-      if (mask_.given) team.each_pack(width, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
+      if (mask_.given) team.each_pack(seen_, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
     }
   }
   // Bit k says whether entry j + k is kept.
   WHENCE_HD unsigned operator()(int p, index_t j) const {
-    if constexpr (P::packs > 0) return kept_ >> (p * P::pack);
-    return mask_.given ? read(j) : ~0u;
+    const unsigned there = j + P::pack <= seen_ ? ~0u : j < seen_ ? (1u << (seen_ - j)) - 1 : 0u;
+    if constexpr (P::packs > 0) return kept_ >> (p * P::pack) & there;
+    return mask_.given ? read(j) & there : there;
   }
 
  private:
@@ -75,7 +90,7 @@ template <class P> class MaskPart {
     return bits;
   }
   const MaskRows& mask_;
-  index_t begin_;
+  index_t begin_, seen_;
   unsigned kept_ = ~0u;
 };
 
@@ -97,14 +112,15 @@ template <class T, class P> struct Softmax {
     if (row >= rows) return;
     RowPart<T, P> values(x, row * width);
     MaskPart<P> kept(mask, row);
-    values.hold(team, width);
-    kept.hold(team, width);
+    values.hold(team, kept.seen());
+    kept.hold(team);
     const PowerSum<C> sum = power_sum(team, values, kept);
     // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe where any entry is kept.
     const Number<C> scale = Number<C>(C(1)) / sum.second;
     team.each_pack(width, [&](int p, index_t j) {
-      auto pack = values(p, j);
       const unsigned bits = kept(p, j);
+      Numbers<C, P::pack> pack = {};
+      if (j < kept.seen()) pack = values(p, j);
       for (int k = 0; k < P::pack; ++k)
         pack.of[k] = bits >> k & 1u ? math::exp(pack.of[k] - sum.first) * scale : Number<C>(C(0));
       store_numbers(y, row * width + j, pack);
@@ -115,17 +131,17 @@ template <class T, class P> struct Softmax {
   WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, const RowPart<T, P>& values, const MaskPart<P>& kept) const {
     if constexpr (P::packs == 0) {
       PowerSum<C> sum = empty_power_sum<C>();
-      team.each_pack(width, [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
+      team.each_pack(kept.seen(), [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
       return team.reduce(sum, JoinPowerSums<C>{});
     } else {
       Number<C> top = lowest<C>(), total = Number<C>(C(0));
-      team.each_pack(width, [&](int p, index_t j) {
+      team.each_pack(kept.seen(), [&](int p, index_t j) {
         const auto pack = values(p, j);
         const unsigned bits = kept(p, j);
         for (int k = 0; k < P::pack; ++k) top = bits >> k & 1u ? Larger{}(top, pack.of[k]) : top;
       });
       top = team.reduce(top, Larger{});
-      team.each_pack(width, [&](int p, index_t j) {
+      team.each_pack(kept.seen(), [&](int p, index_t j) {
         const auto pack = values(p, j);
         const unsigned bits = kept(p, j);
         for (int k = 0; k < P::pack; ++k) total = bits >> k & 1u ? total + math::exp(pack.of[k] - top) : total;
@@ -144,24 +160,26 @@ template <class T, class P> struct SoftmaxBackward {
   Global<const T> y, dy;
   Global<T> dx;
   index_t rows, width;
+  SeenEntries seen_entries;
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
+    const index_t seen = seen_entries(row);
     RowPart<T, P> pattern(y, row * width), gradient(dy, row * width);
-    pattern.hold(team, width);
-    gradient.hold(team, width);
+    pattern.hold(team, seen);
+    gradient.hold(team, seen);
     Number<C> mean = Number<C>(C(0));
-    team.each_pack(width, [&](int p, index_t j) {
+    team.each_pack(seen, [&](int p, index_t j) {
       const auto a = pattern(p, j), b = gradient(p, j);
-      for (int k = 0; k < P::pack; ++k) mean += a.of[k] * b.of[k];
+      for (int k = 0; k < P::pack; ++k) mean = j + k < seen ? mean + a.of[k] * b.of[k] : mean;
     });
     mean = team.reduce(mean, Plus{});
     team.each_pack(width, [&](int p, index_t j) {
-      const auto a = pattern(p, j);
-      auto b = gradient(p, j);
-      for (int k = 0; k < P::pack; ++k) b.of[k] = a.of[k] * (b.of[k] - mean);
+      Numbers<C, P::pack> a = {}, b = {};
+      if (j < seen) a = pattern(p, j), b = gradient(p, j);
+      for (int k = 0; k < P::pack; ++k) b.of[k] = j + k < seen ? a.of[k] * (b.of[k] - mean) : Number<C>(C(0));
       store_numbers(dx, row * width + j, b);
     });
   }
@@ -174,33 +192,46 @@ namespace whence {
 
 using namespace gpu;
 
-void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
+static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntries& seen, const Tensor& y) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
+  const MaskRows kept = mask_rows(x, mask, seen);
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, Dual>) {
-      launch_kernel(PlainSoftmax<T>{global<const T>(x), mask_rows(x, mask), global<T>(y), width},
-          {rows, PlainSoftmax<T>::shared_bytes});
+      launch_kernel(
+          PlainSoftmax<T>{global<const T>(x), kept, global<T>(y), width}, {rows, PlainSoftmax<T>::shared_bytes});
     } else {
       with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
         using Body = Softmax<T, P>;
-        launch_kernel(Body{global<const T>(x), mask_rows(x, mask), global<T>(y), rows, width},
-            {P::blocks(rows), Body::shared_bytes});
+        launch_kernel(Body{global<const T>(x), kept, global<T>(y), rows, width}, {P::blocks(rows), Body::shared_bytes});
       });
     }
   });
 }
 
-void CudaKernels::softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) {
+static void launch_backward(const Tensor& y, const Tensor& dy, const SeenEntries& seen, const Tensor& dx) {
   if (y.numel() == 0) return;
   const index_t width = y.size(-1), rows = y.numel() / width;
   visit_floating("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
     with_held_part<T>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
       using Body = SoftmaxBackward<T, P>;
-      launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width},
+      launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width, seen},
           {P::blocks(rows), Body::shared_bytes});
     });
   });
+}
+
+void CudaKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
+  launch_softmax(x, mask, {x.size(-1)}, y);
+}
+void CudaKernels::softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  launch_backward(y, dy, {y.size(-1)}, dx);
+}
+void CudaKernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {
+  launch_softmax(x, {}, seen_causally(x, first_row), y);
+}
+void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) {
+  launch_backward(y, dy, seen_causally(y, first_row), dx);
 }
 
 }  // namespace whence
