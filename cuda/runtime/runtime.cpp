@@ -66,15 +66,13 @@ class Inquiry {
     facts.memory = properties.totalGlobalMem;
   }
 
-  // Machine code runs on its own generation only, but each architecture also brings PTX, which newer ones translate.
   void ask_for_kernels() {
-    const auto compiled = compiled_architectures();
-    if (compiled.empty() || facts.capability >= *std::min_element(compiled.begin(), compiled.end())) return;
-    std::string list;
-    for (const int architecture : compiled)
-      list += to_text(list.empty() ? "" : ", ", architecture / 10, '.', architecture % 10);
-    refuse(to_text(facts.name, " has compute capability ", facts.capability / 10, '.', facts.capability % 10,
-               "; this build has kernels for ", list, " and newer"),
+    const auto status = static_cast<cudaError_t>(find_kernels());
+    if (status == cudaSuccess) return;
+    const int major = facts.capability / 10, minor = facts.capability % 10;
+    refuse(to_text(facts.name, " has compute capability ", major, '.', minor,
+               "; this build's kernels are for CMAKE_CUDA_ARCHITECTURES=", compiled_architectures(), ": ",
+               cudaGetErrorString(status)),
         to_text("configure with -DCMAKE_CUDA_ARCHITECTURES=", facts.capability));
   }
 

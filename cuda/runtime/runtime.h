@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "tensor/device.h"
 #include "tensor/shape.h"
@@ -21,8 +20,10 @@ namespace whence::gpu {
 // emulator: emulated, name "emulator", count 1, memory the size of its arena, versions 0.
 const DeviceFacts& device_facts();
 
-// Capabilities that kernels were compiled for, as 80 or 90; none under the emulator. architectures.cu.
-std::vector<int> compiled_architectures();
+// What the kernels were compiled for, as CMake was given it ("80, 90a-real"), and a status of the CUDA runtime that says
+// whether the GPU can run them. Not under the emulator. architectures.cu.
+std::string compiled_architectures();
+int find_kernels();
 
 // ---- Memory. Device memory only, never managed: pages that move by themselves hide what a step costs.
 
