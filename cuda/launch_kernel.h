@@ -16,6 +16,8 @@ template <class T> constexpr std::size_t shared_bytes_for(std::size_t count) {
   return (count * sizeof(T) + 15) / 16 * 16;
 }
 
+template <class Body> inline constexpr bool whole_warps = Body::threads % 32 == 0 && Body::threads <= 1024;
+
 }  // namespace whence::gpu
 
 #ifdef __CUDACC__
@@ -34,6 +36,7 @@ template <class Body> __global__ void __launch_bounds__(Body::threads) kernel(co
 // Runs the kernel on the engine's stream, and returns before it has ended. When it cannot start: Error that names the
 // kernel, the launch and the op's call site.
 template <class Body> void launch_kernel(const Body& body, Grid grid) {
+  static_assert(whole_warps<Body>, "a shuffle needs all 32 lanes: a multiple of 32 threads is required");
   if (grid.blocks == 0) return;
   const LaunchFacts facts{Body::name, grid.blocks, Body::threads, grid.shared_bytes};
   require_launchable(
@@ -51,6 +54,7 @@ template <class Body> void launch_kernel(const Body& body, Grid grid) {
 namespace whence::gpu {
 
 template <class Body> void launch_kernel(const Body& body, Grid grid) {
+  static_assert(whole_warps<Body>, "a shuffle needs all 32 lanes: a multiple of 32 threads is required");
   if (grid.blocks > 0) emulator::run({Body::name, grid.blocks, Body::threads, grid.shared_bytes}, body);
 }
 

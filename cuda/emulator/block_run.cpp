@@ -3,6 +3,7 @@
 #include "cuda/emulator/block_run.h"
 
 #include "cuda/emulator/block_memory.h"
+#include "cuda/emulator/costs.h"
 #include "cuda/emulator/thread.h"
 
 namespace whence::gpu::emulator {
@@ -34,13 +35,20 @@ void BlockRun::run(const Code& code, int threads, Order& order) {
   current_ = &main_;
   go_on_with(next());
   current_ = nullptr;
-  if (!failure_) return;
+  if (!failure_) return settle_costs();
   idle_.clear();
   for (const auto& fiber : fibers_) fiber->restart(), idle_.push_back(fiber.get());
   std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
+// All lanes of all warps have come to one place.
+void BlockRun::settle_costs() {
+  if (!running.costs) return;
+  for (const Warp& warp : warps_) running.costs->settle(warp.first, warp.lanes);
+}
+
 void BlockRun::reset(int threads) {
+  if (running.costs) running.costs->begin_block(threads);
   tasks_.assign(static_cast<std::size_t>(threads), Task{});
   warps_.resize(static_cast<std::size_t>((threads + warp_size - 1) / warp_size));
   segments_.clear();
@@ -201,6 +209,7 @@ void BlockRun::sync(const Site& at) {
   if (++arrived_ == threads_) {
     arrived_ = 0;
     ++running.now.barriers;
+    settle_costs();
     scratch_.resize(warps_.size());
     std::iota(scratch_.begin(), scratch_.end(), 0);
     order_warps(scratch_);
@@ -257,6 +266,7 @@ BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, boo
   if (vote) warp.votes[buffer] |= 1u << lane;
   if (++warp.arrived == warp.lanes) {
     warp.arrived = 0, warp.buffer ^= 1;
+    if (running.costs) running.costs->settle(warp.first, warp.lanes);
     if (meeting == Meeting::sync_warp) scratch_.assign(1, index), order_warps(scratch_);
     ++(meeting == Meeting::sync_warp ? running.now.warp_syncs
         : meeting >= Meeting::ballot ? running.now.votes

@@ -102,6 +102,7 @@ class BlockRun {
   void new_segment(int warp);
   void order_warps(const std::vector<int>& warps);  // what these did before lies before what they do from now on
   void reset(int threads);
+  void settle_costs();
   Fiber* idle_fiber();
   [[noreturn]] void mixed(const Place& other, const Place& own);
   std::string who_waits() const;

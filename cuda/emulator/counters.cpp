@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "cuda/emulator/running.h"
 #include "tensor/error.h"
 
 namespace whence::gpu::emulator {
@@ -34,6 +35,7 @@ void print_at_exit_if_asked() {
 struct Column {
   const char* title;
   std::uint64_t (*value)(const Counters&);
+  std::uint64_t (*least)(const Counters&) = nullptr;  // given: the column is how often it goes into the value
 };
 const Column columns[] = {{"launches", [](const Counters& c) { return c.launches; }},
     {"shapes", [](const Counters& c) { return c.shapes; }}, {"blocks", [](const Counters& c) { return c.blocks; }},
@@ -46,8 +48,14 @@ const Column columns[] = {{"launches", [](const Counters& c) { return c.launches
     {"shared w", [](const Counters& c) { return c.shared_written; }},
     {"barriers", [](const Counters& c) { return c.barriers; }},
     {"shuffles", [](const Counters& c) { return c.shuffles + c.votes; }},
-    {"shared max", [](const Counters& c) { return c.shared_bytes; }}};
-constexpr int name_width = 28, number_width = 11;
+    {"shared max", [](const Counters& c) { return c.shared_bytes; }},
+    {"requests", [](const Counters& c) { return c.global_requests; }},
+    {"sectors", [](const Counters& c) { return c.sectors; }},
+    {"x least", [](const Counters& c) { return c.sectors; }, [](const Counters& c) { return c.least_sectors; }},
+    {"x least sh.", [](const Counters& c) { return c.wavefronts; },
+        [](const Counters& c) { return c.least_wavefronts; }},
+    {"most ways", [](const Counters& c) { return c.most_ways; }}};
+constexpr int name_width = 46, number_width = 12;
 
 // Five digits at most: 1234, 12.3k, 4.56M
 std::string short_number(std::uint64_t value) {
@@ -60,9 +68,18 @@ std::string short_number(std::uint64_t value) {
   return text.str();
 }
 
+std::string text_of(const Column& column, const Counters& counted) {
+  if (!column.least) return short_number(column.value(counted));
+  const std::uint64_t least = column.least(counted);
+  if (least == 0) return "-";
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << static_cast<double>(column.value(counted)) / static_cast<double>(least);
+  return text.str();
+}
+
 void line(std::ostream& out, const std::string& name, const Counters& counted) {
   out << std::left << std::setw(name_width) << name << std::right;
-  for (const Column& column : columns) out << std::setw(number_width) << short_number(column.value(counted));
+  for (const Column& column : columns) out << std::setw(number_width) << text_of(column, counted);
   out << '\n';
 }
 
@@ -77,6 +94,11 @@ Counters& Counters::operator+=(const Counters& other) {
   barriers += other.barriers, warp_syncs += other.warp_syncs, shuffles += other.shuffles, votes += other.votes;
   atomics += other.atomics;
   shared_bytes = std::max(shared_bytes, other.shared_bytes);
+  global_requests += other.global_requests, sectors += other.sectors, least_sectors += other.least_sectors;
+  shared_requests += other.shared_requests, wavefronts += other.wavefronts, least_wavefronts += other.least_wavefronts;
+  most_ways = std::max(most_ways, other.most_ways), not_noted += other.not_noted;
+  worst_sectors = std::max(worst_sectors, other.worst_sectors);
+  worst_wavefronts = std::max(worst_wavefronts, other.worst_wavefronts);
   return *this;
 }
 
@@ -102,6 +124,10 @@ void count(const LaunchFacts& launch, const Counters& more) {
   const std::lock_guard lock(mutex);
   if (seen.emplace(launch.kernel, launch.blocks, launch.threads, launch.shared_bytes).second)
     ++all[launch.kernel].shapes;
+}
+
+std::string worst_place(const std::pair<std::uint64_t, std::int32_t>& worst) {
+  return worst.first == 0 ? "" : "worst at " + whence::to_string(long_site(worst.second));
 }
 
 std::string counters_table() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "cuda/runtime/runtime.h"
 
@@ -24,6 +25,16 @@ struct Counters {
   std::uint64_t atomics = 0;                              // once per thread
   std::uint64_t shared_bytes = 0;                         // of a block, the largest of all launches
 
+  // With Settings::costs (costs.h). A request is what the lanes of a warp ask for at once.
+  std::uint64_t global_requests = 0;
+  std::uint64_t sectors = 0, least_sectors = 0;  // of 32 bytes; as many as hold the different bytes side by side
+  std::uint64_t shared_requests = 0;
+  std::uint64_t wavefronts = 0, least_wavefronts = 0;  // turns of the banks of shared memory; without any conflict
+  std::uint64_t most_ways = 0;                         // the most words that one bank had to give for one request
+  std::uint64_t not_noted = 0;                         // accesses that were too many between two meetings of a warp
+  // The place in the source with the most sectors or wavefronts beyond the least in one launch, as (number, place).
+  std::pair<std::uint64_t, std::int32_t> worst_sectors{}, worst_wavefronts{};
+
   Counters& operator+=(const Counters& other);
 };
 
@@ -31,6 +42,9 @@ struct Counters {
 // to cpu" and "copy from cpu" with their bytes.
 std::map<std::string, Counters> counters();
 void reset_counters();
+
+// "worst at softmax.cu:104": for a message about sectors or wavefronts; nothing where none are beyond the least.
+std::string worst_place(const std::pair<std::uint64_t, std::int32_t>& worst);
 
 // A table for people: one line per kernel, the most launches first, and a line of sums. With WHENCE_EMULATOR_COUNTS=1
 // in the environment any program prints it on standard error when it ends.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "cuda/emulator/costs.h"
 #include "cuda/emulator/counted.h"
 #include "cuda/emulator/shadow.h"
 #include "tensor/tensor.h"
@@ -58,14 +59,26 @@ template <class T, emulator::Space space> class Pointer {
       return Element<T, space>(*this, i);
   }
 
+  // What the running thread asks for at once; read and write then take the numbers.
+  void note_cost(const Index& i, std::size_t bytes) const {
+    if (emulator::running.costs) emulator::running.costs->note(space, shifted(i.value), bytes, i.at);
+  }
   Value read(Index i) const {
+    note_cost(i, sizeof(T));
+    return read_one(i);
+  }
+  void write(Index i, const Value& value) const {
+    note_cost(i, sizeof(T));
+    write_one(i, value);
+  }
+  Value read_one(Index i) const {
     const T* const number = checked(i, false);
     emulator::note_read<sizeof(T)>(space, number, i.at);
     auto& now = emulator::running.now;
     (space == emulator::Space::global ? now.global_read : now.shared_read) += sizeof(T);
     return *number;
   }
-  void write(Index i, const Value& value) const {
+  void write_one(Index i, const Value& value) const {
     T* const number = checked(i, true);
     emulator::note_write<sizeof(T)>(space, number, i.at);
     auto& now = emulator::running.now;
@@ -77,6 +90,7 @@ template <class T, emulator::Space space> class Pointer {
     emulator::note_write<sizeof(T)>(space, number, i.at, true);
     auto& now = emulator::running.now;
     ++now.atomics;
+    if (space == emulator::Space::global) note_cost(i, sizeof(T));
     (space == emulator::Space::global ? now.global_read : now.shared_read) += sizeof(T);
     (space == emulator::Space::global ? now.global_written : now.shared_written) += sizeof(T);
     const Value before = *number;
@@ -179,14 +193,16 @@ template <class T, int N> struct alignas(sizeof(T) * N) Pack {
 template <int N, class T, emulator::Space space>
 Pack<std::remove_const_t<T>, N> load_pack(const Pointer<T, space>& from, Index i) {
   from.require_aligned(i, sizeof(T) * N);
+  from.note_cost(i, sizeof(T) * N);
   Pack<std::remove_const_t<T>, N> pack;
-  for (int k = 0; k < N; ++k) pack.of[k] = from.read({i.value + k, i.at});
+  for (int k = 0; k < N; ++k) pack.of[k] = from.read_one({i.value + k, i.at});
   return pack;
 }
 template <int N, class T, emulator::Space space>
 void store_pack(const Pointer<T, space>& to, Index i, const Pack<T, N>& pack) {
   to.require_aligned(i, sizeof(T) * N);
-  for (int k = 0; k < N; ++k) to.write({i.value + k, i.at}, pack.of[k]);
+  to.note_cost(i, sizeof(T) * N);
+  for (int k = 0; k < N; ++k) to.write_one({i.value + k, i.at}, pack.of[k]);
 }
 
 }  // namespace whence::gpu

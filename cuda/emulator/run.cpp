@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "cuda/emulator/costs.h"
 #include "cuda/emulator/launcher.h"
 #include "cuda/emulator/settings.h"
 #include "tensor/backend.h"
@@ -26,12 +27,14 @@ void execute(const LaunchFacts& facts, const Code& code) {
   Order order(seed, ++launches);
   Turns blocks(facts.blocks, order);
   running.facts = &facts, running.block_run = &the_block_run, running.now = {};
+  running.costs = settings().costs ? &Costs::instance() : nullptr;
   running.launch_first = take_segment() << lane_bits;
   const struct Ended {
     const LaunchFacts& facts;
     ~Ended() {
       running.facts = nullptr, running.last_kernel = facts.kernel;
       running.now.launches = 1;
+      if (running.costs) running.costs->end_launch();
       running.now.shared_bytes = facts.shared_bytes;
       count(facts, running.now);
       if (launches % 64 == 0) watch_host_accesses();

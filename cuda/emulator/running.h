@@ -12,10 +12,12 @@
 namespace whence::gpu::emulator {
 
 class BlockRun;
+class Costs;
 
 struct Running {
   const LaunchFacts* facts = nullptr;  // null: no kernel runs
   BlockRun* block_run = nullptr;
+  Costs* costs = nullptr;  // null: accesses are not noted
   index_t block = 0;
   int thread = 0;  // in the block
 

@@ -42,6 +42,11 @@ std::size_t bytes_given(const char* variable, std::size_t otherwise, const char*
   return count;
 }
 
+bool counts_asked() {
+  const char* const text = std::getenv("WHENCE_EMULATOR_COUNTS");
+  return text && *text && std::strcmp(text, "0") != 0;
+}
+
 std::size_t shared_given() {
   const std::size_t bytes = bytes_given("WHENCE_EMULATOR_SHARED", default_shared, "99K or 227K");
   if (bytes < least_shared || bytes > most_shared)
@@ -53,8 +58,8 @@ std::size_t shared_given() {
 }  // namespace
 
 Settings& settings() {
-  static Settings chosen{
-      order_given(), bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"), shared_given()};
+  static Settings chosen{order_given(), bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"),
+      shared_given(), counts_asked()};
   return chosen;
 }
 

@@ -17,6 +17,8 @@ struct Settings {
   // Shared memory that a block may ask for, in bytes: 163 KiB, as 8.0 has (the default), 99 KiB (8.6, 8.9, 12.0) or 227
   // KiB (9.0, 10.0). Starts as WHENCE_EMULATOR_SHARED, such as 99K.
   std::size_t shared = 0;
+  // Whether sectors and conflicts of banks are counted (costs.h). Starts as true with WHENCE_EMULATOR_COUNTS=1.
+  bool costs = false;
 };
 
 // What launches go by from now on.

@@ -1,0 +1,53 @@
+// What a warp's accesses to memory cost a GPU. Global memory comes in sectors of 32 bytes, which all lanes of a request
+// share; shared memory in 32 banks of 4 bytes, each of which gives one word at a time, to any number of lanes.
+//
+// Lanes run one after the other here, so each notes what it asks for. When all lanes of a warp meet, or its block ends,
+// what they noted since their last meeting becomes requests: the n-th access of each lane at one place in the source is
+// one request. A loop that some lanes leave out a turn of is thus counted as if they had left out its last one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "cuda/emulator/running.h"
+#include "cuda/emulator/shadow.h"
+
+namespace whence::gpu::emulator {
+
+class Costs {
+ public:
+  static Costs& instance();
+
+  void begin_block(int threads);
+  // The running thread reads or writes, in accesses of at most 16 bytes.
+  void note(Space space, const void* first, std::size_t bytes, const Site& at);
+  // The lanes from thread `first` on have met: into running.now.
+  void settle(int first, int lanes);
+  void end_launch();  // the places that cost the most, into running.now
+
+ private:
+  struct Access {
+    std::uintptr_t address;
+    std::int32_t site;
+    Space space;
+    std::uint8_t bytes, lane;
+    bool same_place(const Access& other) const { return site == other.site && space == other.space; }
+  };
+  struct Place {
+    std::uint64_t sectors = 0, wavefronts = 0;  // beyond the least
+  };
+  using Accesses = std::vector<Access>;
+
+  void requests_in_step(int first, int lanes);
+  void requests_by_place(int first, int lanes);
+  void request();  // of the accesses in together_
+  void global_request();
+  void shared_request();
+
+  std::vector<Accesses> of_thread_;
+  Accesses together_;
+  std::map<std::int32_t, Place> places_;
+};
+
+}  // namespace whence::gpu::emulator
