@@ -233,13 +233,13 @@ TEST_CASE("emulator: sectors of planted kernels") {
     index_t stride, offset;
     std::uint64_t sectors, least;
   };
-  for (const auto& [stride, offset, sectors, least] : std::vector<Expected>{
+  for (const Expected& each : std::vector<Expected>{
            {1, 0, 4, 4}, {1, 3, 5, 4}, {2, 0, 8, 4}, {8, 0, 32, 4}, {33, 0, 32, 4}, {0, 5, 1, 1}, {-1, 31, 4, 4}}) {
-    CAPTURE(stride);
-    const Counters c = counted(Walks{global<float>(x), stride, offset});
+    CAPTURE(each.stride);
+    const Counters c = counted(Walks{global<float>(x), each.stride, each.offset});
     CHECK(c.global_requests == 1);
-    CHECK(c.sectors == sectors);
-    CHECK(c.least_sectors == least);
+    CHECK(c.sectors == each.sectors);
+    CHECK(c.least_sectors == each.least);
   }
   const Counters packs = counted(WalksInPacks{global<float>(x)});
   CHECK(packs.global_requests == 1);
@@ -287,8 +287,8 @@ TEST_CASE("emulator: no kernel asks more of memory than its budget") {
     if (!counted.count(name) || !allowed.count(name)) continue;
     CHECK(over(name, counted.at(name), allowed.at(name)) == "");
   }
-  for (const auto& [name, budget] : allowed) {
-    CAPTURE(name);
-    CHECK(names_of_kernels().count(name) == 1);
+  for (const auto& each : allowed) {
+    CAPTURE(each.first);
+    CHECK(names_of_kernels().count(each.first) == 1);
   }
 }

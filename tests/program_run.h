@@ -30,13 +30,14 @@ inline std::string text_of(const std::string& path) {
 // A command of whence that runs; its output goes to LOG.out and LOG.err.
 class RunningProgram {
  public:
-  RunningProgram(const std::string& command, const std::vector<std::string>& arguments, std::string log)
+  RunningProgram(const std::string& command, const std::vector<std::string>& arguments, std::string log,
+      const std::string& path = program_folder() + "/whence")
       : log_(std::move(log)) {
     child_ = fork();
     if (child_ != 0) return;
     dup2(open((log_ + ".out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 1);
     dup2(open((log_ + ".err").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644), 2);
-    const std::string path = program_folder() + "/whence", word = command.substr(0, command.find(' '));
+    const std::string word = command.substr(0, command.find(' '));
     std::vector<char*> argv{const_cast<char*>(path.c_str()), const_cast<char*>(word.c_str())};
     if (word != command) argv.push_back(const_cast<char*>(command.c_str() + word.size() + 1));  // "bench attention"
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

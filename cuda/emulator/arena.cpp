@@ -3,7 +3,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "cuda/emulator/settings.h"
 #include "tensor/error.h"
@@ -11,7 +13,8 @@
 namespace whence::gpu::emulator {
 namespace {
 
-constexpr std::size_t alignment = 256;
+constexpr std::size_t alignment = 256, band = 256, farthest = 4096;
+constexpr int unset = 0xFF;
 std::size_t rounded(std::size_t bytes) {
   return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
 }
@@ -27,6 +30,13 @@ std::byte* map(void* where, std::size_t bytes, int access) {
         "); set WHENCE_EMULATOR_MEMORY to less, as in 512M");
   }
   return static_cast<std::byte*>(memory);
+}
+
+// The first of these bytes that is not as nobody has written it; null: none.
+const std::byte* first_written(const std::byte* memory, std::size_t bytes) {
+  const std::byte* const end = memory + bytes;
+  if (bytes == 0 || (*memory == std::byte{unset} && std::memcmp(memory, memory + 1, bytes - 1) == 0)) return nullptr;
+  return std::find_if(memory, end, [](std::byte byte) { return byte != std::byte{unset}; });
 }
 
 }  // namespace
@@ -49,34 +59,132 @@ Arena::Arena() : reserved_(rounded(settings().memory)) {
 std::size_t Arena::capacity() const { return settings().memory < reserved_ ? settings().memory : reserved_; }
 
 void* Arena::allocate(std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
+  const std::lock_guard lock(mutex_);
+  const std::size_t size = rounded(bytes), taken = size + band;
   if (used_ + size > capacity()) return nullptr;
   std::size_t at = 0;
-  for (const auto& [begin, extent] : blocks_) {
-    if (begin - at >= size) break;
-    at = begin + extent;
+  for (const auto& [begin, block] : blocks_) {
+    if (begin - at >= taken) break;
+    at = begin + block.size + band;
   }
-  if (at + size > reserved_) return nullptr;
-  blocks_[at] = size;
+  if (at + taken > reserved_) return nullptr;
+  blocks_[at] = {.size = size};
   used_ += size;
-  std::memset(memory_ + at, 0xFF, size);
+  std::memset(memory_ + at, unset, taken);
   return first_ + at;
 }
 
 void Arena::deallocate(void* block) {
+  const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(offset(block));
   if (found == blocks_.end()) return;
-  used_ -= found->second;
+  used_ -= found->second.size;
   blocks_.erase(found);
 }
 
-bool Arena::find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const {
-  const std::size_t at = offset(address);
-  auto after = blocks_.upper_bound(at);
-  if (after == blocks_.begin()) return false;
+std::size_t Arena::hand_out(void* block, std::size_t bytes, const void* graph) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(offset(block));
+  if (found == blocks_.end()) return 0;
+  Block& given = found->second;
+  std::byte* const memory = memory_ + found->first;
+  if (given.poisoned) {
+    if (const std::byte* const written = first_written(memory, given.size + band)) {
+      std::memset(memory, unset, given.size + band);
+      fail("allocate", "a block of ", bytes_text(given.size), " was written while it was free, ", written - memory,
+          " bytes from its start; memory may be written only while a tensor holds it");
+    }
+  } else {
+    std::memset(memory, unset, given.size + band);
+  }
+  given.used = bytes, given.number = ++numbers_, given.graph = graph, given.poisoned = false;
+  return given.size + band;
+}
+
+std::size_t Arena::retire(void* block, const void* graph) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(offset(block));
+  if (found == blocks_.end()) return 0;
+  Block& freed = found->second;
+  if (graph && freed.graph == graph) return freed.used;
+  if (freed.graph || graph) return 0;  // a graph may read it
+  std::memset(memory_ + found->first, unset, freed.used);
+  freed.used = 0, freed.number = ++numbers_, freed.poisoned = true;
+  return 0;
+}
+
+void Arena::forget_graph(const void* graph) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [begin, block] : blocks_)
+    if (block.graph == graph) block.graph = nullptr;
+}
+
+const Arena::Blocks::value_type* Arena::block_at(std::size_t offset) const {
+  auto after = blocks_.upper_bound(offset);
+  if (after == blocks_.begin()) return nullptr;
   --after;
-  *offset_in_block = at - after->first, *block_bytes = after->second;
-  return at - after->first < after->second;
+  return offset - after->first < after->second.size ? &*after : nullptr;
+}
+
+bool Arena::belongs_to(const void* graph, const Use& use) const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.at(use.begin).graph == graph;
+}
+
+std::vector<Arena::Use> Arena::uses_in(const void* memory, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Use> uses;
+  for (std::size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+    const std::byte* word = nullptr;
+    std::memcpy(&word, static_cast<const std::byte*>(memory) + at, sizeof word);
+    const auto kernels_offset = reinterpret_cast<std::uintptr_t>(word) - reinterpret_cast<std::uintptr_t>(memory_);
+    const auto* const block = block_at(contains(word) ? offset(word) : kernels_offset);
+    if (!block || block->second.used == 0) continue;
+    const auto same = [&](const Use& use) { return use.begin == block->first; };
+    if (std::none_of(uses.begin(), uses.end(), same))
+      uses.push_back({block->first, block->second.used, block->second.number});
+  }
+  return uses;
+}
+
+bool Arena::holds(const Use& use) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(use.begin);
+  return found != blocks_.end() && found->second.number == use.number;
+}
+
+bool Arena::in_use(const void* address, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto* const block = block_at(offset(address));
+  return block && offset(address) - block->first + bytes <= block->second.used;
+}
+
+std::optional<std::string> Arena::written_outside(const Use& use) const {
+  const std::lock_guard lock(mutex_);
+  const auto own = blocks_.find(use.begin);
+  // What may lie between the used bytes of a block and the next one; far enough for most mistakes.
+  const auto first_in_slack = [&](const auto& block, std::size_t used) {
+    const std::size_t all = block.second.size + band, from = std::max(used, all - std::min(all, farthest));
+    std::byte* const memory = memory_ + block.first;
+    const std::byte* const written = first_written(memory + from, all - from);
+    if (written) std::memset(memory + from, unset, all - from);
+    return written;
+  };
+  if (const std::byte* const written = first_in_slack(*own, use.bytes))
+    return to_text("writes ", written - (bytes_of(use) + use.bytes), " bytes behind a tensor of ", use.bytes, " bytes");
+  if (own == blocks_.begin()) return std::nullopt;
+  const auto& before = *std::prev(own);
+  if (before.second.graph) return std::nullopt;  // what its bytes are used for changes from kernel to kernel
+  if (const std::byte* const written = first_in_slack(before, before.second.used))
+    return to_text("writes ", bytes_of(use) - written, " bytes before a tensor of ", use.bytes, " bytes");
+  return std::nullopt;
+}
+
+bool Arena::find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const {
+  const auto* const block = block_at(offset(address));
+  if (!block) return false;
+  *offset_in_block = offset(address) - block->first, *block_bytes = block->second.size;
+  return true;
 }
 
 }  // namespace whence::gpu::emulator

@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace whence::gpu::emulator {
 
@@ -12,9 +16,33 @@ class Arena {
  public:
   static Arena& instance();  // Error when the host cannot reserve the addresses
 
-  // Aligned to 256 bytes and full of 0xFF, which is NaN in every floating dtype. Null when Settings::memory is used up.
+  // Aligned to 256 bytes, full of 0xFF, which is NaN in every floating dtype, and followed by as many bytes of it again
+  // that nobody may touch. Null when Settings::memory is used up.
   void* allocate(std::size_t bytes);
   void deallocate(void* block);
+
+  // The allocator (tensor/allocator.h) keeps blocks: what each is used for, and how many of its bytes. A graph's
+  // block is left as it is until the graph goes.
+  // Full of 0xFF again; returns how many bytes that are. Error when it was written while it was free.
+  std::size_t hand_out(void* block, std::size_t bytes, const void* graph);
+  // `graph`: that is being recorded, or null. Returns how many bytes a replay fills at this point.
+  std::size_t retire(void* block, const void* graph);
+  void forget_graph(const void* graph);
+
+  // Blocks by number: a block is another one each time it is handed out or freed.
+  struct Use {
+    std::size_t begin, bytes;
+    std::uint64_t number;
+  };
+  // The blocks in use at which the words of `memory` point, by either face. So an argument's pointers are found.
+  std::vector<Use> uses_in(const void* memory, std::size_t bytes) const;
+  bool holds(const Use& use) const;
+  bool belongs_to(const void* graph, const Use& use) const;
+  // Whether [address, address + bytes) lies in one block in use.
+  bool in_use(const void* address, std::size_t bytes) const;
+  std::byte* bytes_of(const Use& use) const { return memory_ + use.begin; }
+  // What was written next to the bytes of this use: "writes 8 bytes behind a tensor of 4000 bytes".
+  std::optional<std::string> written_outside(const Use& use) const;
   std::size_t capacity() const;
   std::size_t used() const { return used_; }
 
@@ -37,12 +65,22 @@ class Arena {
   bool find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const;
 
  private:
+  struct Block {
+    std::size_t size = 0, used = 0;  // used: 0 where it is free
+    std::uint64_t number = 0;
+    const void* graph = nullptr;  // whose memory it is
+    bool poisoned = true;         // full of 0xFF since it was freed
+  };
+  using Blocks = std::map<std::size_t, Block>;  // by offset
   Arena();
+  const Blocks::value_type* block_at(std::size_t offset) const;
 
   std::byte* first_ = nullptr;   // the face of the host: reserved addresses without access
   std::byte* memory_ = nullptr;  // the face of kernels and copies
   std::size_t reserved_ = 0, used_ = 0;
-  std::map<std::size_t, std::size_t> blocks_;  // in use: offset to size
+  mutable std::mutex mutex_;
+  std::uint64_t numbers_ = 0;
+  Blocks blocks_;
 };
 
 // Reports host code that touches device memory in one line, and passes the fault on to the handler before it. Called

@@ -1,11 +1,15 @@
 // The emulated twin of cuda/runtime/blas.cpp: products by OpenBLAS, one matrix after the other, on copies without gaps.
 #include "cuda/runtime/blas.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/run.h"
+#include "cuda/emulator/settings.h"
 #include "tensor/pointwise.h"
 
 extern "C" {
@@ -80,12 +84,55 @@ void count_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size
   gpu::emulator::count(to_text("matmul ", to_string(p.dtype)).c_str(), counted);
 }
 
+// What cuBLAS demands of a matrix, and that all of it is one tensor's.
+void require_matrix(const char* name, const BlasMatrix& x, index_t rows, index_t columns, index_t batch, index_t size) {
+  const index_t lines = x.turned ? columns : rows, extent = x.turned ? rows : columns;
+  const auto wrong = [&](const std::string& given, const std::string& required) {
+    fail("matmul", to_text(name, " [", rows, ' ', columns, "] ", given, "; ", required, " is required"));
+  };
+  if (x.leading < extent)
+    wrong(to_text("has rows that begin ", x.leading, " numbers apart"), to_text("at least ", extent));
+  if (reinterpret_cast<std::uintptr_t>(x.first) % static_cast<std::uintptr_t>(size) != 0)
+    wrong("begins inside a number", to_text("a multiple of ", size, " bytes"));
+  const index_t steps = (batch - 1) * x.step, numbers = (lines - 1) * x.leading + extent;
+  const auto* const first = static_cast<const std::byte*>(x.first) + (steps < 0 ? steps * size : 0);
+  if (!gpu::emulator::Arena::instance().in_use(first, static_cast<std::size_t>((std::abs(steps) + numbers) * size)))
+    wrong("is not all in memory of one tensor", "a tensor's memory");
+}
+
+void require_product(const BlasProduct& p) {
+  const index_t size = static_cast<index_t>(size_of(p.dtype)), most = std::numeric_limits<int>::max();
+  if (std::max({p.m, p.n, p.k}) > most)
+    fail("matmul", "[", p.m, ' ', p.k, "] [", p.k, ' ', p.n, "] given; extents up to ", most, " are required");
+  require_matrix("a", p.a, p.m, p.k, p.batch, size);
+  require_matrix("b", p.b, p.k, p.n, p.batch, size);
+  require_matrix("out", {p.out, false, p.n, p.m * p.n}, p.m, p.n, p.batch, size);
+}
+
+// The library is set up by the first product, which takes memory and time that no graph can hold.
+void require_set_up() {
+  if (!gpu::emulator::products_are_set_up && gpu::capturing()) {
+    fail("matmul",
+        "the library of products is set up while work is being recorded; run the work once before it is "
+        "recorded");
+  }
+  gpu::emulator::products_are_set_up = true;
+}
+
+struct ProductArguments {
+  BlasProduct product;
+  BlasEpilogue epilogue;
+};
+
 void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
+  require_set_up();
+  require_product(p);
+  const ProductArguments arguments{p, e};
   visit_floating("matmul", p.dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, Dual>) {
       wrong_dtype("matmul", p.dtype, "f16, bf16, f32 or f64");
     } else {
-      gpu::emulator::submit([p, e] {
+      gpu::emulator::submit("matmul", {&arguments, sizeof arguments}, [p, e] {
         multiply_now<T>(p, e);
         count_product(p, e, sizeof(T));
       });
@@ -97,10 +144,19 @@ void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
 
 void multiply(const BlasProduct& product) { submit_product(product, {}); }
 
-// The same cases as cuBLASLt has kernels for.
+// By Settings::refusals: the library has no kernel for this shape. The same answer each time, as a plan is made once.
+bool refused(const BlasProduct& p, const BlasEpilogue& e) {
+  std::uint64_t hash = gpu::emulator::settings().refusals;
+  if (hash == 0) return false;
+  for (const index_t part : {static_cast<index_t>(p.dtype), p.m, p.n, p.k, static_cast<index_t>(e.gelu)})
+    hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
+  return hash >> 63 != 0;
+}
+
+// The cases that cuBLASLt has kernels for, as far as is known without it.
 bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue) {
   const bool supported = product.dtype == DType::f16 || product.dtype == DType::bf16 || product.dtype == DType::f32;
-  if (!supported || !fits_epilogue(epilogue, product.n)) return false;
+  if (!supported || !fits_epilogue(epilogue, product.n) || refused(product, epilogue)) return false;
   submit_product(product, epilogue);
   return true;
 }

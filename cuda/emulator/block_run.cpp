@@ -94,7 +94,7 @@ Fiber* BlockRun::idle_fiber() {
 
 void BlockRun::make_running(int thread) {
   const int warp = thread / warp_size;
-  running.thread = thread;
+  running.thread = thread, running.product.is_new = false;
   running.stamp = warps_[static_cast<std::size_t>(warp)].segment << lane_bits |
                   static_cast<std::uint32_t>(thread - warp * warp_size);
 }

@@ -1,10 +1,12 @@
 // A number that counts what is done with it: float or double as a kernel computes with it under the emulator.
-// Results are those of the plain type, bit for bit. So are the types of mixed expressions: Counted<float>
+// Results are those of the plain type, bit for bit, unless Settings::fused asks for nvcc's. So are the types of mixed expressions: Counted<float>
 // times double is Counted<double>.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <type_traits>
+#include <utility>
 
 #include "cuda/emulator/running.h"
 #include "tensor/convert.h"
@@ -77,26 +79,48 @@ concept CountedPair = Operand<A>::is && Operand<B>::is && (Operand<A>::counted |
 template <class A, class B>
 using CountedOf = std::common_type_t<typename Operand<A>::plain_type, typename Operand<B>::plain_type>;
 
+namespace emulator {
+
+// With Settings::fused: a + b as nvcc makes it, which rounds a product and the sum that takes it once. The product is
+// known again by its value, as long as its thread has made no other one.
+template <class C> C product(C a, C b) {
+  const C value = a * b;
+  if (running.fused) running.product = {a, b, value, true};
+  return value;
+}
+template <class C> C sum(C a, C b) {
+  Running::Product& last = running.product;
+  if (!running.fused || !std::exchange(last.is_new, false)) return a + b;
+  const C first = static_cast<C>(last.first), second = static_cast<C>(last.second), value = static_cast<C>(last.value);
+  if (a == value) return std::fma(first, second, b);
+  if (b == value) return std::fma(first, second, a);
+  if (a == -value) return std::fma(-first, second, b);
+  if (b == -value) return std::fma(-first, second, a);
+  return a + b;
+}
+
+}  // namespace emulator
+
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator+(const A& a, const B& b) {
   ++emulator::running.now.arithmetic;
   using C = CountedOf<A, B>;
-  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) + static_cast<C>(Operand<B>::plain(b)));
+  return Counted<C>(emulator::sum(static_cast<C>(Operand<A>::plain(a)), static_cast<C>(Operand<B>::plain(b))));
 }
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator-(const A& a, const B& b) {
   ++emulator::running.now.arithmetic;
   using C = CountedOf<A, B>;
-  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) - static_cast<C>(Operand<B>::plain(b)));
+  return Counted<C>(emulator::sum(static_cast<C>(Operand<A>::plain(a)), -static_cast<C>(Operand<B>::plain(b))));
 }
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator*(const A& a, const B& b) {
   ++emulator::running.now.arithmetic;
   using C = CountedOf<A, B>;
-  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) * static_cast<C>(Operand<B>::plain(b)));
+  return Counted<C>(emulator::product(static_cast<C>(Operand<A>::plain(a)), static_cast<C>(Operand<B>::plain(b))));
 }
 template <class A, class B>
   requires CountedPair<A, B>

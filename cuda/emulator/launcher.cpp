@@ -21,6 +21,7 @@ BodyCopy::BodyCopy(const IndexBody& body)
       call_(body.call) {
   std::memcpy(bytes_.get(), body.body, body.bytes);
   const Arena& arena = Arena::instance();
+  uses_ = arena.uses_in(body.body, body.bytes);
   for (std::size_t at = 0; at + sizeof(void*) <= body.bytes; at += sizeof(void*)) {
     void* word = nullptr;
     std::memcpy(&word, bytes_.get() + at, sizeof word);

@@ -1,10 +1,12 @@
-// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so they run unchecked,
-// but at device addresses of their own and in the chosen order of indices.
+// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses are not
+// seen; but what is written behind a tensor is, and each op runs in two orders of its indices, which must agree.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
+#include "cuda/emulator/arena.h"
 #include "tensor/backend.h"
 #include "tensor/kernels.h"
 
@@ -15,9 +17,11 @@ class BodyCopy {
  public:
   explicit BodyCopy(const IndexBody& body);
   void call(index_t i) const { call_(bytes_.get(), i); }
+  const std::vector<Arena::Use>& uses() const { return uses_; }  // of the memory that it points at
 
  private:
   std::shared_ptr<std::byte> bytes_;
+  std::vector<Arena::Use> uses_;
   void (*call_)(const void* body, index_t i);
 };
 

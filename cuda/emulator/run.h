@@ -13,12 +13,19 @@ namespace whence::gpu::emulator {
 // block, the thread and the line.
 void execute(const LaunchFacts& facts, const Code& code);
 
-// `work` now, or at every replay of the graph that is being recorded.
-void submit(std::function<void()> work);
+// `work` now, or at every replay of the graph that is being recorded: then what `arguments` point at must still be in
+// use. With Settings::late its Error is thrown by a later call.
+struct Arguments {
+  const void* first;
+  std::size_t bytes;
+};
+void submit(const char* name, Arguments arguments, std::function<void()> work);
+
+inline bool products_are_set_up = false;  // the library of products (blas.cpp), by the first one
 
 template <class Body> void run(const LaunchFacts& facts, const Body& body) {
   require_launchable(facts, nullptr);
-  submit([facts, body] {
+  submit(facts.kernel, {&body, sizeof body}, [facts, body] {
     execute(facts, {&body, [](const void* of, Thread& thread) { (*static_cast<const Body*>(of))(thread); }});
   });
   launched(facts);

@@ -1,9 +1,11 @@
 // The emulated twin of cuda/runtime/runtime.cpp: every launch and copy has ended when its call returns, so there is
-// nothing to wait for.
+// nothing to wait for but errors, which may come late.
 #include "cuda/runtime/runtime.h"
 
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <utility>
 
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/run.h"
@@ -13,7 +15,12 @@ namespace whence::gpu {
 
 // What was submitted while it was recorded, in order.
 struct Graph {
-  std::vector<std::function<void()>> work;
+  struct Work {
+    const char* name;
+    std::vector<emulator::Arena::Use> uses;  // of memory that is not the graph's own
+    std::function<void()> run;
+  };
+  std::vector<Work> work;
 };
 
 namespace {
@@ -23,10 +30,28 @@ std::unique_ptr<Graph>& under_way() {
   return graph;
 }
 
+bool replaying = false;
+
+// An error that the device has and the host has not asked for yet, and how many more calls do not tell it.
+struct LateError {
+  std::exception_ptr error;
+  std::uint64_t calls = 0;
+};
+LateError& late() {
+  static LateError& error = *new LateError;
+  return error;
+}
+void tell_late_error(bool waits) {
+  if (!late().error || (!waits && late().calls-- > 0)) return;
+  std::rethrow_exception(std::exchange(late().error, nullptr));
+}
+
 std::byte* device_bytes(const char* op, const void* address, std::size_t bytes) {
   const emulator::Arena& arena = emulator::Arena::instance();
-  if (!arena.contains(address) || arena.offset(address) + bytes > arena.reserved())
+  if (!arena.contains(address))
     fail(op, bytes, " bytes at an address that is not the device's; memory of cuda:0 is required");
+  if (!arena.in_use(address, bytes))
+    fail(op, bytes, " bytes that are not all of one tensor on cuda:0; those of one in use are required");
   return arena.bytes_at(address);
 }
 
@@ -52,7 +77,18 @@ void* allocate(std::size_t bytes) { return emulator::Arena::instance().allocate(
 void deallocate(void* block) noexcept { emulator::Arena::instance().deallocate(block); }
 
 void unset(void* block, std::size_t bytes) {
-  if (bytes > 0) std::memset(device_bytes("allocate", block, bytes), 0xFF, bytes);
+  if (replaying) fail("allocate", "asked for while a graph is replayed; what a graph works in was recorded with it");
+  emulator::Arena& arena = emulator::Arena::instance();
+  const std::size_t all = arena.hand_out(block, bytes, under_way().get());
+  if (capturing())
+    emulator::submit("allocate", {}, [memory = arena.bytes_at(block), all] { std::memset(memory, 0xFF, all); });
+}
+
+void retire(void* block) noexcept {
+  emulator::Arena& arena = emulator::Arena::instance();
+  const std::size_t bytes = arena.retire(block, under_way().get());
+  if (bytes > 0)
+    emulator::submit("free", {}, [memory = arena.bytes_at(block), bytes] { std::memset(memory, 0xFF, bytes); });
 }
 
 MemoryRoom memory_room() {
@@ -64,6 +100,7 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if (capturing())
     fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
+  tell_late_error(true);
   std::memcpy(to, device_bytes("copy", from, bytes), bytes);
   count_copy("copy to cpu", bytes, 0);
   emulator::watch_host_accesses();
@@ -76,9 +113,13 @@ void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
     std::memcpy(there, source, bytes);
     count_copy("copy from cpu", 0, bytes);
   };
-  if (!capturing()) return write(from);
+  if (!capturing()) {
+    tell_late_error(false);
+    return write(from);
+  }
   const auto* const first = static_cast<const std::byte*>(from);
-  emulator::submit([write, constant = std::vector<std::byte>(first, first + bytes)] { write(constant.data()); });
+  emulator::submit("copy from cpu", {&to, sizeof to},
+      [write, constant = std::vector<std::byte>(first, first + bytes)] { write(constant.data()); });
 }
 
 std::string to_string(const LaunchFacts& facts) {
@@ -106,6 +147,7 @@ void launched(const LaunchFacts&) {}
 void synchronise() {
   if (capturing())
     fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+  tell_late_error(true);
 }
 
 bool capturing() { return under_way() != nullptr; }
@@ -116,19 +158,42 @@ void begin_capture() {
 }
 
 Graph* end_capture() { return under_way().release(); }
-void abandon_capture() noexcept { under_way().reset(); }
+void abandon_capture() noexcept { destroy_graph(under_way().release()); }
 void launch_graph(const Graph& graph) {
-  for (const auto& work : graph.work) work();
+  replaying = true;
+  const struct Ended {
+    ~Ended() { replaying = false; }
+  } ended;
+  for (const Graph::Work& work : graph.work) {
+    for (const emulator::Arena::Use& use : work.uses)
+      if (!emulator::Arena::instance().holds(use))
+        fail("replay", work.name,
+            " was recorded with memory that has been freed since; what it reads and writes must live as long as the "
+            "recorded work");
+    work.run();
+  }
 }
-void destroy_graph(Graph* graph) noexcept { delete graph; }
+void destroy_graph(Graph* graph) noexcept {
+  emulator::Arena::instance().forget_graph(graph);
+  delete graph;
+}
 
 namespace emulator {
 
-void submit(std::function<void()> work) {
-  if (capturing())
-    under_way()->work.push_back(std::move(work));
-  else
+void submit(const char* name, Arguments arguments, std::function<void()> work) {
+  if (capturing()) {
+    const Arena& arena = Arena::instance();
+    std::vector<Arena::Use> uses = arena.uses_in(arguments.first, arguments.bytes);
+    std::erase_if(uses, [&](const Arena::Use& use) { return arena.belongs_to(under_way().get(), use); });
+    return under_way()->work.push_back({name, std::move(uses), std::move(work)});
+  }
+  tell_late_error(false);
+  try {
     work();
+  } catch (const Error&) {
+    if (settings().late == 0) throw;
+    if (!late().error) late() = {std::current_exception(), settings().late % 3};
+  }
 }
 
 }  // namespace emulator

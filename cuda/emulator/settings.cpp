@@ -21,13 +21,12 @@ std::uint64_t number(const char* variable, const char* text, const char** rest) 
   return value;
 }
 
-std::uint64_t order_given() {
-  const char *text = std::getenv("WHENCE_EMULATOR_ORDER"), *rest = nullptr;
+std::uint64_t seed_given(const char* variable, const char* required) {
+  const char *text = std::getenv(variable), *rest = nullptr;
   if (!text) return 0;
-  const std::uint64_t order = number("WHENCE_EMULATOR_ORDER", text, &rest);
-  if (*rest)
-    throw InputError("WHENCE_EMULATOR_ORDER: '", text, "' given; 0 (ascending), 1 (descending) or a seed is required");
-  return order;
+  const std::uint64_t seed = number(variable, text, &rest);
+  if (*rest) throw InputError(variable, ": '", text, "' given; ", required, " is required");
+  return seed;
 }
 
 std::size_t bytes_given(const char* variable, std::size_t otherwise, const char* examples) {
@@ -42,8 +41,8 @@ std::size_t bytes_given(const char* variable, std::size_t otherwise, const char*
   return count;
 }
 
-bool counts_asked() {
-  const char* const text = std::getenv("WHENCE_EMULATOR_COUNTS");
+bool asked(const char* variable) {
+  const char* const text = std::getenv(variable);
   return text && *text && std::strcmp(text, "0") != 0;
 }
 
@@ -58,8 +57,10 @@ std::size_t shared_given() {
 }  // namespace
 
 Settings& settings() {
-  static Settings chosen{order_given(), bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"),
-      shared_given(), counts_asked()};
+  static Settings chosen{seed_given("WHENCE_EMULATOR_ORDER", "0 (ascending), 1 (descending) or a seed"),
+      bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"), shared_given(),
+      asked("WHENCE_EMULATOR_COUNTS"), seed_given("WHENCE_EMULATOR_LATE", "0 (at once) or a seed"),
+      seed_given("WHENCE_EMULATOR_REFUSALS", "0 (none) or a seed"), asked("WHENCE_EMULATOR_FMA")};
   return chosen;
 }
 

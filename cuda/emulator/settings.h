@@ -19,6 +19,15 @@ struct Settings {
   std::size_t shared = 0;
   // Whether sectors and conflicts of banks are counted (costs.h). Starts as true with WHENCE_EMULATOR_COUNTS=1.
   bool costs = false;
+  // Not 0: the Error of a kernel is told by a later call, as on a GPU: by the next that waits, or by one of the next
+  // three launches, which `late` chooses. Starts as WHENCE_EMULATOR_LATE.
+  std::uint64_t late = 0;
+  // Not 0: a seed by which the library of products has no fused kernel for half of the shapes. Starts as
+  // WHENCE_EMULATOR_REFUSALS.
+  std::uint64_t refusals = 0;
+  // Whether a product and a sum that follow each other are rounded once (counted.h). Starts as true with
+  // WHENCE_EMULATOR_FMA=1.
+  bool fused = false;
 };
 
 // What launches go by from now on.

@@ -48,7 +48,10 @@ void* CudaMemory::allocate(std::size_t bytes) {
   gpu::unset(block, bytes);
   return block;
 }
-void CudaMemory::deallocate(void* block, std::size_t bytes) noexcept { allocator_.deallocate(block, bytes); }
+void CudaMemory::deallocate(void* block, std::size_t bytes) noexcept {
+  gpu::retire(block);
+  allocator_.deallocate(block, bytes);
+}
 void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_to_cpu(from, to, bytes); }
 void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_from_cpu(from, to, bytes); }
 

@@ -158,6 +158,7 @@ void deallocate(void* block) noexcept {
 }
 
 void unset(void*, std::size_t) {}  // what it holds is left in it
+void retire(void*) noexcept {}
 
 MemoryRoom memory_room() {
   MemoryRoom room;

@@ -35,6 +35,8 @@ void deallocate(void* block) noexcept;
 // A block is used again: nobody may rely on its numbers. The emulator fills it with NaN, so
 // that it shows when somebody does.
 void unset(void* block, std::size_t bytes);
+// A block waits for its next use. The emulator finds who touches it meanwhile.
+void retire(void* block) noexcept;
 
 struct MemoryRoom {
   std::size_t free = 0, total = 0;  // bytes, of the whole device
