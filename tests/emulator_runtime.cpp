@@ -1,6 +1,7 @@
 // What the emulator says of index-style ops, products, graphs, freed memory and late errors; nvcc's one rounding of a
 // product and a sum; and the programs that record a step, with an emulated GPU.
 #include <cmath>
+#include <optional>
 
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/run.h"
@@ -52,6 +53,12 @@ struct Shifts {  // y[i + by] = x[i]
   float* y;
   index_t by;
   void operator()(index_t i) const { y[i + by] = x[i]; }
+};
+struct IsNumber {
+  const float* x;
+  bool* y;
+  index_t by;
+  void operator()(index_t i) const { y[i] = x[i + by] == x[i + by]; }
 };
 struct Halves {  // two indices write one number
   float* y;
@@ -110,6 +117,22 @@ TEST_CASE("emulator: what an index writes behind its tensor is reported, and the
       launch("planted", device, 10, Shifts{x.data<float>(), z.data<float>(), -3});
     }),
         {"planted: writes 12 bytes before a tensor of 4000 bytes"});
+  });
+}
+
+TEST_CASE("emulator: what an index reads next to its tensor is reported, though it makes nothing of it") {
+  const Tensor x = zeros(1000), y = zeros(1000), z = zeros(1000, DType::boolean);
+  in_every_order([&] {
+    CHECK(error_text([&] { launch("planted", device, 1000, IsNumber{x.data<float>(), z.data<bool>(), 0}); }) == "");
+    names(error_text([&] {
+      launch("planted", device, 900, IsNumber{x.data<float>(), z.data<bool>(), 101});
+    }),
+        {"planted: what it writes 899 bytes into 1000 bytes depends on bytes next to its tensors: index 899 writes "
+         "it"});
+    names(error_text([&] {
+      launch("planted", device, 900, IsNumber{y.data<float>(), z.data<bool>(), -1});
+    }),
+        {"planted: what it writes 0 bytes into 1000 bytes depends on bytes next to its tensors: index 0"});
   });
 }
 

@@ -13,7 +13,8 @@
 namespace whence::gpu::emulator {
 namespace {
 
-constexpr std::size_t alignment = 256, band = 256, farthest = 4096;
+constexpr std::size_t alignment = 256, band = 256;
+constexpr std::size_t farthest = 4096;  // bytes next to a tensor that are looked at after each index-style op
 constexpr int unset = 0xFF;
 std::size_t rounded(std::size_t bytes) {
   return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
@@ -159,25 +160,20 @@ bool Arena::in_use(const void* address, std::size_t bytes) const {
   return block && offset(address) - block->first + bytes <= block->second.used;
 }
 
-std::optional<std::string> Arena::written_outside(const Use& use) const {
+std::vector<Arena::Guard> Arena::guards_of(const std::vector<Use>& uses) const {
   const std::lock_guard lock(mutex_);
-  const auto own = blocks_.find(use.begin);
-  // What may lie between the used bytes of a block and the next one; far enough for most mistakes.
-  const auto first_in_slack = [&](const auto& block, std::size_t used) {
-    const std::size_t all = block.second.size + band, from = std::max(used, all - std::min(all, farthest));
-    std::byte* const memory = memory_ + block.first;
-    const std::byte* const written = first_written(memory + from, all - from);
-    if (written) std::memset(memory + from, unset, all - from);
-    return written;
-  };
-  if (const std::byte* const written = first_in_slack(*own, use.bytes))
-    return to_text("writes ", written - (bytes_of(use) + use.bytes), " bytes behind a tensor of ", use.bytes, " bytes");
-  if (own == blocks_.begin()) return std::nullopt;
-  const auto& before = *std::prev(own);
-  if (before.second.graph) return std::nullopt;  // what its bytes are used for changes from kernel to kernel
-  if (const std::byte* const written = first_in_slack(before, before.second.used))
-    return to_text("writes ", bytes_of(use) - written, " bytes before a tensor of ", use.bytes, " bytes");
-  return std::nullopt;
+  std::vector<Guard> guards;
+  for (const Use& use : uses) {
+    const auto own = blocks_.find(use.begin);
+    std::byte* const first = memory_ + use.begin;
+    guards.push_back({first + use.bytes, std::min(own->second.size + band - use.bytes, farthest), use, true});
+    if (own == blocks_.begin()) continue;
+    const auto& [begin, before] = *std::prev(own);
+    if (before.graph) continue;  // what its bytes are used for changes from kernel to kernel
+    const std::size_t all = before.size + band, from = std::max(before.used, all - std::min(all, farthest));
+    guards.push_back({memory_ + begin + from, all - from, use, false});
+  }
+  return guards;
 }
 
 bool Arena::find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const {

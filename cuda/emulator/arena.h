@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <vector>
 
 namespace whence::gpu::emulator {
@@ -41,8 +39,15 @@ class Arena {
   // Whether [address, address + bytes) lies in one block in use.
   bool in_use(const void* address, std::size_t bytes) const;
   std::byte* bytes_of(const Use& use) const { return memory_ + use.begin; }
-  // What was written next to the bytes of this use: "writes 8 bytes behind a tensor of 4000 bytes".
-  std::optional<std::string> written_outside(const Use& use) const;
+  // Bytes of 0xFF next to those of a use, behind them or before them, that are no tensor's.
+  struct Guard {
+    std::byte* first;
+    std::size_t bytes;
+    Use of;
+    bool behind;
+  };
+  std::vector<Guard> guards_of(const std::vector<Use>& uses) const;
+
   std::size_t capacity() const;
   std::size_t used() const { return used_; }
 

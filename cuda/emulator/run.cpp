@@ -92,20 +92,47 @@ std::string writers(const BodyCopy& body, index_t indices, std::byte* byte) {
   return text + (found < 2 ? " writes it" : " write it");
 }
 
-// The same work again in another order. Where both end in other numbers: Error with one of the places.
-void compare_orders(const char* op, const BodyCopy& body, index_t indices, const std::vector<Bytes>& before) {
-  const std::vector<Bytes> first = numbers_of(body.uses());
-  put_back(body.uses(), before);
-  run_all(body, indices, settings().order == 1 ? 0 : 1);
-  for (std::size_t k = 0; k < first.size(); ++k) {
-    std::byte* const now = Arena::instance().bytes_of(body.uses()[k]);
-    if (std::memcmp(first[k].data(), now, first[k].size()) == 0) continue;
-    const auto at = std::mismatch(first[k].begin(), first[k].end(), now).first - first[k].begin();
-    put_back(body.uses(), before);
-    fail(op, "what it writes ", at, " bytes into ", bytes_text(first[k].size()),
-        " depends on the order of its indices: ", writers(body, indices, now + at),
-        "; an index that writes its own numbers, and reads none that another writes, is required");
+using Guards = std::vector<Arena::Guard>;
+void fill(const Guards& guards, std::byte value) {
+  for (const Arena::Guard& guard : guards) std::fill_n(guard.first, guard.bytes, value);
+}
+
+void require_untouched(const char* op, const Guards& guards) {
+  for (const Arena::Guard& guard : guards) {
+    std::byte* const end = guard.first + guard.bytes;
+    std::byte* const written = std::find_if(guard.first, end, [](std::byte byte) { return byte != std::byte{0xFF}; });
+    if (written == end) continue;
+    fill(guards, std::byte{0xFF});
+    const std::byte* const tensor = Arena::instance().bytes_of(guard.of);
+    const auto distance = guard.behind ? written - (tensor + guard.of.bytes) : tensor - written;
+    fail(op, "writes ", distance, guard.behind ? " bytes behind" : " bytes before", " a tensor of ", guard.of.bytes,
+        " bytes");
   }
+}
+
+// The same work again in another order, and with other bytes next to its tensors. Where it then ends in other numbers:
+// Error with one of the places.
+void compare_orders(
+    const char* op, const BodyCopy& body, index_t indices, const std::vector<Bytes>& before, const Guards& guards) {
+  const std::vector<Bytes> first = numbers_of(body.uses());
+  const auto differs = [&](std::byte value) {
+    put_back(body.uses(), before);
+    fill(guards, value);
+    run_all(body, indices, settings().order == 1 ? 0 : 1);
+    fill(guards, std::byte{0xFF});
+    return numbers_of(body.uses()) != first;
+  };
+  if (!differs(std::byte{0})) return;
+  const std::vector<Bytes> second = numbers_of(body.uses());
+  const bool by_order = differs(std::byte{0xFF});
+  const auto [old, other] = std::mismatch(first.begin(), first.end(), second.begin());
+  const auto at = std::mismatch(old->begin(), old->end(), other->begin()).first - old->begin();
+  put_back(body.uses(), before);
+  std::byte* const number = Arena::instance().bytes_of(body.uses()[static_cast<std::size_t>(old - first.begin())]) + at;
+  fail(op, "what it writes ", at, " bytes into ", bytes_text(old->size()), " depends on ",
+      by_order ? "the order of its indices: " : "bytes next to its tensors: ", writers(body, indices, number),
+      by_order ? "; an index that writes its own numbers, and reads none that another writes, is required"
+               : "; an index that reads inside of its tensors is required");
 }
 
 }  // namespace
@@ -122,9 +149,9 @@ void Launcher::run(const char* op, index_t indices, const IndexBody& body) {
     count(facts.kernel, counted);
     running.last_kernel = facts.kernel;
     if (launches % 64 == 0) watch_host_accesses();
-    for (const Arena::Use& use : copy.uses())
-      if (const auto wrong = Arena::instance().written_outside(use)) fail(facts.kernel, *wrong);
-    if (indices > 1) compare_orders(facts.kernel, copy, indices, before);
+    const Guards guards = Arena::instance().guards_of(copy.uses());
+    require_untouched(facts.kernel, guards);
+    compare_orders(facts.kernel, copy, indices, before, guards);
   });
   gpu::launched(facts);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cuda/emulator/arena.h"
 #include "cuda/emulator/block_memory.h"
 #include "cuda/emulator/block_run.h"
 #include "cuda/emulator/pointers.h"

@@ -7,7 +7,6 @@
 // Blocks of one launch never are.
 #pragma once
 
-#include "cuda/emulator/arena.h"
 #include "cuda/emulator/running.h"
 
 namespace whence::gpu::emulator {
