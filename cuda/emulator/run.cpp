@@ -63,15 +63,17 @@ void run_all(const BodyCopy& body, index_t indices, std::uint64_t seed) {
   for (index_t k = 0; k < indices; ++k) body.call(turns.next());
 }
 
+std::byte* memory_of(const Arena::Use& use) { return Arena::instance().bytes_of(use); }
 std::vector<Bytes> numbers_of(const std::vector<Arena::Use>& uses) {
-  const Arena& arena = Arena::instance();
   std::vector<Bytes> all;
-  for (const Arena::Use& use : uses) all.emplace_back(arena.bytes_of(use), arena.bytes_of(use) + use.bytes);
+  for (const Arena::Use& use : uses) all.emplace_back(memory_of(use), memory_of(use) + use.bytes);
   return all;
 }
 void put_back(const std::vector<Arena::Use>& uses, const std::vector<Bytes>& numbers) {
-  for (std::size_t k = 0; k < uses.size(); ++k)
-    std::memcpy(Arena::instance().bytes_of(uses[k]), numbers[k].data(), numbers[k].size());
+  for (std::size_t k = 0; k < uses.size(); ++k) std::memcpy(memory_of(uses[k]), numbers[k].data(), numbers[k].size());
+}
+bool holds(const Arena::Use& use, const Bytes& numbers) {
+  return std::memcmp(memory_of(use), numbers.data(), numbers.size()) == 0;
 }
 
 // "index 3 and 17 write it": who changes one byte, whatever it was.
@@ -99,11 +101,11 @@ void fill(const Guards& guards, std::byte value) {
 
 void require_untouched(const char* op, const Guards& guards) {
   for (const Arena::Guard& guard : guards) {
-    std::byte* const end = guard.first + guard.bytes;
-    std::byte* const written = std::find_if(guard.first, end, [](std::byte byte) { return byte != std::byte{0xFF}; });
-    if (written == end) continue;
+    if (std::memcmp(guard.first, guard.first + 1, guard.bytes - 1) == 0 && *guard.first == std::byte{0xFF}) continue;
+    std::byte* const written =
+        std::find_if(guard.first, guard.first + guard.bytes, [](std::byte byte) { return byte != std::byte{0xFF}; });
     fill(guards, std::byte{0xFF});
-    const std::byte* const tensor = Arena::instance().bytes_of(guard.of);
+    const std::byte* const tensor = memory_of(guard.of);
     const auto distance = guard.behind ? written - (tensor + guard.of.bytes) : tensor - written;
     fail(op, "writes ", distance, guard.behind ? " bytes behind" : " bytes before", " a tensor of ", guard.of.bytes,
         " bytes");
@@ -114,23 +116,32 @@ void require_untouched(const char* op, const Guards& guards) {
 // Error with one of the places.
 void compare_orders(
     const char* op, const BodyCopy& body, index_t indices, const std::vector<Bytes>& before, const Guards& guards) {
-  const std::vector<Bytes> first = numbers_of(body.uses());
-  const auto differs = [&](std::byte value) {
-    put_back(body.uses(), before);
-    fill(guards, value);
+  const std::vector<Arena::Use>& uses = body.uses();
+  std::vector<Bytes> first(uses.size());  // empty where the first run changed nothing
+  for (std::size_t k = 0; k < uses.size(); ++k) {
+    if (holds(uses[k], before[k])) continue;
+    first[k].assign(memory_of(uses[k]), memory_of(uses[k]) + uses[k].bytes);
+    std::memcpy(memory_of(uses[k]), before[k].data(), before[k].size());
+  }
+  // Returns the first tensor that ends in other numbers; uses.size(): none does.
+  const auto run_again = [&](std::byte next_to_them) {
+    fill(guards, next_to_them);
     run_all(body, indices, settings().order == 1 ? 0 : 1);
     fill(guards, std::byte{0xFF});
-    return numbers_of(body.uses()) != first;
+    std::size_t k = 0;
+    while (k < uses.size() && holds(uses[k], first[k].empty() ? before[k] : first[k])) ++k;
+    return k;
   };
-  if (!differs(std::byte{0})) return;
-  const std::vector<Bytes> second = numbers_of(body.uses());
-  const bool by_order = differs(std::byte{0xFF});
-  const auto [old, other] = std::mismatch(first.begin(), first.end(), second.begin());
-  const auto at = std::mismatch(old->begin(), old->end(), other->begin()).first - old->begin();
-  put_back(body.uses(), before);
-  std::byte* const number = Arena::instance().bytes_of(body.uses()[static_cast<std::size_t>(old - first.begin())]) + at;
-  fail(op, "what it writes ", at, " bytes into ", bytes_text(old->size()), " depends on ",
-      by_order ? "the order of its indices: " : "bytes next to its tensors: ", writers(body, indices, number),
+  const std::size_t wrong = run_again(std::byte{0});
+  if (wrong == uses.size()) return;
+  std::byte* const memory = memory_of(uses[wrong]);
+  const Bytes& expected = first[wrong].empty() ? before[wrong] : first[wrong];
+  const auto at = std::mismatch(expected.begin(), expected.end(), memory).second - memory;
+  put_back(uses, before);
+  const bool by_order = run_again(std::byte{0xFF}) < uses.size();
+  put_back(uses, before);
+  fail(op, "what it writes ", at, " bytes into ", bytes_text(uses[wrong].bytes), " depends on ",
+      by_order ? "the order of its indices: " : "bytes next to its tensors: ", writers(body, indices, memory + at),
       by_order ? "; an index that writes its own numbers, and reads none that another writes, is required"
                : "; an index that reads inside of its tensors is required");
 }
