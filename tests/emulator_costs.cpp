@@ -12,6 +12,7 @@
 #include "tensor/adam.h"
 #include "tensor/convolution.h"
 #include "tensor/index_check.h"
+#include "tensor/pairs.h"
 #include "tests/on_gpu.h"
 #include "tests/places.h"
 
@@ -131,7 +132,7 @@ struct Shapes {
     k.reduce(Reduction::sum, x, Tensor::empty({1, 768}, dtype, device));
     k.argmax(x, Tensor::empty({64}, DType::i64, device));
     k.cumulative_sum(scores, false, like(scores));
-    const Tensor target = indices({64}, 1024), loss = like(mean), one = random({1}, 5);
+    const Tensor target = indices({64}, 1024), loss = like(mean), one = numbers({1}, DType::f32);
     k.cross_entropy(scores, target, -100, mean, loss);
     k.cross_entropy_backward(scores, target, -100, mean, one, 1, like(scores));
   }
@@ -145,6 +146,17 @@ struct Shapes {
     if (dtype == DType::f32) k.lerp_at_backward(table, position, x, like(table), like(x));
     const Tensor rows = random({4096, 64}, 3);
     k.scatter_add_rows(indices({4096}, 100), rows, Tensor::zeros({100, 64}, dtype, device));
+  }
+
+  void of_pairs(Kernels& k) const {
+    const auto from = [](index_t begin, index_t end) {
+      return raw::slice(raw::unsqueeze(Tensor::arange(end, DType::i64), 0), 1, begin, end);
+    };
+    const PairSteps steps = PairSteps::of(from(448, 512), from(0, 512), 0, 512).on(device);
+    const Tensor table = random({12, 512}, 1), bias = random({1, 12, 64, 512}, 2);
+    k.read_by_steps(steps, table, bias);
+    k.sum_by_steps(steps, bias, like(table));
+    k.causal_mask(448, {}, Tensor::empty({1, 1, 64, 512}, DType::boolean, device));
   }
 
   void of_convolution(Kernels& k) const {
@@ -169,7 +181,7 @@ struct Shapes {
     k.clip_scale(total, controls);
   }
 
-  void run(Kernels& k) const { of_elements(k), of_rows(k), of_indices(k), of_convolution(k), of_steps(k); }
+  void run(Kernels& k) const { of_elements(k), of_rows(k), of_indices(k), of_pairs(k), of_convolution(k), of_steps(k); }
 };
 
 // The names that kernels give themselves.

@@ -271,7 +271,7 @@ TEST_CASE("emulator: a product and the sum that takes it are rounded once, as nv
 }
 
 TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") {
-  const std::string of_second = program_folder() + "/emulated/whence";  // of the second test program
+  const std::string of_second = program_folder() + "/whence_emulated";  // of the second test program
   const std::string program = std::filesystem::exists(of_second) ? of_second : program_folder() + "/whence";
   const Scratch out("recorded");
   for (const bool recorded : {false, true}) {

@@ -28,8 +28,9 @@ StepRows step_rows(const PairSteps& steps) {
       steps.lowest, steps.count};
 }
 
-// y[b h i j] = table[h, step]; a block for each row of keys.
-template <class T, int pack> struct ReadBySteps {
+// y[b h i j] = table[h, step]; a block for each row of keys. One number at a time, so that neighbouring threads read
+// neighbouring keys and entries too.
+template <class T> struct ReadBySteps {
   static constexpr const char* name = "read_by_steps";
   static constexpr int threads = pair_threads;
   StepRows steps;
@@ -39,13 +40,9 @@ template <class T, int pack> struct ReadBySteps {
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block(), group = row / rows, b = group / heads;
     const index_t first = steps.first(b, row - group * rows), entry = (group - b * heads) * steps.count;
-    for (index_t j = static_cast<index_t>(t.index()) * pack; j < keys; j += threads * pack) {
-      Pack<T, pack> numbers;
-      for (int k = 0; k < pack; ++k) {
-        const index_t step = first - steps.key_at(b, j + k);
-        numbers.of[k] = table[entry + (step > 0 ? step : 0)];
-      }
-      store_pack<pack>(y, row * keys + j, numbers);
+    for (index_t j = t.index(); j < keys; j += threads) {
+      const index_t step = first - steps.key_at(b, j);
+      y[row * keys + j] = static_cast<T>(table[entry + (step > 0 ? step : 0)]);
     }
   }
 };
@@ -113,15 +110,8 @@ void CudaKernels::read_by_steps(const PairSteps& steps, const Tensor& table, con
   if (y.numel() == 0) return;
   const index_t keys = y.size(3), rows = y.numel() / keys;
   visit(y.dtype(), [&]<class T>(Type<T>) {
-    const auto run = [&]<int pack>(std::integral_constant<int, pack>) {
-      launch_kernel(
-          ReadBySteps<T, pack>{step_rows(steps), global<const T>(table), global<T>(y), y.size(1), y.size(2), keys},
-          {.blocks = rows});
-    };
-    if (keys % pack_size<T> == 0 && begins_with_pack(y, pack_size<T>))
-      run(std::integral_constant<int, pack_size<T>>{});
-    else
-      run(std::integral_constant<int, 1>{});
+    launch_kernel(ReadBySteps<T>{step_rows(steps), global<const T>(table), global<T>(y), y.size(1), y.size(2), keys},
+        {.blocks = rows});
   });
 }
 
