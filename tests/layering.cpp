@@ -139,7 +139,7 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
 
 TEST_CASE("documents: every file that a README points to is there") {
   const std::regex link(R"(\]\(([^)#]+)\))");
-  for (const std::string folder : {"", "nn", "cuda", "examples/papers"}) {
+  for (const std::string folder : {"", "nn", "cuda", "cuda/ladder", "examples/papers"}) {
     const fs::path here = fs::path(test::source_folder()) / folder;
     const std::string readme = text_of(here / "README.md");
     int links = 0;
