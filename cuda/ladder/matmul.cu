@@ -95,7 +95,8 @@ struct Registers {
 };
 
 // 4. Packs: the 4 x 4 results of a thread are neighbours, and a's tile lies turned over, so that 4 numbers of a and 4
-// of b are one access each. A row of that tile is 68 long: with 64, what a warp stores would lie in 8 banks.
+// of b are one access each. A row of that tile is 68 long: what a warp stores then lies in 16
+// banks, and takes two turns; with 64 it would lie in 8, and take four.
 struct Packs {
   static constexpr const char* name = "packs of 4";
   static constexpr int tile = 64, depth = 16, threads = 256, pitch = tile + 4;
