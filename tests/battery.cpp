@@ -350,7 +350,8 @@ TEST_CASE("every function of ops.h is checked") {
     return std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), pattern), std::sregex_iterator());
   };
   const std::map<std::string, std::string> by_another_name = {{"reverse_cumulative_sum", "cumulative_sum"},
-      {"cross_entropy_sum", "cross_entropy"}, {"unary", "affine"}, {"clamp_max", "clamp"}};
+      {"cross_entropy_sum", "cross_entropy"}, {"causal_softmax", "softmax"}, {"unary", "affine"},
+      {"clamp_max", "clamp"}};
   std::set<std::string> checked, declared, defined;
   for (const CheckedOp& op : checked_ops()) checked.insert(op.name);
   for (const std::smatch& found : all_matches(std::regex("\\[\\[nodiscard\\]\\] (?:inline )?Tensor ([a-z0-9_]+)\\("))) {
