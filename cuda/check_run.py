@@ -105,8 +105,8 @@ class Run:
 
     @staticmethod
     def begin_or_resume(runs, published, facts, page, afresh, wanted):
-        """The latest run goes on where it is of this code, device and settings and has not passed all that is wanted: on a machine that is
-        lent for ten minutes at a time the next call is the same command."""
+        """The latest run goes on where it is of this code, device and settings and has not passed all that is wanted: on a machine that
+        is had for ten minutes at a time the next call is the same command."""
         latest = max(runs.glob("*/run.json"), default=None)
         if latest and not afresh and json.loads(latest.read_text()) == facts:
             run = Run(latest.parent, published, facts, page)
