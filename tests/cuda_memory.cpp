@@ -8,7 +8,7 @@
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "autograd/samples.h"
-#include "cuda/runtime/blas.h"
+#include "cuda/library/blas.h"
 #include "tensor/convolution.h"
 #include "tensor/index_check.h"
 #include "tests/on_gpu.h"

@@ -4,7 +4,7 @@
 
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
-#include "cuda/launch_kernel.h"
+#include "cuda/vocabulary/launch_kernel.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/device_runtime.h"

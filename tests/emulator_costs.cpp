@@ -7,8 +7,8 @@
 
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
 #include "tensor/adam.h"
 #include "tensor/convolution.h"
 #include "tensor/index_check.h"

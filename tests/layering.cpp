@@ -88,7 +88,7 @@ TEST_CASE("layering: only the one qualifier decides by preprocessor whether ther
 
 // A kernel that says threadIdx or asm cannot run under the emulator, and one that is not started by launch_kernel is in
 // no error and no count.
-TEST_CASE("layering: kernels know the machine through cuda/thread.h alone") {
+TEST_CASE("layering: kernels know the machine through cuda/vocabulary/thread.h alone") {
   const std::map<std::string, std::set<std::string>> allowed = {{R"(\basm\b|__asm)", {"fibers.cpp", "fiber_switch.h"}},
       {R"(<<<)", {"launch_kernel.h", "launch.h"}},
       {R"(\b(threadIdx|blockIdx|blockDim|gridDim|__shared__|__syncthreads|__syncwarp|__shfl\w*|atomicAdd)\b)",

@@ -1,5 +1,5 @@
-// The emulated twin of cuda/runtime/blas.cpp: products by OpenBLAS, one matrix after the other, on copies without gaps.
-#include "cuda/runtime/blas.h"
+// The emulated twin of cuda/library/blas.cpp: products by OpenBLAS, one matrix after the other, on copies without gaps.
+#include "cuda/library/blas.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -3,9 +3,9 @@
 #include <array>
 #include <limits>
 
-#include "cuda/kernels.h"
-#include "cuda/kernels/parts.h"
-#include "cuda/packs.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/parts.h"
 #include "tensor/adam.h"
 #include "tensor/math.h"
 

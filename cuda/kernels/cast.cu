@@ -1,9 +1,9 @@
 // Copies into another dtype: in packs between contiguous floating tensors, one by one else. Beside copy.cu, not in it,
 // as in tensor/cpu/copy.cpp: its kernels for pairs of dtypes compile as long as all the others there.
-#include "cuda/kernels.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
-#include "cuda/strided_index.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
 
 namespace whence {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cuda/kernels.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
 #include "tensor/launch.h"
 
 namespace whence {

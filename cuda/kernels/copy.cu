@@ -1,9 +1,9 @@
 // fill, copy and masked: what moves numbers without computing.
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/kernels/transpose.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
-#include "cuda/strided_index.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
 
 namespace whence {

@@ -1,9 +1,9 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward
 // e^{x_v - log sum} - [v = target].
 // One pass over the vocabulary in each direction: the largest logit and the sum of powers are found together.
-#include "cuda/kernels.h"
-#include "cuda/power.h"
-#include "cuda/rows.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/power.h"
+#include "cuda/vocabulary/rows.h"
 
 namespace whence::gpu {
 namespace {

@@ -1,8 +1,8 @@
 // The sum of squares of all gradients, and what clipping makes of it: a few launches, no copy to the CPU.
-#include "cuda/block.h"
-#include "cuda/kernels.h"
-#include "cuda/kernels/parts.h"
-#include "cuda/packs.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/block.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/parts.h"
 #include "tensor/adam.h"
 
 namespace whence {

@@ -6,10 +6,10 @@
 #include <array>
 #include <vector>
 
-#include "cuda/kernels.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/runtime/runtime.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
 #include "tensor/backend.h"
 
 namespace whence {

@@ -1,9 +1,9 @@
 // Reading a table at real-valued positions, and the gradients of that.
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
-#include "cuda/kernels.h"
-#include "cuda/kernels/lane_tables.h"
-#include "cuda/packs.h"
-#include "cuda/strided_index.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/lane_tables.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
 #include "tensor/lerp.h"
 

@@ -1,10 +1,10 @@
 // Picking numbers along an axis by an index, and the adjoint: adding them where the index says.
 // x is seen as [outer, rows, inner] with the axis in the middle, and index as [lines, count, inner]. A
 // line may serve several outers.
-#include "cuda/kernels.h"
-#include "cuda/kernels/lane_tables.h"
-#include "cuda/packs.h"
-#include "cuda/strided_index.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/lane_tables.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
 
 namespace whence {

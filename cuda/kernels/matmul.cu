@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "cuda/kernels.h"
-#include "cuda/runtime/blas.h"
-#include "cuda/strided_index.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/library/blas.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
 #include "tensor/strided_loop.h"
 

@@ -1,7 +1,7 @@
 // Normalisation of rows: y = n w + b with n = (x - mean) rstd. Layer norm: rstd = 1 / sqrt(var + epsilon). Root mean
 // square norm: the same with mean 0 and without b. And their backward.
-#include "cuda/kernels.h"
-#include "cuda/rows.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/math.h"
 
 namespace whence::gpu {

@@ -2,9 +2,9 @@
 // rest is written.
 #include "tensor/pairs.h"
 
-#include "cuda/block.h"
-#include "cuda/kernels.h"
-#include "cuda/packs.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/block.h"
+#include "cuda/vocabulary/packs.h"
 #include "tensor/raw.h"
 
 namespace whence::gpu {

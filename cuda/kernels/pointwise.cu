@@ -1,11 +1,11 @@
 // Unary and binary functions. Contiguous operands have a kernel for each function (contiguous.h). Here, for all other
 // strides, the function's name is switched inside the kernel: one kernel per dtype serves all functions, which keeps
 // compile time and binary small; all threads of a launch take the same branch.
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/kernels/pointwise.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
-#include "cuda/strided_index.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
 
 namespace whence {

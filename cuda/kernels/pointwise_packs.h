@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cuda/kernels/pointwise.h"
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
 
 namespace whence::gpu {
 

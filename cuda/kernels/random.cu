@@ -1,7 +1,7 @@
 // Random numbers: element i takes draw i of the stream, the same draw as on the CPU.
 #include "tensor/random.h"
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "tensor/convert.h"
 #include "tensor/launch.h"
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include "cuda/kernels.h"
-#include "cuda/rows.h"
-#include "cuda/strided_index.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/rows.h"
+#include "cuda/vocabulary/strided_index.h"
 #include "tensor/merged_axes.h"
 
 namespace whence::gpu {

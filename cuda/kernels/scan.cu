@@ -1,6 +1,6 @@
 // Running sums along rows. A warp or a block takes a row chunk by chunk and carries the sum of all earlier chunks.
-#include "cuda/kernels.h"
-#include "cuda/rows.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/rows.h"
 
 namespace whence::gpu {
 namespace {

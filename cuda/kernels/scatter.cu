@@ -1,10 +1,10 @@
 // Adding rows where an index says, without atomics and without the CPU. Entries are sorted by (row, entry), so that
 // those of one row follow each other in their own order; then they are summed in chunks of fixed length. A row whose
 // entries lie in several chunks is put together from the chunks' parts, in order: the same bits on every run.
-#include "cuda/block.h"
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/kernels/sort.h"
-#include "cuda/packs.h"
+#include "cuda/vocabulary/block.h"
+#include "cuda/vocabulary/packs.h"
 #include "tensor/launch.h"
 
 namespace whence {

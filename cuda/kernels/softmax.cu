@@ -1,8 +1,8 @@
 // Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x), and its backward.
-#include "cuda/kernels.h"
-#include "cuda/power.h"
-#include "cuda/rows.h"
-#include "cuda/strided_index.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/power.h"
+#include "cuda/vocabulary/rows.h"
+#include "cuda/vocabulary/strided_index.h"
 
 namespace whence::gpu {
 namespace {

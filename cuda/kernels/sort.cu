@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cuda/launch_kernel.h"
+#include "cuda/vocabulary/launch_kernel.h"
 
 namespace whence::gpu {
 namespace {

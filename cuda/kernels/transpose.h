@@ -2,9 +2,9 @@
 // and written along their own rows.
 #pragma once
 
-#include "cuda/launch_kernel.h"
-#include "cuda/packs.h"
-#include "cuda/strided_index.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/strided_index.h"
 
 namespace whence::gpu {
 

@@ -3,7 +3,7 @@
 //   p_ij = sum_{l >= j} g_il,   y_ij = (1 - w) z_i[floor p] + w z_i[ceil p],   w = p - floor p
 // The kernels of the house: kernels/scan.cu and kernels/lerp.cu.
 #include "cuda/ladder/ladder.h"
-#include "cuda/rows.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
 #include "tensor/lerp.h"
 #include "tensor/random.h"

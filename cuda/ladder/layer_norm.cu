@@ -1,6 +1,6 @@
 // Layer norm: y_j = (x_j - mean) / sqrt(var + epsilon) w_j + b_j. The kernel of the house: kernels/norm.cu.
 #include "cuda/ladder/ladder.h"
-#include "cuda/rows.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
 #include "tensor/math.h"
 #include "tensor/random.h"

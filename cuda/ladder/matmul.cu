@@ -1,7 +1,7 @@
-// A product of matrices: c = a b, [m, k] [k, n] -> [m, n]. The house leaves it to a library (runtime/blas.h), which has
+// A product of matrices: c = a b, [m, k] [k, n] -> [m, n]. The house leaves it to a library (library/blas.h), which has
 // tensor cores as well; how far one comes without them shows what such a library is made of.
 #include "cuda/ladder/ladder.h"
-#include "cuda/rows.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 

@@ -1,6 +1,6 @@
 // The sum of each row: s = sum_j x_j, by a block of 256 threads per row. The kernel of the house: kernels/reduce.cu.
 #include "cuda/ladder/ladder.h"
-#include "cuda/rows.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"

@@ -1,6 +1,6 @@
 // Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x). The kernel of the house: kernels/softmax.cu.
 #include "cuda/ladder/ladder.h"
-#include "cuda/power.h"
+#include "cuda/vocabulary/power.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
 

@@ -1,7 +1,7 @@
 // Where tensor/ asks for CUDA: the kernels and the memory, or an Error that says why there is no usable GPU.
 #include "cuda/runtime/backend.h"
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "cuda/runtime/index_launcher.h"
 #include "cuda/runtime/memory.h"
 #include "cuda/runtime/runtime.h"

@@ -1,9 +1,9 @@
 // Row-major products as cuBLAS, which is column-major, sees them: out' = b' a'.
-#include "cuda/runtime/blas.h"
+#include "cuda/library/blas.h"
 
 #include <cublas_v2.h>
 
-#include "cuda/runtime/blas_workspace.h"
+#include "cuda/library/blas_workspace.h"
 #include "cuda/runtime/runtime.h"
 #include "tensor/error.h"
 

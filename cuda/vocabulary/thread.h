@@ -12,11 +12,11 @@
 //     WHENCE_HD void operator()(Thread& t) const {        // what one thread does; here a block per row
 //       Number<float> total = 0;
 //       for (index_t j = t.index(); j < width; j += threads) total += load<float>(x, t.block() * width + j);
-//       total = block_reduce<threads>(t, total, Plus{});  // cuda/block.h
+//       total = block_reduce<threads>(t, total, Plus{});  // cuda/vocabulary/block.h
 //       if (t.index() == 0) store(sums, t.block(), total);
 //     }
 //   };
-//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},  // cuda/launch_kernel.h
+//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},  // cuda/vocabulary/launch_kernel.h
 //                 {.blocks = rows, .shared_bytes = block_reduce_bytes<256, Number<float>>});
 #pragma once
 

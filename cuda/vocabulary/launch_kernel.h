@@ -1,7 +1,7 @@
 // The one function through which kernels start.
 #pragma once
 
-#include "cuda/thread.h"
+#include "cuda/vocabulary/thread.h"
 
 namespace whence::gpu {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/thread.h"
+#include "cuda/vocabulary/thread.h"
 
 namespace whence::gpu {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 
-#include "cuda/runtime/blas.h"
-#include "cuda/runtime/blas_workspace.h"
+#include "cuda/library/blas.h"
+#include "cuda/library/blas_workspace.h"
 #include "cuda/runtime/runtime.h"
 
 namespace whence {

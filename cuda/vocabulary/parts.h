@@ -2,7 +2,7 @@
 // first, and the launch can be captured in a graph. Each tensor is cut into chunks; a block works on one chunk.
 #pragma once
 
-#include "cuda/launch_kernel.h"
+#include "cuda/vocabulary/launch_kernel.h"
 
 namespace whence::gpu {
 

@@ -1,7 +1,7 @@
 // Sums of powers in one pass: sum_l e^(x_l) is e^top times a sum of powers e^(x_l - top). None of these overflows.
 #pragma once
 
-#include "cuda/rows.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/math.h"
 
 namespace whence::gpu {

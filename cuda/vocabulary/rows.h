@@ -1,8 +1,8 @@
 // How the threads of a kernel share rows out: a warp or a block per row, and what each thread holds of its row.
 #pragma once
 
-#include "cuda/block.h"
-#include "cuda/packs.h"
+#include "cuda/vocabulary/block.h"
+#include "cuda/vocabulary/packs.h"
 
 namespace whence::gpu {
 
