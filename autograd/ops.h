@@ -218,6 +218,30 @@ struct TiledResult {
 [[nodiscard]] TiledResult tiled_attention(
     const TiledAttention& at, const TiledAttention::Operands& operands, Site site = Site::current());
 
+// ---- What training runs on a GPU: functions from above, joined. Tests hold each equal to what it joins ----
+struct SumAndNorm {
+  Tensor sum, normed;
+};
+// sum = x + added, of one shape; normed = layer_norm(sum, weight, bias, epsilon), or without a bias rms_norm(sum,
+// weight, epsilon).  (ops/add_norm.cpp)
+[[nodiscard]] SumAndNorm add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
+    double epsilon, Site at = Site::current());
+// linear(linear_gelu(x, weight_in, bias_in), weight_out, bias_out); biases may be undefined.  (ops/linear.cpp)
+[[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
+    const Tensor& weight_out, const Tensor& bias_out, Site at = Site::current());
+struct Heads {
+  Tensor query, key, value;  // [b h t d]
+};
+struct Projection {
+  Tensor weight, bias;  // [h d, c], [h d] or undefined
+};
+// x [b t c]: linear(x, weight, bias) by each of the three, with its heads apart, in one product.  (ops/project_heads.cpp)
+[[nodiscard]] Heads project_heads(const Tensor& x, const Projection& query, const Projection& key,
+    const Projection& value, index_t heads, Site at = Site::current());
+// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j].  (ops/softmax.cpp)
+[[nodiscard]] Tensor causal_softmax_by_distance(
+    const Tensor& x, const Tensor& table, const PairSteps& steps, index_t first_row = 0, Site at = Site::current());
+
 // ---- Losses (ops/cross_entropy.cpp) ----
 // logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not
 // `ignored`; 0 when there are none. f32 of 16-bit logits. Shapes must agree exactly: losses never broadcast.

@@ -30,6 +30,55 @@ void Kernels::matmul_gelu(
   unary(functions::Gelu{}, {}, before, out);
 }
 
+void Kernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to) {
+  for (std::size_t k = 0; k < from.size(); ++k) copy(from[k], to[k]);
+}
+
+// The sums of x's rows [m k] -> [m], or of its columns.
+static void sum_along(Kernels& kernels, const Tensor& x, int axis, const Tensor& sums) {
+  const Shape kept = axis == 1 ? Shape{x.size(0), 1} : Shape{1, x.size(1)};
+  kernels.reduce(Reduction::sum, x, sums.view(kept, contiguous_strides(kept)));
+}
+
+void Kernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
+  matmul(a, b, nullptr, 1, out);
+  sum_along(*this, a, 1, sums);
+}
+
+void Kernels::matmul_gelu_backward(
+    const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
+  const Tensor dy = Tensor::empty(out.shape(), out.dtype(), out.device());
+  matmul(a, b, nullptr, 1, dy);
+  unary_backward(functions::Gelu{}, {}, before, dy, out);
+  if (sums.defined()) sum_along(*this, out, 0, sums);
+}
+
+void Kernels::add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+    const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  binary(functions::Add{}, x, added, sum);
+  if (mean.defined())
+    layer_norm(sum, weight, bias, epsilon, y, mean, rstd);
+  else
+    rms_norm(sum, weight, epsilon, y, rstd);
+}
+
+void Kernels::add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+    const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
+  if (mean.defined())
+    layer_norm_backward(sum, weight, mean, rstd, dy, dx, dweight, dbias);
+  else
+    rms_norm_backward(sum, weight, rstd, dy, dx, dweight);
+  if (dsum.defined()) binary(functions::Add{}, dx, dsum, dx);
+}
+
+void Kernels::causal_softmax_by_steps(
+    const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
+  const Tensor bias = raw::read_by_steps(steps, table);
+  const Tensor logits = Tensor::empty(x.shape(), x.dtype(), x.device());
+  binary(functions::Add{}, x, raw::expand(bias, x.shape()), logits);
+  causal_softmax(logits, first_row, y);
+}
+
 void Kernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {
   const Shape pairs{x.size(-2), x.size(-1)};
   const Tensor seen = raw::causal_mask(pairs[0], pairs[1], first_row, {}, x.device());

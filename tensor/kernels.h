@@ -27,6 +27,8 @@ class Kernels {
   // Any strides on both sides; dtypes may differ (one rounding).
   virtual void fill(const Tensor& out, double value) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
+  // from[k] into to[k], for each k
+  virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
   // Inputs of any strides, already expanded to out's shape; out contiguous. Floating dtypes, all equal.
   virtual void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) = 0;
@@ -49,6 +51,13 @@ class Kernels {
   // gelu of the sum before rounding it to 16 bit.
   virtual void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
+  // What the backward of a layer asks for: two matrices each, out contiguous. Here in steps.
+  // out [m n] = a [m k] b [k n], sums [m] = the sums of a's rows: the gradients of a weight and of its bias
+  virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
+  // out [m n] = (a b) gelu'(before), sums [n] = the sums of out's columns (may be undefined). A device that does it in
+  // one rounds a b to 16 bit only behind the product with gelu'.
+  virtual void matmul_gelu_backward(
+      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
 
   // Along the last axis, contiguous. mask (may be undefined): bool of any strides, expanded to x's shape; a masked
   // entry gets 0 and a fully masked row is all 0.
@@ -58,6 +67,9 @@ class Kernels {
   // reads no others; here it is made a mask.
   virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
   virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
+  // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
+  virtual void causal_softmax_by_steps(
+      const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y);
 
   // y = (x - mean) rstd weight + bias along the last axis, contiguous; mean and rstd are [rows], in the compute type.
   virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
@@ -69,6 +81,13 @@ class Kernels {
   virtual void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) = 0;
   virtual void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
       const Tensor& dx, const Tensor& dweight) = 0;
+
+  // sum = x + added, and y the layer norm of sum, or its rms norm where bias and mean are undefined. All contiguous.
+  virtual void add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd);
+  // dx = dsum (may be undefined) + what comes through the norm: the gradient of x and of `added` alike
+  virtual void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+      const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias);
 
   // Of each row x of logits [... v] (contiguous) and its target in [0, v), i64:
   //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows

@@ -13,6 +13,8 @@ class CudaKernels final : public Kernels {
   void copy(const Tensor& from, const Tensor& to) override;
   void masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
   void cast(const Tensor& from, const Tensor& to);  // cast.cu: a copy into another dtype
+  // copy_all.cu
+  void copy_all(std::span<const Tensor> from, std::span<const Tensor> to) override;
   // pointwise.cu
   void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) override;
   void unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
@@ -25,11 +27,16 @@ class CudaKernels final : public Kernels {
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) override;
   void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
+  void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) override;
+  void matmul_gelu_backward(
+      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) override;
   // softmax.cu, norm.cu
   void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
   void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
   void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) override;
   void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
+  void causal_softmax_by_steps(
+      const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
   void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
       const Tensor& mean, const Tensor& rstd) override;
   void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
@@ -37,6 +44,10 @@ class CudaKernels final : public Kernels {
   void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
   void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
       const Tensor& dweight) override;
+  void add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
+  void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+      const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
   // cross_entropy.cu
   void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;

@@ -146,4 +146,13 @@ void CudaKernels::matmul_gelu(
   Kernels::matmul_gelu(a, b, bias, before, out);
 }
 
+void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
+  Kernels::matmul_row_sums(a, b, out, sums);
+}
+
+void CudaKernels::matmul_gelu_backward(
+    const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
+  Kernels::matmul_gelu_backward(a, b, before, out, sums);
+}
+
 }  // namespace whence

@@ -251,4 +251,14 @@ void CudaKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const
   gpu::norm_backward(*this, x, weight, {}, rstd, dy, dx, dweight, {});
 }
 
+void CudaKernels::add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
+    double epsilon, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  Kernels::add_norm(x, added, weight, bias, epsilon, sum, y, mean, rstd);
+}
+
+void CudaKernels::add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+    const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
+  Kernels::add_norm_backward(sum, weight, mean, rstd, dsum, dy, dx, dweight, dbias);
+}
+
 }  // namespace whence

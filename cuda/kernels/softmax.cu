@@ -234,4 +234,9 @@ void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, ind
   launch_backward(y, dy, seen_causally(y, first_row), dx);
 }
 
+void CudaKernels::causal_softmax_by_steps(
+    const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
+  Kernels::causal_softmax_by_steps(x, steps, table, first_row, y);
+}
+
 }  // namespace whence

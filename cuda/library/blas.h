@@ -26,6 +26,7 @@ struct BlasProduct {
   void* out;  // row-major without gaps
   double alpha, beta;
   index_t batch;
+  index_t leading = 0;  // from row to row of out; 0: n, and more only where batch is 1
 };
 void multiply(const BlasProduct& product);
 
@@ -37,6 +38,11 @@ struct BlasEpilogue {
   const void* bias = nullptr;   // [n]; null: h = alpha a b
   bool gelu = false;            // the tanh form
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
+  // Backward, instead of the above:
+  //   out = h gelu'(gelu_at);  column_sums = the sums of out's columns;  row_sums = the sums of a's rows
+  const void* gelu_at = nullptr;  // [m, n] row-major without gaps
+  void* column_sums = nullptr;    // [n], with gelu_at; null: not made
+  void* row_sums = nullptr;       // [m], of a, without any of the others; null: not made
 };
 
 // Whether cuBLASLt may be given the epilogue: what it advises goes by the alignment of the matrices alone, and a kernel
