@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops.h"
 #include "nn/dropout.h"
 #include "nn/executor.h"
 #include "nn/linear.h"
@@ -57,6 +58,7 @@ class Attention final : public Module {
 
  private:
   Tensor by_head(const Tensor& x) const;  // [b t c] -> [b h t d], a view
+  Heads heads_of(const Tensor& x) const;  // x [b t c]
 
   AttentionOptions options_;
   Linear query_, key_, value_, output_;

@@ -189,6 +189,12 @@ bool operator==(const StepsOfPairs& a, const StepsOfPairs& b) {
   return a.lowest == b.lowest && a.device == b.device && same(a.query, b.query) && same(a.key, b.key);
 }
 
+bool operator==(const ConstantThere& a, const ConstantThere& b) {
+  return a.device == b.device && a.constant.dtype() == b.constant.dtype() && a.constant.shape() == b.constant.shape() &&
+         std::memcmp(a.constant.bytes(), b.constant.bytes(),
+             static_cast<std::size_t>(a.constant.numel()) * size_of(a.constant.dtype())) == 0;
+}
+
 std::optional<DistanceSteps> distance_steps(const AttendContext& at) {
   const std::optional<Steps> all = steps_of(at);
   if (!all) return std::nullopt;
@@ -228,7 +234,10 @@ Tensor AttendContext::masked(const Tensor& t, double otherwise, Site at) const {
 }
 
 Tensor AttendContext::here(const Tensor& constant) const {
-  return query.defined() ? raw::to_device(constant, query.device()) : constant;
+  const Device there = device_of_scores(*this);
+  if (there.is_cpu()) return constant;
+  const Tensor numbers = raw::contiguous(constant);
+  return kept->constants.get({numbers, there}, [&] { return raw::to_device(numbers, there); });
 }
 
 Tensor AttendContext::distance_on_cpu() const { return distance_of(*this, Device::cpu()); }

@@ -12,7 +12,7 @@ Dropout::Dropout(double probability) : probability_(probability) {
 }
 
 Tensor Dropout::operator()(const Tensor& x, const Pass& pass, Site at) const {
-  if (!pass.training || probability_ == 0) return x;
+  if (!drops(pass)) return x;
   return dropout(x, probability_, Stream(pass.seed, path(), pass.step), at);
 }
 

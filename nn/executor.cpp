@@ -19,13 +19,12 @@ index_t score_bytes(const AttendInputs& inputs) {
          static_cast<index_t>(size_of(inputs.query.dtype()));
 }
 
-// Someone may be looking at what only the reference executor shows.
-bool watched() {
+}  // namespace
+
+bool pairs_are_watched() {
   static const std::vector<std::string> of_all_executors{"x", "q", "k", "v", "output"};
   return Capture::wants_under(detail::scope_path ? *detail::scope_path : std::string(), of_all_executors);
 }
-
-}  // namespace
 
 Tensor Executor::attend(const AttendInputs& inputs, const Stages& stages) const {
   if (inputs_are_finite(inputs)) return attend_finite(inputs, stages);
@@ -63,7 +62,7 @@ ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
 }
 
 const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
-  if (wanted_ == &reference_executor() || watched()) return reference_executor();
+  if (wanted_ == &reference_executor() || pairs_are_watched()) return reference_executor();
   if (wanted_) return *wanted_;
   if (tiled_refusal_.empty() && tiles_take(inputs.query)) return tiled_executor();
   const bool large =

@@ -86,6 +86,9 @@ class ExecutorChoice {
 // The context of query rows [begin, end), without the keys that none of them sees where the schemes allow that.
 [[nodiscard]] AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end);
 
+// Whether a capture wants what only the reference executor shows, and that in its composed form.
+[[nodiscard]] bool pairs_are_watched();
+
 // What comes before the scores: a context with queries and keys rotated.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 

@@ -56,9 +56,18 @@ struct StepsOfPairs {
   friend bool operator==(const StepsOfPairs& a, const StepsOfPairs& b);
 };
 
+// A constant on its way to a device: the same numbers are sent once, whichever layer asks.
+struct ConstantThere {
+  Tensor constant;  // on the CPU, contiguous
+  Device device;
+
+  friend bool operator==(const ConstantThere& a, const ConstantThere& b);
+};
+
 struct KeptOfSequence {
   Kept<MaskFacts, Tensor> masks;
   Kept<StepsOfPairs, PairSteps> steps;
+  Kept<ConstantThere, Tensor, 8> constants;
 };
 
 }  // namespace whence

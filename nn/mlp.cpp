@@ -44,6 +44,8 @@ MLP::MLP(const MLPOptions& options)
 
 Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site at) const {
   const Scope scope(path());
+  if (x.device().is_gpu() && activation_ == Activation::gelu && !dropout_.drops(pass) && !Capture::wants_under(path()))
+    return linear_gelu_linear(x, in_.weight(), in_.bias(), out_.weight(), out_.bias(), at);
   const Tensor hidden = gate_ ? silu((*gate_)(x, at), at) * in_(x, at) : activate(activation_, in_, x, at);
   return out_(dropout_(probe("hidden", hidden, at), pass), at);
 }

@@ -3,6 +3,7 @@
 //   RMS norm (Zhang and Sennrich 2019):   x / sqrt(mean(x^2) + epsilon) * weight
 #pragma once
 
+#include "autograd/ops.h"
 #include "nn/module.h"
 
 namespace whence {
@@ -16,6 +17,8 @@ class Norm final : public Module {
 
   // x [..., dim] -> [..., dim]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
+  // x + added of one shape, and the norm of that, in one kernel
+  [[nodiscard]] SumAndNorm of_sum(const Tensor& x, const Tensor& added, Site at = Site::current()) const;
 
  private:
   Tensor weight_, bias_;

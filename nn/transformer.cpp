@@ -113,14 +113,25 @@ Block::Block(const TransformerOptions& options, index_t layer, const std::vector
   child("dropout", dropout_);
 }
 
-Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+// The stream with all that is added to it, and the norm of that.
+static SumAndNorm joined(const Residual& stream, const Norm& norm) {
+  if (!stream.added.defined()) return {stream.x, norm(stream.x)};
+  if (stream.x.device().is_gpu()) return norm.of_sum(stream.x, stream.added);
+  const Tensor sum = stream.x + stream.added;
+  return {sum, norm(sum)};
+}
+
+Residual Block::operator()(
+    const Residual& in, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   if (place_ == NormPlace::before) {
-    const Tensor attended = x + attention_(norm1_(x), sequence, pass, cache);
-    return attended + dropout_(mlp_(norm2_(attended), pass), pass);
+    const SumAndNorm first = joined(in, norm1_);
+    const SumAndNorm attended = joined({first.sum, attention_(first.normed, sequence, pass, cache)}, norm2_);
+    const Residual out{attended.sum, dropout_(mlp_(attended.normed, pass), pass)};
+    return out.x.device().is_gpu() ? out : Residual{out.x + out.added, {}};
   }
-  const Tensor attended = norm1_(x + attention_(x, sequence, pass, cache));
-  return norm2_(attended + dropout_(mlp_(attended, pass), pass));
+  const Tensor attended = joined({in.x, attention_(in.x, sequence, pass, cache)}, norm1_).normed;
+  return {joined({attended, dropout_(mlp_(attended, pass), pass)}, norm2_).normed, {}};
 }
 
 Transformer::Transformer(const TransformerOptions& options)
@@ -164,10 +175,10 @@ Tensor Transformer::operator()(
     const Scope inside(*stage.path);
     x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
-  x = dropout_(x, pass);
+  Residual stream{dropout_(x, pass), {}};
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
-    x = (*blocks_[layer])(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
-  if (norm_) x = (*norm_)(x);
+    stream = (*blocks_[layer])(stream, sequence, pass, caches ? &(*caches)[layer] : nullptr);
+  x = norm_ ? joined(stream, *norm_).normed : stream.x;
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
 }
 

@@ -48,12 +48,17 @@ struct TransformerOptions {
   double hidden_dropout = 0;     // inside the MLP
 };
 
+// The residual stream on its way: x, and what is still to be added to it. A GPU adds it in the kernel of the next norm.
+struct Residual {
+  Tensor x, added;  // [b t c]; `added` undefined: nothing
+};
+
 class Block final : public Module {
  public:
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared);
-  [[nodiscard]] Tensor operator()(
-      const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
+  [[nodiscard]] Residual operator()(
+      const Residual& in, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
 
  private:

@@ -18,6 +18,11 @@ struct PairSteps {
   // `query` and `key` on the CPU. Throws Error where a pair has more than `count` steps.
   static PairSteps of(const Tensor& query, const Tensor& key, index_t lowest, index_t count);
   [[nodiscard]] PairSteps on(Device device) const;
+  // Whether it is made of the very same rows.
+  bool reads_as(const PairSteps& other) const {
+    return query.identity() == other.query.identity() && key.identity() == other.key.identity() &&
+           lowest == other.lowest && count == other.count;
+  }
   index_t batch() const { return std::max(query.size(0), key.size(0)); }
 };
 

@@ -114,6 +114,8 @@ struct Shapes {
     const Tensor heads = random({2, 64, 12, 64}, 3);  // [b t h d] to [b h t d], and to [b h d t]
     for (const Tensor& turned : {raw::transpose(heads, 1, 2), raw::transpose(raw::transpose(heads, 1, 2), 2, 3)})
       k.copy(turned, Tensor::empty(turned.shape(), dtype, device));
+    const std::vector<Tensor> from{raw::transpose(heads, 1, 2), x}, to{like(from[0]), y};
+    k.copy_all(from, to);
   }
 
   void of_rows(Kernels& k) const {
@@ -156,6 +158,7 @@ struct Shapes {
     const Tensor table = random({12, 512}, 1), bias = random({1, 12, 64, 512}, 2);
     k.read_by_steps(steps, table, bias);
     k.sum_by_steps(steps, bias, like(table));
+    k.causal_softmax_by_steps(bias, steps, table, 448, like(bias));
     k.causal_mask(448, {}, Tensor::empty({1, 1, 64, 512}, DType::boolean, device));
   }
 

@@ -149,4 +149,9 @@ Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Si
   return apply(LinearGelu{}, at, x, weight, bias);
 }
 
+Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
+    const Tensor& bias_out, Site at) {
+  return linear(linear_gelu(x, weight_in, bias_in, at), weight_out, bias_out, at);
+}
+
 }  // namespace whence

@@ -3,6 +3,7 @@
 #include "tensor/pairs.h"
 
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/step_rows.h"
 #include "cuda/vocabulary/block.h"
 #include "cuda/vocabulary/packs.h"
 #include "tensor/raw.h"
@@ -11,22 +12,6 @@ namespace whence::gpu {
 namespace {
 
 constexpr int pair_threads = 256;
-
-// The queries and keys of a sequence; one row of either may serve all of a batch.
-struct StepRows {
-  Global<const index_t> query, key;
-  index_t query_batch, key_batch;  // from one sequence to the next: 0 where one row serves all
-  index_t lowest, count;
-  // Where the entry of a query at key 0's distance is, counted in the table.
-  WHENCE_HD index_t first(index_t b, index_t i) const { return query[b * query_batch + i] - lowest; }
-  WHENCE_HD index_t key_at(index_t b, index_t j) const { return key[b * key_batch + j]; }
-};
-
-StepRows step_rows(const PairSteps& steps) {
-  const auto apart = [](const Tensor& x) { return x.size(0) == 1 ? 0 : x.size(1); };
-  return {global<const index_t>(steps.query), global<const index_t>(steps.key), apart(steps.query), apart(steps.key),
-      steps.lowest, steps.count};
-}
 
 // y[b h i j] = table[h, step]; a block for each row of keys. One number at a time, so that neighbouring threads read
 // neighbouring keys and entries too.

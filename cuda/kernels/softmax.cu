@@ -1,5 +1,6 @@
 // Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x), and its backward.
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/step_rows.h"
 #include "cuda/vocabulary/power.h"
 #include "cuda/vocabulary/rows.h"
 #include "cuda/vocabulary/strided_index.h"
@@ -94,14 +95,77 @@ template <class P> class MaskPart {
   unsigned kept_ = ~0u;
 };
 
-// The fast way: a row stays in the registers of a warp or of a block, and memory is read and written in packs.
-template <class T, class P> struct Softmax {
+// What is added to the entries of a row: nothing,
+template <class T> struct NoBias {
   static constexpr const char* name = "softmax";
+  struct Row {
+    template <int N> WHENCE_HD void add(Numbers<compute_t<T>, N>&, index_t) const {}
+  };
+  WHENCE_HD Row of_row(index_t) const { return {}; }
+};
+
+// or what the pair's distance reads from the head's row of a table. REQUIRES: steps that are even, so that entry j is
+// one step nearer than entry j - 1; keys behind the query read the lowest.
+template <class T> struct BiasBySteps {
+  static constexpr const char* name = "softmax, by distance";
+  using C = compute_t<T>;
+  StepRows steps;
+  Global<const T> table;
+  index_t heads, queries;
+
+  struct Row {
+    Global<const T> table;
+    index_t lowest;  // the head's row
+    int first;       // where in it the first key's number is; steps are fewer than 2^31
+    template <int N> WHENCE_HD void add(Numbers<C, N>& numbers, index_t j) const {
+      const int here = first - static_cast<int>(j);
+      for (int k = 0; k < N; ++k) numbers.of[k] += load<C>(table, lowest + (here > k ? here - k : 0));
+    }
+  };
+  WHENCE_HD Row of_row(index_t row) const {
+    const index_t group = row / queries, b = group / heads;
+    return {table, (group - b * heads) * steps.count,
+        static_cast<int>(steps.first(b, row - group * queries) - steps.key_at(b, 0))};
+  }
+};
+
+// One thread's part of a row's logits.
+template <class T, class P, class Bias> class LogitsPart {
+ public:
+  using C = compute_t<T>;
+  WHENCE_HD LogitsPart(Global<const T> x, index_t begin, const typename Bias::Row& bias)
+      : x_(x), begin_(begin), bias_(bias) {}
+  WHENCE_HD void hold(const Team<P>& team, index_t width) {
+    if constexpr (P::packs > 0) team.each_pack(width, [this](int p, index_t j) { held_[p] = read(j); });
+  }
+  WHENCE_HD Numbers<C, P::pack> operator()(int p, index_t j) const {
+    if constexpr (P::packs > 0)
+      return held_[p];
+    else
+      return read(j);
+  }
+
+ private:
+  WHENCE_HD Numbers<C, P::pack> read(index_t j) const {
+    auto numbers = load_numbers<C, P::pack>(x_, begin_ + j);
+    bias_.add(numbers, j);
+    return numbers;
+  }
+  Global<const T> x_;
+  index_t begin_;
+  typename Bias::Row bias_;
+  Numbers<C, P::pack> held_[P::packs > 0 ? P::packs : 1];
+};
+
+// The fast way: a row stays in the registers of a warp or of a block, and memory is read and written in packs.
+template <class T, class P, class Bias> struct Softmax {
+  static constexpr const char* name = Bias::name;
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes =
       P::packs > 0 ? 2 * P::template reduce_bytes<Number<C>> : P::template reduce_bytes<PowerSum<C>>;
   Global<const T> x;
+  Bias bias;
   MaskRows mask;
   Global<T> y;
   index_t rows, width;
@@ -110,7 +174,7 @@ template <class T, class P> struct Softmax {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
-    RowPart<T, P> values(x, row * width);
+    LogitsPart<T, P, Bias> values(x, row * width, bias.of_row(row));
     MaskPart<P> kept(mask, row);
     values.hold(team, kept.seen());
     kept.hold(team);
@@ -128,7 +192,8 @@ template <class T, class P> struct Softmax {
   }
 
   // The row's maximum and the sum of powers below it: two passes over registers, or one over memory.
-  WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, const RowPart<T, P>& values, const MaskPart<P>& kept) const {
+  WHENCE_HD PowerSum<C> power_sum(
+      const Team<P>& team, const LogitsPart<T, P, Bias>& values, const MaskPart<P>& kept) const {
     if constexpr (P::packs == 0) {
       PowerSum<C> sum = empty_power_sum<C>();
       team.each_pack(kept.seen(), [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
@@ -192,6 +257,16 @@ namespace whence {
 
 using namespace gpu;
 
+template <class T, class Bias>
+static void launch_softmax(const Tensor& x, const Bias& bias, const MaskRows& kept, const Tensor& y) {
+  const index_t width = x.size(-1), rows = x.numel() / width;
+  with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+    using Body = Softmax<T, P, Bias>;
+    launch_kernel(
+        Body{global<const T>(x), bias, kept, global<T>(y), rows, width}, {P::blocks(rows), Body::shared_bytes});
+  });
+}
+
 static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntries& seen, const Tensor& y) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
@@ -201,10 +276,7 @@ static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntrie
       launch_kernel(
           PlainSoftmax<T>{global<const T>(x), kept, global<T>(y), width}, {rows, PlainSoftmax<T>::shared_bytes});
     } else {
-      with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
-        using Body = Softmax<T, P>;
-        launch_kernel(Body{global<const T>(x), kept, global<T>(y), rows, width}, {P::blocks(rows), Body::shared_bytes});
-      });
+      launch_softmax<T>(x, NoBias<T>{}, kept, y);
     }
   });
 }
@@ -236,7 +308,14 @@ void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, ind
 
 void CudaKernels::causal_softmax_by_steps(
     const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
-  Kernels::causal_softmax_by_steps(x, steps, table, first_row, y);
+  if (x.numel() == 0) return;
+  if (!steps.even || x.dtype() == DType::dual) return Kernels::causal_softmax_by_steps(x, steps, table, first_row, y);
+  visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (!std::is_same_v<T, Dual>) {
+      const BiasBySteps<T> bias{step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
+      launch_softmax<T>(x, bias, mask_rows(x, {}, seen_causally(x, first_row)), y);
+    }
+  });
 }
 
 }  // namespace whence

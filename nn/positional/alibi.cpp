@@ -14,12 +14,11 @@ class Alibi final : public DistanceBias {
 
  private:
   Tensor of_distances(const Tensor& distances, const AttendContext& at) const override {
-    std::vector<double> rows;
-    for (const double distance : distances.to_vector()) {
-      const double counted = at.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0);
-      for (const double slope : slopes_) rows.push_back(-slope * counted);
-    }
-    return at.here(Tensor::of(rows, {distances.size(0), static_cast<index_t>(slopes_.size())}, at.dtype()));  // [n h]
+    std::vector<double> rows;  // [h n], as pairs read it
+    for (const double slope : slopes_)
+      for (const double distance : distances.to_vector())
+        rows.push_back(-slope * (at.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0)));
+    return transpose(at.here(Tensor::of(rows, {static_cast<index_t>(slopes_.size()), distances.size(0)}, at.dtype())));
   }
 
   std::vector<double> slopes_;  // m_h, not learned

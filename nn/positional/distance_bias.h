@@ -8,11 +8,19 @@
 
 namespace whence {
 
+// A number for each head and each of the steps: what the pairs read.
+struct DistanceTable {
+  PairSteps steps;
+  Tensor values;  // [h n]
+};
+
 class DistanceBias : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   // [1|b h i j], read from one number per head and distance
   Tensor bias(const AttendContext& at) const final;
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const final;
+  // What `bias` reads; nothing where positions are not whole, or are farther apart than pairs are many.
+  [[nodiscard]] std::optional<DistanceTable> table(const AttendContext& at) const;
 
   // How a registration says what its bias is.
   static ProbeInfo bias_probe(std::string equation) {

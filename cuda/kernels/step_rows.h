@@ -1,0 +1,25 @@
+// How kernels find the steps between queries and keys (tensor/pairs.h): from one row of each.
+#pragma once
+
+#include "cuda/vocabulary/thread.h"
+#include "tensor/pairs.h"
+
+namespace whence::gpu {
+
+// The queries and keys of a sequence; one row of either may serve all of a batch.
+struct StepRows {
+  Global<const index_t> query, key;
+  index_t query_batch, key_batch;  // from one sequence to the next: 0 where one row serves all
+  index_t lowest, count;
+  // Where the entry of a query at key 0's distance is, counted in the table.
+  WHENCE_HD index_t first(index_t b, index_t i) const { return query[b * query_batch + i] - lowest; }
+  WHENCE_HD index_t key_at(index_t b, index_t j) const { return key[b * key_batch + j]; }
+};
+
+inline StepRows step_rows(const PairSteps& steps) {
+  const auto apart = [](const Tensor& x) { return x.size(0) == 1 ? 0 : x.size(1); };
+  return {global<const index_t>(steps.query), global<const index_t>(steps.key), apart(steps.query), apart(steps.key),
+      steps.lowest, steps.count};
+}
+
+}  // namespace whence::gpu
