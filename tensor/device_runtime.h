@@ -1,6 +1,7 @@
 // Work that a device does on its own: waiting for it, and recording it to run again.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -14,6 +15,12 @@ class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
   virtual void replay() = 0;  // returns before it has ended
+};
+
+// What the host has asked of a device since the program began.
+struct DeviceTraffic {
+  std::uint64_t launches = 0;         // of kernels, of products, and of graphs: one each
+  std::uint64_t bytes_to_device = 0;  // copied there from the CPU
 };
 
 class DeviceRuntime {
@@ -30,6 +37,8 @@ class DeviceRuntime {
   // to_vector), to wait, or to record.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
   virtual bool recording() const { return false; }  // inside `work`
+
+  virtual DeviceTraffic traffic() const { return {}; }
 };
 
 // Waits for the device. The CPU returns at once.

@@ -1,13 +1,19 @@
 // What the emulator says of index-style ops, products, graphs, freed memory and late errors; nvcc's one rounding of a
-// product and a sum; and the programs that record a step, with an emulated GPU.
+// product and a sum; work that is counted and not done; and the programs that record a step, with an emulated GPU.
+#include <unistd.h>
+
 #include <cmath>
+#include <fstream>
 #include <optional>
 
 #include "cuda/emulator/arena.h"
+#include "cuda/emulator/counters.h"
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/library/blas.h"
 #include "cuda/vocabulary/launch_kernel.h"
+#include "nn/loss.h"
+#include "nn/training_step.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/device_runtime.h"
@@ -95,6 +101,47 @@ struct Fused {
     store(z, t.index() * 3 + 2, other);
   }
 };
+
+// What a step of training asks of the device, by kernel: the third one, when all that is made once is there.
+struct Asked {
+  std::map<std::string, gpu::emulator::Counters> by_kernel;
+  DeviceTraffic traffic;
+  double loss = 0;
+};
+Asked asked_in_a_step(bool dry, bool recorded) {
+  const Set chosen(&Settings::dry, dry);
+  TransformerOptions options;
+  options.vocabulary = 11, options.dim = 16, options.heads = 2, options.layers = 2, options.length = 12;
+  options.scheme = "kerple";
+  Transformer model(options);
+  model.initialise(0);
+  model.to(device);
+  MixedPrecision precision(model, DType::bf16, {});
+  TrainingStep step(
+      precision,
+      [](std::int64_t) {
+        return TrainingBatch{{Tensor::zeros({3, 12}, DType::i64), Tensor::zeros({3, 12}, DType::i64)}, 36, 36};
+      },
+      [&](const TrainingBatch& batch, std::int64_t) {
+        return token_loss_sum(model(batch.tensors[0]), batch.tensors[1]);
+      },
+      {.recorded = recorded});
+  for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);
+  gpu::emulator::reset_counters();
+  const DeviceTraffic before = runtime_of(device).traffic();
+  Asked asked;
+  asked.loss = step.take(3, 1e-3).loss;
+  const DeviceTraffic after = runtime_of(device).traffic();
+  asked.traffic = {after.launches - before.launches, after.bytes_to_device - before.bytes_to_device};
+  asked.by_kernel = gpu::emulator::counters();
+  return asked;
+}
+
+std::size_t resident_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
 
 const BlasMatrix matrix_of(const Tensor& x, index_t leading) { return {x.bytes(), false, leading, 0}; }
 
@@ -270,6 +317,56 @@ TEST_CASE("emulator: a product and the sum that takes it are rounded once, as nv
   }
 }
 
+TEST_CASE("emulator: a dry step is counted as one that computes") {
+  for (const bool recorded : {false, true}) {
+    CAPTURE(recorded);
+    // The dry one second: what is made once and kept, as the notes of wrong indices, has no numbers where it is made dry.
+    const Asked wet = asked_in_a_step(false, recorded), dry = asked_in_a_step(true, recorded);
+    CHECK(dry.loss == 0);
+    CHECK(wet.loss > 1);
+    REQUIRE(dry.by_kernel.size() == wet.by_kernel.size());
+    std::uint64_t launches = 0, bytes = 0;
+    for (const auto& [kernel, d] : dry.by_kernel) {
+      CAPTURE(kernel);
+      const gpu::emulator::Counters w = wet.by_kernel.at(kernel);
+      CHECK(d.launches == w.launches);
+      CHECK(d.shapes == w.shapes);
+      CHECK(d.blocks == w.blocks);
+      CHECK(d.threads == w.threads);
+      CHECK(d.indices == w.indices);
+      CHECK(d.shared_bytes == w.shared_bytes);
+      const bool copies = kernel.starts_with("copy ");
+      if (copies || kernel.starts_with("matmul ")) {  // what others read is known by running them
+        CHECK(d.arithmetic == w.arithmetic);
+        CHECK(d.global_read == w.global_read);
+        CHECK(d.global_written == w.global_written);
+      }
+      if (!copies) launches += d.launches;
+      if (kernel == "copy from cpu") bytes = d.global_written;
+    }
+    CHECK(bytes > 0);
+    CHECK(dry.traffic.bytes_to_device == bytes);
+    CHECK(wet.traffic.bytes_to_device == bytes);
+    CHECK(dry.traffic.launches == wet.traffic.launches);
+    if (!recorded) CHECK(dry.traffic.launches == launches);
+    if (recorded) CHECK(dry.traffic.launches < launches / 2);  // a graph is one
+  }
+}
+
+TEST_CASE("emulator: dry, device memory is not touched, and what is read from it is 0; it is as ever afterwards") {
+  const index_t many = index_t{1} << 28;
+  {
+    const Set dry(&Settings::dry, true);
+    const std::size_t before = resident_bytes();
+    const Tensor x = Tensor::full({many}, 3, DType::f32, device), y = Tensor::empty({many}, DType::f32, device);
+    kernels(device).binary(functions::Add{}, x, x, y);
+    CHECK(y.view({4}, {1}, many - 4).to_vector() == std::vector<double>(4, 0.0));
+    CHECK(resident_bytes() < before + (std::size_t{64} << 20));
+  }
+  CHECK(zeros(777).to_vector() == std::vector<double>(777, 0.0));
+  memory_of(device).allocator().release_cached();
+}
+
 TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") {
   const std::string of_second = program_folder() + "/whence_emulated";  // of the second test program
   const std::string program = std::filesystem::exists(of_second) ? of_second : program_folder() + "/whence";
@@ -287,5 +384,6 @@ TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") 
     const Outcome stepped = RunningProgram("bench step", step, out / "log", program).finish_within(120);
     CHECK_MESSAGE(stepped.code == 0, stepped.err);
     CHECK(stepped.out.find("\"both_ms\"") != std::string::npos);
+    CHECK(stepped.out.find("\"bytes_to_device\"") != std::string::npos);
   }
 }

@@ -69,9 +69,9 @@ void* Arena::allocate(std::size_t bytes) {
     at = begin + block.size + band;
   }
   if (at + taken > reserved_) return nullptr;
-  blocks_[at] = {.size = size};
+  blocks_[at] = {.size = size, .unfilled = settings().dry};
   used_ += size;
-  std::memset(memory_ + at, unset, taken);
+  if (!settings().dry) std::memset(memory_ + at, unset, taken);
   return first_ + at;
 }
 
@@ -89,7 +89,9 @@ std::size_t Arena::hand_out(void* block, std::size_t bytes, const void* graph) {
   if (found == blocks_.end()) return 0;
   Block& given = found->second;
   std::byte* const memory = memory_ + found->first;
-  if (given.poisoned) {
+  if (settings().dry) {
+    given.unfilled = true;
+  } else if (given.poisoned && !given.unfilled) {
     if (const std::byte* const written = first_written(memory, given.size + band)) {
       std::memset(memory, unset, given.size + band);
       fail("allocate", "a block of ", bytes_text(given.size), " was written while it was free, ", written - memory,
@@ -97,6 +99,7 @@ std::size_t Arena::hand_out(void* block, std::size_t bytes, const void* graph) {
     }
   } else {
     std::memset(memory, unset, given.size + band);
+    given.unfilled = false;
   }
   given.used = bytes, given.number = ++numbers_, given.graph = graph, given.poisoned = false;
   return given.size + band;
@@ -109,7 +112,10 @@ std::size_t Arena::retire(void* block, const void* graph) {
   Block& freed = found->second;
   if (graph && freed.graph == graph) return freed.used;
   if (freed.graph || graph) return 0;  // a graph may read it
-  std::memset(memory_ + found->first, unset, freed.used);
+  if (settings().dry)
+    freed.unfilled = true;
+  else
+    std::memset(memory_ + found->first, unset, freed.used);
   freed.used = 0, freed.number = ++numbers_, freed.poisoned = true;
   return 0;
 }
@@ -169,7 +175,7 @@ std::vector<Arena::Guard> Arena::guards_of(const std::vector<Use>& uses) const {
     guards.push_back({first + use.bytes, std::min(own->second.size + band - use.bytes, farthest), use, true});
     if (own == blocks_.begin()) continue;
     const auto& [begin, before] = *std::prev(own);
-    if (before.graph) continue;  // what its bytes are used for changes from kernel to kernel
+    if (before.graph || before.unfilled) continue;  // a graph's change their use from kernel to kernel
     const std::size_t all = before.size + band, from = std::max(before.used, all - std::min(all, farthest));
     guards.push_back({memory_ + begin + from, all - from, use, false});
   }

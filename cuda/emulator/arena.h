@@ -15,7 +15,7 @@ class Arena {
   static Arena& instance();  // Error when the host cannot reserve the addresses
 
   // Aligned to 256 bytes, full of 0xFF, which is NaN in every floating dtype, and followed by as many bytes of it again
-  // that nobody may touch. Null when Settings::memory is used up.
+  // that nobody may touch. Null when Settings::memory is used up. With Settings::dry nothing is ever filled.
   void* allocate(std::size_t bytes);
   void deallocate(void* block);
 
@@ -75,6 +75,7 @@ class Arena {
     std::uint64_t number = 0;
     const void* graph = nullptr;  // whose memory it is
     bool poisoned = true;         // full of 0xFF since it was freed
+    bool unfilled = false;        // by Settings::dry
   };
   using Blocks = std::map<std::size_t, Block>;  // by offset
   Arena();

@@ -25,6 +25,13 @@ void execute(const LaunchFacts& facts, const Code& code) {
   const std::lock_guard lock(mutex);
   if (running.facts)
     fail("emulator", facts.kernel, " is launched inside ", running.facts->kernel, "; kernels cannot launch kernels");
+  if (settings().dry) {
+    Counters counted;
+    counted.launches = 1, counted.blocks = static_cast<std::uint64_t>(facts.blocks);
+    counted.threads = counted.blocks * static_cast<std::uint64_t>(facts.threads);
+    counted.shared_bytes = facts.shared_bytes;
+    return count(facts, counted);
+  }
   prepare_shadows();
   const std::uint64_t seed = settings().order;
   Order order(seed, ++launches);
@@ -153,11 +160,12 @@ void Launcher::run(const char* op, index_t indices, const IndexBody& body) {
   submit(op, {body.body, body.bytes}, [facts, indices, copy = BodyCopy(body)] {
     const std::lock_guard lock(mutex);
     ++launches;
-    const std::vector<Bytes> before = numbers_of(copy.uses());
-    run_all(copy, indices, settings().order);
     Counters counted;
     counted.launches = 1, counted.indices = static_cast<std::uint64_t>(indices);
     count(facts.kernel, counted);
+    if (settings().dry) return;
+    const std::vector<Bytes> before = numbers_of(copy.uses());
+    run_all(copy, indices, settings().order);
     running.last_kernel = facts.kernel;
     if (launches % 64 == 0) watch_host_accesses();
     const Guards guards = Arena::instance().guards_of(copy.uses());

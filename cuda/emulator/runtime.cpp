@@ -2,6 +2,8 @@
 // nothing to wait for but errors, which may come late.
 #include "cuda/runtime/runtime.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -31,6 +33,7 @@ std::unique_ptr<Graph>& under_way() {
 }
 
 bool replaying = false;
+std::atomic<std::uint64_t> launches_so_far = 0;
 
 // An error that the device has and the host has not asked for yet, and how many more calls do not tell it.
 struct LateError {
@@ -61,6 +64,13 @@ void count_copy(const char* name, std::size_t read, std::size_t written) {
   emulator::count(name, counted);
 }
 
+// What the host does for a copy to a GPU: it goes through a buffer of this size (cuda/runtime/runtime.cpp).
+void stage(const void* from, std::size_t bytes) {
+  static std::vector<std::byte>& slot = *new std::vector<std::byte>(std::size_t{4} << 20);
+  for (std::size_t at = 0; at < bytes; at += slot.size())
+    std::memcpy(slot.data(), static_cast<const std::byte*>(from) + at, std::min(bytes - at, slot.size()));
+}
+
 }  // namespace
 
 const DeviceFacts& device_facts() {
@@ -80,14 +90,14 @@ void unset(void* block, std::size_t bytes) {
   if (replaying) fail("allocate", "asked for while a graph is replayed; what a graph works in was recorded with it");
   emulator::Arena& arena = emulator::Arena::instance();
   const std::size_t all = arena.hand_out(block, bytes, under_way().get());
-  if (capturing())
+  if (capturing() && !emulator::settings().dry)
     emulator::submit("allocate", {}, [memory = arena.bytes_at(block), all] { std::memset(memory, 0xFF, all); });
 }
 
 void retire(void* block) noexcept {
   emulator::Arena& arena = emulator::Arena::instance();
   const std::size_t bytes = arena.retire(block, under_way().get());
-  if (bytes > 0)
+  if (bytes > 0 && !emulator::settings().dry)
     emulator::submit("free", {}, [memory = arena.bytes_at(block), bytes] { std::memset(memory, 0xFF, bytes); });
 }
 
@@ -101,7 +111,11 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (capturing())
     fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
   tell_late_error(true);
-  std::memcpy(to, device_bytes("copy", from, bytes), bytes);
+  const std::byte* const there = device_bytes("copy", from, bytes);
+  if (emulator::settings().dry)
+    std::memset(to, 0, bytes);
+  else
+    std::memcpy(to, there, bytes);
   count_copy("copy to cpu", bytes, 0);
   emulator::watch_host_accesses();
 }
@@ -110,7 +124,10 @@ void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   std::byte* const there = device_bytes("copy", to, bytes);
   const auto write = [there, bytes](const void* source) {
-    std::memcpy(there, source, bytes);
+    if (emulator::settings().dry)
+      stage(source, bytes);
+    else
+      std::memcpy(there, source, bytes);
     count_copy("copy from cpu", 0, bytes);
   };
   if (!capturing()) {
@@ -142,7 +159,8 @@ void require_launchable(const LaunchFacts& facts, const void*) {
     fail("launch", to_string(facts), " given; at most ", most_shared, " bytes required on ", device_facts().name);
 }
 
-void launched(const LaunchFacts&) {}
+void launched(const LaunchFacts&) { ++launches_so_far; }
+std::uint64_t launches() { return launches_so_far; }
 
 void synchronise() {
   if (capturing())
@@ -172,6 +190,7 @@ void launch_graph(const Graph& graph) {
             "recorded work");
     work.run();
   }
+  launched({"a replayed graph", 0, 0, 0});
 }
 void destroy_graph(Graph* graph) noexcept {
   emulator::Arena::instance().forget_graph(graph);

@@ -28,6 +28,10 @@ struct Settings {
   // Whether a product and a sum that follow each other are rounded once (counted.h). Starts as true with
   // WHENCE_EMULATOR_FMA=1.
   bool fused = false;
+  // Nothing is computed: launches, products and copies are checked and counted as ever, device memory is never touched,
+  // and every number read from it is 0. So what the host does in a step of any model can be counted, and timed, here.
+  // What is made meanwhile has no numbers afterwards. Starts as true with WHENCE_EMULATOR_DRY=1.
+  bool dry = false;
 };
 
 // What launches go by from now on.

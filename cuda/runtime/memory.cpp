@@ -1,9 +1,14 @@
 #include "cuda/runtime/memory.h"
 
+#include <atomic>
+
 #include "cuda/runtime/runtime.h"
 
 namespace whence {
 namespace {
+
+std::atomic<std::uint64_t> bytes_to_device = 0;
+std::uint64_t recorded_bytes = 0;  // that each replay of the graph that is being recorded copies
 
 class GpuBlocks final : public BlockSource {
  public:
@@ -20,8 +25,8 @@ class GpuBlocks final : public BlockSource {
 // Destroyed, it hands its memory to everyone.
 class RecordedGraph final : public RecordedWork {
  public:
-  RecordedGraph(gpu::Graph* graph, Allocator& allocator, Allocator::Pool pool)
-      : graph_(graph), allocator_(allocator), pool_(pool) {}
+  RecordedGraph(gpu::Graph* graph, std::uint64_t bytes, Allocator& allocator, Allocator::Pool pool)
+      : graph_(graph), bytes_(bytes), allocator_(allocator), pool_(pool) {}
   RecordedGraph(const RecordedGraph&) = delete;
   RecordedGraph& operator=(const RecordedGraph&) = delete;
   ~RecordedGraph() override {
@@ -31,10 +36,12 @@ class RecordedGraph final : public RecordedWork {
   void replay() override {
     if (gpu::capturing()) fail("replay", "asked for while other work is being recorded; replay afterwards");
     gpu::launch_graph(*graph_);
+    bytes_to_device += bytes_;
   }
 
  private:
   gpu::Graph* graph_;
+  std::uint64_t bytes_;
   Allocator& allocator_;
   Allocator::Pool pool_;
 };
@@ -53,16 +60,24 @@ void CudaMemory::deallocate(void* block, std::size_t bytes) noexcept {
   allocator_.deallocate(block, bytes);
 }
 void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_to_cpu(from, to, bytes); }
-void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_from_cpu(from, to, bytes); }
+void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) {
+  gpu::copy_from_cpu(from, to, bytes);
+  if (gpu::capturing())
+    recorded_bytes += bytes;
+  else
+    bytes_to_device += bytes;
+}
 
 void CudaRuntime::synchronise() { gpu::synchronise(); }
 bool CudaRuntime::recording() const { return gpu::capturing(); }
+DeviceTraffic CudaRuntime::traffic() const { return {gpu::launches(), bytes_to_device}; }
 
 std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& work) {
   if (!gpu::capturing())
     allocator_
         .release_cached();  // the graph's memory is its own: what an unrecorded step left would lie idle beside it
   gpu::begin_capture();
+  recorded_bytes = 0;
   const Allocator::Pool pool = allocator_.open_pool();
   try {
     work();
@@ -73,7 +88,7 @@ std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& w
   }
   allocator_.close_pool();
   try {
-    return std::make_unique<RecordedGraph>(gpu::end_capture(), allocator_, pool);
+    return std::make_unique<RecordedGraph>(gpu::end_capture(), recorded_bytes, allocator_, pool);
   } catch (...) {
     allocator_.release_pool(pool);
     throw;

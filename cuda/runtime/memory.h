@@ -28,6 +28,7 @@ class CudaRuntime final : public DeviceRuntime {
   void synchronise() override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
   bool recording() const override;
+  DeviceTraffic traffic() const override;
 
  private:
   Allocator& allocator_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "tensor/device.h"
@@ -70,6 +71,7 @@ void require_launchable(const LaunchFacts& facts, const void* kernel);
 // After a launch: Error when it did not start. Remembers it with the call site of the op, for errors that show later.
 // With WHENCE_CUDA_SYNC=1 in the environment it waits for the kernel, and an error is exactly this kernel's.
 void launched(const LaunchFacts& facts);
+std::uint64_t launches();  // so far: calls of launched()
 
 // Waits until everything launched has ended. Error that names the kernels that may have failed. Error while capturing.
 void synchronise();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -59,6 +60,8 @@ Account& account() {
   return account;
 }
 
+std::atomic<std::uint64_t> launches_so_far = 0;
+
 bool waits_for_each() {
   static const bool waits = [] {
     const char* const value = std::getenv("WHENCE_CUDA_SYNC");
@@ -111,8 +114,11 @@ void launched(const LaunchFacts& facts) {
         "; launched before it, newest first: ", account().text());
   }
   account().add(facts);
+  ++launches_so_far;
   if (waits_for_each() && !capturing()) synchronise();
 }
+
+std::uint64_t launches() { return launches_so_far; }
 
 void synchronise() {
   if (capturing())

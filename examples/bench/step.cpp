@@ -288,6 +288,7 @@ struct Row {
   std::string engine;
   Times times;
   double peak_mib = 0, fraction = 0, ratio = 0, relative = -1;
+  double launches = 0, bytes_to_device = 0;  // of one step; a GPU's alone
 
   [[nodiscard]] double tokens_per_second() const {
     return static_cast<double>(what->tokens()) / figure_of(times.both).median * 1e3;
@@ -330,6 +331,10 @@ class StepBench {
     return to_text("memory: ", bytes_text(memory.peak), " at the peak of a step");
   }
 
+  [[nodiscard]] DeviceTraffic traffic() const {
+    return placement_.device.is_gpu() ? runtime_of(placement_.device).traffic() : DeviceTraffic{};
+  }
+
   void measure(const Case& what) {
     bench_.begin(to_text(what.text(), "; ", memory_of_step(what)));
     Training training(what, placement_, options_.recorded);
@@ -339,7 +344,12 @@ class StepBench {
     allocator.reset_peak();
     for (int round = 0; round < 2; ++round) (void)training.step();  // the second finds Adam's moments in place
     Row row{&what, "whence", {}};
+    const DeviceTraffic before = traffic();
     for (int round = 0; round < options_.settings.repetitions; ++round) stop_if_asked(), row.times.add(training.step());
+    const DeviceTraffic after = traffic();
+    row.launches = static_cast<double>(after.launches - before.launches) / options_.settings.repetitions;
+    row.bytes_to_device =
+        static_cast<double>(after.bytes_to_device - before.bytes_to_device) / options_.settings.repetitions;
     row.peak_mib = static_cast<double>(allocator.statistics().peak) / 1048576;
     keep(row, training);
     if (options_.profile) profile(training, what);
@@ -381,6 +391,8 @@ class StepBench {
         {"both_ms", milliseconds}, {"spread_ms", figure_of(row.times.both).spread},
         {"tokens_per_second", row.tokens_per_second()}};
     if (row.peak_mib > 0) record.push_back({"peak_mib", row.peak_mib});
+    if (row.launches > 0)
+      record.push_back({"launches", row.launches}), record.push_back({"bytes_to_device", row.bytes_to_device});
     if (row.fraction > 0) record.push_back({"fraction", row.fraction});
     if (row.ratio > 0) record.push_back({"ratio", row.ratio});
     if (row.relative >= 0) record.push_back({"difference", row.relative});
@@ -423,6 +435,8 @@ class StepBench {
   void show() const {
     std::vector<std::string> header{
         "model", "scheme", "by", "forward ms", "backward, update ms", "both ms", "tokens/s", "of FMA peak"};
+    const bool on_gpu = placement_.device.is_gpu();
+    if (on_gpu) header.insert(header.end(), {"launches", "bytes to it"});
     if (!ways_.empty()) header.emplace_back("theirs / ours");
     Table table(header);
     for (const Row& row : rows_) {
@@ -430,6 +444,8 @@ class StepBench {
           text_of(figure_of(row.times.forward)), text_of(figure_of(row.times.backward)),
           text_of(figure_of(row.times.both)), fixed(row.tokens_per_second(), 0),
           row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"};
+      if (on_gpu) cells.push_back(row.launches > 0 ? fixed(row.launches, 0) : "-");
+      if (on_gpu) cells.push_back(row.launches > 0 ? fixed(row.bytes_to_device, 0) : "-");
       if (!ways_.empty()) cells.push_back(row.ratio > 0 ? fixed(row.ratio, 2) : "-");
       table.row(cells);
     }
