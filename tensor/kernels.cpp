@@ -34,15 +34,14 @@ void Kernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to)
   for (std::size_t k = 0; k < from.size(); ++k) copy(from[k], to[k]);
 }
 
-// The sums of x's rows [m k] -> [m], or of its columns.
-static void sum_along(Kernels& kernels, const Tensor& x, int axis, const Tensor& sums) {
-  const Shape kept = axis == 1 ? Shape{x.size(0), 1} : Shape{1, x.size(1)};
-  kernels.reduce(Reduction::sum, x, sums.view(kept, contiguous_strides(kept)));
+// The sums of x's columns, [m n] -> [n].
+static void sum_columns(Kernels& kernels, const Tensor& x, const Tensor& sums) {
+  kernels.reduce(Reduction::sum, x, sums.view({1, x.size(1)}, {x.size(1), 1}));
 }
 
 void Kernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
   matmul(a, b, nullptr, 1, out);
-  sum_along(*this, a, 1, sums);
+  sum_columns(*this, raw::transpose(a), sums);  // a is the dy' of a layer: the sums, with their bits, of dy as it lies
 }
 
 void Kernels::matmul_gelu_backward(
@@ -50,7 +49,7 @@ void Kernels::matmul_gelu_backward(
   const Tensor dy = Tensor::empty(out.shape(), out.dtype(), out.device());
   matmul(a, b, nullptr, 1, dy);
   unary_backward(functions::Gelu{}, {}, before, dy, out);
-  if (sums.defined()) sum_along(*this, out, 0, sums);
+  if (sums.defined()) sum_columns(*this, out, sums);
 }
 
 void Kernels::add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,

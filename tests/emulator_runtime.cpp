@@ -225,6 +225,24 @@ TEST_CASE("emulator: products by the library's rules, and shapes that it has no 
   names(said([&](BlasProduct& p) { p.a.first = a.bytes() + 2; }), {"matmul: a [6 8] begins inside a number"});
   names(said([](BlasProduct& p) { p.m = index_t{1} << 31; }), {"matmul: [2147483648 8] [8 4] given; extents up to"});
 
+  names(said([](BlasProduct& p) { p.leading = 5; }), {"matmul: out [6 4] is not all in memory of one tensor"});
+  names(said([](BlasProduct& p) { p.leading = 3; }), {"matmul: out [6 4] has rows that begin 3 numbers apart"});
+
+  const Tensor square = zeros(8 * 8), wide = zeros(6 * 8), before = zeros(6 * 8),
+               sums = zeros(8);  // an epilogue's matrix has rows of 8
+  const BlasProduct of_8{DType::f32, 6, 8, 8, matrix_of(a, 8), matrix_of(square, 8), wide.bytes(), 1, 0, 1};
+  const auto said_of = [&](const BlasEpilogue& epilogue) {
+    return error_text([&] { static_cast<void>(multiply_fused(of_8, epilogue)); });
+  };
+  CHECK(said_of({.gelu_at = before.bytes(), .column_sums = sums.bytes()}) == "");
+  CHECK(said_of({.row_sums = sums.bytes()}) == "");
+  names(said_of({.gelu_at = sums.bytes()}), {"matmul: gelu_at [6 8] is not all in memory of one tensor"});
+  names(
+      said_of({.gelu_at = before.bytes(), .column_sums = sums.bytes() + 16}), {"matmul: column_sums [1 8] is not all"});
+  names(said_of({.row_sums = sums.bytes() + 16}), {"matmul: row_sums [1 6] is not all in memory of one tensor"});
+  names(said_of({.bias = sums.bytes(), .row_sums = sums.bytes()}), {"matmul: an epilogue of several kinds given"});
+  names(said_of({.column_sums = sums.bytes()}), {"matmul: an epilogue of several kinds given"});
+
   const BlasEpilogue epilogue{.bias = bias.bytes()};
   int done = 0;
   for (std::uint64_t seed = 0; seed < 64; ++seed) {

@@ -56,20 +56,31 @@ template <class T> void multiply_now(const BlasProduct& p, const BlasEpilogue& e
   using C = compute_t<T>;
   const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
   std::vector<C> product(static_cast<std::size_t>(p.m * p.n));
-  const T* const bias = device_numbers<T>(e.bias);
+  const T *const bias = device_numbers<T>(e.bias), *const gelu_at = device_numbers<T>(e.gelu_at);
   T* const before = device_numbers<T>(e.before_gelu);
+  std::vector<C> column_sums(static_cast<std::size_t>(p.n), C(0)), row_sums(static_cast<std::size_t>(p.m), C(0));
   for (index_t batch = 0; batch < p.batch; ++batch) {
-    gemm<C>(p.m, p.n, p.k, gathered<T>(p.a, batch, p.m, p.k).data(), gathered<T>(p.b, batch, p.k, p.n).data(),
-        product.data());
-    T* const out = device_numbers<T>(p.out) + batch * p.m * p.n;
+    const std::vector<C> a = gathered<T>(p.a, batch, p.m, p.k);
+    gemm<C>(p.m, p.n, p.k, a.data(), gathered<T>(p.b, batch, p.k, p.n).data(), product.data());
+    T* const first = device_numbers<T>(p.out) + batch * p.m * p.n;
     for (index_t i = 0; i < p.m * p.n; ++i) {
+      T& out = first[i / p.n * p.out_leading() + i % p.n];
       C sum = alpha * product[static_cast<std::size_t>(i)];
-      if (p.beta != 0) sum += beta * static_cast<C>(out[i]);
+      if (p.beta != 0) sum += beta * static_cast<C>(out);
       if (bias) sum += static_cast<C>(bias[i % p.n]);
       if (before) before[i] = static_cast<T>(sum);
-      out[i] = static_cast<T>(e.gelu ? functions::Gelu::value(sum, {}) : sum);
+      if (gelu_at) sum *= functions::Gelu::derivative(static_cast<C>(gelu_at[i]), {});
+      out = static_cast<T>(e.gelu ? functions::Gelu::value(sum, {}) : sum);
+      column_sums[static_cast<std::size_t>(i % p.n)] += sum;  // before it is rounded
     }
+    for (index_t i = 0; i < p.m * p.k; ++i)
+      row_sums[static_cast<std::size_t>(i / p.k)] += a[static_cast<std::size_t>(i)];
   }
+  const auto stored = [](const std::vector<C>& sums, void* to) {
+    for (std::size_t i = 0; to && i < sums.size(); ++i) device_numbers<T>(to)[i] = static_cast<T>(sums[i]);
+  };
+  stored(column_sums, e.column_sums);
+  stored(row_sums, e.row_sums);
 }
 
 void count_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size) {
@@ -77,10 +88,11 @@ void count_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size
   gpu::emulator::Counters counted;
   counted.launches = 1;
   counted.arithmetic = static_cast<std::uint64_t>(2 * p.m * p.n * p.k * p.batch);
-  counted.special = e.gelu ? static_cast<std::uint64_t>(p.m * p.n) : 0;
-  counted.global_read = numbers(p.m * p.k + p.k * p.n + (p.beta != 0 ? p.m * p.n : 0)) +
-                        (e.bias ? static_cast<std::size_t>(p.n) * size : 0);
-  counted.global_written = numbers(p.m * p.n * (e.before_gelu ? 2 : 1));
+  counted.special = e.gelu || e.gelu_at ? static_cast<std::uint64_t>(p.m * p.n) : 0;
+  counted.global_read =
+      numbers(p.m * p.k + p.k * p.n + (p.beta != 0 || e.gelu_at ? p.m * p.n : 0) + (e.bias ? p.n : 0));
+  counted.global_written =
+      numbers(p.m * p.n * (e.before_gelu ? 2 : 1) + (e.column_sums ? p.n : 0) + (e.row_sums ? p.m : 0));
   gpu::emulator::count(to_text("matmul ", to_string(p.dtype)).c_str(), counted);
 }
 
@@ -100,13 +112,27 @@ void require_matrix(const char* name, const BlasMatrix& x, index_t rows, index_t
     wrong("is not all in memory of one tensor", "a tensor's memory");
 }
 
-void require_product(const BlasProduct& p) {
+void require_product(const BlasProduct& p, const BlasEpilogue& e) {
   const index_t size = static_cast<index_t>(size_of(p.dtype)), most = std::numeric_limits<int>::max();
   if (std::max({p.m, p.n, p.k}) > most)
     fail("matmul", "[", p.m, ' ', p.k, "] [", p.k, ' ', p.n, "] given; extents up to ", most, " are required");
   require_matrix("a", p.a, p.m, p.k, p.batch, size);
   require_matrix("b", p.b, p.k, p.n, p.batch, size);
-  require_matrix("out", {p.out, false, p.n, p.m * p.n}, p.m, p.n, p.batch, size);
+  require_matrix("out", {p.out, false, p.out_leading(), p.m * p.n}, p.m, p.n, p.batch, size);
+  // One product, of which the epilogue says one thing.
+  const auto plain = [&](const char* name, const void* numbers, index_t rows, index_t columns) {
+    if (numbers) require_matrix(name, {numbers, false, columns, 0}, rows, columns, 1, size);
+  };
+  plain("bias", e.bias, 1, p.n);
+  plain("before_gelu", e.before_gelu, p.m, p.n);
+  plain("gelu_at", e.gelu_at, p.m, p.n);
+  plain("column_sums", e.column_sums, 1, p.n);
+  plain("row_sums", e.row_sums, 1, p.m);
+  const bool forward = e.bias || e.gelu || e.before_gelu, through_gelu = e.gelu_at || e.column_sums;
+  if (forward + through_gelu + (e.row_sums != nullptr) > 1 || (e.column_sums && !e.gelu_at))
+    fail("matmul", "an epilogue of several kinds given; a bias and gelu, gelu_at and its sums, or row_sums required");
+  if (p.batch > 1 && p.out_leading() != p.n)
+    fail("matmul", "a batch of ", p.batch, " given, rows ", p.out_leading(), " apart; ", p.n, " required");
 }
 
 // The library is set up by the first product, which takes memory and time that no graph can hold.
@@ -126,7 +152,7 @@ struct ProductArguments {
 
 void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
   require_set_up();
-  require_product(p);
+  require_product(p, e);
   const ProductArguments arguments{p, e};
   visit_floating("matmul", p.dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, Dual>) {
@@ -149,7 +175,8 @@ void multiply(const BlasProduct& product) { submit_product(product, {}); }
 bool refused(const BlasProduct& p, const BlasEpilogue& e) {
   std::uint64_t hash = gpu::emulator::settings().refusals;
   if (hash == 0) return false;
-  for (const index_t part : {static_cast<index_t>(p.dtype), p.m, p.n, p.k, static_cast<index_t>(e.gelu)})
+  const index_t kind = e.row_sums ? 3 : e.gelu_at ? 2 : e.gelu;
+  for (const index_t part : {static_cast<index_t>(p.dtype), p.m, p.n, p.k, kind})
     hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
   return hash >> 63 != 0;
 }

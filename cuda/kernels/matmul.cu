@@ -58,12 +58,15 @@ Tensor evenly_apart(Kernels& kernels, const Tensor& x) {
   return copied;
 }
 
+// From row to row of out, which are further apart than they are long where `linear` lays them out for wide loads.
+index_t leading_of(const Tensor& out) { return std::max(out.strides()[-2], out.size(-1)); }
+
 void multiply_batch(
     Kernels& kernels, const Tensor& given_a, const Tensor& given_b, double alpha, double beta, const Tensor& out) {
   const Tensor a = evenly_apart(kernels, given_a), b = evenly_apart(kernels, given_b);
   const index_t m = a.size(-2), n = b.size(-1), k = a.size(-1);
-  BlasProduct product{
-      out.dtype(), m, n, k, *blas_matrix(a), *blas_matrix(b), out.bytes(), alpha, beta, out.numel() / (m * n)};
+  BlasProduct product{out.dtype(), m, n, k, *blas_matrix(a), *blas_matrix(b), out.bytes(), alpha, beta,
+      out.numel() / (m * n), leading_of(out)};
   product.a.step = *step_of_batch(a), product.b.step = *step_of_batch(b);
   multiply(product);
 }
@@ -101,7 +104,7 @@ bool multiply_fused(
   if (!tall || !blas_matrix(*tall)) return false;
   const Tensor one = right.view({right.size(-2), right.size(-1)}, {right.strides()[-2], right.strides()[-1]});
   const BlasProduct product{out.dtype(), tall->size(0), one.size(1), one.size(0), *blas_matrix(*tall),
-      *blas_matrix(one), out.bytes(), alpha, 0, 1};
+      *blas_matrix(one), out.bytes(), alpha, 0, 1, leading_of(out)};
   return whence::multiply_fused(product, epilogue);
 }
 
@@ -135,7 +138,7 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
   if (!tall || !blas_matrix(*tall)) return multiply_batch(*this, left, right, alpha, beta, out);
   const index_t n = right.size(-1);
   const Tensor one = right.view({right.size(-2), n}, {right.strides()[-2], right.strides()[-1]});
-  multiply_batch(*this, *tall, one, alpha, beta, out.view({tall->size(0), n}, {n, 1}));
+  multiply_batch(*this, *tall, one, alpha, beta, out.view({tall->size(0), n}, {leading_of(out), 1}));
 }
 
 void CudaKernels::matmul_gelu(
@@ -147,11 +150,16 @@ void CudaKernels::matmul_gelu(
 }
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
+  const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
+  if (fits && multiply_fused(*this, a, b, 1, {.row_sums = sums.bytes()}, out)) return;
   Kernels::matmul_row_sums(a, b, out, sums);
 }
 
 void CudaKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
+  const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
+  const BlasEpilogue epilogue{.gelu_at = before.bytes(), .column_sums = sums.defined() ? sums.bytes() : nullptr};
+  if (fits && multiply_fused(*this, a, b, 1, epilogue, out)) return;
   Kernels::matmul_gelu_backward(a, b, before, out, sums);
 }
 

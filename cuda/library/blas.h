@@ -23,10 +23,11 @@ struct BlasProduct {
   DType dtype;
   index_t m, n, k;
   BlasMatrix a, b;
-  void* out;  // row-major without gaps
+  void* out;  // row-major
   double alpha, beta;
   index_t batch;
   index_t leading = 0;  // from row to row of out; 0: n, and more only where batch is 1
+  index_t out_leading() const { return leading ? leading : n; }
 };
 void multiply(const BlasProduct& product);
 
@@ -46,11 +47,15 @@ struct BlasEpilogue {
 };
 
 // Whether cuBLASLt may be given the epilogue: what it advises goes by the alignment of the matrices alone, and a kernel
-// that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of before_gelu, of `n`
-// numbers, must be multiples of 8.
+// that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of before_gelu and of
+// gelu_at, of `n` numbers, must be multiples of 8.
 [[nodiscard]] inline bool fits_epilogue(const BlasEpilogue& epilogue, index_t n) {
-  const auto wide = [](const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0; };
-  return wide(epilogue.bias) && wide(epilogue.before_gelu) && (!epilogue.before_gelu || n % 8 == 0);
+  const bool has_matrix = epilogue.before_gelu || epilogue.gelu_at;
+  for (const void* const memory : {epilogue.bias, static_cast<const void*>(epilogue.before_gelu), epilogue.gelu_at,
+           static_cast<const void*>(epilogue.column_sums), static_cast<const void*>(epilogue.row_sums)}) {
+    if (reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) return false;
+  }
+  return !has_matrix || n % 8 == 0;
 }
 
 // Does the product as above in one kernel. False, with nothing written, when the library has no such kernel for this
