@@ -212,6 +212,42 @@ TEST_CASE("cuda rows: cross-entropy, with rows that are ignored") {
   }
 }
 
+TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between them is neither read nor written") {
+  if (!has_device()) return;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    for (const index_t width : {1, 7, 8, 130, 1023, 1027, 5003}) {
+      for (const index_t apart : {(width + 127) / 128 * 128, width + 3}) {
+        CAPTURE(std::string(to_string(dtype)));
+        CAPTURE(width);
+        CAPTURE(apart);
+        const index_t rows = 3;
+        const DType wide = compute_dtype(dtype);
+        const Tensor logits = random_tensor({rows, width}, dtype, 1), target = Tensor::of({0, -1, 0}, {3}, DType::i64),
+                     dy = Tensor::full({}, 1.5, wide);
+        target.data<index_t>()[2] = width - 1;
+        const Tensor norm = Tensor::zeros({rows}, wide), loss = Tensor::zeros({rows}, wide),
+                     dx = Tensor::zeros({rows, width}, dtype);
+        cpu_kernels().cross_entropy(logits, target, -1, norm, loss);
+        cpu_kernels().cross_entropy_backward(logits, target, -1, norm, dy, 0.125, dx);
+        // NaN between the rows: a sum that had one would be NaN.
+        const Tensor memory = Tensor::full({rows, apart}, std::nan(""), dtype),
+                     inside = raw::slice(memory, 1, 0, width);
+        cpu_kernels().copy(logits, inside);
+        const auto on = [](const Tensor& x) { return raw::to_device(x, device); };
+        const Tensor there = on(memory), x = raw::slice(there, 1, 0, width);
+        const Tensor norm_there = on(norm), loss_there = on(Tensor::zeros({rows}, wide));
+        kernels(device).cross_entropy(x, on(target), -1, norm_there, loss_there);
+        expect_close(norm_there.to_vector(), norm.to_vector(), wide, width);
+        expect_close(loss_there.to_vector(), loss.to_vector(), wide, width);
+        kernels(device).cross_entropy_backward(x, on(target), -1, norm_there, on(dy), 0.125, x);  // in place
+        expect_close(x.to_vector(), dx.to_vector(), dtype, 4);
+        const std::vector<double> between = raw::slice(there, 1, width, apart).to_vector();
+        CHECK(std::all_of(between.begin(), between.end(), [](double v) { return std::isnan(v); }));
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda rows: running sums, from both ends") {
   if (!has_device()) return;
   for (const DType dtype : floating_dtypes) {

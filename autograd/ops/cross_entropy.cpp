@@ -19,14 +19,15 @@ struct CrossEntropy {
   index_t ignored;
   bool is_sum = false;
   struct Saved {
-    SavedTensor logits, target, norm;
+    SavedTensor logits, target, norm;  // logits: [rows, v]
+    Shape shape;
     double share = 1;  // 1/n, of the mean
   };
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& target) const {
     check(logits, target);
     const index_t width = logits.size(-1), rows = target.numel();
-    const Tensor x = raw::contiguous(logits);
+    const Tensor x = rows_of(logits);
     const Tensor t = detail::checked_index(name, "target", target, width, ignored);
     const DType wide = compute_dtype(x.dtype());
     const Tensor norm = Tensor::empty({rows}, wide, x.device()), loss = Tensor::empty({rows}, wide, x.device());
@@ -34,6 +35,7 @@ struct CrossEntropy {
     saved.logits = x;
     saved.target = t;
     saved.norm = norm;
+    saved.shape = logits.shape();
     // Rows in any order, summed by the fixed tree of reduce: the same bits for any number of threads.
     Tensor total = raw::reduce(Reduction::sum, loss, {}, false);
     if (!is_sum) {
@@ -49,14 +51,25 @@ struct CrossEntropy {
     // last, dx takes their place.
     const Tensor x = saved.logits.get();
     const bool in_place = detail::releasing && x.owns_storage_alone();
-    const Tensor dx = in_place ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor dx = in_place ? x : as_it_lies(x);
     kernels(x.device())
         .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
     if (in_place) dx.storage().written(Site::current());
-    return {dx, Tensor()};
+    return {raw::reshape(dx, saved.shape), Tensor()};
   }
 
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::no_target}; }
+
+  // [rows, v]. A GPU reads rows that begin further apart than they are long, as `linear` leaves them, where they lie.
+  static Tensor rows_of(const Tensor& logits) {
+    const Tensor rows = raw::reshape(logits, as_rows(logits.shape()));
+    const bool apart = rows.device().is_gpu() && rows.strides()[1] == 1 && rows.strides()[0] >= rows.size(1);
+    return apart ? rows : raw::contiguous(rows);
+  }
+  // A new tensor whose rows lie as x's do.
+  static Tensor as_it_lies(const Tensor& x) {
+    return Tensor::empty({x.size(0), x.strides()[0]}, x.dtype(), x.device()).view(x.shape(), x.strides());
+  }
 
   index_t count(const Tensor& target) const {
     const index_t* values = target.data<index_t>();

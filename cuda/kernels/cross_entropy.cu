@@ -1,12 +1,27 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward
 // e^{x_v - log sum} - [v = target].
 // One pass over the vocabulary in each direction: the largest logit and the sum of powers are found together.
+// Rows may begin further apart than they are long: 50257 logits of 16 bit are read in packs where they begin 50304 apart.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/power.h"
 #include "cuda/vocabulary/rows.h"
 
 namespace whence::gpu {
 namespace {
+
+// The next N numbers of a row, `left` of which are left; behind them -inf, whose power is 0. What lies there is not read.
+template <class C, int N, class From> WHENCE_HD Numbers<C, N> load_up_to(From from, index_t i, index_t left) {
+  if (left >= N) return load_numbers<C, N>(from, i);
+  Numbers<C, N> numbers;
+  for (int k = 0; k < N; ++k) numbers.of[k] = k < left ? load<C>(from, i + k) : Number<C>(lowest<C>());
+  return numbers;
+}
+template <class T, class C, int N>
+WHENCE_HD void store_up_to(Global<T> to, index_t i, index_t left, const Numbers<C, N>& numbers) {
+  if (left >= N) return store_numbers(to, i, numbers);
+  for (int k = 0; k < N; ++k)
+    if (k < left) store(to, i + k, numbers.of[k]);
+}
 
 template <class T, class P> struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
@@ -15,8 +30,8 @@ template <class T, class P> struct CrossEntropy {
   static constexpr std::size_t shared_bytes = P::template reduce_bytes<PowerSum<C>>;
   Global<const T> logits;
   Global<const index_t> target;
-  Global<C> norm, loss;  // log-sum-exp and loss of each row; 0 in ignored rows
-  index_t rows, width, ignored;
+  Global<C> norm, loss;                 // log-sum-exp and loss of each row; 0 in ignored rows
+  index_t rows, width, apart, ignored;  // apart: from row to row
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
@@ -27,14 +42,14 @@ template <class T, class P> struct CrossEntropy {
       if (team.member() == 0) store(norm, row, Number<C>(C(0))), store(loss, row, Number<C>(C(0)));
       return;
     }
-    const RowPart<T, P> values(logits, row * width);
     PowerSum<C> sum = empty_power_sum<C>();
-    team.each_pack(width, [&](int p, index_t j) { add_pack(sum, values(p, j), ~0u); });
+    team.each_pack(
+        width, [&](int, index_t j) { add_pack(sum, load_up_to<C, P::pack>(logits, row * apart + j, width - j), ~0u); });
     sum = team.reduce(sum, JoinPowerSums<C>{});
     if (team.member() != 0) return;
     const Number<C> log_sum = sum.first + math::log(sum.second);
     store(norm, row, log_sum);
-    store(loss, row, Number<C>(log_sum - load<C>(logits, row * width + right)));
+    store(loss, row, Number<C>(log_sum - load<C>(logits, row * apart + right)));
   }
 };
 
@@ -47,26 +62,25 @@ template <class T, class P> struct CrossEntropyBackward {
   Global<const index_t> target;
   Global<const C> norm, dy;  // dy has one element
   Global<T> dx;
-  index_t rows, width, ignored;
+  index_t rows, width, apart, ignored;
   C share;
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
-    const RowPart<T, P> values(logits, row * width);
     const index_t right = target[row];
     const bool counts = right != ignored;
     const Number<C> shift = load<C>(norm, row), gradient = load<C>(dy, 0) * Number<C>(share), zero = Number<C>(C(0));
-    team.each_pack(width, [&](int p, index_t j) {
-      auto pack = values(p, j);
+    team.each_pack(width, [&](int, index_t j) {
+      auto pack = load_up_to<C, P::pack>(logits, row * apart + j, width - j);
       for (int k = 0; k < P::pack; ++k) {
         // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T
         const Number<C> power = math::exp(pack.of[k] - shift);
         const Number<C> slope = j + k == right ? Number<C>(power - Number<C>(C(1))) : power;
         pack.of[k] = counts ? Number<C>(slope * gradient) : zero;
       }
-      store_numbers(dx, row * width + j, pack);
+      store_up_to(dx, row * apart + j, width - j, pack);
     });
   }
 };
@@ -78,16 +92,21 @@ namespace whence {
 
 using namespace gpu;
 
+// From row to row. Logits of other than two axes are contiguous.
+static index_t apart(const Tensor& logits) {
+  return logits.rank() == 2 ? std::max(logits.strides()[0], logits.size(1)) : logits.size(-1);
+}
+
 void CudaKernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   if (logits.numel() == 0) return;
   const index_t width = logits.size(-1), rows = logits.numel() / width;
   visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    with_passing_part<T, 512>(width, rows_fit_packs<T>(width, {&logits}), [&]<class P>(P) {
+    with_passing_part<T, 512>(width, rows_fit_packs<T>(apart(logits), {&logits}), [&]<class P>(P) {
       using Body = CrossEntropy<T, P>;
       const Body body{global<const T>(logits), global<const index_t>(target), global<C>(norm), global<C>(loss), rows,
-          width, ignored};
+          width, apart(logits), ignored};
       launch_kernel(body, {P::blocks(rows), Body::shared_bytes});
     });
   });
@@ -99,10 +118,10 @@ void CudaKernels::cross_entropy_backward(const Tensor& logits, const Tensor& tar
   const index_t width = logits.size(-1), rows = logits.numel() / width;
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    with_passing_part<T, 512>(width, rows_fit_packs<T>(width, {&logits, &dx}), [&]<class P>(P) {
+    with_passing_part<T, 512>(width, rows_fit_packs<T>(apart(logits), {&logits, &dx}), [&]<class P>(P) {
       using Body = CrossEntropyBackward<T, P>;
       const Body body{global<const T>(logits), global<const index_t>(target), global<const C>(norm),
-          global<const C>(dy), global<T>(dx), rows, width, ignored, static_cast<C>(share)};
+          global<const C>(dy), global<T>(dx), rows, width, apart(logits), ignored, static_cast<C>(share)};
       launch_kernel(body, {P::blocks(rows), Body::shared_bytes});
     });
   });
