@@ -6,6 +6,7 @@
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
+#include "tensor/strided_loop.h"
 
 namespace whence {
 namespace {
@@ -17,12 +18,22 @@ bool folds(const Tensor& x) {
   return true;
 }
 
+// Whether a GPU's library reads x as it lies: matrices evenly apart, of rows or columns of neighbours.
+bool lies_evenly(const Tensor& x) {
+  Shape batch;
+  Strides steps;
+  for (int axis = 0; axis + 2 < x.rank(); ++axis) batch.push_back(x.shape()[axis]), steps.push_back(x.strides()[axis]);
+  const StridedLoop<1> matrices(batch, {steps});
+  return matrices.inner_extent() == matrices.count() && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
+}
+
 struct MatMul {
   static constexpr const char* name = "matmul";
   double scale;
   struct Saved {
     SavedTensor a, b;  // each only when the other one needs it
     Shape a_shape, b_shape;
+    bool b_is_turned = false;  // on a GPU: b is a transposed view
   };
 
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
@@ -30,23 +41,31 @@ struct MatMul {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
+    saved.b_is_turned = b.device().is_gpu() && b.rank() > 1 && b.strides()[-2] == 1 && b.strides()[-1] > 1;
     if (a.rank() <= 2 || b.rank() != 2 || a.size(-1) != b.size(0) || !folds(a)) return raw::matmul(a, b, scale);
     Shape shape = a.shape();
     shape[-1] = b.size(1);
     return raw::reshape(raw::matmul(raw::reshape(a, as_rows(a.shape())), b, scale), shape);
   }
 
-  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+  Grads<2> backward(const Saved& saved, const Tensor& given, Needs<2> needs) const {
     // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as is
     Grads<2> grads;
+    // On a GPU each of the two products would copy what does not lie evenly (heads inside tokens).
+    const bool twice = given.device().is_gpu() && needs[0] && needs[1] && !lies_evenly(given);
+    const Tensor dy = twice ? contiguous(given) : given;
+    // Where b is a transposed view, db is made as what it is a view of lies: transposing back copies nothing.
+    const auto gradient_of_b = [&](const Tensor& a, const Tensor& of_y) {
+      return saved.b_is_turned ? transpose(matmul(transpose(of_y), a, scale)) : matmul(transpose(a), of_y, scale);
+    };
     if (saved.a_shape.rank() > 2 && saved.b_shape.rank() == 2) {
       // [... m k] [k n]: the sum over the batch that db needs is part of the product itself
       const Tensor tall = reshape(dy, as_rows(dy.shape()));
       if (needs[0]) grads[0] = reshape(matmul(tall, transpose(saved.b.get()), scale), saved.a_shape);
-      if (needs[1]) grads[1] = matmul(transpose(reshape(saved.a.get(), as_rows(saved.a_shape))), tall, scale);
+      if (needs[1]) grads[1] = gradient_of_b(reshape(saved.a.get(), as_rows(saved.a_shape)), tall);
     } else {
       if (needs[0]) grads[0] = sum_to(matmul(dy, transpose(saved.b.get()), scale), saved.a_shape);
-      if (needs[1]) grads[1] = sum_to(matmul(transpose(saved.a.get()), dy, scale), saved.b_shape);
+      if (needs[1]) grads[1] = sum_to(gradient_of_b(saved.a.get(), dy), saved.b_shape);
     }
     return grads;
   }
