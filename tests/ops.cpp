@@ -180,3 +180,55 @@ TEST_CASE("ops: linear_gelu has the bits of gelu after linear on the CPU, in val
     }
   }
 }
+
+TEST_CASE("ops: the gradients of a layer have the bits of one product each and of the sum over rows, on the CPU") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    CAPTURE(std::string(to_string(dtype)));
+    const Tensor x = requires_grad(normal({5, 120, 24}, "x", dtype)),
+                 weight = requires_grad(normal({33, 24}, "weight", dtype)),
+                 bias = requires_grad(normal({33}, "bias", dtype));
+    const Tensor dy = normal({5, 120, 33}, "dy", dtype), rows = raw::reshape(dy, {600, 33}),
+                 x_rows = raw::reshape(x.detach(), {600, 24});
+    const auto got = grad(linear(x, weight, bias), dy, {x, weight, bias});
+    CHECK(same(got[0], raw::reshape(raw::matmul(rows, weight.detach()), x.shape())));
+    CHECK(same(got[1], raw::matmul(raw::transpose(rows), x_rows)));
+    CHECK(same(got[2], raw::reduce(Reduction::sum, rows, {0}, false)));
+  }
+}
+
+TEST_CASE("ops: linear_gelu_linear has the bits of its parts on the CPU, in value, gradient and second derivative") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    CAPTURE(std::string(to_string(dtype)));
+    for (const bool of_in : {true, false}) {
+      for (const bool of_out : {true, false}) {
+        const Tensor x = requires_grad(normal({2, 7, 4}, "x", dtype)), in = requires_grad(normal({8, 4}, "in", dtype)),
+                     out = requires_grad(normal({5, 8}, "out", dtype));
+        const Tensor bias_in = of_in ? requires_grad(normal({8}, "bias in", dtype)) : Tensor(),
+                     bias_out = of_out ? requires_grad(normal({5}, "bias out", dtype)) : Tensor();
+        const Tensor seed = normal({2, 7, 5}, "seed", dtype);
+        const Tensor joint = linear_gelu_linear(x, in, bias_in, out, bias_out),
+                     composed = linear(gelu(linear(x, in, bias_in)), out, bias_out);
+        CHECK(same(joint, composed));
+        std::vector<Tensor> inputs{x, in, out};
+        for (const Tensor& bias : {bias_in, bias_out})
+          if (bias.defined()) inputs.push_back(bias);
+        for (const std::vector<Tensor>& asked : {inputs, {x}, {in}, {out}, {inputs.back()}}) {
+          const auto expected = grad(composed, seed, asked), got = grad(joint, seed, asked);
+          for (std::size_t k = 0; k < asked.size(); ++k) CHECK(same(got[k], expected[k]));
+        }
+        if (dtype != DType::f64) continue;
+        const auto second = [&](const Tensor& y) {
+          std::vector<Tensor> first = grad(y, seed, inputs, {.create_graph = true});
+          Tensor total = sum(square(first[0]));
+          for (std::size_t k = 1; k < first.size(); ++k) total = total + sum(square(first[k]));
+          return grad(total, {}, inputs, {.allow_unused = true});
+        };
+        const auto expected_second = second(composed), got_second = second(joint);
+        for (std::size_t k = 0; k < inputs.size(); ++k) {
+          REQUIRE(got_second[k].defined() == expected_second[k].defined());
+          if (got_second[k].defined()) CHECK(distance(got_second[k], expected_second[k]) <= 1e-10);
+        }
+      }
+    }
+  }
+}
