@@ -16,6 +16,7 @@ namespace whence {
 namespace device_code {
 template <class Body> __global__ void for_each_index(index_t count, Body body) {
   const index_t step = static_cast<index_t>(gridDim.x) * blockDim.x;
+#pragma unroll 1  // most threads have one index: to unroll would divide, once per thread, to find out how many
   for (index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) body(i);
 }
 }  // namespace device_code

@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "tensor/backend.h"
 #include "tensor/device_runtime.h"
+#include "tensor/divisor.h"
 #include "tensor/launch.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -17,19 +18,20 @@ namespace {
 struct Numbering {
   index_t runs = 1, count, stride = 0, offset = 0;
   // Groups of four numbers, which one call of Philox draws, that a run may touch.
-  WHENCE_HD index_t groups() const { return offset == 0 && stride == 0 ? (count + 3) / 4 : count / 4 + 2; }
+  index_t groups() const { return offset == 0 && stride == 0 ? (count + 3) / 4 : count / 4 + 2; }
 };
 
 template <class T> struct Drop {
   const T* x;
   T* y;
   Numbering at;
+  Divisor groups;  // of a run
   Stream stream;
   std::uint32_t threshold;  // of 2^24
   compute_t<T> scale;
   WHENCE_HD void operator()(index_t i) const {
-    const index_t run = at.runs == 1 ? 0 : i / at.groups(), first = run * at.stride + at.offset;
-    const index_t group = first / 4 + i - run * at.groups();
+    const auto [run, nth] = groups(i);
+    const index_t first = run * at.stride + at.offset, group = first / 4 + nth;
     const index_t last = first + at.count, shift = run * at.count - first;  // from a number to its place in x
     if (group * 4 >= last) return;
     const auto words = philox(stream.key, static_cast<std::uint64_t>(group), stream.step);
@@ -61,8 +63,11 @@ struct Dropout {
     const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       using C = compute_t<T>;
-      launch(name, x.device(), numbers.runs * numbers.groups(),
-          Drop<T>{from.data<T>(), y.data<T>(), numbers, stream, threshold, static_cast<C>(1 / (1 - probability))}, 16);
+      const index_t count = numbers.runs * numbers.groups();
+      launch(name, x.device(), count,
+          Drop<T>{from.data<T>(), y.data<T>(), numbers, {numbers.groups(), count}, stream, threshold,
+              static_cast<C>(1 / (1 - probability))},
+          16);
     });
     return y;
   }

@@ -8,6 +8,7 @@
 #include "tensor/launch.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tensor/strided_index.h"
 
 namespace whence {
 namespace {
@@ -24,18 +25,9 @@ template <class C> struct SineTable {
 
 // How dims are paired, and where a row of x finds its row of angles.
 struct Pairing {
-  Shape rows;      // x's axes before the last
-  Strides stride;  // where their row of angles lies: 0 along axes that share it
+  StridedIndex<1> angles;  // where the row of angles of a row of x lies: axes that share one have a stride of 0
   index_t pairs, width, first_step, second_offset;
 
-  WHENCE_HD index_t angles_of(index_t row) const {
-    index_t angles = 0;
-    for (int axis = rows.rank() - 1; axis >= 0; --axis) {
-      if (stride[axis] != 0) angles += row % rows[axis] * stride[axis];
-      row /= rows[axis];
-    }
-    return angles;
-  }
   // to = from turned by an angle, for pair k of a row
   template <class T, class C> WHENCE_HD void turn(const T* from, T* to, index_t k, C cosine, C sine) const {
     const C first = from[k * first_step], second = from[k * first_step + second_offset];
@@ -51,7 +43,7 @@ template <class T> struct RotateRow {
   Pairing at;
   bool inverse;
   WHENCE_HD void operator()(index_t row) const {
-    const index_t angles = at.angles_of(row);
+    const index_t angles = at.angles(row)[0];
     const T* from = x + row * at.width;
     T* to = y + row * at.width;
     for (index_t k = 0; k < at.pairs; ++k)
@@ -66,16 +58,17 @@ template <class T> struct RotatePair {
   const compute_t<T>*cosine, *sine;
   T* y;
   Pairing at;
+  Divisor units;  // of a row
   bool inverse;
   WHENCE_HD void operator()(index_t unit) const {
-    const index_t units = at.width - at.pairs, row = unit / units, k = unit - row * units;
+    const auto [row, k] = units(unit);
     const T* from = x + row * at.width;
     T* to = y + row * at.width;
     if (k >= at.pairs) {
       to[at.pairs + k] = from[at.pairs + k];
       return;
     }
-    const index_t angle = at.angles_of(row) + k;
+    const index_t angle = at.angles(row)[0] + k;
     at.turn(from, to, k, cosine[angle], inverse ? -sine[angle] : sine[angle]);
   }
 };
@@ -98,15 +91,17 @@ struct Rotary {
     Shape per_row = rows;
     per_row.push_back(pairs);
     const Strides stride = raw::expand(cosine, per_row).strides();
-    const Pairing at{rows, stride, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
+    const Pairing at{{rows, {stride}}, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       using C = compute_t<T>;
       if (x.device().is_cpu()) {
         launch(name, x.device(), numel(rows),
             RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse}, width);
       } else {
-        launch(name, x.device(), numel(rows) * (width - pairs),
-            RotatePair<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse});
+        const index_t count = numel(rows) * (width - pairs);
+        launch(name, x.device(), count,
+            RotatePair<T>{
+                from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, {width - pairs, count}, inverse});
       }
     });
     return y;

@@ -3,6 +3,7 @@
 #include "autograd/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
+#include "tensor/divisor.h"
 #include "tensor/launch.h"
 
 namespace whence {
@@ -24,10 +25,10 @@ template <class T> struct CopyNumber {
   const T* table;
   const index_t* index;
   T* y;
-  index_t width;
+  Divisor width;
   WHENCE_HD void operator()(index_t i) const {
-    const index_t row = i / width;
-    y[i] = table[index[row] * width + i - row * width];
+    const auto [row, k] = width(i);
+    y[i] = table[index[row] * width.by() + k];
   }
 };
 
@@ -74,8 +75,8 @@ struct TakeRows {
         launch(name, table.device(), index.numel(),
             CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width}, width);
       } else {
-        launch(
-            name, table.device(), y.numel(), CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width});
+        launch(name, table.device(), y.numel(),
+            CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), {width, y.numel()}});
       }
     });
     return y;

@@ -3,8 +3,8 @@
 #include "cuda/kernels/transpose.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
+#include "tensor/strided_index.h"
 
 namespace whence {
 namespace {

@@ -3,7 +3,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/strided_index.h"
+#include "tensor/divisor.h"
 #include "tensor/launch.h"
 #include "tensor/lerp.h"
 
@@ -14,11 +14,11 @@ namespace {
 template <class T> struct LerpValues {
   const T *table, *position;
   T* y;
-  index_t rows, width;
-  bool narrow;
+  index_t rows;
+  Divisor width;
   WHENCE_HD void operator()(index_t i) const {
     using C = compute_t<T>;
-    const T* row = table + quotient(i, width, narrow) * rows;
+    const T* row = table + width(i).quotient * rows;
     const Place<C> at(C(position[i]), rows);
     y[i] = convert<T>((C(1) - at.share) * C(row[at.below]) + at.share * C(row[at.above()]));
   }
@@ -27,11 +27,11 @@ template <class T> struct LerpValues {
 template <class T> struct PositionGradient {  // dp = (t[c] - t[a]) dy
   const T *table, *position, *dy;
   T* dposition;
-  index_t rows, width;
-  bool narrow;
+  index_t rows;
+  Divisor width;
   WHENCE_HD void operator()(index_t i) const {
     using C = compute_t<T>;
-    const T* row = table + quotient(i, width, narrow) * rows;
+    const T* row = table + width(i).quotient * rows;
     const Place<C> at(C(position[i]), rows);
     dposition[i] = convert<T>((C(row[at.above()]) - C(row[at.below])) * C(dy[i]));
   }
@@ -104,8 +104,7 @@ void table_gradient(CudaKernels& kernels, const Tensor& position, const Tensor& 
 void CudaKernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
   visit_floating("lerp_at", y.dtype(), [&]<class T>(Type<T>) {
     launch("lerp_at", y.device(), y.numel(),
-        gpu::LerpValues<T>{
-            table.data<T>(), position.data<T>(), y.data<T>(), table.size(-1), y.size(-1), fits_narrow(y.numel())});
+        gpu::LerpValues<T>{table.data<T>(), position.data<T>(), y.data<T>(), table.size(-1), {y.size(-1), y.numel()}});
   });
 }
 
@@ -114,7 +113,7 @@ void CudaKernels::lerp_at_backward(
   visit_floating("lerp_at", dy.dtype(), [&]<class T>(Type<T>) {
     launch("lerp_at", dy.device(), dy.numel(),
         gpu::PositionGradient<T>{table.data<T>(), position.data<T>(), dy.data<T>(), dposition.data<T>(), table.size(-1),
-            dy.size(-1), fits_narrow(dy.numel())});
+            {dy.size(-1), dy.numel()}});
     gpu::table_gradient<T>(*this, position, dy, dtable);
   });
 }

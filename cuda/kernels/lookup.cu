@@ -4,8 +4,8 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
+#include "tensor/strided_index.h"
 
 namespace whence {
 namespace gpu {
@@ -13,8 +13,8 @@ namespace {
 
 struct Layout {
   StridedIndex<1> line;  // from the number of an outer to that of its line
-  index_t outer, rows, count, inner;
-  bool narrow;
+  index_t outer, rows, count;
+  Divisor inner, line_length;  // count inner
 };
 // `with_index` has the index's extents but for those before the axis, where it has x's.
 Layout layout_of(const Shape& with_index, const Shape& index, int axis, index_t rows) {
@@ -28,7 +28,9 @@ Layout layout_of(const Shape& with_index, const Shape& index, int axis, index_t 
   }
   index_t inner = 1;
   for (int k = axis + 1; k < index.rank(); ++k) inner *= index[k];
-  return {StridedIndex<1>(leading, {steps}), numel(leading), rows, index[axis], inner, fits_narrow(numel(with_index))};
+  const index_t numbers = numel(with_index);
+  return {StridedIndex<1>(leading, {steps}), numel(leading), rows, index[axis], {inner, numbers},
+      {index[axis] * inner, numbers}};
 }
 
 template <class T> struct Pick {
@@ -37,11 +39,9 @@ template <class T> struct Pick {
   T* y;
   Layout at;
   WHENCE_HD void operator()(index_t i) const {
-    const index_t line_length = at.count * at.inner, outer = quotient(i, line_length, at.narrow),
-                  rest = i - outer * line_length;
-    const index_t k = at.inner == 1 ? 0 : rest - quotient(rest, at.inner, at.narrow) * at.inner;
-    const index_t place = index[at.line(outer)[0] * line_length + rest];
-    y[i] = x[(outer * at.rows + place) * at.inner + k];
+    const auto [outer, rest] = at.line_length(i);
+    const index_t place = index[at.line(outer)[0] * at.line_length.by() + rest];
+    y[i] = x[(outer * at.rows + place) * at.inner.by() + at.inner(rest).rest];
   }
 };
 
@@ -53,11 +53,12 @@ template <class T> struct SumColumns {
   compute_t<T>* y;  // zeroed
   Layout at;
   WHENCE_HD void operator()(index_t column) const {
-    const index_t outer = column / at.inner, k = column % at.inner;
-    const T* from = x + outer * at.count * at.inner + k;
-    const index_t* places = index + at.line(outer)[0] * at.count * at.inner + k;
-    compute_t<T>* into = y + outer * at.rows * at.inner + k;
-    for (index_t j = 0; j < at.count; ++j) into[places[j * at.inner] * at.inner] += compute_t<T>(from[j * at.inner]);
+    const auto [outer, k] = at.inner(column);
+    const index_t inner = at.inner.by();
+    const T* from = x + outer * at.line_length.by() + k;
+    const index_t* places = index + at.line(outer)[0] * at.line_length.by() + k;
+    compute_t<T>* into = y + outer * at.rows * inner + k;
+    for (index_t j = 0; j < at.count; ++j) into[places[j * inner] * inner] += compute_t<T>(from[j * inner]);
   }
 };
 
@@ -104,14 +105,14 @@ void CudaKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, c
   visit_floating("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const gpu::TablePlan plan = gpu::TablePlan::of<C>(at.rows);
-    if (at.inner == 1 && plan.tables > 0) {
+    if (at.inner.by() == 1 && plan.tables > 0) {
       return gpu::launch_kernel(gpu::SumLines<T>{gpu::global<const T>(x), gpu::global<const index_t>(index),
                                     gpu::global<T>(y), at, plan.tables},
           {.blocks = gpu::blocks_for(at.outer, gpu::TablePlan::warps), .shared_bytes = plan.shared_bytes});
     }
     const Tensor sums = std::is_same_v<T, C> ? y : Tensor::empty(y.shape(), dtype_of<C>, y.device());
     fill(sums, 0);
-    launch("sum_by_index", x.device(), at.outer * at.inner,
+    launch("sum_by_index", x.device(), at.outer * at.inner.by(),
         gpu::SumColumns<T>{x.data<T>(), index.data<index_t>(), sums.data<C>(), at}, at.count);
     if (!std::is_same_v<T, C>) copy(sums, y);
   });

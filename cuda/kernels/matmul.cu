@@ -4,8 +4,8 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
-#include "cuda/vocabulary/strided_index.h"
 #include "tensor/launch.h"
+#include "tensor/strided_index.h"
 #include "tensor/strided_loop.h"
 
 namespace whence {

@@ -6,8 +6,8 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/rows.h"
-#include "cuda/vocabulary/strided_index.h"
 #include "tensor/merged_axes.h"
+#include "tensor/strided_index.h"
 
 namespace whence::gpu {
 namespace {

@@ -3,7 +3,7 @@
 #include "cuda/kernels/step_rows.h"
 #include "cuda/vocabulary/power.h"
 #include "cuda/vocabulary/rows.h"
-#include "cuda/vocabulary/strided_index.h"
+#include "tensor/strided_index.h"
 
 namespace whence::gpu {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/strided_index.h"
+#include "tensor/strided_index.h"
 
 namespace whence::gpu {
 
@@ -19,12 +19,13 @@ template <class T> struct TransposeTiles {
   Global<const T> from;
   Global<T> to;
   index_t along, down, from_along, to_down;  // extents; strides
-  index_t tiles_along, tiles_down;
+  Divisor tiles_along, tiles_in_plane;
 
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t in_plane = t.block() % (tiles_along * tiles_down);
-    const auto plane = planes(t.block() / (tiles_along * tiles_down));
-    const index_t first_along = in_plane % tiles_along * tile_edge, first_down = in_plane / tiles_along * tile_edge;
+    const auto [plane_number, in_plane] = tiles_in_plane(t.block());
+    const auto [tile_down, tile_along] = tiles_along(in_plane);
+    const auto plane = planes(plane_number);
+    const index_t first_along = tile_along * tile_edge, first_down = tile_down * tile_edge;
     const Shared<T> tile = t.template shared<T>(tile_edge * (tile_edge + 1));
     for (int row = t.warp(); row < tile_edge; row += step) {
       const index_t a = first_along + row, d = first_down + t.lane();
@@ -57,6 +58,9 @@ template <class T> bool transpose(const Tensor& from, const Tensor& to) {
     of_from.push_back(from.strides()[axis]);
     of_to.push_back(to.strides()[axis]);
   }
+  const index_t tiles_along = blocks_for(to.size(along), tile_edge),
+                tiles_in_plane = tiles_along * blocks_for(to.size(down), tile_edge),
+                blocks = numel(shape) * tiles_in_plane;
   const TransposeTiles<T> kernel{.planes = StridedIndex<2>(shape, {of_from, of_to}),
       .from = global<const T>(from),
       .to = global<T>(to),
@@ -64,10 +68,9 @@ template <class T> bool transpose(const Tensor& from, const Tensor& to) {
       .down = to.size(down),
       .from_along = from.strides()[along],
       .to_down = to.strides()[down],
-      .tiles_along = blocks_for(to.size(along), tile_edge),
-      .tiles_down = blocks_for(to.size(down), tile_edge)};
-  launch_kernel(kernel, {.blocks = kernel.planes.count() * kernel.tiles_along * kernel.tiles_down,
-                            .shared_bytes = shared_bytes_for<T>(tile_edge * (tile_edge + 1))});
+      .tiles_along = {tiles_along, blocks},
+      .tiles_in_plane = {tiles_in_plane, blocks}};
+  launch_kernel(kernel, {.blocks = blocks, .shared_bytes = shared_bytes_for<T>(tile_edge * (tile_edge + 1))});
   return true;
 }
 

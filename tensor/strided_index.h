@@ -1,0 +1,113 @@
+// From the number of an element to its offsets in several tensors of one shape and different strides, for threads that
+// each do one element. (strided_loop.h is for threads that walk over many.)
+#pragma once
+
+#include <cstdlib>
+#include <type_traits>
+
+#include "tensor/divisor.h"
+#include "tensor/shape.h"
+
+namespace whence {
+
+// N operands of one shape. Axes that all operands step through evenly are merged, so that contiguous operands have one
+// axis. Passed to kernels by value. Elements are numbered in row-major order of the shape.
+template <int N> class StridedIndex {
+ public:
+  struct Offsets {
+    index_t of[N] = {};
+    WHENCE_HD index_t operator[](int k) const { return of[k]; }
+  };
+
+  StridedIndex(const Shape& shape, const Strides (&strides)[N]) {
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      count_ *= shape[axis];
+      if (shape[axis] == 1) continue;
+      Offsets step;
+      for (int k = 0; k < N; ++k) step.of[k] = strides[k][axis];
+      append(shape[axis], step);
+    }
+    find_divisors();
+  }
+
+  WHENCE_HD index_t count() const { return count_; }
+
+  // Whether the innermost axis can be walked in packs of `size` neighbours. Each operand is contiguous along it with
+  // every row at a multiple of `size` elements, or has one number for all of it.
+  bool has_packs(index_t size) const {
+    if (rank_ == 0 || extent_[0].by() % size != 0) return false;
+    for (int k = 0; k < N; ++k) {
+      const index_t inner = step_[0].of[k];
+      if (inner != 0 && inner != 1) return false;
+      for (int axis = 1; inner == 1 && axis < rank_; ++axis)
+        if (step_[axis].of[k] % size != 0) return false;
+    }
+    return true;
+  }
+  // The index of packs instead of elements; offsets stay in elements. REQUIRES: has_packs(size).
+  StridedIndex in_packs(index_t size) const {
+    StridedIndex result = *this;
+    result.count_ /= size;
+    result.extent_[0] = Divisor(extent_[0].by() / size, 0);
+    for (int k = 0; k < N; ++k) result.step_[0].of[k] *= size;
+    result.find_divisors();
+    return result;
+  }
+  // 1 or 0: see has_packs.
+  index_t inner_step(int k) const { return step_[0].of[k]; }
+  // Each operand is contiguous, or one number for all elements.
+  bool is_one_run() const { return rank_ == 0 || (rank_ == 1 && has_packs(1)); }
+
+  WHENCE_HD Offsets operator()(index_t i) const {
+    return narrow_ ? offsets(static_cast<std::uint32_t>(i)) : offsets(static_cast<std::uint64_t>(i));
+  }
+
+ private:
+  template <class I> struct Sums {
+    I of[N] = {};
+  };
+  template <class I> WHENCE_HD Offsets offsets(I i) const {
+    Sums<I> sums;
+    add_from<0>(i, sums);
+    Offsets at;
+    for (int k = 0; k < N; ++k) at.of[k] = static_cast<std::make_signed_t<I>>(sums.of[k]);
+    return at;
+  }
+  // Axis by axis, each by its own number: so no array is indexed while a kernel runs. Modulo 2^32 or 2^64, which
+  // strides below 0 need.
+  template <int axis, class I> WHENCE_HD void add_from(I i, Sums<I>& sums) const {
+    if (axis >= rank_) return;
+    const auto parts = extent_[axis].parts(i);
+    for (int k = 0; k < N; ++k) sums.of[k] += parts.rest * static_cast<I>(step_[axis].of[k]);
+    if constexpr (axis + 1 < max_rank) add_from<axis + 1>(parts.quotient, sums);
+  }
+
+  void append(index_t extent, const Offsets& step) {
+    bool even = rank_ > 0;
+    for (int k = 0; even && k < N; ++k) even = step.of[k] == step_[rank_ - 1].of[k] * extent_[rank_ - 1].by();
+    if (even) {
+      extent_[rank_ - 1] = Divisor(extent_[rank_ - 1].by() * extent, 0);
+    } else {
+      extent_[rank_] = Divisor(extent, 0);
+      step_[rank_++] = step;
+    }
+  }
+  void find_divisors() {
+    narrow_ = Divisor::fits_narrow(count_);
+    for (int k = 0; k < N; ++k) {
+      index_t reach = 0;
+      for (int axis = 0; axis < rank_; ++axis) reach += (extent_[axis].by() - 1) * std::abs(step_[axis].of[k]);
+      narrow_ = narrow_ && Divisor::fits_narrow(reach);
+    }
+    for (int axis = 0; axis < rank_; ++axis)
+      extent_[axis] = Divisor(extent_[axis].by(), narrow_ ? count_ : Divisor::most);
+  }
+
+  Divisor extent_[max_rank];  // the innermost axis first
+  Offsets step_[max_rank];
+  index_t count_ = 1;
+  int rank_ = 0;
+  bool narrow_ = true;  // the number of an element and all offsets fit in 31 bits
+};
+
+}  // namespace whence
