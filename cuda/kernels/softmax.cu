@@ -10,31 +10,39 @@ namespace {
 
 // How many entries the rows have: all, or under causality one more from row to row of the last two axes.
 struct SeenEntries {
-  index_t width, queries = 0, first_row = 0;  // queries 0: all
+  index_t width;
+  bool causal = false;
+  Divisor queries = {};
+  index_t first_row = 0;
   WHENCE_HD index_t operator()(index_t row) const {
-    const index_t seen = queries > 0 ? first_row + row % queries + 1 : width;
+    const index_t seen = causal ? first_row + queries(row).rest + 1 : width;
     return seen < width ? seen : width;
   }
 };
 
-SeenEntries seen_causally(const Tensor& x, index_t first_row) { return {x.size(-1), x.size(-2), first_row}; }
+SeenEntries seen_causally(const Tensor& x, index_t first_row) {
+  return {x.size(-1), true, {x.size(-2), x.numel()}, first_row};
+}
 
 // A row's mask may lie anywhere. Without a mask every entry that a row has is kept.
 struct MaskRows {
   Global<const bool> first;
   StridedIndex<1> row_start;
   index_t step;
-  bool given;
+  bool given, in_packs;  // in_packs: of pack_size<T> bytes, beside those of a row of T
   SeenEntries seen;
 };
 
-MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
+template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
   Shape rows;
   Strides strides;
-  if (!mask.defined()) return {global<const bool>(mask), {rows, {strides}}, 0, false, seen};
-  for (int axis = 0; axis + 1 < x.rank(); ++axis)
-    rows.push_back(x.shape()[axis]), strides.push_back(mask.strides()[axis]);
-  return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true, seen};
+  if (!mask.defined()) return {global<const bool>(mask), {rows, {strides}}, 0, false, false, seen};
+  bool in_packs = mask.strides()[-1] == 1 && begins_with_pack(mask, pack_size<T>);
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) {
+    rows.push_back(x.size(axis)), strides.push_back(mask.strides()[axis]);
+    in_packs = in_packs && strides[axis] % pack_size<T> == 0;
+  }
+  return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true, in_packs, seen};
 }
 
 // The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a
@@ -87,6 +95,13 @@ template <class P> class MaskPart {
  private:
   WHENCE_HD unsigned read(index_t j) const {
     unsigned bits = 0;
+    if constexpr (P::pack > 1) {
+      if (mask_.in_packs) {
+        const auto pack = load_pack<P::pack>(mask_.first, begin_ + j);
+        for (int k = 0; k < P::pack; ++k) bits |= (pack.of[k] ? 1u : 0u) << k;
+        return bits;
+      }
+    }
     for (int k = 0; k < P::pack; ++k) bits |= (mask_.first[begin_ + (j + k) * mask_.step] ? 1u : 0u) << k;
     return bits;
   }
@@ -270,8 +285,8 @@ static void launch_softmax(const Tensor& x, const Bias& bias, const MaskRows& ke
 static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntries& seen, const Tensor& y) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
-  const MaskRows kept = mask_rows(x, mask, seen);
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
+    const MaskRows kept = mask_rows<T>(x, mask, seen);
     if constexpr (std::is_same_v<T, Dual>) {
       launch_kernel(
           PlainSoftmax<T>{global<const T>(x), kept, global<T>(y), width}, {rows, PlainSoftmax<T>::shared_bytes});
