@@ -6,6 +6,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
+#include "tensor/divisor.h"
 #include "tensor/launch.h"
 
 namespace whence {
@@ -14,14 +15,33 @@ namespace {
 
 constexpr std::size_t most_shared_bytes = 96 * 1024;
 
-// A tile of every channel of one row, zeros outside: to[c width + s] = x[c, begin + s]. `first` is where the row of
-// channel 0 begins.
+// Units of work, each a tile of one row (b, i): which that is.
+struct TileUnits {
+  index_t count;
+  Divisor tiles, rows;
+  struct Place {
+    index_t b, i, tile;
+  };
+  static TileUnits of(const Convolution& at, index_t tile) {
+    const index_t tiles = blocks_for(at.keys_out, tile), count = at.batch * at.rows * tiles;
+    return {count, {tiles, count}, {at.rows, count}};
+  }
+  WHENCE_HD Place operator()(index_t unit) const {
+    const auto [row, tile] = tiles(unit);
+    const auto [b, i] = rows(row);
+    return {b, i, tile};
+  }
+};
+
+// A tile of every channel of one row, zeros outside: to[c pitch + s] = x[c, begin + s] for s < width. `first` is
+// where the row of channel 0 begins.
 template <class C, class T>
 WHENCE_HD void load_tile(Thread& t, int threads, const Global<const T>& x, index_t first, index_t channels,
-    index_t channel_step, index_t keys, index_t begin, index_t width, const Shared<C>& to) {
-  for (index_t i = t.index(); i < channels * width; i += threads) {
-    const index_t c = i / width, key = begin + i - c * width;
-    store(to, i, key >= 0 && key < keys ? load<C>(x, first + c * channel_step + key) : Number<C>(C(0)));
+    index_t channel_step, index_t keys, index_t begin, const Divisor& width, index_t pitch, const Shared<C>& to) {
+  for (index_t i = t.index(); i < channels * width.by(); i += threads) {
+    const auto [c, s] = width(i);
+    const index_t key = begin + s;
+    store(to, c * pitch + s, key >= 0 && key < keys ? load<C>(x, first + c * channel_step + key) : Number<C>(C(0)));
   }
 }
 
@@ -36,10 +56,11 @@ template <class T> struct ConvolveTiles {
   Global<const T> x, bias;
   Global<const C> packed;
   Global<T> y;
-  index_t tiles, units;
+  TileUnits units;
+  Divisor tile_width;
   bool has_bias;
 
-  WHENCE_HD index_t width() const { return tile + at.taps - 1; }
+  WHENCE_HD index_t width() const { return tile_width.by(); }
   std::size_t shared_bytes() const {
     return shared_bytes_for<C>(static_cast<std::size_t>(at.packed_size())) +
            shared_bytes_for<C>(static_cast<std::size_t>(at.channels * width()));
@@ -50,11 +71,12 @@ template <class T> struct ConvolveTiles {
     const Shared<C> kernel = t.template shared<C>(static_cast<int>(kernel_size));
     const Shared<C> rows = t.template shared<C>(static_cast<int>(at.channels * width()));
     for (index_t i = t.index(); i < kernel_size; i += threads) store(kernel, i, load<C>(packed, i));
-    for (index_t unit = t.block(); unit < units; unit += t.blocks()) {
-      const index_t row = unit / tiles, b = row / at.rows, i = row - b * at.rows, first = unit % tiles * tile;
+    for (index_t unit = t.block(); unit < units.count; unit += t.blocks()) {
+      const auto [b, i, tile_number] = units(unit);
+      const index_t first = tile_number * tile;
       t.sync();  // the tile before is done with
       load_tile<C, T>(t, threads, x, (b * at.channels * at.rows + i) * at.keys, at.channels, at.rows * at.keys, at.keys,
-          first - at.left, width(), rows);
+          first - at.left, tile_width, width(), rows);
       t.sync();
       for (index_t block = t.warp(); block < at.output_blocks(); block += warps)
         convolve(t, kernel, rows, block, b, i, first);
@@ -94,7 +116,8 @@ template <class T> struct ConvolveTiles {
   }
 };
 
-// dw(o,c,t) over one chunk of units. A thread has four outputs by four terms; blocks of one chunk share them out.
+// dw(o,c,t) over one chunk of units. A thread has four outputs by four terms; blocks of one chunk share them out. Its
+// terms lie apart, so that at each of the four neighbouring threads read and store neighbours.
 template <class T> struct WeightGradientTiles {
   using C = compute_t<T>;
   static constexpr const char* name = "convolve_keys, gradient of the kernel";
@@ -103,49 +126,54 @@ template <class T> struct WeightGradientTiles {
   Convolution at;
   Global<const T> x, dy;
   Global<C> partial;  // [chunks, o, c t]
-  index_t tiles, units, units_per_chunk, groups;
+  TileUnits units;
+  index_t units_per_chunk;
+  Divisor groups, terms_apart, taps, tile_width, given_width;
 
-  WHENCE_HD index_t term_blocks() const { return (at.terms() + side - 1) / side; }
-  WHENCE_HD index_t width() const { return tile + at.taps - 1; }
-  static constexpr index_t width_given = tile + 1;  // so that rows of dy begin in different banks
+  // Rows of x begin as many banks apart as there are taps, so that term k begins in bank k; rows of dy one bank apart.
+  WHENCE_HD index_t pitch() const { return tile + at.taps; }
+  static constexpr index_t pitch_given = tile + 1;
   std::size_t shared_bytes() const {
-    return shared_bytes_for<C>(static_cast<std::size_t>(at.channels * width())) +
-           shared_bytes_for<C>(static_cast<std::size_t>(at.outputs * width_given));
+    return shared_bytes_for<C>(static_cast<std::size_t>(at.channels * pitch())) +
+           shared_bytes_for<C>(static_cast<std::size_t>(at.outputs * pitch_given));
   }
 
   WHENCE_HD void operator()(Thread& t) const {
-    const Shared<C> rows = t.template shared<C>(static_cast<int>(at.channels * width()));
-    const Shared<C> given = t.template shared<C>(static_cast<int>(at.outputs * width_given));
-    const index_t chunk = t.block() / groups, pair = t.block() % groups * threads + t.index();
-    const index_t o = pair / term_blocks() * side, term = pair % term_blocks() * side;
+    const Shared<C> rows = t.template shared<C>(static_cast<int>(at.channels * pitch()));
+    const Shared<C> given = t.template shared<C>(static_cast<int>(at.outputs * pitch_given));
+    const auto [chunk, group] = groups(t.block());
+    const auto [outputs_before, term] = terms_apart(group * threads + t.index());
+    const index_t o = outputs_before * side;
     Number<C> sums[side][side];
     for (int u = 0; u < side; ++u)
       for (int s = 0; s < side; ++s) sums[u][s] = Number<C>(C(0));
-    const index_t end = (chunk + 1) * units_per_chunk < units ? (chunk + 1) * units_per_chunk : units;
+    const index_t end = (chunk + 1) * units_per_chunk < units.count ? (chunk + 1) * units_per_chunk : units.count;
     for (index_t unit = chunk * units_per_chunk; unit < end; ++unit) {
-      const index_t row = unit / tiles, b = row / at.rows, i = row - b * at.rows, first = unit % tiles * tile;
+      const auto [b, i, tile_number] = units(unit);
+      const index_t first = tile_number * tile;
       t.sync();  // the tile before is done with
       load_tile<C, T>(t, threads, x, (b * at.channels * at.rows + i) * at.keys, at.channels, at.rows * at.keys, at.keys,
-          first - at.left, width(), rows);
+          first - at.left, tile_width, pitch(), rows);
       load_tile<C, T>(t, threads, dy, (b * at.outputs * at.rows + i) * at.keys_out, at.outputs, at.rows * at.keys_out,
-          at.keys_out, first, width_given, given);
+          at.keys_out, first, given_width, pitch_given, given);
       t.sync();
       if (o < at.outputs) add_tile(rows, given, o, term, sums);
     }
     for (int u = 0; u < side && o + u < at.outputs; ++u)
-      for (int s = 0; s < side && term + s < at.terms(); ++s)
-        store(partial, (chunk * at.outputs + o + u) * at.terms() + term + s, sums[u][s]);
+      for (int s = 0; s < side && term + s * terms_apart.by() < at.terms(); ++s)
+        store(partial, (chunk * at.outputs + o + u) * at.terms() + term + s * terms_apart.by(), sums[u][s]);
   }
 
-  // sums[u][s] += sum over the tile of dy[o + u] x[term + s].
+  // sums[u][s] += sum over the tile of dy[o + u] x[term + s terms_apart].
   // Behind the last output and term the last one stands in; nobody stores it.
   WHENCE_HD void add_tile(
       const Shared<C>& rows, const Shared<C>& given, index_t o, index_t term, Number<C> (&sums)[side][side]) const {
     index_t from_given[side], from_rows[side];
     for (int s = 0; s < side; ++s) {
-      from_given[s] = (o + s < at.outputs ? o + s : at.outputs - 1) * width_given;
-      const index_t which = term + s < at.terms() ? term + s : at.terms() - 1, c = which / at.taps;
-      from_rows[s] = c * width() + which - c * at.taps;
+      from_given[s] = (o + s < at.outputs ? o + s : at.outputs - 1) * pitch_given;
+      const index_t which = term + s * terms_apart.by();
+      const auto [c, tap] = taps(which < at.terms() ? which : at.terms() - 1);
+      from_rows[s] = c * pitch() + tap;
     }
     for (index_t j = 0; j < tile; ++j) {
       Number<C> g[side];
@@ -163,11 +191,13 @@ bool convolve_in_tiles(
     const Convolution& at, const Tensor& x, const Tensor& packed, const Tensor& bias, const Tensor& y) {
   if constexpr (!std::is_same_v<T, Dual>) {
     using C = compute_t<T>;
-    const index_t tiles = blocks_for(at.keys_out, ConvolveTiles<T>::tile), units = at.batch * at.rows * tiles;
+    constexpr index_t tile = ConvolveTiles<T>::tile;
+    const index_t width = tile + at.taps - 1;
     const ConvolveTiles<T> kernel{at, global<const T>(x), global<const T>(bias), global<const C>(packed), global<T>(y),
-        tiles, units, bias.defined()};
+        TileUnits::of(at, tile), {width, at.channels * width}, bias.defined()};
     if (kernel.shared_bytes() > most_shared_bytes) return false;
-    launch_kernel(kernel, {.blocks = std::min<index_t>(units, 2048), .shared_bytes = kernel.shared_bytes()});
+    launch_kernel(
+        kernel, {.blocks = std::min<index_t>(kernel.units.count, 2048), .shared_bytes = kernel.shared_bytes()});
     return true;
   }
   return false;
@@ -179,14 +209,26 @@ Tensor weight_gradient_in_tiles(CudaKernels& kernels, const Convolution& at, con
   if constexpr (!std::is_same_v<T, Dual>) {
     using C = compute_t<T>;
     using Kernel = WeightGradientTiles<T>;
-    const index_t tiles = blocks_for(at.keys_out, Kernel::tile), units = at.batch * at.rows * tiles;
-    const index_t each = std::max<index_t>(blocks_for(units, 512), 1), chunks = blocks_for(units, each);
-    Kernel kernel{at, global<const T>(x), global<const T>(dy), {}, tiles, units, each, 0};
+    const TileUnits units = TileUnits::of(at, Kernel::tile);
+    const index_t each = std::max<index_t>(blocks_for(units.count, 512), 1), chunks = blocks_for(units.count, each);
+    const index_t terms_apart = blocks_for(at.terms(), Kernel::side), width = Kernel::tile + at.taps - 1,
+                  threads = blocks_for(at.outputs, Kernel::side) * terms_apart,
+                  groups = blocks_for(threads, Kernel::threads);
+    Kernel kernel{.at = at,
+        .x = global<const T>(x),
+        .dy = global<const T>(dy),
+        .partial = {},
+        .units = units,
+        .units_per_chunk = each,
+        .groups = {groups, chunks * groups},
+        .terms_apart = {terms_apart, groups * Kernel::threads},
+        .taps = {at.taps, at.terms()},
+        .tile_width = {width, at.channels * width},
+        .given_width = {Kernel::tile, at.outputs * Kernel::tile}};
     if (kernel.shared_bytes() > most_shared_bytes) return {};
     const Tensor partial = Tensor::empty({chunks, at.outputs * at.terms()}, dtype_of<C>, x.device());
     kernel.partial = global<C>(partial);
-    kernel.groups = blocks_for(blocks_for(at.outputs, Kernel::side) * kernel.term_blocks(), Kernel::threads);
-    launch_kernel(kernel, {.blocks = chunks * kernel.groups, .shared_bytes = kernel.shared_bytes()});
+    launch_kernel(kernel, {.blocks = chunks * groups, .shared_bytes = kernel.shared_bytes()});
     const Tensor total = Tensor::empty({1, partial.size(1)}, partial.dtype(), x.device());
     kernels.reduce(Reduction::sum, partial, total);
     return total;
