@@ -20,7 +20,10 @@
 //                 {.blocks = rows, .shared_bytes = block_reduce_bytes<256, Number<float>>});
 #pragma once
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "tensor/convert.h"
 #include "tensor/shape.h"
@@ -136,7 +139,8 @@ template <int N, class T> WHENCE_HD Pack<std::remove_const_t<T>, N> load_pack(T*
   return *reinterpret_cast<const Pack<std::remove_const_t<T>, N>*>(from + i);
 }
 template <int N, class T> WHENCE_HD void store_pack(T* to, index_t i, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(to + i) = pack;
+  using Word = std::conditional_t<sizeof(pack) == 8, std::uint64_t, Pack<T, N>>;
+  *reinterpret_cast<Word*>(to + i) = std::bit_cast<Word>(pack);  // four 16-bit members nvcc would store one by one
 }
 
 }  // namespace whence::gpu
