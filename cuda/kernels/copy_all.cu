@@ -4,7 +4,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/strided_index.h"
+#include "tensor/strided_index.h"
 
 namespace whence::gpu {
 namespace {

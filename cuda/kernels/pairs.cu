@@ -102,6 +102,11 @@ void CudaKernels::read_by_steps(const PairSteps& steps, const Tensor& table, con
 
 // Pairs of one distance anywhere: sorted by it, a row of all heads each.
 static void sum_uneven(CudaKernels& kernels, const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+  if (dy.size(0) > steps.batch()) {  // one row of steps serves all sequences
+    const Tensor total = Tensor::empty({1, dy.size(1), dy.size(2), dy.size(3)}, dy.dtype(), dy.device());
+    kernels.reduce(Reduction::sum, dy, total);
+    return sum_uneven(kernels, steps, total, dtable);
+  }
   const index_t heads = dy.size(1), pairs = dy.numel() / heads, count = steps.count;
   const Tensor which = raw::read_by_steps(
       steps, raw::to_device(Tensor::arange(count, DType::i64).view({1, count}, {count, 1}), dy.device()));

@@ -328,7 +328,7 @@ void CudaKernels::causal_softmax_by_steps(
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
     if constexpr (!std::is_same_v<T, Dual>) {
       const BiasBySteps<T> bias{step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
-      launch_softmax<T>(x, bias, mask_rows(x, {}, seen_causally(x, first_row)), y);
+      launch_softmax<T>(x, bias, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
     }
   });
 }
