@@ -4,6 +4,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "cuda/emulator/counters.h"
+#include "cuda/emulator/settings.h"
 #include "nn/transformer.h"
 #include "tests/on_gpu.h"
 
@@ -87,6 +88,15 @@ TEST_CASE("emulator: logits that begin apart take no kernel more than those that
     };
     (void)launches(136);  // what only the first of all takes
     CHECK(launches(133) == launches(136));
+    // What warps ask of memory: 16 bytes for each thread at once. Rows without gaps would ask eight times as often.
+    const auto requests = [&](index_t vocabulary) {
+      gpu::emulator::settings().costs = true;
+      (void)launches(vocabulary);
+      gpu::emulator::settings().costs = false;
+      const auto counted = gpu::emulator::counters();
+      return counted.at("cross_entropy").global_requests + counted.at("cross_entropy_backward").global_requests;
+    };
+    CHECK(requests(5001) < 3 * requests(5008) / 2);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/counters.h"
+#include "cuda/emulator/late_line.h"
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/library/blas.h"
@@ -316,6 +317,27 @@ TEST_CASE("emulator: an error that comes late is told by a later call, once") {
     kernels(device).fill(y, 5);
     CHECK(y.to_vector() == std::vector<double>(500, 5.0));
   }
+}
+
+namespace {
+
+// A line that nobody waits for.
+struct Hasty : gpu::emulator::LateLine {
+  static void wait(const Mark&) {}
+};
+
+}  // namespace
+
+TEST_CASE("emulator: numbers that arrive late are those that were sent; a buffer that is filled too early is seen") {
+  const Set comes_late(&Settings::late, std::uint64_t{4});
+  const auto numbers = static_cast<index_t>(gpu::staging_bytes / sizeof(float)) * 7 / 2;  // three buffers and a half
+  const Tensor from = raw::cast(Tensor::arange(numbers), DType::f32), there = raw::to_device(from, device);
+  CHECK(same_bits(raw::to_device(there, Device::cpu()), from));
+  const Tensor hasty = zeros(numbers);
+  gpu::Staging<Hasty> staging;
+  staging.send(reinterpret_cast<const char*>(from.bytes()), reinterpret_cast<char*>(hasty.bytes()),
+      static_cast<std::size_t>(numbers) * sizeof(float));
+  CHECK(raw::to_device(hasty, Device::cpu()).at({0}) == static_cast<double>(numbers) / 7 * 4);  // of the third buffer
 }
 
 TEST_CASE("emulator: a product and the sum that takes it are rounded once, as nvcc does, where that is asked for") {

@@ -1,5 +1,5 @@
-// The emulated twin of cuda/runtime/runtime.cpp: every launch and copy has ended when its call returns, so there is
-// nothing to wait for but errors, which may come late.
+// The emulated twin of cuda/runtime/runtime.cpp: every launch has ended when its call returns, so there is nothing to
+// wait for but errors and copies, which may come late.
 #include "cuda/runtime/runtime.h"
 
 #include <algorithm>
@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "cuda/emulator/arena.h"
+#include "cuda/emulator/late_line.h"
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
+#include "cuda/runtime/staging.h"
 
 namespace whence::gpu {
 
@@ -64,13 +66,6 @@ void count_copy(const char* name, std::size_t read, std::size_t written) {
   emulator::count(name, counted);
 }
 
-// What the host does for a copy to a GPU: it goes through a buffer of this size (cuda/runtime/runtime.cpp).
-void stage(const void* from, std::size_t bytes) {
-  static std::vector<std::byte>& slot = *new std::vector<std::byte>(std::size_t{4} << 20);
-  for (std::size_t at = 0; at < bytes; at += slot.size())
-    std::memcpy(slot.data(), static_cast<const std::byte*>(from) + at, std::min(bytes - at, slot.size()));
-}
-
 }  // namespace
 
 const DeviceFacts& device_facts() {
@@ -111,6 +106,7 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
   if (capturing())
     fail("copy", "numbers are read back while work is being recorded; they exist after a replay; read them then");
   tell_late_error(true);
+  emulator::deliver_all();
   const std::byte* const there = device_bytes("copy", from, bytes);
   if (emulator::settings().dry)
     std::memset(to, 0, bytes);
@@ -123,20 +119,17 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
 void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   std::byte* const there = device_bytes("copy", to, bytes);
-  const auto write = [there, bytes](const void* source) {
-    if (emulator::settings().dry)
-      stage(source, bytes);
-    else
-      std::memcpy(there, source, bytes);
-    count_copy("copy from cpu", 0, bytes);
-  };
+  const auto* const first = static_cast<const std::byte*>(from);
   if (!capturing()) {
     tell_late_error(false);
-    return write(from);
+    static auto& staging = *new Staging<emulator::LateLine>;
+    staging.send(static_cast<const char*>(from), static_cast<char*>(to), bytes);
+    return count_copy("copy from cpu", 0, bytes);
   }
-  const auto* const first = static_cast<const std::byte*>(from);
-  emulator::submit("copy from cpu", {&to, sizeof to},
-      [write, constant = std::vector<std::byte>(first, first + bytes)] { write(constant.data()); });
+  emulator::submit("copy from cpu", {&to, sizeof to}, [there, constant = std::vector<std::byte>(first, first + bytes)] {
+    if (!emulator::settings().dry) std::memcpy(there, constant.data(), constant.size());
+    count_copy("copy from cpu", 0, constant.size());
+  });
 }
 
 std::string to_string(const LaunchFacts& facts) {
@@ -165,6 +158,7 @@ std::uint64_t launches() { return launches_so_far; }
 void synchronise() {
   if (capturing())
     fail("synchronise", "asked for while work is being recorded; nothing runs before it is replayed; wait afterwards");
+  emulator::deliver_all();
   tell_late_error(true);
 }
 
@@ -178,6 +172,7 @@ void begin_capture() {
 Graph* end_capture() { return under_way().release(); }
 void abandon_capture() noexcept { destroy_graph(under_way().release()); }
 void launch_graph(const Graph& graph) {
+  emulator::deliver_all();
   replaying = true;
   const struct Ended {
     ~Ended() { replaying = false; }
@@ -207,6 +202,7 @@ void submit(const char* name, Arguments arguments, std::function<void()> work) {
     return under_way()->work.push_back({name, std::move(uses), std::move(work)});
   }
   tell_late_error(false);
+  deliver_all();
   try {
     work();
   } catch (const Error&) {

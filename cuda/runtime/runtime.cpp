@@ -3,12 +3,12 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "cuda/runtime/runtime_state.h"
+#include "cuda/runtime/staging.h"
 #include "tensor/error.h"
 
 namespace whence::gpu {
@@ -83,37 +83,18 @@ class Inquiry {
   }
 };
 
-// Two pinned buffers in turn: the host fills one while the other is on its way.
-class Staging {
- public:
-  void send(const char* from, char* to, std::size_t bytes) {
-    const std::scoped_lock lock(mutex_);
-    while (bytes > 0) {
-      Slot& slot = slots_[next_];
-      next_ = 1 - next_;
-      if (!slot.memory) {
-        slot.memory = static_cast<char*>(allocate_pinned(slot_bytes));
-        require(cudaEventCreateWithFlags(&slot.sent, cudaEventDisableTiming), "copy", "cudaEventCreate");
-      } else if (cudaEventSynchronize(slot.sent) != cudaSuccess) {
-        synchronise();  // knows what to say
-      }
-      const std::size_t part = std::min(bytes, slot_bytes);
-      std::memcpy(slot.memory, from, part);
-      copy_from_pinned(slot.memory, to, part);
-      require(cudaEventRecord(slot.sent, stream()), "copy", "cudaEventRecord");
-      from += part, to += part, bytes -= part;
-    }
+// The engine's stream, for Staging.
+struct StreamLine {
+  using Mark = cudaEvent_t;
+  static char* pinned(std::size_t bytes) { return static_cast<char*>(allocate_pinned(bytes)); }
+  static void send(const char* from, char* to, std::size_t bytes) { copy_from_pinned(from, to, bytes); }
+  static void mark(Mark& event) {
+    if (!event) require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "copy", "cudaEventCreate");
+    require(cudaEventRecord(event, stream()), "copy", "cudaEventRecord");
   }
-
- private:
-  static constexpr std::size_t slot_bytes = std::size_t{4} << 20;
-  struct Slot {
-    char* memory = nullptr;
-    cudaEvent_t sent = nullptr;
-  };
-  std::mutex mutex_;
-  std::array<Slot, 2> slots_;
-  std::size_t next_ = 0;
+  static void wait(const Mark& event) {
+    if (cudaEventSynchronize(event) != cudaSuccess) synchronise();  // knows what to say
+  }
 };
 
 }  // namespace
@@ -193,7 +174,7 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
 void copy_from_cpu(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;
   if (capturing()) return copy_from_pinned(keep_for_graph(from, bytes), to, bytes);
-  static Staging& staging = *new Staging;
+  static auto& staging = *new Staging<StreamLine>;
   staging.send(static_cast<const char*>(from), static_cast<char*>(to), bytes);
 }
 
