@@ -64,6 +64,64 @@ struct AddNorm {
   }
 };
 
+std::vector<CheckedSample> samples() {
+  const auto both = [](double epsilon) {
+    return [epsilon](const std::vector<Tensor>& in) {
+      const SumAndNorm y = add_norm(in[0], in[1], in[2], in[3], epsilon);
+      return concat_along(-1, {y.sum, y.normed});
+    };
+  };
+  const auto norm = [](const std::vector<Tensor>& in) { return add_norm(in[0], in[1], in[2], in[3], 1e-5).normed; };
+  const auto inputs = [](const Shape& shape, bool bias) {
+    return std::vector<Tensor>{draw::normal(shape), draw::normal(shape), draw::normal({shape[-1]}),
+        bias ? draw::normal({shape[-1]}) : Tensor()};
+  };
+  // In a row of equal sums the rounding of their mean is all there is, and epsilon says how large it comes out.
+  return {{"rows", false, inputs({4, 7}, true), both(1e-5)}, {"without bias", false, inputs({4, 7}, false), both(1e-5)},
+      {"leading axes", false, inputs({2, 3, 16}, true), both(1e-5)},
+      {"one row without an axis", false, inputs({5}, true), both(0.1)},
+      {"no rows", false, inputs({0, 3}, true), both(1e-5)}, {"the norm alone", false, inputs({3, 6}, false), norm}};
+}
+
+std::vector<BadInput> bad_inputs() {
+  const auto call = [](const Shape& x, const Shape& added, const Shape& weight, double epsilon) {
+    (void)add_norm(Tensor::zeros(x), Tensor::zeros(added), Tensor::zeros(weight), Tensor::zeros(weight), epsilon);
+  };
+  return {{"add_norm: added is [1,3]; [2,3] required",
+              [=] {
+                call({2, 3}, {1, 3}, {3}, 0);
+              }},
+      {"add_norm: weight is [4]; [3] required",
+          [=] {
+            call({2, 3}, {2, 3}, {4}, 0);
+          }},
+      {"add_norm: x is [2,0]; [... c] with c > 0 required",
+          [=] {
+            call({2, 0}, {2, 0}, {0}, 0);
+          }},
+      {"add_norm: epsilon -1 given; 0 or more required", [=] {
+         call({2, 3}, {2, 3}, {3}, -1);
+       }}};
+}
+
+// The sums of a row, and behind them (s - mean) / sqrt(variance + epsilon) weight + bias: sample 0.
+Tensor reference(const std::vector<Tensor>& in) {
+  std::vector<double> y;
+  const index_t width = in[0].size(1);
+  for (index_t row = 0; row < in[0].size(0); ++row) {
+    const auto sum = [&](index_t k) { return in[0].at({row, k}) + in[1].at({row, k}); };
+    double mean = 0, variance = 0;
+    for (index_t k = 0; k < width; ++k) mean += sum(k) / static_cast<double>(width);
+    for (index_t k = 0; k < width; ++k) variance += std::pow(sum(k) - mean, 2) / static_cast<double>(width);
+    for (index_t k = 0; k < width; ++k) y.push_back(sum(k));
+    for (index_t k = 0; k < width; ++k)
+      y.push_back((sum(k) - mean) / std::sqrt(variance + 1e-5) * in[2].at({k}) + in[3].at({k}));
+  }
+  return Tensor::of(y, {in[0].size(0), 2 * width}, DType::f64);
+}
+
+const CheckedEntry checked({AddNorm::name, true, samples, bad_inputs, reference});
+
 }  // namespace
 
 SumAndNorm add_norm(
