@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
@@ -153,11 +154,21 @@ TEST_CASE("cuda rows: softmax of masks in several axes, of rows without any entr
   }
 }
 
+// Backward goes over chunks of 16 rows or more, each of which a thread keeps two sums of for every column that it has.
+std::vector<index_t> widths_of_norms() {
+  std::vector<index_t> all = widths;
+  all.push_back(360);  // by a warp with many numbers per lane, as packs and one by one
+  return all;
+}
+index_t rows_of_norm(index_t width, DType dtype) {  // in one chunk, or in several
+  return width == 33 ? 300 : width >= 5000 && dtype == DType::f32 ? 18 : 5;
+}
+
 TEST_CASE("cuda rows: layer norm and root mean square norm") {
   if (!has_device()) return;
   for (const DType dtype : floating_dtypes) {
-    for (const index_t width : widths) {
-      const index_t rows = width == 33 ? 300 : 5;  // 300: more than one chunk of rows
+    for (const index_t width : widths_of_norms()) {
+      const index_t rows = rows_of_norm(width, dtype);
       // In rows this narrow nearly everything cancels; a large one leaves something.
       const double epsilon = width <= 2 ? 1 : 1e-3;
       const DType wide = compute_dtype(dtype);
@@ -186,6 +197,101 @@ TEST_CASE("cuda rows: layer norm and root mean square norm") {
       expect_same(
           "rms_norm_backward", {x, w, rstd, dy}, {{shape, dtype}, {{width}, dtype}}, std::max(rows, width), backward);
       expect_same("rms_norm_backward, dx alone", {x, w, rstd, dy}, {{shape, dtype}}, width, backward);
+      expect_same("rms_norm_backward, dweight alone", {x, w, rstd, dy}, {{{width}, dtype}}, rows,
+          [](Kernels& k, const Tensors& in, const Tensors& out) {
+            k.rms_norm_backward(in[0], in[1], in[2], in[3], Tensor(), out[0]);
+          });
+    }
+  }
+}
+
+TEST_CASE("cuda rows: a sum and its norm, and their gradient, with that of the sum and without") {
+  if (!has_device()) return;
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : {2, 33, 256, 360, 1025, 9000}) {
+      const index_t rows = rows_of_norm(width, dtype);
+      const double epsilon = width <= 2 ? 1 : 1e-3;
+      const DType wide = compute_dtype(dtype);
+      const Shape shape{rows, width};
+      const Tensor x = random_tensor(shape, dtype, 1), added = random_tensor(shape, dtype, 2),
+                   w = random_tensor({width}, dtype, 3), b = random_tensor({width}, dtype, 4),
+                   dsum = random_tensor(shape, dtype, 5), dy = random_tensor(shape, dtype, 6);
+      // The last output is the mean, where there is one.
+      for (const bool centered : {true, false}) {
+        CAPTURE(centered);
+        const auto bias = [centered](const Tensor& given) { return centered ? given : Tensor(); };
+        std::vector<Output> outputs{{shape, dtype}, {shape, dtype}, {{rows}, wide}};
+        if (centered) outputs.push_back({{rows}, wide});
+        const Run forward = [=](Kernels& k, const Tensors& in, const Tensors& out) {
+          k.add_norm(in[0], in[1], in[2], bias(in[3]), epsilon, out[0], out[1], centered ? out[3] : Tensor(), out[2]);
+        };
+        expect_same("add_norm", {x, added, w, b}, outputs, width, forward);
+        Tensors made;
+        for (const auto& [of, type] : outputs) made.push_back(Tensor::zeros(of, type));
+        forward(cpu_kernels(), {x, added, w, b}, made);
+        const Tensor mean = centered ? made[3] : Tensor();
+        outputs = {{shape, dtype}, {{width}, dtype}};
+        if (centered) outputs.push_back({{width}, dtype});
+        for (const Tensor& given : {dsum, Tensor()})
+          expect_same("add_norm_backward", {made[0], w, mean, made[2], given, dy}, outputs, std::max(rows, width),
+              [](Kernels& k, const Tensors& in, const Tensors& out) {
+                k.add_norm_backward(
+                    in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out.size() > 2 ? out[2] : Tensor());
+              });
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda rows: gradients by the sum, by its norm and by both") {
+  if (!has_device()) return;
+  const Shape shape{3, 40, 24}, row{24};
+  for (const bool centered : {true, false}) {
+    for (const bool by_sum : {true, false}) {
+      for (const bool by_norm : {true, false}) {
+        if (!by_sum && !by_norm) continue;
+        CAPTURE(centered);
+        CAPTURE(by_sum);
+        CAPTURE(by_norm);
+        const auto run = [&](Device on) {
+          const auto made = [&](const Shape& of, std::uint64_t seed) {
+            return raw::to_device(random_tensor(of, DType::f32, seed), on);
+          };
+          Tensors leaves{made(shape, 1), made(shape, 2), made(row, 3)};
+          if (centered) leaves.push_back(made(row, 4));
+          for (const Tensor& x : leaves) requires_grad(x);
+          const SumAndNorm y = add_norm(leaves[0], leaves[1], leaves[2], centered ? leaves[3] : Tensor(), 1e-5);
+          const Tensor first = y.sum * made(shape, 5), second = y.normed * made(shape, 6);
+          const Tensor all = by_sum && by_norm ? first + second : by_sum ? first : second;
+          return grad(all, Tensor::ones(shape, DType::f32, on), leaves);
+        };
+        const Tensors got = run(device), expected = run(Device::cpu());
+        for (std::size_t k = 0; k < got.size(); ++k)
+          expect_close(got[k].to_vector(), expected[k].to_vector(), DType::f32, 120);
+      }
+    }
+  }
+}
+
+// Forward adds, rounds and norms in one kernel, and backward reads the sum that was stored: their numbers are those of
+// the kernels that add and norm one after the other, to the bit.
+TEST_CASE("cuda rows: a sum and its norm have the bits of the sum and then the norm") {
+  if (!has_device()) return;
+  Kernels& k = kernels(device);
+  for (const DType dtype : floating_dtypes) {
+    for (const index_t width : {3, 64, 1024, 9000}) {
+      const Shape shape{3, width};
+      const auto on = [&](const Shape& of, std::uint64_t seed) { return upload(random_tensor(of, dtype, seed), 0); };
+      const Tensor x = on(shape, 1), added = on(shape, 2), w = on({width}, 3), b = on({width}, 4);
+      const auto made = [&](const Shape& of, DType type) { return Tensor::zeros(of, type, device); };
+      const DType wide = compute_dtype(dtype);
+      const Tensors one{made(shape, dtype), made(shape, dtype), made({3}, wide), made({3}, wide)},
+          two{made(shape, dtype), made(shape, dtype), made({3}, wide), made({3}, wide)};
+      k.add_norm(x, added, w, b, 1e-5, one[0], one[1], one[2], one[3]);
+      k.binary(functions::Add{}, x, added, two[0]);
+      k.layer_norm(two[0], w, b, 1e-5, two[1], two[2], two[3]);
+      for (std::size_t n = 0; n < one.size(); ++n)
+        CHECK(same_bits(raw::to_device(one[n], Device::cpu()), raw::to_device(two[n], Device::cpu())));
     }
   }
 }

@@ -290,6 +290,38 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
   });
 }
 
+TEST_CASE("emulator: norms are one launch, and two with all gradients") {
+  Kernels& k = kernels(device);
+  const auto launches = [](const auto& run) {
+    gpu::emulator::reset_counters();
+    run();
+    std::uint64_t all = 0;
+    for (const auto& [name, counted] : gpu::emulator::counters()) all += counted.launches;
+    return all;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Shapes of{dtype};
+    for (const index_t width : {64, 768, 1024, 6144, 6145, 8192}) {
+      for (const index_t rows : {1, 40}) {
+        CAPTURE(width);
+        CAPTURE(rows);
+        const Tensor x = of.random({rows, width}, 1), dy = of.random({rows, width}, 2), sum = of.like(x),
+                     y = of.like(x), dx = of.like(x), w = of.random({width}, 3), dw = of.like(w), db = of.like(w);
+        const Tensor mean = of.numbers({rows}, DType::f32), rstd = of.numbers({rows}, DType::f32);
+        CHECK(launches([&] { k.layer_norm(x, w, w, 1e-5, y, mean, rstd); }) == 1);
+        CHECK(launches([&] { k.rms_norm(x, w, 1e-5, y, rstd); }) == 1);
+        CHECK(launches([&] { k.add_norm(x, dy, w, w, 1e-5, sum, y, mean, rstd); }) == 1);
+        CHECK(launches([&] { k.add_norm(x, dy, w, {}, 1e-5, sum, y, {}, rstd); }) == 1);
+        CHECK(launches([&] { k.layer_norm_backward(x, w, mean, rstd, dy, dx, dw, db); }) == 2);
+        CHECK(launches([&] { k.layer_norm_backward(x, w, mean, rstd, dy, {}, {}, db); }) == 2);
+        CHECK(launches([&] { k.rms_norm_backward(x, w, rstd, dy, dx, dw); }) == 2);
+        CHECK(launches([&] { k.rms_norm_backward(x, w, rstd, dy, dx, {}); }) == 1);
+        CHECK(launches([&] { k.add_norm_backward(sum, w, mean, rstd, x, dy, dx, dw, db); }) == 2);
+      }
+    }
+  }
+}
+
 TEST_CASE("emulator: no kernel asks more of memory than its budget") {
   const Counting on;
   for (const DType dtype : {DType::f32, DType::bf16}) Shapes{dtype}.run(kernels(device));

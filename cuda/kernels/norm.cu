@@ -1,5 +1,8 @@
 // Normalisation of rows: y = n w + b with n = (x - mean) rstd. Layer norm: rstd = 1 / sqrt(var + epsilon). Root mean
-// square norm: the same with mean 0 and without b. And their backward.
+// square norm: the same with mean 0 and without b. Of a residual stream the sum that is normed is made on the way. And
+// their backward.
+#include <algorithm>
+
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/math.h"
@@ -9,12 +12,12 @@ namespace {
 
 template <class T> struct NormTensors {
   using C = compute_t<T>;
-  Global<const T> x, weight, bias;
-  Global<T> y;
+  Global<const T> x, added, weight, bias;
+  Global<T> sum, y;
   Global<C> mean, rstd;  // [rows], what backward starts from
   index_t rows, width;
-  C share, epsilon;  // share: 1 / width
-  bool centered;     // layer norm: with mean and bias
+  C share, epsilon;      // share: 1 / width
+  bool centered, joins;  // layer norm: with mean and bias; `sum` = x + added is normed instead of x
 };
 
 // Two passes over the row: the mean first, then squares of differences from it, which do not cancel.
@@ -29,11 +32,14 @@ template <class T, class P> struct NormRows {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= of.rows) return;
-    RowPart<T, P> values(of.x, row * of.width);
-    values.hold(team, of.width);
+    RowPart<T, P> values(of.joins ? Global<const T>(of.sum) : of.x, row * of.width);
+    if (of.joins)
+      join(team, values, row);
+    else
+      values.hold(team, of.width);
     Number<C> center = Number<C>(C(0));
-    if (of.centered) center = sum(team, values, [](Number<C> v) { return v; }) * Number<C>(of.share);
-    const Number<C> spread = sum(team, values, [center](Number<C> v) { return (v - center) * (v - center); });
+    if (of.centered) center = total(team, values, [](Number<C> v) { return v; }) * Number<C>(of.share);
+    const Number<C> spread = total(team, values, [center](Number<C> v) { return (v - center) * (v - center); });
     const Number<C> scale = Number<C>(C(1)) / math::sqrt(spread * Number<C>(of.share) + Number<C>(of.epsilon));
     write(team, values, row, center, scale);
     if (team.member() != 0) return;
@@ -41,13 +47,24 @@ template <class T, class P> struct NormRows {
     store(of.rstd, row, scale);
   }
 
-  template <class F> WHENCE_HD Number<C> sum(const Team<P>& team, const RowPart<T, P>& values, const F& term) const {
-    Number<C> total = Number<C>(C(0));
+  // What is normed are the sums as they are stored: backward reads them.
+  WHENCE_HD void join(const Team<P>& team, RowPart<T, P>& values, index_t row) const {
+    team.each_pack(of.width, [&](int p, index_t j) {
+      auto pack = load_numbers<C, P::pack>(of.x, row * of.width + j);
+      const auto more = load_numbers<C, P::pack>(of.added, row * of.width + j);
+      for (int k = 0; k < P::pack; ++k) pack.of[k] = from_stored<C>(to_stored<T>(pack.of[k] + more.of[k]));
+      store_numbers(of.sum, row * of.width + j, pack);
+      values.hold(p, pack);
+    });
+  }
+
+  template <class F> WHENCE_HD Number<C> total(const Team<P>& team, const RowPart<T, P>& values, const F& term) const {
+    Number<C> sum = Number<C>(C(0));
     team.each_pack(of.width, [&](int p, index_t j) {
       const auto pack = values(p, j);
-      for (int k = 0; k < P::pack; ++k) total += term(pack.of[k]);
+      for (int k = 0; k < P::pack; ++k) sum += term(pack.of[k]);
     });
-    return team.reduce(total, Plus{});
+    return team.reduce(sum, Plus{});
   }
 
   WHENCE_HD void write(
@@ -65,165 +82,279 @@ template <class T, class P> struct NormRows {
   }
 };
 
+// Each block goes over a chunk of rows. Their number follows from the shape alone, so that the bits of the sums over rows
+// are the same on every device; few enough chunks that joining them is little work, enough rows to be worth it.
+inline index_t chunk_of(index_t rows) { return std::max<index_t>(16, blocks_for(rows, 512)); }
+
 template <class T> struct NormGradients {
   using C = compute_t<T>;
-  Global<const T> x, weight, dy;
+  Global<const T> x, weight, dy, dsum;
   Global<const C> mean, rstd;
   Global<T> dx;
-  index_t rows, width;
+  Global<C> dweight, dbias;  // [chunks, width]: sums over each chunk's rows
+  index_t rows, width, chunk;
   C share;  // 1 / width
-  bool centered;
+  bool centered, with_dsum, wants_dx, wants_dweight, wants_dbias;
 };
 
-// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)). Root mean square norm: without
-// mean(g), since nothing was centered.
+// A value of each member of a team joined, row after row. Two sets of slots take turns: a thread that still reads one
+// set meets no writer, since the barrier of the other set lies between.
+template <class P, class V> class JoinedInTurn {
+ public:
+  static constexpr int warps = P::by_warp ? 0 : P::threads / Thread::warp_size;
+  static constexpr std::size_t shared_bytes = Slots<V>::bytes(2 * warps);
+  WHENCE_HD explicit JoinedInTurn(Thread& t) : slots_(t, 2 * warps) {}
+
+  template <class Join> WHENCE_HD V operator()(Thread& t, V value, const Join& join) {
+    value = warp_reduce(t, value, join);
+    if constexpr (!P::by_warp) {
+      first_slot_ = first_slot_ == 0 ? warps : 0;
+      if (t.lane() == 0) slots_.set(first_slot_ + t.warp(), value);
+      t.sync();
+      value = warp_reduce<warps>(t, slots_.get(first_slot_ + (t.lane() & (warps - 1))), join);
+    }
+    return value;
+  }
+
+ private:
+  Slots<V> slots_;
+  int first_slot_ = 0;
+};
+
+// One thread's part of a row, of packs as they are stored: 16-bit numbers take half of the registers that they are
+// computed in.
+template <class T, class P> class StoredPart {
+ public:
+  using C = compute_t<T>;
+  WHENCE_HD StoredPart(Global<const T> from, index_t begin) : from_(from), begin_(begin) {}
+  WHENCE_HD void hold(const Team<P>& team, index_t width) {
+    team.each_pack(width, [this](int p, index_t j) { held_[p] = load_pack<P::pack>(from_, begin_ + j); });
+  }
+  WHENCE_HD Numbers<C, P::pack> operator()(int p, index_t) const {
+    Numbers<C, P::pack> numbers;
+    for (int k = 0; k < P::pack; ++k) numbers.of[k] = from_stored<C>(held_[p].of[k]);
+    return numbers;
+  }
+
+ private:
+  Global<const T> from_;
+  index_t begin_;
+  Pack<T, P::pack> held_[P::packs];
+};
+template <class T, class P>
+using HeldPart = std::conditional_t<(P::packs > 0 && P::pack > 1), StoredPart<T, P>, RowPart<T, P>>;
+
+// The gradients of all that a chunk of rows has. With n = (x - mean) rstd and g = dy w:
+//   dx = rstd (g - mean(g) - n mean(g n)) + dsum,  dw = sum over rows of dy n,  db = sum over rows of dy
+// Root mean square norm: without mean(g), since nothing was centered. A thread has the same columns of every row of its
+// team, and keeps their two sums beside the row; of a row too wide to be held it keeps them in memory.
 template <class T, class P> struct NormBackward {
   static constexpr const char* name = "norm_backward";
   static constexpr int threads = P::threads;
+  static constexpr int warps = threads / Thread::warp_size;
+  static constexpr unsigned blocks_at_once = 512 / threads;  // 128 registers: all chunks live on a large GPU together
   using C = compute_t<T>;
+  using Pack = Numbers<C, P::pack>;
   using Sums = Pair<Number<C>, Number<C>>;  // of g and of g n
-  static constexpr std::size_t shared_bytes = P::template reduce_bytes<Sums>;
+  using Joined = JoinedInTurn<P, Sums>;
+  struct Columns {
+    Pack dw[P::packs > 0 ? P::packs : 1], db[P::packs > 0 ? P::packs : 1];
+  };
   NormGradients<T> of;
+
+  // Where each warp has rows of its own, the warps' sums meet in shared memory: an entry left free after each 32 keeps
+  // lanes that store packs apart.
+  WHENCE_HD static constexpr index_t padded(index_t j) { return j + j / Thread::warp_size; }
+  WHENCE_HD static constexpr index_t numbers_of_warps(index_t width) { return P::by_warp ? warps * padded(width) : 0; }
+  static constexpr std::size_t shared_bytes(index_t width) {
+    return Joined::shared_bytes + 2 * shared_bytes_for<C>(static_cast<std::size_t>(numbers_of_warps(width)));
+  }
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
-    const index_t row = team.row();
-    if (row >= of.rows) return;
-    RowPart<T, P> values(of.x, row * of.width), gradient(of.dy, row * of.width);
-    values.hold(team, of.width);
-    gradient.hold(team, of.width);
-    const Number<C> scale = load<C>(of.rstd, row), center = of.centered ? load<C>(of.mean, row) : Number<C>(C(0));
-    Sums sums{Number<C>(C(0)), Number<C>(C(0))};
-    team.each_pack(of.width, [&](int p, index_t j) {
-      const auto n = values(p, j), g = weighted(gradient(p, j), j);
-      for (int k = 0; k < P::pack; ++k) {
-        sums.first += g.of[k];
-        sums.second += g.of[k] * ((n.of[k] - center) * scale);
-      }
-    });
-    sums = team.reduce(sums, PlusBoth{});
-    const Number<C> mean_g = of.centered ? Number<C>(sums.first * Number<C>(of.share)) : Number<C>(C(0));
-    const Number<C> mean_gn = sums.second * Number<C>(of.share);
-    team.each_pack(of.width, [&](int p, index_t j) {
-      const auto n = values(p, j);
-      auto g = weighted(gradient(p, j), j);
-      for (int k = 0; k < P::pack; ++k) g.of[k] = scale * (g.of[k] - mean_g - (n.of[k] - center) * scale * mean_gn);
-      store_numbers(of.dx, row * of.width + j, g);
-    });
+    const index_t begin = t.block() * of.chunk, end = begin + of.chunk < of.rows ? begin + of.chunk : of.rows;
+    Joined joined(t);
+    Columns columns;
+    for (int p = 0; p < P::packs; ++p)
+      for (int k = 0; k < P::pack; ++k) columns.dw[p].of[k] = columns.db[p].of[k] = Number<C>(C(0));
+    for (index_t row = begin + (P::by_warp ? t.warp() : 0); row < end; row += P::rows_per_block) {
+      HeldPart<T, P> values(of.x, row * of.width), gradient(of.dy, row * of.width);
+      values.hold(team, of.width);
+      gradient.hold(team, of.width);
+      const Number<C> scale = load<C>(of.rstd, row), center = of.centered ? load<C>(of.mean, row) : Number<C>(C(0));
+      Sums sums{Number<C>(C(0)), Number<C>(C(0))};
+      team.each_pack(of.width, [&](int p, index_t j) {
+        auto n = values(p, j);
+        const auto dy = gradient(p, j), gain = load_numbers<C, P::pack>(of.weight, j);
+        for (int k = 0; k < P::pack; ++k) {
+          n.of[k] = (n.of[k] - center) * scale;
+          const Number<C> g = dy.of[k] * gain.of[k];
+          sums.first += g;
+          sums.second += g * n.of[k];
+          n.of[k] = n.of[k] * dy.of[k];
+        }
+        add(columns, p, j, n, dy, t.block(), row == begin);
+      });
+      if (!of.wants_dx) continue;
+      sums = joined(t, sums, PlusBoth{});
+      const Number<C> mean_g = of.centered ? Number<C>(sums.first * Number<C>(of.share)) : Number<C>(C(0));
+      const Number<C> slope = sums.second * Number<C>(of.share) * scale;  // mean(g n) rstd
+      team.each_pack(of.width, [&](int p, index_t j) {
+        const auto n = values(p, j), gain = load_numbers<C, P::pack>(of.weight, j);
+        auto g = gradient(p, j);
+        for (int k = 0; k < P::pack; ++k)
+          g.of[k] = scale * (g.of[k] * gain.of[k] - mean_g - (n.of[k] - center) * slope);
+        if (of.with_dsum) {
+          const auto more = load_numbers<C, P::pack>(of.dsum, row * of.width + j);
+          for (int k = 0; k < P::pack; ++k) g.of[k] = g.of[k] + more.of[k];
+        }
+        store_numbers(of.dx, row * of.width + j, g);
+      });
+    }
+    if constexpr (P::by_warp)
+      store_sums_of_warps(t, team, columns);
+    else if constexpr (P::packs > 0)
+      team.each_pack(of.width, [&](int p, index_t j) {
+        if (of.wants_dweight) store_numbers(of.dweight, t.block() * of.width + j, columns.dw[p]);
+        if (of.wants_dbias) store_numbers(of.dbias, t.block() * of.width + j, columns.db[p]);
+      });
   }
 
-  WHENCE_HD Numbers<C, P::pack> weighted(Numbers<C, P::pack> g, index_t j) const {
-    const auto gain = load_numbers<C, P::pack>(of.weight, j);
-    for (int k = 0; k < P::pack; ++k) g.of[k] = g.of[k] * gain.of[k];
-    return g;
+  // dw += dy n and db += dy in the columns from j on.
+  WHENCE_HD void add(
+      Columns& columns, int p, index_t j, const Pack& dy_n, const Pack& dy, index_t chunk, bool first) const {
+    if constexpr (P::packs > 0) {
+      for (int k = 0; k < P::pack; ++k) columns.dw[p].of[k] += dy_n.of[k], columns.db[p].of[k] += dy.of[k];
+    } else {
+      if (of.wants_dweight) add_in_memory(of.dweight, chunk * of.width + j, dy_n, first);
+      if (of.wants_dbias) add_in_memory(of.dbias, chunk * of.width + j, dy, first);
+    }
+  }
+  WHENCE_HD static void add_in_memory(Global<C> sums, index_t i, Pack more, bool first) {
+    if (!first) {
+      const auto before = load_numbers<C, P::pack>(sums, i);
+      for (int k = 0; k < P::pack; ++k) more.of[k] = before.of[k] + more.of[k];
+    }
+    store_numbers(sums, i, more);
+  }
+
+  WHENCE_HD void store_sums_of_warps(Thread& t, const Team<P>& team, const Columns& columns) const {
+    const index_t all = numbers_of_warps(of.width), apart = padded(of.width);
+    const Shared<C> dw = t.template shared<C>(static_cast<int>(all)), db = t.template shared<C>(static_cast<int>(all));
+    team.each_pack(of.width, [&](int p, index_t j) {
+      for (int k = 0; k < P::pack; ++k) {
+        store(dw, t.warp() * apart + padded(j + k), columns.dw[p].of[k]);
+        store(db, t.warp() * apart + padded(j + k), columns.db[p].of[k]);
+      }
+    });
+    t.sync();
+    for (index_t j = t.index(); j < of.width; j += threads) {
+      if (of.wants_dweight) store(of.dweight, t.block() * of.width + j, sum_of_warps(dw, j));
+      if (of.wants_dbias) store(of.dbias, t.block() * of.width + j, sum_of_warps(db, j));
+    }
+  }
+  WHENCE_HD Number<C> sum_of_warps(Shared<C> sums, index_t j) const {
+    Number<C> sum = load<C>(sums, padded(j));
+    for (int warp = 1; warp < warps; ++warp) sum += load<C>(sums, warp * padded(of.width) + padded(j));
+    return sum;
   }
 };
 
-// dw = sum dy n and db = sum dy over one chunk of rows and 32 columns: every warp reads 32 neighbours of a row, so that
-// memory comes in whole lines; then the warps' sums are added in order.
-constexpr index_t chunk_rows = 256;
-template <class T> struct NormColumns {
-  static constexpr const char* name = "norm_backward_columns";
-  static constexpr int threads = 256, warps = threads / Thread::warp_size;
+// The chunks of up to two arrays of sums joined: [chunks, width] to [width] each, by blocks of 32 columns. Every warp
+// reads 32 neighbours of a chunk, so that memory comes in whole lines; then the warps' sums are added in order.
+template <class T> struct NormJoin {
+  static constexpr const char* name = "norm_backward, chunks";
+  static constexpr int threads = 1024, warps = threads / Thread::warp_size;
   using C = compute_t<T>;
-  static constexpr std::size_t shared_bytes = 2 * shared_bytes_for<C>(threads);
-  Global<const T> x, dy;
-  Global<const C> mean, rstd;
-  Global<C> dweight, dbias;  // [chunks, width]
-  index_t rows, width;
-  bool centered;
+  static constexpr std::size_t shared_bytes = shared_bytes_for<C>(threads);
+  Global<const C> sums[2];
+  Global<T> out[2];
+  index_t chunks, width;
 
-  static constexpr index_t tiles(index_t width) { return (width + Thread::warp_size - 1) / Thread::warp_size; }
+  static constexpr index_t tiles(index_t width) { return blocks_for(width, Thread::warp_size); }
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t chunk = t.block() / tiles(width), column = t.block() % tiles(width) * Thread::warp_size + t.lane();
-    const index_t begin = chunk * chunk_rows, end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
-    Number<C> dw = Number<C>(C(0)), db = Number<C>(C(0));
-    if (column < width) {
-      for (index_t row = begin + t.warp(); row < end; row += warps) {
-        const Number<C> g = load<C>(dy, row * width + column), center = centered ? load<C>(mean, row) : Number<C>(C(0));
-        dw += g * ((load<C>(x, row * width + column) - center) * load<C>(rstd, row));
-        db += g;
-      }
-    }
-    const Shared<C> all_dw = t.template shared<C>(threads), all_db = t.template shared<C>(threads);
-    store(all_dw, t.index(), dw);
-    store(all_db, t.index(), db);
+    const index_t tile = t.block() % tiles(width);
+    const bool second = t.block() >= tiles(width);
+    const index_t column = tile * Thread::warp_size + t.lane();
+    const Global<const C> from = second ? sums[1] : sums[0];
+    Number<C> sum = Number<C>(C(0));
+    if (column < width)
+      for (index_t chunk = t.warp(); chunk < chunks; chunk += warps) sum += load<C>(from, chunk * width + column);
+    const Shared<C> of_warps = t.template shared<C>(threads);
+    store(of_warps, t.index(), sum);
     t.sync();
     if (t.warp() != 0 || column >= width) return;
-    for (int other = 1; other < warps; ++other) {
-      dw += load<C>(all_dw, other * Thread::warp_size + t.lane());
-      db += load<C>(all_db, other * Thread::warp_size + t.lane());
-    }
-    store(dweight, chunk * width + column, dw);
-    store(dbias, chunk * width + column, db);
+    for (int other = 1; other < warps; ++other) sum += load<C>(of_warps, other * Thread::warp_size + t.lane());
+    store(second ? out[1] : out[0], column, sum);
   }
 };
 
 template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
-void join_chunks(CudaKernels& kernels, const Tensor& partial, const Tensor& out) {
-  if (!out.defined()) return;
-  const Shape one_row{1, partial.size(1)};
-  const bool direct = out.dtype() == partial.dtype();
-  const Tensor total = direct ? out.view(one_row, contiguous_strides(one_row))
-                              : Tensor::empty(one_row, partial.dtype(), partial.device());
-  kernels.reduce(Reduction::sum, partial, total);
-  if (!direct) kernels.copy(total.view(out.shape(), contiguous_strides(out.shape())), out);
-}
-
-// `mean` is undefined for the root mean square norm.
-void norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-    const Tensor& mean, const Tensor& rstd) {
+// `mean` is undefined for the root mean square norm, `added` and `sum` where x itself is normed.
+void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+    const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    const NormTensors<T> tensors{global<const T>(x), global<const T>(weight), global<const T>(bias), global<T>(y),
-        global<C>(mean), global<C>(rstd), rows, width, share_of<C>(width), static_cast<C>(epsilon), mean.defined()};
-    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &weight, &bias, &y}), [&]<class P>(P) {
+    const NormTensors<T> tensors{global<const T>(x), global<const T>(added), global<const T>(weight),
+        global<const T>(bias), global<T>(sum), global<T>(y), global<C>(mean), global<C>(rstd), rows, width,
+        share_of<C>(width), static_cast<C>(epsilon), mean.defined(), added.defined()};
+    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}), [&]<class P>(P) {
       using Body = NormRows<T, P>;
       launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
     });
   });
 }
 
-// dw and db, of which the caller wants at least one.
-template <class T>
-void norm_columns(CudaKernels& kernels, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
-    const Tensor& dweight, const Tensor& dbias) {
-  using C = compute_t<T>;
-  using Body = NormColumns<T>;
-  const index_t width = x.size(-1), rows = x.numel() / width, chunks = blocks_for(rows, chunk_rows);
-  const Tensor dw = Tensor::empty({chunks, width}, dtype_of<C>, x.device()),
-               db = Tensor::empty(dw.shape(), dw.dtype(), x.device());
-  const Body columns{global<const T>(x), global<const T>(dy), global<const C>(mean), global<const C>(rstd),
-      global<C>(dw), global<C>(db), rows, width, mean.defined()};
-  launch_kernel(columns, {chunks * Body::tiles(width), Body::shared_bytes});
-  join_chunks(kernels, dw, dweight);
-  join_chunks(kernels, db, dbias);
+// How much of a row a thread holds: of x and dy what is stored, and of each column two sums. So less than
+// with_held_part holds, that all stays below 128 registers.
+template <class T, int pack, class F> void with_summed_part_of_pack(index_t width, const F& run) {
+  constexpr int number = static_cast<int>(sizeof(compute_t<T>)), most = pack == 1 ? 48 : 96;
+  constexpr int few = std::max(32 / number / pack, 1), many = most / number / pack;
+  if (width <= 32 * few * pack) return run(Part<32, pack, few>{});
+  if (width <= 32 * many * pack) return run(Part<32, pack, many>{});
+  if (width <= 256 * few * pack) return run(Part<256, pack, few>{});
+  if (width <= 256 * many * pack) return run(Part<256, pack, many>{});
+  run(Part<512, pack, 0>{});
+}
+template <class T, class F> void with_summed_part(index_t width, bool packs, const F& run) {
+  if constexpr (pack_size<T> > 1) {
+    if (packs) return with_summed_part_of_pack<T, pack_size<T>>(width, run);
+  }
+  with_summed_part_of_pack<T, 1>(width, run);
 }
 
-// Outputs that are undefined are not made.
+// Outputs that are undefined are not made; dsum, if given, is added to dx.
 void norm_backward(CudaKernels& kernels, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-    const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
+    const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   if (x.numel() == 0) {
     if (dweight.defined()) kernels.fill(dweight, 0);
     if (dbias.defined()) kernels.fill(dbias, 0);
     return;
   }
-  const index_t width = x.size(-1), rows = x.numel() / width;
+  const index_t width = x.size(-1), rows = x.numel() / width, chunk = chunk_of(rows), chunks = blocks_for(rows, chunk);
   visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
+    const auto sums_for = [&](const Tensor& out) {
+      return out.defined() ? Tensor::empty({chunks, width}, dtype_of<C>, x.device()) : Tensor();
+    };
+    const Tensor dw = sums_for(dweight), db = sums_for(dbias);
     const NormGradients<T> tensors{global<const T>(x), global<const T>(weight), global<const T>(dy),
-        global<const C>(mean), global<const C>(rstd), dx.defined() ? global<T>(dx) : Global<T>{}, rows, width,
-        share_of<C>(width), mean.defined()};
-    if (dx.defined()) {
-      with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &weight, &dy, &dx}), [&]<class P>(P) {
-        using Body = NormBackward<T, P>;
-        launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
-      });
-    }
-    if (dweight.defined() || dbias.defined()) norm_columns<T>(kernels, x, mean, rstd, dy, dweight, dbias);
+        global<const T>(dsum), global<const C>(mean), global<const C>(rstd), global<T>(dx), global<C>(dw),
+        global<C>(db), rows, width, chunk, share_of<C>(width), mean.defined(), dsum.defined(), dx.defined(),
+        dweight.defined(), dbias.defined()};
+    with_summed_part<T>(width, rows_fit_packs<T>(width, {&x, &weight, &dy, &dsum, &dx}), [&]<class P>(P) {
+      using Body = NormBackward<T, P>;
+      launch_kernel(Body{tensors}, {chunks, Body::shared_bytes(width)});
+    });
+    if (!dweight.defined() && !dbias.defined()) return;
+    using Join = NormJoin<T>;
+    const Join join{{global<const C>(dweight.defined() ? dw : db), global<const C>(db)},
+        {global<T>(dweight.defined() ? dweight : dbias), global<T>(dbias)}, chunks, width};
+    const index_t outputs = dweight.defined() && dbias.defined() ? 2 : 1;
+    launch_kernel(join, {outputs * Join::tiles(width), Join::shared_bytes});
   });
 }
 
@@ -234,31 +365,31 @@ namespace whence {
 
 void CudaKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
     const Tensor& mean, const Tensor& rstd) {
-  gpu::norm(x, weight, bias, epsilon, y, mean, rstd);
+  gpu::norm(x, {}, weight, bias, epsilon, {}, y, mean, rstd);
 }
 
 void CudaKernels::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
     const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
-  gpu::norm_backward(*this, x, weight, mean, rstd, dy, dx, dweight, dbias);
+  gpu::norm_backward(*this, x, weight, mean, rstd, {}, dy, dx, dweight, dbias);
 }
 
 void CudaKernels::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) {
-  gpu::norm(x, weight, {}, epsilon, y, {}, rstd);
+  gpu::norm(x, {}, weight, {}, epsilon, {}, y, {}, rstd);
 }
 
 void CudaKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
     const Tensor& dx, const Tensor& dweight) {
-  gpu::norm_backward(*this, x, weight, {}, rstd, dy, dx, dweight, {});
+  gpu::norm_backward(*this, x, weight, {}, rstd, {}, dy, dx, dweight, {});
 }
 
 void CudaKernels::add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
     double epsilon, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  Kernels::add_norm(x, added, weight, bias, epsilon, sum, y, mean, rstd);
+  gpu::norm(x, added, weight, bias, epsilon, sum, y, mean, rstd);
 }
 
 void CudaKernels::add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
     const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
-  Kernels::add_norm_backward(sum, weight, mean, rstd, dsum, dy, dx, dweight, dbias);
+  gpu::norm_backward(*this, sum, weight, mean, rstd, dsum, dy, dx, dweight, dbias);
 }
 
 }  // namespace whence

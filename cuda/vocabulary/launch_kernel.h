@@ -26,7 +26,14 @@ template <class Body> inline constexpr bool whole_warps = Body::threads % 32 == 
 
 namespace whence::gpu {
 
-template <class Body> __global__ void __launch_bounds__(Body::threads) kernel(const Body body) {
+// Blocks that are to live on a multiprocessor at once, where a kernel says so by its member of this name: the compiler
+// then keeps to as many registers. 0: it is free.
+template <class Body> constexpr unsigned blocks_at_once() {
+  if constexpr (requires { Body::blocks_at_once; }) return Body::blocks_at_once;
+  return 0;
+}
+
+template <class Body> __global__ void __launch_bounds__(Body::threads, blocks_at_once<Body>()) kernel(const Body body) {
 #ifdef __CUDA_ARCH__
   Thread thread;
   body(thread);

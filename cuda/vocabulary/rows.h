@@ -85,6 +85,10 @@ template <class T, class P> class RowPart {
     if constexpr (P::packs > 0)
       team.each_pack(width, [this](int p, index_t j) { held_[p] = load_numbers<C, P::pack>(from_, begin_ + j); });
   }
+  // The same of what the kernel has just made and stored.
+  WHENCE_HD void hold(int p, const Pack& pack) {
+    if constexpr (P::packs > 0) held_[p] = pack;
+  }
   WHENCE_HD Pack operator()(int p, index_t j) const {
     if constexpr (P::packs > 0)
       return held_[p];
