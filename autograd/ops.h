@@ -150,7 +150,8 @@ struct Operand {
 // ---- Products (ops/matmul.cpp, ops/linear.cpp, ops/convolve_keys.cpp) ----
 // [..., m, k] [..., k, n] -> [..., m, n], times scale; leading axes broadcast.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double scale = 1, Site at = Site::current());
-// x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out].
+// x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out]. On a GPU, 16-bit results of 128
+// columns or more that are no multiple of 8 have rows that begin a multiple of 128 numbers apart: not contiguous.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
 // gelu(linear(x, weight, bias)), the tanh form. On a GPU one kernel, which takes gelu before it rounds to 16 bit.
 [[nodiscard]] Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());

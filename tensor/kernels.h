@@ -45,7 +45,8 @@ class Kernels {
   // Along the last axis of a contiguous x: index of the first maximum, i64.
   virtual void argmax(const Tensor& x, const Tensor& out) = 0;
 
-  // out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous.
+  // out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous, or
+  // on a GPU a matrix whose rows begin further apart than they are long.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) = 0;
   // before = a b (+ bias), out = gelu(before), the tanh form. Here in two steps. A device that does it in one takes
   // gelu of the sum before rounding it to 16 bit.
@@ -89,7 +90,8 @@ class Kernels {
   virtual void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
       const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias);
 
-  // Of each row x of logits [... v] (contiguous) and its target in [0, v), i64:
+  // Of each row x of logits [... v] (contiguous; on a GPU rows may begin apart, and dx lies as they do) and its target in
+  // [0, v), i64:
   //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows
   //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows; dy has one element, in the compute
   // type; dx may be the logits

@@ -12,6 +12,7 @@
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/library/blas.h"
+#include "cuda/runtime/staging.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "nn/loss.h"
 #include "nn/training_step.h"

@@ -20,7 +20,8 @@ struct Settings {
   // Whether sectors and conflicts of banks are counted (costs.h). Starts as true with WHENCE_EMULATOR_COUNTS=1.
   bool costs = false;
   // Not 0: the Error of a kernel is told by a later call, as on a GPU: by the next that waits, or by one of the next
-  // three launches, which `late` chooses. Starts as WHENCE_EMULATOR_LATE.
+  // three launches, which `late` chooses; and copies arrive when someone waits, or before what was submitted later runs
+  // (late_line.h). Starts as WHENCE_EMULATOR_LATE.
   std::uint64_t late = 0;
   // Not 0: a seed by which the library of products has no fused kernel for half of the shapes. Starts as
   // WHENCE_EMULATOR_REFUSALS.
