@@ -235,7 +235,7 @@ Tensor AttendContext::masked(const Tensor& t, double otherwise, Site at) const {
 
 Tensor AttendContext::here(const Tensor& constant) const {
   const Device there = device_of_scores(*this);
-  if (there.is_cpu()) return constant;
+  if (there == constant.device()) return constant;
   const Tensor numbers = raw::contiguous(constant);
   return kept->constants.get({numbers, there}, [&] { return raw::to_device(numbers, there); });
 }

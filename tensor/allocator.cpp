@@ -20,20 +20,24 @@
 namespace whence {
 namespace {
 
-constexpr std::size_t class_count = 256;
+constexpr std::size_t class_count = 640;
 constexpr std::size_t remembered = std::size_t{64}
                                    << 10;  // smaller blocks are not worth a line in a list of the largest
 constexpr Allocator::Pool no_pool = 0;
 
-// 1 KiB and below: one class per 64 bytes. Above: four per doubling.
+// 1 KiB and below: one class per 64 bytes. Above: four per doubling; from 64 MiB on sixteen, since a quarter of such a
+// block is more than what it saves to use it for other sizes.
+constexpr std::size_t log2_of_wide = 26, first_wide = 16 + (log2_of_wide - 10) * 4;
 std::size_t class_of(std::size_t block) {
   if (block <= 1024) return block / 64;
   const auto log2 = static_cast<std::size_t>(std::bit_width(block)) - 1;
+  if (log2 >= log2_of_wide) return first_wide + (log2 - log2_of_wide) * 16 + ((block >> (log2 - 4)) & 15);
   return 16 + (log2 - 10) * 4 + ((block >> (log2 - 2)) & 3);
 }
 
 std::size_t size_of_class(std::size_t c) {
   if (c <= 16) return c * 64;
+  if (c >= first_wide) return (16 + (c - first_wide) % 16) << ((c - first_wide) / 16 + log2_of_wide - 4);
   const std::size_t log2 = (c - 16) / 4 + 10, quarter = (c - 16) % 4;
   return (4 + quarter) << (log2 - 2);
 }
@@ -90,18 +94,30 @@ struct Allocator::State {
   std::unordered_map<Pool, PoolBlocks> pools;
   Pool open = no_pool, newest = no_pool;
 
+  void give_back(std::size_t c) {  // one cached block
+    const std::size_t block = size_of_class(c);
+    void* memory = pop(cached[c]);
+    if (checked) unpoison(memory, block);
+    source.give_back(memory, block);
+    statistics.reserved -= block;
+    --taken[c];
+  }
+
   void release_all() {
-    for (std::size_t c = 0; c < class_count; ++c) {
-      if (cached[c].empty()) continue;  // of the last classes no size can be told: no machine has them
-      const std::size_t block = size_of_class(c);
-      for (void* memory : cached[c]) {
-        if (checked) unpoison(memory, block);
-        source.give_back(memory, block);
-        statistics.reserved -= block;
+    for (std::size_t c = 0; c < class_count; ++c)
+      while (!cached[c].empty()) give_back(c);
+  }
+
+  // A block of this size after cached ones went back, the largest first, and no more of them than it takes. Null where
+  // all of them are not enough.
+  void* take_in_exchange(std::size_t block) {
+    for (std::size_t c = class_count; c-- > 0;) {
+      while (!cached[c].empty()) {
+        give_back(c);
+        if (void* memory = source.take(block)) return memory;
       }
-      taken[c] -= cached[c].size();
-      cached[c].clear();
     }
+    return nullptr;
   }
 
   static void* pop(std::vector<void*>& blocks) {
@@ -119,10 +135,7 @@ struct Allocator::State {
     if (open != no_pool) make_room(pools.at(open).own[c], taken[c] + 1);
     void* memory = source.take(block);
     // While a graph is being recorded the device must not be waited for, which giving blocks back does.
-    if (!memory && open == no_pool) {
-      release_all();
-      memory = source.take(block);
-    }
+    if (!memory && open == no_pool) memory = take_in_exchange(block);
     if (!memory) return nullptr;
     if (open != no_pool) {
       try {
@@ -203,7 +216,8 @@ Allocator::~Allocator() {
 
 std::size_t Allocator::block_size(std::size_t bytes) {
   if (bytes <= 1024) return std::max<std::size_t>((bytes + 63) / 64, 1) * 64;
-  const std::size_t step = std::bit_floor(bytes - 1) / 4;
+  const std::size_t doubling = std::bit_floor(bytes - 1);
+  const std::size_t step = doubling >> log2_of_wide ? doubling / 16 : doubling / 4;
   const std::size_t block = (bytes + step - 1) / step * step;
   return block;
 }

@@ -69,7 +69,8 @@ class Allocator {
   void close_pool() noexcept;
   void release_pool(Pool pool) noexcept;  // its blocks become common ones; those still in use do when they are freed
 
-  // The size that a request is rounded up to: multiples of 64 to 1 KiB, then four steps per doubling.
+  // The size that a request is rounded up to: multiples of 64 to 1 KiB, then four steps per doubling, and
+  // sixteen from 64 MiB on.
   static std::size_t block_size(std::size_t bytes);
 
  private:

@@ -19,6 +19,7 @@ template <int N> class StridedIndex {
     WHENCE_HD index_t operator[](int k) const { return of[k]; }
   };
 
+  StridedIndex() = default;  // of one element
   StridedIndex(const Shape& shape, const Strides (&strides)[N]) {
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
       count_ *= shape[axis];

@@ -28,6 +28,9 @@ TEST_CASE("blocks are large enough, not wasteful, and sizes that share a block a
   }
   for (std::size_t bytes = 1000; bytes < (std::size_t{1} << 45); bytes += bytes / 7) {
     CHECK(Allocator::block_size(bytes) >= bytes);
+    // From 64 MiB on a block is not a quarter too large, but a sixteenth.
+    const double most = bytes > (std::size_t{1} << 26) ? 17.0 / 16 : 1.25;
+    CHECK(static_cast<double>(Allocator::block_size(bytes)) <= most * static_cast<double>(bytes));
     CHECK(Allocator::block_size(Allocator::block_size(bytes)) == Allocator::block_size(bytes));
   }
 }

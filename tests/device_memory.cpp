@@ -45,6 +45,26 @@ template <class Run> OutOfMemory out_of_memory(const Run& run) {
 
 }  // namespace
 
+TEST_CASE("device memory: for a size that is missing no more cached blocks go back than it takes, the largest first") {
+  SmallDevice device;
+  Allocator allocator(device);
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (const std::size_t size : {mebibyte, 4 * mebibyte, 2 * mebibyte, 7 * mebibyte})
+    blocks.emplace_back(allocator.allocate(size), size);
+  for (const auto& [memory, size] : blocks) allocator.deallocate(memory, size);
+  void* three = allocator.allocate(3 * mebibyte);
+  CHECK(device.given_back == 1);
+  CHECK(device.used == 10 * mebibyte);
+  void* nine = allocator.allocate(9 * mebibyte);  // 6 MiB are free, 4 and 2 MiB cached
+  CHECK(device.given_back == 2);
+  CHECK(allocator.statistics().reserved == device.used);
+  allocator.deallocate(three, 3 * mebibyte);
+  allocator.deallocate(nine, 9 * mebibyte);
+  allocator.release_cached();
+  CHECK(device.used == 0);
+  CHECK(allocator.statistics().reserved == 0);
+}
+
 TEST_CASE(
     "device memory: out of memory says asked, free, who holds the most and what must go, and the engine goes on") {
   SmallDevice device;

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "cuda/kernels/kernels.h"
+#include "cuda/vocabulary/many_tensors.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/parts.h"
 #include "tensor/adam.h"
 #include "tensor/math.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr index_t chunk_length = 8192;
 
-template <class G, class T> struct AdamPart {
+template <class G, class T> struct AdamTensor {
   Global<const G> gradient;
   Global<T> weight, first, second;
   Global<Float16> half;  // where the rounded weight goes: one of the two, or neither
@@ -27,7 +27,7 @@ template <class G, class T> struct AdamPart {
 template <class G, class T> struct AdamChunks {
   static constexpr const char* name = "adam";
   static constexpr int threads = 256, pack = sizeof(T) == 8 ? 2 : 4;
-  Parts<AdamPart<G, T>, 40> parts;
+  ManyTensors<AdamTensor<G, T>, 40> all;
   Global<const double> controls;
   AdamRule<T> rule;
   double given[control_count], coupled_decay;  // given: the controls when there are none on the device
@@ -39,29 +39,30 @@ template <class G, class T> struct AdamChunks {
   }
 
   WHENCE_HD void operator()(Thread& t) const {
-    const AdamPart<G, T> part = parts.part[parts.of_chunk(t.block())];  // a copy: no store can change its pointers
-    const auto by = AdamFactors<T>::of([this](Control which) { return number(which); }, coupled_decay, part.decays);
+    const AdamTensor<G, T> tensor = all.entry[all.of_chunk(t.block())];  // a copy: no store can change its pointers
+    const auto by = AdamFactors<T>::of([this](Control which) { return number(which); }, coupled_decay, tensor.decays);
     if (!math::isfinite(by.scale)) return;  // not finite: a step that is left out
-    const index_t begin = (t.block() - part.first_chunk) * chunk_length;
-    const index_t end = begin + chunk_length < part.count ? begin + chunk_length : part.count;
-    const index_t packs_end = part.in_packs ? begin + (end - begin) / pack * pack : begin;
-    for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack) step_pack(part, by, i);
-    for (index_t i = packs_end + t.index(); i < end; i += threads) step_one(part, by, i);
+    const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
+    const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;
+    const index_t packs_end = tensor.in_packs ? begin + (end - begin) / pack * pack : begin;
+    for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack) step_pack(tensor, by, i);
+    for (index_t i = packs_end + t.index(); i < end; i += threads) step_one(tensor, by, i);
   }
 
-  WHENCE_HD void step_pack(const AdamPart<G, T>& part, const AdamFactors<T>& by, index_t i) const {
-    const auto g = load_pack<pack>(part.gradient, i);
-    auto w = load_pack<pack>(part.weight, i), m = load_pack<pack>(part.first, i), v = load_pack<pack>(part.second, i);
+  WHENCE_HD void step_pack(const AdamTensor<G, T>& tensor, const AdamFactors<T>& by, index_t i) const {
+    const auto g = load_pack<pack>(tensor.gradient, i);
+    auto w = load_pack<pack>(tensor.weight, i), m = load_pack<pack>(tensor.first, i),
+         v = load_pack<pack>(tensor.second, i);
     for (int k = 0; k < pack; ++k) {
       Number<T> weight(w.of[k]), first(m.of[k]), second(v.of[k]);
       rule.update(by, from_stored<T>(g.of[k]), weight, first, second);
       w.of[k] = plain(weight), m.of[k] = plain(first), v.of[k] = plain(second);
     }
-    store_pack<pack>(part.weight, i, w);
-    store_pack<pack>(part.first, i, m);
-    store_pack<pack>(part.second, i, v);
-    if (part.has_half) store_rounded(part.half, i, w);
-    if (part.has_brain) store_rounded(part.brain, i, w);
+    store_pack<pack>(tensor.weight, i, w);
+    store_pack<pack>(tensor.first, i, m);
+    store_pack<pack>(tensor.second, i, v);
+    if (tensor.has_half) store_rounded(tensor.half, i, w);
+    if (tensor.has_brain) store_rounded(tensor.brain, i, w);
   }
 
   template <class H> WHENCE_HD static void store_rounded(Global<H> to, index_t i, const Pack<T, pack>& numbers) {
@@ -70,14 +71,14 @@ template <class G, class T> struct AdamChunks {
     store_pack<pack>(to, i, rounded);
   }
 
-  WHENCE_HD void step_one(const AdamPart<G, T>& part, const AdamFactors<T>& by, index_t i) const {
-    Number<T> weight = load<T>(part.weight, i), first = load<T>(part.first, i), second = load<T>(part.second, i);
-    rule.update(by, load<T>(part.gradient, i), weight, first, second);
-    store(part.weight, i, weight);
-    store(part.first, i, first);
-    store(part.second, i, second);
-    if (part.has_half) store(part.half, i, weight);
-    if (part.has_brain) store(part.brain, i, weight);
+  WHENCE_HD void step_one(const AdamTensor<G, T>& tensor, const AdamFactors<T>& by, index_t i) const {
+    Number<T> weight = load<T>(tensor.weight, i), first = load<T>(tensor.first, i), second = load<T>(tensor.second, i);
+    rule.update(by, load<T>(tensor.gradient, i), weight, first, second);
+    store(tensor.weight, i, weight);
+    store(tensor.first, i, first);
+    store(tensor.second, i, second);
+    if (tensor.has_half) store(tensor.half, i, weight);
+    if (tensor.has_brain) store(tensor.brain, i, weight);
   }
 };
 
@@ -96,25 +97,26 @@ template <class G, class T> class AdamLaunches {
   void add(const AdamEntry& entry) {
     if (entry.weight.numel() == 0) return;
     constexpr int pack = AdamChunks<G, T>::pack;
-    AdamPart<G, T> part{};
-    part.gradient = global<const G>(entry.gradient);
-    part.weight = global<T>(entry.weight), part.first = global<T>(entry.first), part.second = global<T>(entry.second);
-    part.count = entry.weight.numel(), part.decays = entry.decays;
-    part.in_packs = begins_with_pack(entry.gradient, pack) && begins_with_pack(entry.weight, pack) &&
-                    begins_with_pack(entry.first, pack) && begins_with_pack(entry.second, pack);
+    AdamTensor<G, T> tensor{};
+    tensor.gradient = global<const G>(entry.gradient);
+    tensor.weight = global<T>(entry.weight), tensor.first = global<T>(entry.first),
+    tensor.second = global<T>(entry.second);
+    tensor.count = entry.weight.numel(), tensor.decays = entry.decays;
+    tensor.in_packs = begins_with_pack(entry.gradient, pack) && begins_with_pack(entry.weight, pack) &&
+                      begins_with_pack(entry.first, pack) && begins_with_pack(entry.second, pack);
     if (entry.shadow.defined()) {
-      part.in_packs = part.in_packs && begins_with_pack(entry.shadow, pack);
-      part.has_half = entry.shadow.dtype() == DType::f16, part.has_brain = !part.has_half;
-      if (part.has_half) part.half = global<Float16>(entry.shadow);
-      if (part.has_brain) part.brain = global<BFloat16>(entry.shadow);
+      tensor.in_packs = tensor.in_packs && begins_with_pack(entry.shadow, pack);
+      tensor.has_half = entry.shadow.dtype() == DType::f16, tensor.has_brain = !tensor.has_half;
+      if (tensor.has_half) tensor.half = global<Float16>(entry.shadow);
+      if (tensor.has_brain) tensor.brain = global<BFloat16>(entry.shadow);
     }
-    if (kernel_.parts.full()) run();
-    kernel_.parts.add(part, chunk_length);
+    if (kernel_.all.full()) run();
+    kernel_.all.add(tensor, chunk_length);
   }
 
   void run() {
-    launch_kernel(kernel_, {.blocks = kernel_.parts.chunks});
-    kernel_.parts.clear();
+    launch_kernel(kernel_, {.blocks = kernel_.all.chunks});
+    kernel_.all.clear();
   }
 
  private:

@@ -1,8 +1,8 @@
 // The sum of squares of all gradients, and what clipping makes of it: a few launches, no copy to the CPU.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/block.h"
+#include "cuda/vocabulary/many_tensors.h"
 #include "cuda/vocabulary/packs.h"
-#include "cuda/vocabulary/parts.h"
 #include "tensor/adam.h"
 
 namespace whence {
@@ -11,7 +11,7 @@ namespace {
 
 constexpr index_t chunk_length = 16384;
 
-template <class T> struct SquaresPart {
+template <class T> struct SquaresTensor {
   Global<const T> x;
   index_t count, first_chunk;
   bool in_packs;
@@ -21,7 +21,7 @@ template <class T> struct SquaresPart {
 template <class T> struct SquareChunks {
   static constexpr const char* name = "sum_of_squares";
   static constexpr int threads = 256, pack = pack_size<T>;
-  Parts<SquaresPart<T>, 100> parts;
+  ManyTensors<SquaresTensor<T>, 100> all;
   Global<double> partial;
   index_t first_partial;
   double unit;
@@ -31,16 +31,16 @@ template <class T> struct SquareChunks {
     return scaled * scaled;
   }
   WHENCE_HD void operator()(Thread& t) const {
-    const SquaresPart<T>& part = parts.part[parts.of_chunk(t.block())];
-    const index_t begin = (t.block() - part.first_chunk) * chunk_length;
-    const index_t end = begin + chunk_length < part.count ? begin + chunk_length : part.count;
-    const index_t packs_end = part.in_packs ? begin + (end - begin) / pack * pack : begin;
+    const SquaresTensor<T>& tensor = all.entry[all.of_chunk(t.block())];
+    const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
+    const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;
+    const index_t packs_end = tensor.in_packs ? begin + (end - begin) / pack * pack : begin;
     Number<double> sum(0.0);
     for (index_t i = begin + t.index() * pack; i < packs_end; i += threads * pack) {
-      const auto x = load_pack<pack>(part.x, i);
+      const auto x = load_pack<pack>(tensor.x, i);
       for (int k = 0; k < pack; ++k) sum += squared(from_stored<double>(x.of[k]));
     }
-    for (index_t i = packs_end + t.index(); i < end; i += threads) sum += squared(load<double>(part.x, i));
+    for (index_t i = packs_end + t.index(); i < end; i += threads) sum += squared(load<double>(tensor.x, i));
     sum = block_reduce<threads>(t, sum, Plus{});
     if (t.index() == 0) store(partial, first_partial + t.block(), sum);
   }
@@ -85,15 +85,15 @@ template <class T> class SquareLaunches {
   }
   void add(const Tensor& x) {
     if (x.numel() == 0) return;
-    if (kernel_.parts.full()) run();
-    kernel_.parts.add({global<const T>(x), x.numel(), 0, begins_with_pack(x, pack_size<T>)}, chunk_length);
+    if (kernel_.all.full()) run();
+    kernel_.all.add({global<const T>(x), x.numel(), 0, begins_with_pack(x, pack_size<T>)}, chunk_length);
   }
   void run() {
     kernel_.first_partial = done_;
     launch_kernel(kernel_,
-        {.blocks = kernel_.parts.chunks, .shared_bytes = block_reduce_bytes<SquareChunks<T>::threads, Number<double>>});
-    done_ += kernel_.parts.chunks;
-    kernel_.parts.clear();
+        {.blocks = kernel_.all.chunks, .shared_bytes = block_reduce_bytes<SquareChunks<T>::threads, Number<double>>});
+    done_ += kernel_.all.chunks;
+    kernel_.all.clear();
   }
 
  private:

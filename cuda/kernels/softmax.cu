@@ -153,6 +153,7 @@ template <class T, class P, class Bias> class LogitsPart {
   WHENCE_HD void hold(const Team<P>& team, index_t width) {
     if constexpr (P::packs > 0) team.each_pack(width, [this](int p, index_t j) { held_[p] = read(j); });
   }
+  WHENCE_HD void hold(int p, const Numbers<C, P::pack>& pack) { held_[p] = pack; }  // from now on
   WHENCE_HD Numbers<C, P::pack> operator()(int p, index_t j) const {
     if constexpr (P::packs > 0)
       return held_[p];
@@ -200,15 +201,17 @@ template <class T, class P, class Bias> struct Softmax {
       const unsigned bits = kept(p, j);
       Numbers<C, P::pack> pack = {};
       if (j < kept.seen()) pack = values(p, j);
-      for (int k = 0; k < P::pack; ++k)
-        pack.of[k] = bits >> k & 1u ? math::exp(pack.of[k] - sum.first) * scale : Number<C>(C(0));
+      for (int k = 0; k < P::pack; ++k) {
+        const Number<C> power = P::packs > 0 ? pack.of[k] : math::exp(pack.of[k] - sum.first);
+        pack.of[k] = bits >> k & 1u ? Number<C>(power * scale) : Number<C>(C(0));
+      }
       store_numbers(y, row * width + j, pack);
     });
   }
 
-  // The row's maximum and the sum of powers below it: two passes over registers, or one over memory.
-  WHENCE_HD PowerSum<C> power_sum(
-      const Team<P>& team, const LogitsPart<T, P, Bias>& values, const MaskPart<P>& kept) const {
+  // The row's maximum and the sum of powers below it: two passes over registers, which then hold the powers, or one over
+  // memory.
+  WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, LogitsPart<T, P, Bias>& values, const MaskPart<P>& kept) const {
     if constexpr (P::packs == 0) {
       PowerSum<C> sum = empty_power_sum<C>();
       team.each_pack(kept.seen(), [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
@@ -222,9 +225,13 @@ template <class T, class P, class Bias> struct Softmax {
       });
       top = team.reduce(top, Larger{});
       team.each_pack(kept.seen(), [&](int p, index_t j) {
-        const auto pack = values(p, j);
+        auto pack = values(p, j);
         const unsigned bits = kept(p, j);
-        for (int k = 0; k < P::pack; ++k) total = bits >> k & 1u ? total + math::exp(pack.of[k] - top) : total;
+        for (int k = 0; k < P::pack; ++k) {
+          pack.of[k] = bits >> k & 1u ? math::exp(pack.of[k] - top) : Number<C>(C(0));
+          total += pack.of[k];
+        }
+        values.hold(p, pack);
       });
       return {top, team.reduce(total, Plus{})};
     }

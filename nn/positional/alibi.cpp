@@ -2,6 +2,7 @@
 //   Not causal: -m_h (|i-j| - 0.5 [j < i]); the half tells left from right (Ruoss et al. 2023).
 #include "nn/positional/alibi_slopes.h"
 #include "nn/positional/distance_bias.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -14,11 +15,15 @@ class Alibi final : public DistanceBias {
 
  private:
   Tensor of_distances(const Tensor& distances, const AttendContext& at) const override {
-    std::vector<double> rows;  // [h n], as pairs read it
-    for (const double slope : slopes_)
-      for (const double distance : distances.to_vector())
-        rows.push_back(-slope * (at.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0)));
-    return transpose(at.here(Tensor::of(rows, {static_cast<index_t>(slopes_.size()), distances.size(0)}, at.dtype())));
+    const Tensor rows = Tensor::empty({static_cast<index_t>(slopes_.size()), distances.size(0)}, DType::f64);
+    double* next = rows.data<double>();
+    for (const double slope : slopes_) {
+      for (index_t n = 0; n < distances.size(0); ++n) {
+        const double distance = distances.data<double>()[n];
+        *next++ = -slope * (at.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0));
+      }
+    }
+    return transpose(at.here(raw::cast(rows, at.dtype())));  // [n h] of [h n], which pairs read
   }
 
   std::vector<double> slopes_;  // m_h, not learned

@@ -6,27 +6,27 @@
 
 namespace whence::gpu {
 
-// `Part` has `count`, the elements of its tensor, and `first_chunk`, the chunks of those before it.
-template <class Part, int most> struct Parts {
+// `Entry` has `count`, the elements of its tensor, and `first_chunk`, the chunks of those before it.
+template <class Entry, int most> struct ManyTensors {
   static constexpr int capacity = most;
-  Part part[most];
+  Entry entry[most];
   int used = 0;
   index_t chunks = 0;
 
   bool full() const { return used == most; }
-  void add(Part next, index_t chunk_length) {
+  void add(Entry next, index_t chunk_length) {
     next.first_chunk = chunks;
     chunks += (next.count + chunk_length - 1) / chunk_length;
-    part[used++] = next;
+    entry[used++] = next;
   }
   void clear() { used = 0, chunks = 0; }
 
-  // The part that a chunk belongs to: the last one that does not begin behind it.
+  // The entry that a chunk belongs to: the last one that does not begin behind it.
   WHENCE_HD int of_chunk(index_t chunk) const {
     int low = 0;
     for (int high = used; high - low > 1;) {
       const int middle = (low + high) / 2;
-      (part[middle].first_chunk <= chunk ? low : high) = middle;
+      (entry[middle].first_chunk <= chunk ? low : high) = middle;
     }
     return low;
   }
