@@ -24,6 +24,7 @@ template <class G, class T> struct AdamTensor {
   bool decays, in_packs, has_half, has_brain;
 };
 
+// Per element: 4 numbers read, 3 written (4 with a rounded copy), 14 operations, 1 root, 2 divisions: memory.
 template <class G, class T> struct AdamChunks {
   static constexpr const char* name = "adam";
   static constexpr int threads = 256, pack = sizeof(T) == 8 ? 2 : 4;

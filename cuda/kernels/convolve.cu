@@ -47,6 +47,8 @@ WHENCE_HD void load_tile(Thread& t, int threads, const Global<const T>& x, index
 
 // One unit is a tile of keys of one row (b, i). A warp takes every eighth block of four outputs, a lane every
 // 32nd key: 16 sums in registers.
+// Per key: `channels` numbers read, `outputs` written, 2 channels taps outputs operations: from a few channels on,
+// shared memory, read 5 times for 32 operations.
 template <class T> struct ConvolveTiles {
   using C = compute_t<T>;
   static constexpr const char* name = "convolve_keys";
@@ -118,6 +120,8 @@ template <class T> struct ConvolveTiles {
 
 // dw(o,c,t) over one chunk of units. A thread has four outputs by four terms; blocks of one chunk share them out. Its
 // terms lie apart, so that at each of the four neighbouring threads read and store neighbours.
+// Per key: `channels` + `outputs` numbers read, again by each block of a chunk, 2 channels taps outputs operations:
+// from a few channels on, shared memory, read 8 times for 32 operations.
 template <class T> struct WeightGradientTiles {
   using C = compute_t<T>;
   static constexpr const char* name = "convolve_keys, gradient of the kernel";

@@ -20,6 +20,7 @@ template <class T> struct Fill {
   WHENCE_HD void operator()(index_t i) const { out[index(i)[0]] = value; }
 };
 
+// Per element: 1 number written, no operation: memory.
 template <class T> struct FillPacks {
   static constexpr const char* name = "fill";
   static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;
@@ -49,6 +50,7 @@ template <class T> struct Move {
 };
 
 // Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d].
+// Per element: 1 number read, 1 written, no operation: memory.
 template <class T, int pack> struct MoveRows {
   static constexpr const char* name = "copy, rows in packs";
   static constexpr int threads = copy_threads;
@@ -76,6 +78,7 @@ template <class T> struct Masked {
   }
 };
 
+// Per element: 1 number and 1 byte of the mask read, 1 number written, 1 choice: memory.
 template <class T> struct MaskedRows {
   static constexpr const char* name = "masked";
   static constexpr int threads = copy_threads, pack = gpu::pack_size<T>;

@@ -23,6 +23,7 @@ WHENCE_HD void store_up_to(Global<T> to, index_t i, index_t left, const Numbers<
     if (k < left) store(to, i + k, numbers.of[k]);
 }
 
+// Per logit: 1 number read, 3 operations, 1 power: memory; with 16-bit numbers arithmetic comes close.
 template <class T, class P> struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   static constexpr int threads = P::threads;
@@ -53,6 +54,7 @@ template <class T, class P> struct CrossEntropy {
   }
 };
 
+// Per logit: 1 number read, 1 written, 3 operations, 1 power: memory.
 template <class T, class P> struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   static constexpr int threads = P::threads;

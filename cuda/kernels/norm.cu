@@ -21,6 +21,8 @@ template <class T> struct NormTensors {
 };
 
 // Two passes over the row: the mean first, then squares of differences from it, which do not cancel.
+// Per element: 1 number read, 1 written (2 and 2 with a sum), 8 operations: memory. A row too wide to be held is read 2
+// or 3 times.
 template <class T, class P> struct NormRows {
   static constexpr const char* name = "norm";
   static constexpr int threads = P::threads;
@@ -148,6 +150,8 @@ using HeldPart = std::conditional_t<(P::packs > 0 && P::pack > 1), StoredPart<T,
 //   dx = rstd (g - mean(g) - n mean(g n)) + dsum,  dw = sum over rows of dy n,  db = sum over rows of dy
 // Root mean square norm: without mean(g), since nothing was centered. A thread has the same columns of every row of its
 // team, and keeps their two sums beside the row; of a row too wide to be held it keeps them in memory.
+// Per element: 2 numbers read (3 with dsum), 1 written, 15 operations: memory. A row too wide to be held is read
+// twice, and the sums of its columns are read and written too.
 template <class T, class P> struct NormBackward {
   static constexpr const char* name = "norm_backward";
   static constexpr int threads = P::threads;
@@ -262,6 +266,7 @@ template <class T, class P> struct NormBackward {
 
 // The chunks of up to two arrays of sums joined: [chunks, width] to [width] each, by blocks of 32 columns. Every warp
 // reads 32 neighbours of a chunk, so that memory comes in whole lines; then the warps' sums are added in order.
+// Per sum of a chunk: 1 number read, 1 operation, by few blocks: the latency of a launch.
 template <class T> struct NormJoin {
   static constexpr const char* name = "norm_backward, chunks";
   static constexpr int threads = 1024, warps = threads / Thread::warp_size;

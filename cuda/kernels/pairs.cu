@@ -15,6 +15,7 @@ constexpr int pair_threads = 256;
 
 // y[b h i j] = table[h, step]; a block for each row of keys. One number at a time, so that neighbouring threads read
 // neighbouring keys and entries too.
+// Per pair: 1 number written (table and steps are in a cache), 3 operations: memory.
 template <class T> struct ReadBySteps {
   static constexpr const char* name = "read_by_steps";
   static constexpr int threads = pair_threads;
@@ -34,6 +35,7 @@ template <class T> struct ReadBySteps {
 
 // sums[b group h n]: of `rows_each` rows of queries, the sum of what lies n steps apart. Pairs of one distance lie along
 // a diagonal, so neighbouring threads read neighbouring numbers. The lowest step has all keys behind its diagonal too.
+// Per pair: 1 number read (steps are in a cache), 1 operation: memory.
 template <class T> struct SumBySteps {
   static constexpr const char* name = "sum_by_steps";
   static constexpr int threads = pair_threads, rows_each = 64;
@@ -68,6 +70,7 @@ template <class T> struct SumBySteps {
 };
 
 // A block for each row.
+// Per pair: 1 byte written (`present` is in a cache), 2 comparisons: memory; with `present` its reads, byte by byte.
 template <int pack> struct CausalMask {
   static constexpr const char* name = "causal_mask";
   static constexpr int threads = pair_threads;

@@ -68,6 +68,7 @@ template <class T> struct BinaryValue {  // y = f(a, b)
 };
 
 // y = f(a, b) where rows can be walked in packs: y = x + bias, x times one number per row. One pack per thread.
+// Per element: at most 2 numbers read, 1 written, f: memory.
 template <class T> struct BinaryRows {
   using C = compute_t<T>;
   static constexpr const char* name = "binary, rows in packs";

@@ -29,6 +29,8 @@ template <class I> struct MakeKeys {
 
 // One (chunk, column) per thread. A row that lies inside the chunk is done; the part of one that began before goes to
 // `head`, of one that goes on behind to `tail`. A chunk that is in the middle of a row is all head.
+// Per entry and column: 1 number read, 1 operation, and once per row 1 number read and written (keys are in a cache):
+// memory.
 template <class T> struct SumChunks {
   using C = compute_t<T>;
   static constexpr const char* name = "scatter_add_rows";
@@ -69,6 +71,7 @@ template <class T> struct SumChunks {
 
 // A row that begins in chunk c and goes on behind it: into += tail[c] + head[c + 1] + head[c + 2] + ... One block per
 // (c, 32 columns); its warps take turns with the heads, and their sums are added in the order of the warps.
+// Per chunk and column: at most 2 numbers read, 2 operations: the latency of blocks; most find nothing to join.
 template <class T> struct JoinChunks {
   using C = compute_t<T>;
   static constexpr const char* name = "scatter_add_rows, rows over several chunks";
