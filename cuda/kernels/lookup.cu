@@ -63,7 +63,7 @@ template <class T> struct SumColumns {
 };
 
 // Along the last axis: one line per warp, whose lanes read it side by side.
-// Per element: 1 number and 8 bytes of index read, 1 operation: memory; for long tables, which lanes share, their turns.
+// Per element: 1 number and 8 bytes of index read, 1 operation: memory; for long tables, shared by lanes, their turns.
 template <class T> struct SumLines {
   using C = compute_t<T>;
   static constexpr const char* name = "sum_by_index";
