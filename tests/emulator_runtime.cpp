@@ -367,7 +367,9 @@ TEST_CASE("emulator: a dry step is counted as one that computes") {
     CHECK(wet.loss > 1);
     REQUIRE(dry.by_kernel.size() == wet.by_kernel.size());
     std::uint64_t launches = 0, bytes = 0;
-    for (const auto& [kernel, d] : dry.by_kernel) {
+    for (const auto& each : dry.by_kernel) {
+      const std::string& kernel = each.first;
+      const gpu::emulator::Counters& d = each.second;
       CAPTURE(kernel);
       const gpu::emulator::Counters w = wet.by_kernel.at(kernel);
       CHECK(d.launches == w.launches);
