@@ -181,6 +181,8 @@ template <class T, class P, class Bias> class LogitsPart {
 template <class T, class P, class Bias> struct Softmax {
   static constexpr const char* name = Bias::name;
   static constexpr int threads = P::threads;
+  // Rows that are read again: left alone, nvcc keeps to 32 registers there and spills the bias' addresses.
+  static constexpr int blocks_at_once = P::packs == 0 ? 2 : 0;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes =
       P::packs > 0 ? 2 * P::template reduce_bytes<Number<C>> : P::template reduce_bytes<PowerSum<C>>;
