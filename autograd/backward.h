@@ -14,6 +14,9 @@ bool tracked(const Tensor& tensor);  // has history: a leaf, or computed from on
 // once it is a sum of several terms.
 Tensor gradient(const Tensor& leaf);
 void clear_gradient(const Tensor& leaf);
+// Puts one there: a sum that was made elsewhere, of the leaf's shape, device, and the dtype of its gradient or of its
+// sums. Error when it is another. The tensor is the leaf's from now on: later terms are added to a copy.
+void set_gradient(const Tensor& leaf, const Tensor& gradient);
 
 struct GradOptions {
   bool create_graph = false;  // record the backward pass, so that its result can be differentiated again

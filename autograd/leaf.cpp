@@ -34,6 +34,16 @@ static Leaf& leaf_of(const char* op, const Tensor& tensor) {
 Tensor gradient(const Tensor& leaf) { return leaf_of("gradient", leaf).gradient; }
 void clear_gradient(const Tensor& leaf) { leaf_of("clear_gradient", leaf).gradient = {}; }
 
+void set_gradient(const Tensor& leaf, const Tensor& gradient) {
+  Leaf& node = leaf_of("set_gradient", leaf);
+  raw::require_shape("set_gradient", "gradient", gradient, leaf.shape());
+  raw::require_same_device("set_gradient", "leaf", leaf, "gradient", gradient);
+  if (gradient.dtype() != leaf.dtype() && gradient.dtype() != compute_dtype(leaf.dtype()))
+    fail("set_gradient", "a gradient of ", gradient.dtype(), " given for a leaf of ", leaf.dtype(),
+        "; its own dtype, or that of its sums, required");
+  node.take(gradient);
+}
+
 Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
 
 void Leaf::accumulate(const Tensor& dx) {

@@ -78,6 +78,7 @@ class Leaf final : public Node {
   void release_saved() override {}
 
   void accumulate(const Tensor& dx);
+  void take(const Tensor& sum) { gradient = sum, owned_ = false; }
   Tensor gradient;  // undefined until the first backward; of a 16-bit leaf f32 as soon as it is a sum
 
  private:

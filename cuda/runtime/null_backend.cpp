@@ -2,6 +2,7 @@
 // how to get one.
 #include "cuda/runtime/backend.h"
 #include "tensor/backend.h"
+#include "tensor/ranks/communicator.h"
 
 namespace whence {
 
@@ -14,5 +15,11 @@ const DeviceFacts& cuda_facts() {
 }
 
 gpu::emulator::Settings* emulator_settings() { return nullptr; }
+
+bool nccl_can_be_loaded() { return false; }
+
+std::unique_ptr<Communicator> join_nccl(const Launch&, const CommunicatorOptions&, std::unique_ptr<Communicator>) {
+  throw InputError("ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON");
+}
 
 }  // namespace whence

@@ -16,7 +16,7 @@ namespace whence {
 
 struct TrainingOptions {
   std::int64_t steps = 10000;
-  std::int64_t accumulate = 1;  // parts whose gradients make one step
+  std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
   double learning_rate = 3e-4;  // the peak
   double final_rate = 0;        // what linear and cosine end at
   std::int64_t warm_up = 50;    // steps
@@ -42,6 +42,7 @@ struct TrainingOptions {
   bool tensorboard = false;     // an event file besides metrics.jsonl
   bool check_finite = false;    // stop at the first op whose result is not finite
   bool quiet = false;
+  Communicator* ranks = nullptr;  // with whom the parts of a step are shared; null: nobody
 };
 
 // Declares them. Without the options of validation where the program has nothing to validate with.

@@ -1,0 +1,91 @@
+// Processes that train one model together, and what they say to each other. Beside the device runtime: values, no
+// gradients. All that goes between ranks goes by one primitive, exchange(); sums, gathers and broadcasts over it are in
+// collectives.h, in an order that is whence's own. So the bits do not depend on who carries the bytes: shared memory of
+// one machine, MPI, or NCCL.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tensor/error.h"
+#include "tensor/ranks/launch.h"
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// A rank that does not answer: it died, it gave up, or the limit of waiting is over. Says which rank, and why if known.
+class LostRank : public Error {
+ public:
+  using Error::Error;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }     // 0, 1, ... size() - 1
+  int size() const { return size_; }     // a power of two
+  virtual std::string name() const = 0;  // "shared memory", "MPI (Open MPI 4.1.4)", "NCCL 2.27.3"
+
+  // Sends `mine` to `peer`, which is another rank, and receives as many bytes into `theirs`; the peer calls it with this
+  // rank at the same time. Peers are rank() ^ 1, rank() ^ 2, rank() ^ 4, ... alone. LostRank when the peer died, when
+  // any rank gave up, or when nothing came for the limit.
+  void exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs);
+  // The same with tensors that are contiguous, of one dtype and size, and on the CPU or a device that it reaches().
+  void exchange(int peer, const Tensor& mine, const Tensor& theirs);
+
+  // Numbers on this device go from rank to rank without a way over the CPU.
+  virtual bool reaches(Device device) const { return device.is_cpu(); }
+
+  // Tells the others, which are waiting or soon will be, that this rank cannot go on: they throw LostRank with `why`.
+  virtual void give_up(const std::string& why) noexcept = 0;
+
+  // So far, of this rank: exchanges, and bytes that it sent.
+  struct Traffic {
+    std::uint64_t exchanges = 0, bytes = 0;
+  };
+  const Traffic& traffic() const { return traffic_; }
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+
+ private:
+  virtual void exchange_bytes(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) = 0;
+  // Called for devices that it reaches(), besides the CPU.
+  virtual void exchange_on_device(int peer, const Tensor& mine, const Tensor& theirs);
+  void require_peer(int peer) const;
+
+  int rank_, size_;
+  Traffic traffic_;
+};
+
+struct CommunicatorOptions {
+  std::string body = "auto";    // shared, mpi or nccl
+  double limit = 600;           // seconds that a rank waits for another which neither dies nor answers
+  std::string rendezvous = {};  // of nccl over machines without MPI: "HOST:PORT", or a file that all see
+  Device device = {};           // where what is summed lives
+};
+
+// This rank's end. Returns when all ranks have come. InputError when they are not a power of two, or the body is not to
+// be had here; LostRank when not all come within the limit.
+// auto: on GPUs NCCL where it can be loaded; else MPI where this build has it and MPI started the ranks; else shared
+// memory, where all are on this machine.
+[[nodiscard]] std::unique_ptr<Communicator> join(const Launch& launch, const CommunicatorOptions& options = {});
+
+// ---- The bodies.
+
+[[nodiscard]] std::unique_ptr<Communicator> join_shared_memory(const Launch& launch, double limit);
+[[nodiscard]] std::unique_ptr<Communicator> join_mpi(
+    const Launch& launch, double limit);  // InputError in a build without MPI
+// `control`, where there is one, carries the id, and messages of the CPU; without it the rendezvous gives the id.
+[[nodiscard]] std::unique_ptr<Communicator> join_nccl(
+    const Launch& launch, const CommunicatorOptions& options, std::unique_ptr<Communicator> control);
+[[nodiscard]] bool nccl_can_be_loaded();
+[[nodiscard]] bool built_with_mpi();
+
+}  // namespace whence

@@ -1,0 +1,29 @@
+// Who started this process, and as which of several: read from what torchrun, Open MPI, MPICH, SLURM or `train
+// --processes` put into the environment.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace whence {
+
+struct Launch {
+  int rank = 0, size = 1;              // of all
+  int local_rank = 0, local_size = 1;  // of those on this machine
+  std::string by = {};                 // "whence", "torchrun", "Open MPI", "PMI", "SLURM"; empty: alone
+  // The same for all ranks of one start on one machine, and for no others: the name under which they find each other.
+  std::string identity = {};
+  std::string address = {};  // HOST:PORT of rank 0 where the launcher says it; empty: it does not
+};
+
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+[[nodiscard]] std::optional<std::string> environment_variable(const char* name);
+
+// In this order: WHENCE_RANK and WHENCE_RANKS; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (torchrun);
+// OMPI_COMM_WORLD_RANK (Open MPI); PMI_RANK (MPICH, and srun --mpi=pmi2); SLURM_PROCID with SLURM_NTASKS above 1, in a
+// step that srun started. InputError where they contradict themselves: a rank that is not below the size, one without
+// the other, not a number.
+[[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
+
+}  // namespace whence
