@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
 #include "tensor/adam.h"
 #include "tests/on_gpu.h"
 
@@ -78,10 +77,6 @@ struct Model final : Module {
   Tensor bounded = param("bounded", {3}, Init::constant(0.5), false, {0.49, 1});
 };
 
-void set_gradient(const Tensor& leaf, const Tensor& dx) {
-  clear_gradient(leaf);
-  static_cast<Leaf*>(node_of(leaf))->accumulate(dx);
-}
 void set_gradients(const Model& model, std::uint64_t seed, double size = 1) {
   for (const Module::Parameter& p : model.parameters()) {
     const Tensor dx =

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/node.h"
 #include "autograd/ops.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -19,11 +18,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 struct Pair final : Module {
   Tensor weight = param("weight", {2, 3}, Init::zeros()), bias = param("bias", {3}, Init::zeros(), false);
 };
-
-void set_gradient(const Tensor& leaf, const Tensor& dx) {
-  clear_gradient(leaf);
-  static_cast<Leaf*>(node_of(leaf))->accumulate(dx);
-}
 
 Tensor wave(index_t count, double phase, double scale, const Shape& shape, DType dtype) {
   std::vector<double> values;
