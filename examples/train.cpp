@@ -13,6 +13,7 @@
 #include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
+#include "examples/app/ranks.h"
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
@@ -37,6 +38,7 @@ struct Settings {
   std::int64_t dump = 0;
   bool describe = false;
   MachineOptions machine;
+  RankOptions ranks;
 };
 
 // One parsed command line and the task that it asks for.
@@ -61,6 +63,7 @@ class Run {
   const std::string& name() const { return name_; }
   const Task& task() const { return *task_; }
   const Settings& settings() const { return settings_; }
+  const CommandLine& line() const { return line_; }
   std::vector<std::pair<std::string, std::string>> values() const { return line_.values(); }
 
   RunRecord record() const {
@@ -101,6 +104,7 @@ class Run {
         .text("from", &settings_.from,
             {"repeat the run of this run.json; other options on the command line come before its own"});
     declare(line_, settings_.machine);
+    declare(line_, settings_.ranks);
     line_.heading("Looking inside")
         .flag("describe", &settings_.describe,
             {"print the parameters and what one training step keeps for backward, by op and line, and end"})
@@ -194,7 +198,8 @@ PlannedTraining planned(const Task& task, const Settings& settings, const Placem
   PlannedTraining plan{.model = tasks::with(task.model(), settings.model),
       .device = placement.device,
       .precision = placement.precision,
-      .accumulate = settings.training.accumulate};
+      .accumulate = parts_of_a_rank(settings.training),
+      .shared = settings.training.ranks != nullptr};
   const Batch batch = task.training_batch(settings.training.seed, 1, settings.sizes.batch);
   plan.batch = {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
   plan.loss_of = [job_of](Transformer& model) { return job_of(model).loss_of; };
@@ -287,12 +292,12 @@ void say_what_tests_take(Transformer& model, const Task& task, const Settings& s
   }
 }
 
-int train_and_test(const Run& run) {
-  Settings settings = run.settings();
+int train_and_test(const Run& run, Settings settings) {
   const Task& task = run.task();
+  install_interrupt_handler();
   const Placement placement = placement_of(settings.machine);
   settings.training.device = placement.device;
-  install_interrupt_handler();
+  const bool fitted = fit_accumulate(run.line(), settings.training);
   const TransformerOptions options = tasks::with(task.model(), settings.model);
   require_memory(options, placement.device, 4);
   const auto memory = plan_memory(planned(task, settings, placement), false);
@@ -320,12 +325,14 @@ int train_and_test(const Run& run) {
   RunRecord record = run.record();
   record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}, memory};
   for (const std::string& note : notes) record.facts.emplace_back("note", note);
+  if (fitted) record_accumulate(record, settings.training);
   job.record = text_of(record);
   if (settings.training.look_every > 0) {
     const Batch sample = task.test_batch(0, settings.training.seed, 0, 1);
     job.look = look::looks_at(model, sample.input_tensor(), sample.target_tensor());
   }
   const TrainingResult trained = train(job, settings.training);
+  if (!speaks(settings.training.ranks)) return 0;
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s";
   if (trained.best_step > 0)
@@ -436,7 +443,11 @@ int run(int argc, char** argv) {
     look_inside(run->task(), run->settings());
     return 0;
   }
-  return train_and_test(*run);
+  Settings settings = run->settings();
+  return run_as_ranks(run->line(), settings.ranks, settings.machine, [&](Communicator* ranks) {
+    settings.training.ranks = ranks;
+    return train_and_test(*run, settings);
+  });
 }
 
 const RegisterCommand registered{

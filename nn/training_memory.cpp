@@ -1,6 +1,7 @@
 #include "nn/training_memory.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "autograd/inspect.h"
 #include "nn/planned_modules.h"
@@ -63,6 +64,13 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   TrainingStep step(precision, make, looked_at, {.accumulate = std::min<std::int64_t>(training.accumulate, 2)});
   for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);
   found.peak = allocator.statistics().peak - before;
+  // Two parts are tried, where one sum waits for its other half; with more as many wait as the tree of halves is deep.
+  std::size_t sums = 0;
+  for (const Module::Parameter& parameter : precision.optimizer().parameters())
+    sums += Allocator::block_size(
+        static_cast<std::size_t>(parameter.tensor.numel()) * size_of(compute_dtype(parameter.tensor.dtype())));
+  const auto depth = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(training.accumulate, 2) - 1));
+  found.peak += sums * static_cast<std::size_t>(depth - 1 + (training.shared ? 1 : 0));
   return found;
 }
 

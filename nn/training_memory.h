@@ -13,7 +13,8 @@ struct PlannedTraining {
   TransformerOptions model;
   Device device = {};  // where it will run
   DType precision = DType::f32;
-  std::int64_t accumulate = 1;
+  std::int64_t accumulate = 1;                       // parts that one process does
+  bool shared = false;                               // with other ranks
   TrainingBatch batch = {};                          // one part, of tensors [b t]
   std::function<LossOf(Transformer&)> loss_of = {};  // of the model that is planned
 };

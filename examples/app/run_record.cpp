@@ -80,7 +80,8 @@ std::string text_of(const RunRecord& record) {
 }
 
 const std::set<std::string> never_recorded{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
-    "cuda-graph", "beside", "dump", "dump-set", "describe", "graph"};
+    "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator", "rank-limit",
+    "rendezvous"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   const std::string text = read_file(path);

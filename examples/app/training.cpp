@@ -4,19 +4,24 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <span>
+#include <sstream>
 #include <type_traits>
 
 #include "autograd/inspect.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/loading.h"
 #include "examples/app/progress.h"
+#include "examples/app/ranks.h"
 #include "examples/app/run_folder.h"
 #include "examples/app/text.h"
+#include "nn/io/sha256.h"
 #include "nn/schedule.h"
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
 #include "tensor/error.h"
 #include "tensor/products.h"
+#include "tensor/ranks/collectives.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -94,14 +99,17 @@ class Trainer {
             {.accumulate = options.accumulate,
                 .clip = options.clip,
                 .recorded = options.cuda_graph,
-                .sequences = job.sequences}),
-        folder_(options.folder, precision_.weights(), {job.description.begin(), job.description.end()}, options.seed,
-            options.keep_checkpoints),
-        best_(precision_, options.keep_best) {}
+                .sequences = job.sequences,
+                .ranks = options.ranks}),
+        folder_(speaks(options.ranks) ? options.folder : "", precision_.weights(),
+            {job.description.begin(), job.description.end()}, options.seed, options.keep_checkpoints),
+        best_(precision_, options.keep_best && speaks(options.ranks)) {}
 
   TrainingResult run() {
+    if (options_.ranks) require_same_on_all(*options_.ranks, job_.description);
     const std::int64_t first = open();
-    Progress progress(job_.label, options_.steps, first, ProgressStyle::for_standard_error(options_.quiet), std::cerr);
+    Progress progress(job_.label, options_.steps, first,
+        ProgressStyle::for_standard_error(options_.quiet || !speaks(options_.ranks)), std::cerr);
     if (first == 0) look(0, progress);
     std::optional<CheckFinite> checking;
     if (options_.check_finite && options_.precision != DType::f16) checking.emplace();
@@ -114,15 +122,17 @@ class Trainer {
       if (options_.validate_every > 0 && (step % options_.validate_every == 0 || step == options_.steps))
         validate(step, progress);
       if (step % options_.save_every == 0) save(step);
-      if (interrupt_requested() && step < options_.steps) {
+      if (stop_asked() && step < options_.steps) {
         save(step);
         progress.finish();
+        wait_for_rank_0();
         throw Interrupted(
             to_text("training: stopped at step ", step, options_.folder.empty() ? "" : ", saved; go on with --resume"));
       }
     }
     finish();
     progress.finish();
+    wait_for_rank_0();
     return result_;
   }
 
@@ -165,11 +175,22 @@ class Trainer {
     };
   }
 
+  // All ranks end after the same step, whichever of them was asked.
+  bool stop_asked() const {
+    return options_.ranks ? any_of_ranks(*options_.ranks, interrupt_requested()) : interrupt_requested();
+  }
+
+  // Who ends before its files are written may take the others with it: mpirun ends all then.
+  void wait_for_rank_0() const {
+    if (options_.ranks) (void)any_of_ranks(*options_.ranks, false);
+  }
+
   bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
 
   std::int64_t open() {
-    const TrainingState state =
+    TrainingState state =
         folder_.open(options_.resume, options_.tensorboard, precision_.optimizer(), options_.accept_damaged);
+    if (options_.ranks) take_from_rank_0(state);
     precision_.publish();
     restore_scale(state);
     loss_since_ = fact<double>(state.facts, "loss since the last line").value_or(0);
@@ -177,7 +198,7 @@ class Trainer {
     take_other_end(state);
     if (!job_.record.empty()) folder_.write("run.json", job_.record);
     best_.restore(state.facts);
-    if (options_.keep_best &&
+    if (options_.keep_best && speaks(options_.ranks) &&
         best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
       Best now(precision_, true);
       now.remember();
@@ -187,6 +208,38 @@ class Trainer {
     }
     result_.steps = state.step;
     return state.step;
+  }
+
+  // Rank 0 alone reads the checkpoint: the others may have no such folder, and what they hold is then the same.
+  void take_from_rank_0(TrainingState& state) {
+    Communicator& ranks = *options_.ranks;
+    std::vector<double> counts{static_cast<double>(state.step), static_cast<double>(state.skipped)};
+    broadcast(ranks, std::as_writable_bytes(std::span(counts)));
+    state.step = static_cast<index_t>(counts[0]), state.skipped = static_cast<index_t>(counts[1]);
+    std::string facts;
+    for (const auto& [name, value] : state.facts) facts += name + '\0' + value + '\0';
+    std::istringstream read(broadcast(ranks, facts));
+    for (std::string name, value; std::getline(read, name, '\0') && std::getline(read, value, '\0');)
+      state.facts[name] = value;
+    if (state.step == 0) return;
+    for (const Module::Parameter& weight : precision_.weights()) broadcast(ranks, weight.tensor.detach());
+    for (const Adam::Moments& moments : precision_.optimizer().moments())
+      broadcast(ranks, moments.first), broadcast(ranks, moments.second);
+    precision_.optimizer().set_steps(state.updates());
+  }
+
+  // Ranks whose processors round otherwise would go apart without a sign of it: each has its own sums in Adam.
+  void require_same_weights(std::int64_t step) const {
+    Sha256 hash;
+    for (const Module::Parameter& weight : precision_.weights()) {
+      const Tensor here = raw::to_device(raw::contiguous(weight.tensor.detach()), Device::cpu());
+      hash.add({here.bytes(), static_cast<std::size_t>(here.numel()) * size_of(here.dtype())});
+    }
+    const std::vector<std::string> all = gather_over_ranks(*options_.ranks, hash.hexadecimal());
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+      if (all[rank] != all[0])
+        throw Error("ranks: at step ", step, " the weights of rank ", rank,
+            " are not those of rank 0; processors of one kind required, or memory without errors; nothing is saved");
   }
 
   std::int64_t skipped() const { return precision_.loss_scale() ? precision_.loss_scale()->state().skipped : 0; }
@@ -201,6 +254,7 @@ class Trainer {
   }
 
   void save(std::int64_t step) {
+    if (options_.ranks) require_same_weights(step);
     RunFolder::Facts facts = best_.facts();
     if (steps_since_ > 0) {
       facts["loss since the last line"] = number_text(loss_since_);  // reads back as the same number
@@ -253,7 +307,9 @@ class Trainer {
   }
 
   void look(std::int64_t step, Progress& progress) {
-    if (options_.look_every == 0 || !job_.look || (step % options_.look_every != 0 && step != options_.steps)) return;
+    if (options_.look_every == 0 || !job_.look || !speaks(options_.ranks) ||
+        (step % options_.look_every != 0 && step != options_.steps))
+      return;
     try {
       const TrainingJob::Look found = job_.look(step);
       for (const LogRecord& record : found.records) folder_.log_look(record);
@@ -264,8 +320,17 @@ class Trainer {
     }
   }
 
+  // By rank 0; the others wait for its score, which ends a training without patience left on all.
+  Validation validated() const {
+    if (!options_.ranks) return job_.validate();
+    Validation found;
+    if (speaks(options_.ranks)) found = job_.validate();
+    broadcast(*options_.ranks, std::as_writable_bytes(std::span(&found.score, 1)));
+    return found;
+  }
+
   void validate(std::int64_t step, Progress& progress) {
-    const Validation validation = job_.validate();
+    const Validation validation = validated();
     LogRecord record{{"step", step}, {"validation_score", validation.score}};
     std::string text = to_text("step ", step, ": validation ", fixed(validation.score, 4));
     for (const auto& [name, value] : validation.figures) {

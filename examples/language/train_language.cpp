@@ -9,6 +9,7 @@
 #include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
+#include "examples/app/ranks.h"
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
 #include "examples/app/scheme_names.h"
@@ -31,6 +32,7 @@ struct Settings {
   std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from, beside;
   std::int64_t length = 128, batch = 16, evaluate_to = 16, last = 256, evaluation_windows = 20, validation_windows = 64;
   MachineOptions machine;
+  RankOptions ranks;
 };
 
 void declare_options(CommandLine& line, Settings& settings) {
@@ -70,6 +72,7 @@ void declare_options(CommandLine& line, Settings& settings) {
   line.text("out", &settings.out, {"folder for checkpoints, logs and results"})
       .text("from", &settings.from, {"repeat the run of this run.json"});
   declare(line, settings.machine);
+  declare(line, settings.ranks);
   line.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",
       "bytes, windows of 128");
   line.example("whence train lm --data books.jsonl --field body --test-data emma.txt", "a document a line, and a test");
@@ -197,14 +200,13 @@ void require_windows(const Corpus& corpus, const Settings& settings) {
   if (!settings.corpus.test_files.empty()) corpus.require_window(Part::test, settings.length);
 }
 
-int run(CommandLine& line, Settings& settings) {
-  check_together(line, settings);
-  refuse_inside_text(line, settings.corpus, settings.out);
+int train_and_evaluate(CommandLine& line, Settings& settings) {
   settings.training.folder = settings.out;
   const Placement placement = placement_of(settings.machine);
   settings.training.device = placement.device, settings.training.precision = placement.precision;
   const std::vector<NamedScores> beside = scores_beside(settings);
   install_interrupt_handler();
+  const bool fitted = fit_accumulate(line, settings.training);
 
   const TokeniserPointer tokeniser = tokeniser_of(settings);
   const Corpus corpus(settings.corpus, *tokeniser);
@@ -220,7 +222,8 @@ int run(CommandLine& line, Settings& settings) {
   const auto memory = plan_memory({.model = model_options,
                                       .device = placement.device,
                                       .precision = placement.precision,
-                                      .accumulate = settings.training.accumulate,
+                                      .accumulate = parts_of_a_rank(settings.training),
+                                      .shared = settings.training.ranks != nullptr,
                                       .batch = lm_batch(corpus, windows, settings.training.seed, 1),
                                       .loss_of = loss_with},
       true);
@@ -263,8 +266,10 @@ int run(CommandLine& line, Settings& settings) {
   job.description = description(settings, corpus, facts);
   RunRecord record = record_of(settings, line, corpus, facts);
   record.facts.push_back(memory);
+  if (fitted) record_accumulate(record, settings.training);
   job.record = text_of(record);
   const TrainingResult trained = train(job, settings.training);
+  if (!speaks(settings.training.ranks)) return 0;
   tokeniser->save((settings.training.folder / tokeniser_file).string());
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
             << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << pruning_text() << '\n';
@@ -274,6 +279,15 @@ int run(CommandLine& line, Settings& settings) {
                "lengths.json, lengths*.csv, "
                "lengths*.svg}\n";
   return 0;
+}
+
+int run(CommandLine& line, Settings& settings) {
+  check_together(line, settings);
+  refuse_inside_text(line, settings.corpus, settings.out);
+  return run_as_ranks(line, settings.ranks, settings.machine, [&](Communicator* ranks) {
+    settings.training.ranks = ranks;
+    return train_and_evaluate(line, settings);
+  });
 }
 
 // `repeated`: with the options of a record in them.
