@@ -115,12 +115,12 @@ class StartedRanks {
   int code_ = 0;
 };
 
-// What it printed to standard output rank 0 prints too.
-void stop_printing() {
+// Of a rank that would only repeat what rank 0 says.
+void silence(int stream) {
   std::cout.flush();
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
-  dup2(nowhere, STDOUT_FILENO);
+  dup2(nowhere, stream);
   close(nowhere);
 }
 
@@ -129,13 +129,14 @@ int run_as_rank(Communicator& ranks, const std::function<int(Communicator*)>& wo
     return work(&ranks);
   } catch (const LostRank& lost) {
     ranks.give_up(lost.what());
+    if (ranks.rank() > 1) silence(STDERR_FILENO);  // two say it, as one of them may be the lost one
     if (interrupt_requested())
       throw Interrupted(to_text("stopped at the last checkpoint, as another rank had ended first: ", lost.what()));
-    if (ranks.rank() == 0) throw;
-    std::cerr << message_line(to_text("rank ", ranks.rank(), ": ", lost.what())) << std::endl;
-    return static_cast<int>(ExitCode::failed);
+    throw LostRank(to_text("rank ", ranks.rank(), ": ", lost.what()));
   } catch (const std::exception& error) {
     ranks.give_up(error.what());
+    const bool of_all = dynamic_cast<const InputError*>(&error) || dynamic_cast<const Interrupted*>(&error);
+    if (ranks.rank() > 0 && of_all) silence(STDERR_FILENO);  // if it is not of all, rank 0 hears of it and says so
     throw;
   }
 }
@@ -170,7 +171,7 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
     line.refuse("processes", to_text("1 under ", launch.by, ", which started ", launch.size, " ranks"), "leave it out");
   if (launch.size == 1) return work(nullptr);
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
-  if (launch.rank > 0) stop_printing();
+  if (launch.rank > 0) silence(STDOUT_FILENO);
   const std::unique_ptr<Communicator> ranks = join(launch, {.body = options.communicator,
                                                                .limit = options.limit,
                                                                .rendezvous = options.rendezvous,

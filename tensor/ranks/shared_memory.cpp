@@ -135,6 +135,7 @@ class SharedMemory final : public Communicator {
     return lock;
   }
   bool lives(int rank) const {
+    if (rank == this->rank()) return true;
     flock lock = lock_of(rank, F_WRLCK);
     return ::fcntl(file_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
   }
@@ -159,19 +160,19 @@ class SharedMemory final : public Communicator {
 
   Presence presence(int rank) const { return static_cast<Presence>(board().seats[rank].presence.load()); }
 
-  // LostRank when one that has come is no more, or said that it cannot go on.
+  // LostRank when one that has come is no more, or said that it cannot go on. The dead come first: those who miss them
+  // give up.
   void look_around(int waited_for) const {
-    for (int other = 0; other < size(); ++other) {
-      if (other == rank()) continue;
-      const Presence found = presence(other);
-      if (found == Presence::gave_up)
+    for (int other = 0; other < size(); ++other)
+      if (presence(other) == Presence::here && !lives(other) && presence(other) == Presence::here)
+        throw LostRank("rank ", other, " of ", size(),
+            " died, without a word; its messages may say why, or the system's "
+            "(out of memory: dmesg)");
+    for (int other = 0; other < size(); ++other)
+      if (presence(other) == Presence::gave_up)
         throw LostRank("rank ", other, " gave up: ", static_cast<const char*>(board().seats[other].why));
-      if (found == Presence::here && !lives(other) && presence(other) == Presence::here)
-        throw LostRank("rank ", other, " of ", size(), " died, without a word; rank ", rank(),
-            " cannot go on without it; its messages may say why, or the system's (out of memory: dmesg)");
-      if (found == Presence::gone && other == waited_for)
-        throw LostRank("rank ", other, " ended while rank ", rank(), " waited for it");
-    }
+    if (presence(waited_for) == Presence::gone)
+      throw LostRank("rank ", waited_for, " ended while rank ", rank(), " waited for it");
   }
 
   // Until arrived(), which is asked again when `counter` changes. `last` is when the other was last heard of.
