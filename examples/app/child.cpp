@@ -20,7 +20,7 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
   argv.push_back(nullptr);
   // A pipe would wait for a reader, and a link lead elsewhere.
   const int file = output.empty()
-                       ? dup(STDOUT_FILENO)
+                       ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
                        : open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0644);
   if (file < 0) throw SystemError(output, " cannot be written: ", std::generic_category().message(errno));
   const pid_t parent = getpid(), child = fork();
@@ -29,7 +29,6 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
     if (getppid() != parent) _exit(127);
     if (output.empty()) setpgid(0, 0);
     dup2(file, 1);
-    if (file > 2) close(file);
     if (errors == Errors::in_the_file) dup2(file, 2);
     execvp(argv[0], argv.data());
     static constexpr std::string_view why = "the program could not be started\n";

@@ -161,13 +161,13 @@ void declare(CommandLine& line, RankOptions& options) {
 int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator*)>& work) {
   const Launch launch = find_launch();
-  if (launch.by.empty() && options.processes > 1) {
+  if (launch.size == 1 && options.processes > 1) {
     if (!std::has_single_bit(static_cast<unsigned>(options.processes)))
       line.refuse("processes", "a power of two", "sums over ranks are halves of halves: 2, 4 or 8");
     install_interrupt_handler();
     return StartedRanks(options.processes).wait();
   }
-  if (!launch.by.empty() && launch.by != "whence" && options.processes > 1)
+  if (launch.by != "whence" && options.processes > 1)
     line.refuse("processes", to_text("1 under ", launch.by, ", which started ", launch.size, " ranks"), "leave it out");
   if (launch.size == 1) return work(nullptr);
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
