@@ -25,7 +25,7 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return value;
 }
 
-// The names of a launcher's variables.
+// The names of a launcher's variables. SLURM says the local ones of ranks that it started in another way.
 struct Names {
   const char *by, *rank, *size, *local_rank, *local_size;
 };
@@ -35,7 +35,7 @@ constexpr std::array launchers{
     Names{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_LOCAL_SIZE"},
     Names{"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    Names{"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    Names{"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr},
 };
 
 // When the process began, in the kernel's ticks: with its number it names it for as long as the machine is up.
@@ -49,23 +49,50 @@ std::string beginning_of(pid_t process) {
   return field;
 }
 
-// Ranks of one launcher on one machine are children of one process, unless a shell stands between.
+// Of "2(x3),1", how many tasks each of SLURM's nodes has: that of one node.
+std::optional<int> tasks_on_node(const std::string& counts, int node) {
+  std::istringstream text(counts);
+  for (int tasks = 0, times = 1; text >> tasks; times = 1) {
+    if (text.peek() == '(') text.ignore(2) >> times, text.ignore(1);
+    if (node < times) return tasks;
+    node -= times;
+    text.ignore(1);  // the comma
+  }
+  return std::nullopt;
+}
+
+bool by_srun(const Launch& launch, const Environment& environment) {
+  return launch.by == "SLURM" ||
+         (launch.by == "PMI" && !environment("MPI_LOCALRANKID") && environment("SLURM_STEP_ID"));
+}
+
+void find_neighbours(Launch& launch, const Names& names, const Environment& environment) {
+  std::optional<int> rank, size;
+  if (by_srun(launch, environment)) {
+    rank = number(environment, "SLURM_LOCALID");
+    size = tasks_on_node(
+        environment("SLURM_STEP_TASKS_PER_NODE").value_or(""), number(environment, "SLURM_NODEID").value_or(0));
+  } else {
+    rank = number(environment, names.local_rank), size = number(environment, names.local_size);
+  }
+  launch.local_rank = rank.value_or(launch.rank);
+  launch.local_size = size.value_or(launch.size);
+  if (launch.local_size < 1 || launch.local_rank >= launch.local_size || launch.local_size > launch.size)
+    throw InputError(names.rank, "=", launch.rank, " of ", launch.size, " given in the environment as rank ",
+        launch.local_rank, " of ", launch.local_size, " on this machine; a rank below their number here required");
+}
+
+// torchrun says it; ranks of the others are children of one process of their machine, unless a shell stands between.
 std::string identity_of(const Launch& launch, const Environment& environment) {
   for (const char* name : {"WHENCE_RENDEZVOUS", "PMIX_NAMESPACE", "OMPI_MCA_orte_ess_jobid"})
     if (const auto value = environment(name)) return to_text(launch.by, "-", *value);
-  if (launch.by == "SLURM" || environment("SLURM_STEP_ID"))
+  if (launch.by == "torchrun" && !launch.address.empty())
+    return to_text("torchrun-", launch.address, "-", environment("TORCHELASTIC_RUN_ID").value_or(""), "-",
+        environment("TORCHELASTIC_RESTART_COUNT").value_or("0"));
+  if (by_srun(launch, environment))
     return to_text("SLURM-", environment("SLURM_JOB_ID").value_or(""), "-", environment("SLURM_STEP_ID").value_or(""),
         "-", environment("SLURM_RESTART_COUNT").value_or("0"));
   return to_text(launch.by, "-", getppid(), "-", beginning_of(getppid()));
-}
-
-void require_consistent(const Launch& launch, const Names& names) {
-  if (launch.size < 1 || launch.rank >= launch.size)
-    throw InputError(names.rank, "=", launch.rank, " and ", names.size, "=", launch.size,
-        " given in the environment; a rank below their number required");
-  if (launch.local_size < 1 || launch.local_rank >= launch.local_size || launch.local_size > launch.size)
-    throw InputError(names.local_rank, "=", launch.local_rank, " and ", names.local_size, "=", launch.local_size,
-        " given in the environment with ", launch.size, " ranks in all; a rank below their number here required");
 }
 
 }  // namespace
@@ -79,20 +106,19 @@ Launch find_launch(const Environment& environment) {
   for (const Names& names : launchers) {
     const auto rank = number(environment, names.rank), size = number(environment, names.size);
     const bool slurm = names.by == std::string("SLURM");
-    // A batch script is a step without srun, where the variables of its one process say what srun would start.
-    if (slurm && (!rank || size.value_or(1) < 2 || !environment("SLURM_STEP_ID") ||
-                     environment("SLURM_STEP_ID") == "4294967291" || environment("SLURM_STEP_ID") == "batch"))
-      continue;
+    // The shells of sbatch and salloc are steps without srun.
+    const std::string step = slurm ? environment("SLURM_STEP_ID").value_or("") : "";
+    if (slurm && (!rank || !size || step.empty() || step == "4294967291" || step == "4294967290")) continue;
     if (!rank && !size) continue;
     if (!rank || !size)
       throw InputError(rank ? names.rank : names.size, " given in the environment without ",
           rank ? names.size : names.rank, "; both required, as ", names.by, " sets them");
+    if (*size < 1 || *rank >= *size)
+      throw InputError(names.rank, "=", *rank, " and ", names.size, "=", *size,
+          " given in the environment; a rank below their number required");
+    if (*size == 1) return {};
     Launch launch{.rank = *rank, .size = *size, .by = names.by};
-    launch.local_rank = number(environment, names.local_rank).value_or(launch.rank);
-    const auto local_size = number(environment, names.local_size);
-    const auto nodes = slurm ? number(environment, "SLURM_STEP_NUM_NODES") : std::nullopt;
-    launch.local_size = nodes == 1 ? launch.size : local_size.value_or(launch.size);
-    require_consistent(launch, names);
+    find_neighbours(launch, names, environment);
     if (const auto host = environment("MASTER_ADDR"))
       launch.address = to_text(*host, ":", environment("MASTER_PORT").value_or("29500"));
     launch.identity = identity_of(launch, environment);

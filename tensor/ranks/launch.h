@@ -21,9 +21,9 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 
 // In this order: WHENCE_RANK and WHENCE_RANKS; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (torchrun);
-// OMPI_COMM_WORLD_RANK (Open MPI); PMI_RANK (MPICH, and srun --mpi=pmi2); SLURM_PROCID with SLURM_NTASKS above 1, in a
-// step that srun started. InputError where they contradict themselves: a rank that is not below the size, one without
-// the other, not a number.
+// OMPI_COMM_WORLD_RANK (Open MPI); PMI_RANK (MPICH, and srun --mpi=pmi2); SLURM_PROCID in a step that srun started.
+// One rank is alone, whoever started it: WHENCE_RANK=0 WHENCE_RANKS=1 makes a child of a rank so. InputError where they
+// contradict themselves: a rank that is not below the size, one without the other, not a number.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
 
 }  // namespace whence

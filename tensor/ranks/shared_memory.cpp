@@ -18,6 +18,7 @@
 #include <climits>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -26,7 +27,8 @@
 namespace whence {
 namespace {
 
-constexpr int most_ranks = 64, most_peers = 6;
+constexpr int most_ranks = 64;
+constexpr int door = most_ranks;  // the byte that whoever comes locks meanwhile
 constexpr std::size_t place_bytes = 256 * 1024;
 constexpr std::size_t places = 2;  // one is filled while the other is read
 
@@ -41,9 +43,11 @@ struct Mailbox {
 enum class Presence : std::uint32_t { not_come, here, gone, gave_up };
 struct Seat {
   Counter presence;
-  char why[512];  // of gave_up
+  Counter waits_for;  // a rank and 1; 0: for none
+  char why[512];      // of gave_up
 };
 struct Board {
+  Counter size;  // of whoever came first
   Seat seats[most_ranks];
 };
 
@@ -69,13 +73,15 @@ class SharedMemory final : public Communicator {
       : Communicator(launch.rank, launch.size), limit_(limit), path_(file_name(launch)) {
     if (launch.size > most_ranks)
       throw InputError("ranks: ", launch.size, " on one machine given; at most ", most_ranks, " required");
-    map();
+    open();
     try {
+      map();
       take_seat();
+      close_door();
       wait_for_all();
     } catch (...) {
-      if (seated_) leave(Presence::gone);
-      ::unlink(path_.c_str());
+      if (memory_ && seated_) leave(Presence::gone);
+      if (!others_live()) ::unlink(path_.c_str());
       unmap();
       throw;
     }
@@ -110,22 +116,42 @@ class SharedMemory final : public Communicator {
     throw SystemError("ranks: ", path_, " ", what, ": ", std::generic_category().message(errno));
   }
 
+  // The file behind the path, with its door locked: one at a time looks who is there.
+  void open() {
+    for (const double give_up_at = now() + limit_;;) {
+      file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+      if (file_ < 0) refuse("cannot be opened");
+      flock lock = lock_of(door, F_WRLCK);
+      while (::fcntl(file_, F_OFD_SETLK, &lock) != 0 && now() < give_up_at)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      struct stat opened {
+      }, named{};
+      if (::fstat(file_, &opened) == 0 && ::stat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino) return;
+      ::close(file_);  // it lost its name meanwhile
+      if (now() >= give_up_at) throw LostRank("ranks: ", path_, " is not to be had for ", limit_, " seconds");
+    }
+  }
+  void close_door() const {
+    flock lock = lock_of(door, F_UNLCK);
+    ::fcntl(file_, F_OFD_SETLK, &lock);
+  }
+
   void map() {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file_ < 0) refuse("cannot be opened");
+    // What an earlier start left behind, all of whose ranks were killed, begins again from zeros.
+    if (!others_live() && ::ftruncate(file_, 0) != 0) refuse("cannot be emptied");
     // Room is taken now: a page that the system cannot give later would end the process without a word.
-    if (const int error = ::posix_fallocate(file_, 0, static_cast<off_t>(bytes())); error != 0) {
+    int error = EINTR;
+    while (error == EINTR) error = ::posix_fallocate(file_, 0, static_cast<off_t>(bytes()));
+    if (error != 0) {
       errno = error;
-      ::close(file_);
       refuse(to_text("cannot have the ", bytes_text(bytes()), " that ", size(), " ranks share").c_str());
     }
-    memory_ = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (memory_ != MAP_FAILED) return;
-    ::close(file_);
-    refuse("cannot be mapped");
+    void* const mapped = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (mapped == MAP_FAILED) refuse("cannot be mapped");
+    memory_ = mapped;
   }
   void unmap() {
-    ::munmap(memory_, bytes());
+    if (memory_) ::munmap(memory_, bytes());
     ::close(file_);
   }
 
@@ -133,6 +159,11 @@ class SharedMemory final : public Communicator {
     flock lock{};
     lock.l_type = kind, lock.l_whence = SEEK_SET, lock.l_start = rank, lock.l_len = 1;
     return lock;
+  }
+  bool others_live() const {
+    flock lock = lock_of(0, F_WRLCK);
+    lock.l_len = most_ranks;
+    return ::fcntl(file_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
   }
   bool lives(int rank) const {
     if (rank == this->rank()) return true;
@@ -146,6 +177,11 @@ class SharedMemory final : public Communicator {
       throw InputError("ranks: two processes say that they are rank ", rank(), " of ", size(), " of ", path_,
           "; each rank once required");
     seated_ = true;
+    std::uint32_t others = 0;
+    if (!board().size.compare_exchange_strong(others, static_cast<std::uint32_t>(size())) &&
+        others != static_cast<std::uint32_t>(size()))
+      throw InputError("ranks: rank ", rank(), " of ", size(), " given, others here are of ", others,
+          "; the same number for all required");
     board().seats[rank()].presence.store(static_cast<std::uint32_t>(Presence::here));
     futex_wake(board().seats[rank()].presence);
   }
@@ -160,41 +196,55 @@ class SharedMemory final : public Communicator {
 
   Presence presence(int rank) const { return static_cast<Presence>(board().seats[rank].presence.load()); }
 
-  // LostRank when one that has come is no more, or said that it cannot go on. The dead come first: those who miss them
-  // give up.
-  void look_around(int waited_for) const {
+  // Why there is nothing to wait for: one that has come is no more, or said that it cannot go on. The dead come first:
+  // those who miss them give up.
+  std::optional<LostRank> lost(int waited_for) const {
     for (int other = 0; other < size(); ++other)
       if (presence(other) == Presence::here && !lives(other) && presence(other) == Presence::here)
-        throw LostRank("rank ", other, " of ", size(),
+        return LostRank("rank ", other, " of ", size(),
             " died, without a word; its messages may say why, or the system's "
             "(out of memory: dmesg)");
     for (int other = 0; other < size(); ++other)
       if (presence(other) == Presence::gave_up)
-        throw LostRank("rank ", other, " gave up: ", static_cast<const char*>(board().seats[other].why));
+        return LostRank("rank ", other, " gave up: ", static_cast<const char*>(board().seats[other].why));
     if (presence(waited_for) == Presence::gone)
-      throw LostRank("rank ", waited_for, " ended while rank ", rank(), " waited for it");
+      return LostRank("rank ", waited_for, " ended while rank ", rank(), " waited for it");
+    return std::nullopt;
+  }
+  // Who waits for one that waits for a third has the third to thank.
+  int who_holds_up(int waited_for) const {
+    for (int links = 0; links < size(); ++links) {
+      const auto next = static_cast<int>(board().seats[waited_for].waits_for.load()) - 1;
+      if (next < 0 || next == rank()) break;
+      waited_for = next;
+    }
+    return waited_for;
   }
 
-  // Until arrived(), which is asked again when `counter` changes. `last` is when the other was last heard of.
+  // Until arrived(), which is asked again when `counter` changes.
   void wait(int other, Counter& counter, const std::function<bool()>& arrived) const {
     for (int spin = 0; spin < 64; ++spin) {
       if (arrived()) return;
       std::this_thread::yield();
     }
+    Counter& mine = board().seats[rank()].waits_for;
+    mine.store(static_cast<std::uint32_t>(other + 1));
     const double give_up_at = now() + limit_;
     for (double looked = 0; !arrived();) {
       const std::uint32_t value = counter.load();
-      if (arrived()) return;
+      if (arrived()) break;
       futex_wait(counter, value, 0.05);
       if (const double at = now(); at - looked >= 0.05) {
         looked = at;
-        if (arrived()) return;
-        look_around(other);
+        const auto problem = lost(other);
+        if (arrived()) break;  // the last that it did before it ended
+        if (problem) throw *problem;
         if (at > give_up_at)
-          throw LostRank("rank ", other, " of ", size(), " lives and has not answered rank ", rank(), " for ", limit_,
+          throw LostRank("rank ", who_holds_up(other), " of ", size(), " lives and has not answered for ", limit_,
               " seconds; --rank-limit allows more");
       }
     }
+    mine.store(0);
   }
 
   void wait_for_all() const {
