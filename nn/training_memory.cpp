@@ -61,16 +61,18 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
     return loss;
   };
   const MakeBatch make = [&](std::int64_t) { return training.batch; };
-  TrainingStep step(precision, make, looked_at, {.accumulate = std::min<std::int64_t>(training.accumulate, 2)});
+  // As many parts as show what more of them would take: halves, and those of an odd number in a row.
+  const int halvings = std::countr_zero(static_cast<std::uint64_t>(training.accumulate));
+  TrainingStep step(precision, make, looked_at,
+      {.accumulate = (halvings > 0 ? 2 : 1) * (training.accumulate >> halvings > 1 ? 3 : 1)});
   for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);
   found.peak = allocator.statistics().peak - before;
-  // Two parts are tried, where one sum waits for its other half; with more as many wait as the tree of halves is deep.
+  // One sum waited for its other half; as many wait as the number of parts can be halved.
   std::size_t sums = 0;
   for (const Module::Parameter& parameter : precision.optimizer().parameters())
     sums += Allocator::block_size(
         static_cast<std::size_t>(parameter.tensor.numel()) * size_of(compute_dtype(parameter.tensor.dtype())));
-  const auto depth = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(training.accumulate, 2) - 1));
-  found.peak += sums * static_cast<std::size_t>(depth - 1 + (training.shared ? 1 : 0));
+  found.peak += sums * static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
   return found;
 }
 

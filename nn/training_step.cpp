@@ -26,19 +26,19 @@ std::string not_recordable(const TransformerOptions& model) {
 
 namespace {
 
-// Leaves in every parameter's gradient the sum over parts [begin, end), by halves: balanced, so that a rank can do a
-// part of the tree. As many sums wait for their other half as the tree is deep. A single part's gradients are as
-// backward left them.
+// Leaves in every parameter's gradient the sum over parts [begin, end): by halves while their number is even, so that
+// ranks can do branches of the tree, and the odd number that is left in a row, as no rank splits it. As many sums wait
+// for their other half as the tree is deep.
 template <class OnePart>
 void sum_by_halves(Adam& optimizer, std::int64_t begin, std::int64_t end, const OnePart& backward_of) {
-  if (end - begin == 1) {
+  if ((end - begin) % 2 != 0) {
     optimizer.zero_gradients();
-    backward_of(begin);
+    for (std::int64_t part = begin; part < end; ++part) backward_of(part);
     return;
   }
   const std::int64_t middle = begin + (end - begin) / 2;
   sum_by_halves(optimizer, begin, middle, backward_of);
-  const bool own = middle - begin > 1;  // a sum that was made here, where another may be added in place
+  const bool own = (middle - begin) % 2 == 0;  // a sum that was made here, where another may be added in place
   std::vector<Tensor> left;
   for (const Module::Parameter& parameter : optimizer.parameters())
     left.push_back(tracked(parameter.tensor) ? gradient(parameter.tensor) : Tensor());

@@ -25,7 +25,8 @@ struct TrainingBatch {
 };
 
 // Of part 1, 2, ...: a pure function of the part. Step n is made of parts (n - 1) accumulate + 1 ... n accumulate. Their
-// gradients are summed by halves, ((1 + 2) + (3 + 4)) + ((5 + 6) + (7 + 8)), which ranks can do as one process does.
+// gradients are summed by halves, ((1 + 2) + (3 + 4)) + ((5 + 6) + (7 + 8)), as far as their number can be halved; so
+// ranks make the sums that one process makes.
 using MakeBatch = std::function<TrainingBatch(std::int64_t part)>;
 // The losses of a part's targets, summed and not averaged: a part with more targets then weighs more, as in one large
 // batch. A scalar with a path to every parameter. The tensors are on the CPU or on the model's device.

@@ -60,10 +60,9 @@ class StartedRanks {
   }
 
   int wait() {
-    bool asked = false;
     std::optional<double> kill_at;
     while (running() > 0) {
-      if (interrupt_requested() && !asked) signal_all(SIGINT), asked = true;
+      if (interrupt_requested() && !asked_) signal_all(SIGINT), asked_ = true;
       if (collect()) continue;
       if (failed_ && !kill_at) kill_at = steady_seconds() + seconds_to_end;
       if (kill_at && steady_seconds() > *kill_at) {
@@ -100,10 +99,13 @@ class StartedRanks {
       processes_[rank] = 0;
       const int code = exit_code_of(status);
       if (code == 0) return true;
-      failed_ = failed_ || code != static_cast<int>(ExitCode::interrupted);
-      if (WIFSIGNALED(status))
+      const bool interrupted = code == static_cast<int>(ExitCode::interrupted) || (asked_ && code == 128 + SIGINT);
+      failed_ = failed_ || !interrupted;
+      if (WIFSIGNALED(status) && !interrupted)
         std::cerr << "ranks: rank " << rank << " was ended by signal " << WTERMSIG(status) << std::endl;
-      const int said = WIFSIGNALED(status) ? static_cast<int>(ExitCode::failed) : code;
+      const int said = interrupted           ? static_cast<int>(ExitCode::interrupted)
+                       : WIFSIGNALED(status) ? static_cast<int>(ExitCode::failed)
+                                             : code;
       if (code_ == 0 || code_ == static_cast<int>(ExitCode::failed)) code_ = said;
       return true;
     }
@@ -111,7 +113,7 @@ class StartedRanks {
   }
 
   std::vector<pid_t> processes_;  // 0: ended
-  bool failed_ = false;
+  bool asked_ = false, failed_ = false;
   int code_ = 0;
 };
 
