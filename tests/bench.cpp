@@ -264,6 +264,30 @@ TEST_CASE("bench gemm, ops, step: a line of JSON per measurement; the parts of a
   CHECK_MESSAGE(unknown.err.find("--models: 'gpt3' given; gpt2-124m, ") != std::string::npos, unknown.err);
 }
 
+TEST_CASE("bench ranks: every rank sends 2 (W - 1) / W of a sum's bytes in 2 log2 W exchanges") {
+  const Scratch scratch("bench");
+  for (const int ranks : {2, 4}) {
+    const Outcome outcome = run(scratch, "ranks",
+        {"--processes", std::to_string(ranks), "--millions", "1", "--repetitions", "2", "--threads", "1", "--json"});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 1 + 5 + 1);  // copying, exchanges, a sum
+    for (const nlohmann::json& line : lines) {
+      CHECK(line.at("ranks") == ranks);
+      CHECK(line.at("communicator") == "shared memory");
+      CHECK(line.at("ms") > 0);
+      CHECK(line.at("gb_per_s") > 0);
+      CHECK(line.at("gb_per_s") < 1000);
+    }
+    CHECK(lines[1].at("bytes") == 8);
+    CHECK(lines[6].at("exchanges") == (ranks == 2 ? 2 : 4));
+    CHECK(lines[6].at("bytes") == (ranks == 2 ? 4000000 : 6000000));
+  }
+  const Outcome alone = run(scratch, "ranks", {"--processes", "1"});
+  CHECK(alone.code == 2);
+  CHECK_MESSAGE(alone.err.find("--processes: 1 given; 2 or more required") != std::string::npos, alone.err);
+}
+
 TEST_CASE("bench: an op clock hears of every op once, forward and backward, and of none when it is gone") {
   const Tensor x = requires_grad(Tensor::full({3}, 0.5));
   std::vector<std::string> heard;

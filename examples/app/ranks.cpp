@@ -178,7 +178,8 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
                                                                .limit = options.limit,
                                                                .rendezvous = options.rendezvous,
                                                                .device = choose_device(machine.device).device});
-  std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << ranks->name() << std::endl;
+  if (options.announced)
+    std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << ranks->name() << std::endl;
   return run_as_rank(*ranks, work);
 }
 

@@ -16,7 +16,8 @@ namespace whence {
 struct RankOptions {
   int processes = 1;
   std::string communicator = "auto", rendezvous;
-  double limit = 600;  // seconds
+  double limit = 600;     // seconds
+  bool announced = true;  // in a line on standard output: how many there are, over what
 };
 
 // Under the title "Ranks".
