@@ -1,19 +1,26 @@
 // lab: trains a grid of schemes, options and seeds on one task or several, or on text, and says what came out: means
 // and spreads beside the paper's figures and guesses that need no model, what makes a difference, and learning curves,
 // as tables, CSV, JSON, SVG and one page.
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <iostream>
 #include <map>
 
+#include "examples/app/child.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
+#include "examples/app/run_files.h"
 #include "examples/app/text.h"
 #include "examples/lab/page.h"
 #include "examples/lab/request.h"
+#include "examples/lab/slurm.h"
 #include "examples/train.h"
+#include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -26,6 +33,7 @@ struct Options {
   std::string measure = "auto", rows, columns, out, device = "auto";
   int jobs = threads();
   bool quiet = false, accept_damaged = false;
+  WorkOptions work;
 };
 
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
@@ -53,9 +61,11 @@ std::optional<std::pair<std::string, std::string>> crossing(
 std::string introduction_of(const Outcome& outcome, const GridRequest& request) {
   const Grid& grid = outcome.grid();
   double training = 0;
-  std::size_t failed = 0, damaged = 0;
-  for (const GridCell& cell : grid.cells)
-    training += cell.seconds, damaged += cell.damaged, failed += !cell.damaged && !cell.failure.empty();
+  std::size_t failed = 0, damaged = 0, missing = 0;
+  for (const GridCell& cell : grid.cells) {
+    training += cell.seconds, damaged += cell.damaged, missing += cell.missing;
+    failed += !cell.damaged && !cell.missing && !cell.failure.empty();
+  }
   Settings fixed_settings = request.settings;
   std::erase_if(fixed_settings, [&](const auto& setting) {
     return std::ranges::count(grid.axes, setting.first) > 0 || (request.same_tokens && setting.first == "batch");
@@ -69,7 +79,8 @@ std::string introduction_of(const Outcome& outcome, const GridRequest& request) 
   if (request.same_tokens) axes += "; the batch such that all see the same tokens";
   return to_text(grid.task, ", ", outcome.measure(), ", lower is better. Every run: train ", grid.task, arguments, axes,
       ". ", grid.cells.size(), " runs, ", failed > 0 ? to_text(failed, " failed, ") : "",
-      damaged > 0 ? to_text(damaged, " damaged, not counted, ") : "", fixed(training, 0), " s of training in all.");
+      damaged > 0 ? to_text(damaged, " damaged, not counted, ") : "", missing > 0 ? to_text(missing, " missing, ") : "",
+      fixed(training, 0), " s of training in all.");
 }
 
 void declare_options(CommandLine& line, Options& options) {
@@ -85,6 +96,7 @@ void declare_options(CommandLine& line, Options& options) {
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
   declare_damaged(line, &options.accept_damaged);
+  declare_work(line, options.work);
   for (const std::string name : {"steps", "dim", "layers", "heads", "length", "batch", "lr", "test-sequences", "data"})
     line.elsewhere(name, to_text("an option of train; write --set \"", name, "=...\""));
   line.elsewhere("scheme", "write --schemes").elsewhere("seed", "write --seeds, how many");
@@ -92,8 +104,64 @@ void declare_options(CommandLine& line, Options& options) {
   line.example(
       "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
   line.example("whence lab counting --vary variables=1,3,5", "three tasks, side by side");
+  line.example(
+      "whence lab flip_flop --schemes cope,rope --seeds 12 --collect", "the tables of what workers have done so far");
   line.example("whence lab lm --schemes 'cdape(kerple)' --vary cdape.kernel=1,3,5,7 --set data=austen.txt",
       "an option of a scheme, on text");
+}
+
+// Writes the script; its words are those that this was called with, but for what says where tasks run.
+int write_slurm(const std::vector<Grid>& grids, const Options& options, const std::filesystem::path& folder, int argc,
+    char** argv) {
+  const SlurmJob job = parse_slurm(options.work.slurm);
+  std::vector<std::string> worker{std::filesystem::read_symlink("/proc/self/exe").string(), "lab"};
+  for (int k = 1; k < argc; ++k) {
+    const std::string word = argv[k];
+    if (word == "--slurm")
+      ++k;
+    else if (!word.starts_with("--slurm=") && word != "--submit")
+      worker.push_back(word);
+  }
+  std::size_t cells = 0;
+  for (const Grid& grid : grids) cells += grid.cells.size();
+  ensure_output_folder(folder);
+  const std::filesystem::path script = std::filesystem::absolute(folder) / "lab.sbatch";
+  write_file(script.string(), slurm_script(job, to_text("whence lab ", options.grid.tasks[0]), cells, worker,
+                                  std::filesystem::absolute(folder)));
+  std::cout << "written: " << one_line(script.string()) << ", " << cells
+            << " tasks; when they are done, or before: the same command with --collect\n";
+  if (!options.work.submit) return 0;
+  const pid_t child = start_child({"sbatch", script.string()}, "", Errors::as_ours);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (const int code = exit_code_of(status); code != 0)
+    throw SystemError("--submit: sbatch ended with ", code, "; the script stays: ", script.string());
+  return 0;
+}
+
+// Everything that runs nothing here, or one cell.
+std::optional<int> work_without_tables(std::vector<Grid>& grids, const Options& options, const Machine& machine,
+    const std::filesystem::path& folder, int argc, char** argv) {
+  if (!options.work.slurm.empty()) return write_slurm(grids, options, folder, argc, argv);
+  if (options.work.plan) {
+    for (const std::string& line : planned_commands(grids, machine, "whence")) std::cout << line << '\n';
+    return 0;
+  }
+  if (!machine.only) return std::nullopt;
+  install_interrupt_handler();
+  run_grids(grids, machine);
+  return say_failures(grids, "lab");
+}
+
+void check_work(const CommandLine& line, const WorkOptions& work, const std::vector<Grid>& grids) {
+  std::size_t cells = 0;
+  for (const Grid& grid : grids) cells += grid.cells.size();
+  const int wanted =
+      (work.plan ? 1 : 0) + (work.collect ? 1 : 0) + (work.slurm.empty() ? 0 : 1) + (work.cell >= 0 ? 1 : 0);
+  if (wanted > 1) throw InputError("--plan, --collect, --slurm, --cell: several given; one at most required");
+  line.refuse_unless("submit", !work.slurm.empty(), "--slurm");
+  if (work.cell >= static_cast<std::int64_t>(cells))
+    line.refuse("cell", to_text("0 to ", cells - 1), "the grid has no more cells");
 }
 
 int run(int argc, char** argv) {
@@ -112,10 +180,18 @@ int run(int argc, char** argv) {
   // all of them are read before anything runs
   PlannedGrids planned = plan_grids(line, options.grid, {}, folder, checked_train_options);
   std::vector<Grid>& grids = planned.grids;
+  check_work(line, options.work, grids);
+  Machine machine = machine_for(grids, options.jobs, options.device, options.quiet, options.accept_damaged);
+  machine.dead_after = options.work.dead_after;
+  if (options.work.cell >= 0) machine.only = options.work.cell;
+  if (const auto code = work_without_tables(grids, options, machine, folder, argc, argv)) return *code;
   const DeviceChoice choice = choose_device(options.device);  // refused before anything runs
   install_interrupt_handler();
   const double started = steady_seconds();
-  run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet, options.accept_damaged));
+  if (options.work.collect)
+    collect_grids(grids, machine);
+  else
+    run_grids(grids, machine);
   Findings found(grids[0].axes, text);
   for (std::size_t k = 0; k < grids.size(); ++k) {
     const Outcome outcome(grids[k], measures.at(options.measure));

@@ -12,18 +12,21 @@
 namespace whence {
 namespace {
 
-constexpr std::array<int, 3> stop_signals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array<int, 4> stop_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 std::atomic<bool> requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a handler may only touch lock-free atomics");
 
-extern "C" void on_stop_signal(int) {
+extern "C" void on_stop_signal(int number) {
   const int saved_errno = errno;
   requested.store(true);
-  // The default action from here on: a second signal ends the program even if the main loop hangs.
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  for (const int signal : stop_signals) sigaction(signal, &standard, nullptr);
+  // The default action from here on: a second signal ends the program even if the main loop hangs. SIGUSR1 is a
+  // scheduler's word that time will be up, and its SIGTERM follows while the program may still be saving.
+  struct sigaction standard = {}, ignored = {};
+  standard.sa_handler = SIG_DFL, ignored.sa_handler = SIG_IGN;
+  sigaction(SIGUSR1, &ignored, nullptr);
+  for (const int signal : stop_signals)
+    if (signal != SIGUSR1 && number != SIGUSR1) sigaction(signal, &standard, nullptr);
   constexpr std::string_view notice = "\nstopping after this step; once more to stop at once\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, notice.data(), notice.size());
   errno = saved_errno;

@@ -1,5 +1,5 @@
 // Ctrl-C and its relatives: the first SIGINT, SIGTERM or SIGHUP asks the program to save and stop, the second stops it
-// at once.
+// at once. SIGUSR1, by which schedulers warn, asks and does not count.
 #pragma once
 
 #include "tensor/error.h"

@@ -148,14 +148,15 @@ double Outcome::seconds(const Group& group) const {
 }
 
 std::string Outcome::text(const std::vector<const GridCell*>& cells, const std::string& set) const {
-  const auto missing = std::ranges::count_if(cells, [](const GridCell* cell) { return !cell->failure.empty(); }),
-             damaged = std::ranges::count_if(cells, &GridCell::damaged), failed = missing - damaged;
-  const bool all = missing == std::ssize(cells);
+  const auto without = std::ranges::count_if(cells, [](const GridCell* cell) { return !cell->failure.empty(); }),
+             damaged = std::ranges::count_if(cells, &GridCell::damaged),
+             missing = std::ranges::count_if(cells, &GridCell::missing), failed = without - damaged - missing;
+  const bool all = without == std::ssize(cells);
   std::string text = all ? "" : mean_and_deviation(summary(values(cells, set)), digits_);
   const auto add = [&](auto count, const char* what) {
-    if (count > 0) text += to_text(text.empty() ? "" : ", ", all && count == missing ? "" : to_text(count, " "), what);
+    if (count > 0) text += to_text(text.empty() ? "" : ", ", all && count == without ? "" : to_text(count, " "), what);
   };
-  add(failed, "failed"), add(damaged, "damaged, not counted");
+  add(failed, "failed"), add(damaged, "damaged, not counted"), add(missing, "missing");
   return text;
 }
 

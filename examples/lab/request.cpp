@@ -115,6 +115,22 @@ PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, con
   return planned;
 }
 
+void declare_work(CommandLine& line, WorkOptions& options) {
+  line.heading("Several machines")
+      .number("dead-after", &options.dead_after, Range<double>{5, 86400},
+          {"without a sign of life of another worker, after which its runs are taken over; the same command on any number "
+           "of machines that share --out shares the work",
+              "seconds"})
+      .flag("plan", &options.plan, {"print a line of `whence train` for each cell that is not done, and end"})
+      .flag("collect", &options.collect, {"make the tables of what is there, run nothing, and say what is missing"})
+      .integer("cell", &options.cell, Range<std::int64_t>{-1, 1000000000},
+          {"run this cell alone, from 0, without tables; -1: all"})
+      .text("slurm", &options.slurm,
+          {"write OUT/lab.sbatch, an array with a task for each cell, with these options of sbatch: "
+           "\"partition=gpu,time=2:00:00\"; at-once=8: so many tasks at a time"})
+      .flag("submit", &options.submit, {"with --slurm: submit it too"});
+}
+
 void declare_damaged(CommandLine& line, bool* accept) {
   line.flag("accept-damaged", accept,
       {"go on where finished runs' results are damaged: these are not counted, and tables say so"});
@@ -137,7 +153,7 @@ int say_failures(const std::vector<Grid>& grids, const std::string& command) {
   std::size_t failed = 0;
   for (const Grid& grid : grids) {
     for (const GridCell& cell : grid.cells) {
-      if (cell.failure.empty() || cell.damaged) continue;
+      if (cell.failure.empty() || cell.damaged || cell.missing) continue;
       std::cerr << "failed: " << cell.folder.string() << ": " << cell.failure << "; all of it: " << log_of(cell)
                 << '\n';
       ++failed;

@@ -37,13 +37,23 @@ struct PlannedGrids {
 [[nodiscard]] PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, const Settings& more,
     const std::filesystem::path& folder, const TrainCheck& check);
 
+// What a laboratory does with a grid, by default all of it, beside other workers.
+struct WorkOptions {
+  bool plan = false, collect = false, submit = false;
+  std::string slurm;
+  double dead_after = 60;  // seconds
+  std::int64_t cell = -1;  // this one alone; -1: all
+};
+void declare_work(CommandLine& line, WorkOptions& options);
+
 // This machine, whose threads are shared by `jobs` runs at a time, or by as many as there are.
 [[nodiscard]] Machine machine_for(
     const std::vector<Grid>& grids, int jobs, const std::string& device, bool quiet, bool accept_damaged);
 // --accept-damaged: Machine::accept_damaged.
 void declare_damaged(CommandLine& line, bool* accept);
 
-// Says on standard error which runs failed; the exit code: 1 where one did. Damaged ones were accepted.
+// Says on standard error which runs failed; the exit code: 1 where one did. Damaged ones were accepted,
+// and missing ones asked for.
 [[nodiscard]] int say_failures(const std::vector<Grid>& grids, const std::string& command);
 
 }  // namespace whence

@@ -73,7 +73,8 @@ void add_hashes(const fs::path& folder, const std::string& prefix, std::map<std:
     const auto kind = fs::symlink_status(path);
     if (fs::is_directory(kind))
       add_hashes(path, prefix + name + "/", hashes);
-    else if (fs::is_regular_file(kind) && prefix + name != "lab_cell.json" && prefix + name != "checkpoints/lock")
+    else if (fs::is_regular_file(kind) && prefix + name != "lab_cell.json" && prefix + name != "checkpoints/lock" &&
+             !name.starts_with("claim-"))
       hashes[prefix + name] = sha256_of_file(path.string());
   }
 }
