@@ -1,3 +1,4 @@
+// Device memory as libraries see it: the emulated one, where the host has it.
 #include "cuda/runtime/library_memory.h"
 
 #include "cuda/emulator/arena.h"

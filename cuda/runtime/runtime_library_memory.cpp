@@ -1,3 +1,4 @@
+// Device memory as libraries see it: on a GPU, where it is.
 #include <cuda_runtime_api.h>
 
 #include "cuda/runtime/library_memory.h"
