@@ -91,7 +91,7 @@ TEST_CASE("ranks over NCCL's stand-in: the weights of ranks whose sums go over t
       CHECK_MESSAGE(entry.path().filename().string().substr(0, 3) != "id.", entry.path().string());
   }
   const Outcome shared = [&] {
-    NoLauncher{};
+    { const NoLauncher gone; }
     return RunningProgram("train",
         {"flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1", "--length", "8", "--dim", "8", "--heads",
             "1", "--layers", "1", "--threads", "1", "--device", "cuda", "--steps", "2", "--out", scratch / "alone"},

@@ -244,7 +244,8 @@ TEST_CASE("ranks: what cannot be is refused: three of them, one twice, other num
   {
     const auto ranks = join_shared_memory(launch_of(1, 2, identity), 20);  // the first was left alone by all that
     (void)any_of_ranks(*ranks, false);
-    CHECK(error_text([&] { ranks->exchange(1, std::span<const std::byte>(), {}); }).find("a single bit") != std::string::npos);
+    CHECK(error_text([&] { ranks->exchange(1, std::span<const std::byte>(), {}); }).find("a single bit") !=
+          std::string::npos);
   }
   first.join();
   CHECK(left_behind() == 0);

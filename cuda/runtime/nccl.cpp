@@ -1,7 +1,8 @@
-// Ranks with a GPU each, over NCCL, which is loaded when it is asked for: libnccl.so.2, or what WHENCE_NCCL_LIBRARY names.
+// Ranks with a GPU each, over NCCL, which is loaded when it is asked for: libnccl.so.2, or what WHENCE_NCCL_LIBRARY
+// names.
 //
-// Its calls do not block (ncclConfig_t::blocking = 0): each answers that it is under way, and is asked again until it is
-// done, another rank is known to be lost, or the limit is over.
+// Its calls do not block (ncclConfig_t::blocking = 0): each answers that it is under way, and is asked again until it
+// is done, another rank is known to be lost, or the limit is over.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@
 namespace whence {
 namespace {
 
-// Of nccl.h. Its own rule for ncclConfig_t: fields are only ever added at the end, and `version` says how many are there.
+// Of nccl.h. Its own rule for ncclConfig_t: fields are only ever added at the end, and `version` says how many are
+// there.
 struct UniqueId {
   std::array<std::byte, 128> bytes;
 };

@@ -27,8 +27,8 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // contradict themselves: a rank that is not below the size, one without the other, not a number.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
 
-// Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them in
-// turn. Before anything asks CUDA.
+// Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them
+// in turn. Before anything asks CUDA.
 void take_gpu(Launch& launch);
 
 }  // namespace whence
