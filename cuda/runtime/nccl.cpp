@@ -1,12 +1,233 @@
-// Ranks with a GPU each, over NCCL, which is loaded when it is asked for.
-#include "tensor/ranks/communicator.h"
+// Ranks with a GPU each, over NCCL, which is loaded when it is asked for: libnccl.so.2, or what WHENCE_NCCL_LIBRARY
+// names.
+//
+// Its calls do not block (ncclConfig_t::blocking = 0): each answers that it is under way, and is asked again until it
+// is done, another rank is known to be lost, or the limit is over.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "cuda/runtime/library_memory.h"
+#include "cuda/runtime/rendezvous.h"
+#include "cuda/runtime/runtime.h"
+#include "tensor/ranks/collectives.h"
+#include "tensor/raw.h"
 
 namespace whence {
+namespace {
 
-bool nccl_can_be_loaded() { return false; }
+// Of nccl.h. Its own rule for ncclConfig_t: fields are only ever added at the end, and `version` says how many are
+// there.
+struct UniqueId {
+  std::array<std::byte, 128> bytes;
+};
+struct Config {
+  std::size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef, version = 21400;  // 2.14.0, the first that need not block
+  int blocking = 0;
+};
+using Comm = struct ncclComm*;
+constexpr int success = 0, in_progress = 7;
+constexpr int int8 = 0;
 
-std::unique_ptr<Communicator> join_nccl(const Launch&, const CommunicatorOptions&, std::unique_ptr<Communicator>) {
-  throw InputError("ranks: NCCL asked for; not there yet");
+struct Library {
+  int (*version)(int*) = nullptr;
+  int (*unique_id)(UniqueId*) = nullptr;
+  int (*init)(Comm*, int, UniqueId, int, Config*) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*send)(const void*, std::size_t, int, int, Comm, CUstream_st*) = nullptr;
+  int (*receive)(void*, std::size_t, int, int, Comm, CUstream_st*) = nullptr;
+  int (*state)(Comm, int*) = nullptr;
+  int (*finalize)(Comm) = nullptr;
+  int (*destroy)(Comm) = nullptr;
+  int (*abort)(Comm) = nullptr;
+  const char* (*text)(int) = nullptr;
+  std::string problem;  // why it is not there
+};
+
+Library load() {
+  Library nccl;
+  const char* const named = std::getenv("WHENCE_NCCL_LIBRARY");
+  if (!named && gpu::device_facts().emulated) {
+    nccl.problem = "the GPU here is emulated, whose memory NCCL cannot see";
+    return nccl;
+  }
+  const char* const file = named ? named : "libnccl.so.2";
+  void* const opened = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (!opened) {
+    nccl.problem = to_text(::dlerror());
+    return nccl;
+  }
+  const auto find = [&]<class Function>(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(::dlsym(opened, name));
+    if (!function && nccl.problem.empty())
+      nccl.problem = to_text(file, " has no ", name, "; NCCL 2.14 or newer required");
+  };
+  find(nccl.version, "ncclGetVersion"), find(nccl.unique_id, "ncclGetUniqueId");
+  find(nccl.init, "ncclCommInitRankConfig"), find(nccl.finalize, "ncclCommFinalize");
+  find(nccl.group_start, "ncclGroupStart"), find(nccl.group_end, "ncclGroupEnd");
+  find(nccl.send, "ncclSend"), find(nccl.receive, "ncclRecv");
+  find(nccl.state, "ncclCommGetAsyncError"), find(nccl.text, "ncclGetErrorString");
+  find(nccl.destroy, "ncclCommDestroy"), find(nccl.abort, "ncclCommAbort");
+  return nccl;
+}
+
+const Library& library() {
+  static const Library& loaded = *new Library(load());
+  return loaded;
+}
+
+// torchrun's own store listens at the port that it names.
+std::string next_port(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  return to_text(address.substr(0, colon), ":", std::atoi(address.c_str() + colon + 1) + 1);
+}
+
+class Nccl final : public Communicator {
+ public:
+  Nccl(const Launch& launch, const CommunicatorOptions& options, std::unique_ptr<Communicator> control)
+      : Communicator(launch.rank, launch.size), limit_(options.limit), control_(std::move(control)) {
+    try {
+      start(launch, options);
+    } catch (const std::exception& error) {
+      give_up(error.what());
+      throw;
+    }
+  }
+  ~Nccl() override {
+    if (std::uncaught_exceptions() > 0) give_up("it ended early; its own messages say why");
+    if (!comm_) return;
+    try {
+      wait_until_done("finalize", nccl_.finalize(comm_), 0);
+      nccl_.destroy(comm_);
+    } catch (const Error&) { nccl_.abort(comm_); }
+  }
+
+  std::string name() const override {
+    int version = 0;
+    nccl_.version(&version);
+    const int major = version / 10000, minor = version / 100 % 100;
+    return to_text("NCCL ", major, ".", minor, ".", version % 100, control_ ? " and " + control_->name() : "");
+  }
+  bool reaches(Device) const override { return true; }
+
+  void look_around() override {
+    if (control_) control_->look_around();
+  }
+  void give_up(const std::string& why) noexcept override {
+    if (control_) control_->give_up(why);
+    if (comm_) nccl_.abort(comm_);  // what is under way ends, and the others hear of an error
+    comm_ = nullptr;
+  }
+
+ private:
+  void start(const Launch& launch, const CommunicatorOptions& options) {
+    UniqueId id{};
+    int problem = success;
+    if (rank() == 0) problem = nccl_.unique_id(&id);
+    if (problem != success) throw SystemError("ranks: ncclGetUniqueId: ", nccl_.text(problem));
+    const std::string where =
+        options.rendezvous.empty() && !launch.address.empty() ? next_port(launch.address) : options.rendezvous;
+    if (control_)
+      broadcast(*control_, id.bytes);
+    else if (where.empty())
+      throw InputError(
+          "ranks: NCCL over machines given, and no way to tell the others its id; --rendezvous HOST:PORT of rank 0, or "
+          "a "
+          "file in a folder that all see, required (or a build with -DWHENCE_MPI=ON, started by mpirun or srun)");
+    else
+      meet(where, launch, limit_, id.bytes);
+    gpu::stream();  // the device is chosen
+    Config config;
+    wait_until_done("start", nccl_.init(&comm_, size(), id, rank(), &config), rank() ^ 1);
+  }
+
+  void exchange_on_device(int peer, const Tensor& mine, const Tensor& theirs) override {
+    const std::size_t bytes = static_cast<std::size_t>(mine.numel()) * size_of(mine.dtype());
+    if (bytes == 0) return;
+    const auto require = [&](int code) {
+      if (code != success && code != in_progress) throw LostRank("ranks: NCCL: ", nccl_.text(code));
+    };
+    require_comm();
+    require(nccl_.group_start());
+    require(nccl_.send(gpu::address_for_libraries(mine.bytes()), bytes, int8, peer, comm_, gpu::stream()));
+    require(nccl_.receive(gpu::address_for_libraries(theirs.bytes()), bytes, int8, peer, comm_, gpu::stream()));
+    wait_until_done("exchange", nccl_.group_end(), peer);
+  }
+
+  // Those of the CPU, where nobody else carries them, go over the device.
+  void exchange_bytes(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) override {
+    if (control_) return control_->exchange(peer, mine, theirs);
+    if (mine.empty()) return;
+    const Tensor numbers = Tensor::zeros({static_cast<index_t>(mine.size() / sizeof(double)) + 1}, DType::f64);
+    std::memcpy(numbers.bytes(), mine.data(), mine.size());
+    const Tensor there = raw::to_device(numbers, Device::cuda(0)),
+                 received = Tensor::empty(there.shape(), DType::f64, there.device());
+    exchange_on_device(peer, there, received);
+    std::memcpy(theirs.data(), raw::to_device(received, Device::cpu()).bytes(), theirs.size());
+  }
+
+  void require_comm() const {
+    if (!comm_) throw LostRank("ranks: NCCL was left, as this rank gave up");
+  }
+
+  // Until what `call` began has ended on the host and on the device.
+  void wait_until_done(const char* what, int call, int peer) {
+    if (call != success && call != in_progress) throw LostRank("ranks: NCCL could not ", what, ": ", nccl_.text(call));
+    const auto began = std::chrono::steady_clock::now();
+    for (;;) {
+      int state = success;
+      const int asked = nccl_.state(comm_, &state);
+      if (asked != success) state = asked;
+      if (state == success && gpu::all_has_ended()) return;
+      if (state != success && state != in_progress) {
+        look_around();  // who died, if that is known
+        throw LostRank("ranks: NCCL could not ", what, " with rank ", peer, ": ", nccl_.text(state));
+      }
+      const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      if (waited > limit_)
+        throw LostRank("rank ", peer, " of ", size(), " has not answered rank ", rank(), " for ", limit_,
+            " seconds; --rank-limit allows more");
+      if (waited < 1e-3) continue;  // an exchange between cards takes microseconds
+      look_around();
+      std::this_thread::sleep_for(std::chrono::microseconds(waited < 0.1 ? 20 : 1000));
+    }
+  }
+
+  const Library& nccl_ = library();
+  double limit_;
+  std::unique_ptr<Communicator> control_;
+  Comm comm_ = nullptr;
+};
+
+}  // namespace
+
+bool nccl_can_be_loaded() { return library().problem.empty(); }
+
+std::unique_ptr<Communicator> join_nccl(
+    const Launch& launch, const CommunicatorOptions& options, std::unique_ptr<Communicator> control) {
+  const auto refuse = [&](const std::string& why) {
+    const std::string text = to_text("ranks: NCCL asked for, and ", why);
+    if (control) control->give_up(text);
+    throw InputError(text);
+  };
+  if (!nccl_can_be_loaded())
+    refuse(to_text("it cannot be loaded: ", library().problem,
+        "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY"));
+  if (options.device.is_cpu())
+    refuse("this rank computes on the CPU; --device cuda on all ranks, or another --communicator, required");
+  if (!launch.own_gpu)
+    refuse(to_text("this machine has fewer GPUs than the ", launch.local_size,
+        " ranks on it, while NCCL has one for each; fewer ranks, or --communicator shared"));
+  return std::make_unique<Nccl>(launch, options, std::move(control));
 }
 
 }  // namespace whence

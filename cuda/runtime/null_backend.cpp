@@ -19,7 +19,9 @@ gpu::emulator::Settings* emulator_settings() { return nullptr; }
 bool nccl_can_be_loaded() { return false; }
 
 std::unique_ptr<Communicator> join_nccl(const Launch&, const CommunicatorOptions&, std::unique_ptr<Communicator>) {
-  throw InputError("ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON");
+  throw InputError(
+      "ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON, or take another "
+      "--communicator");
 }
 
 }  // namespace whence

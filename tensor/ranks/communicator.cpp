@@ -63,7 +63,7 @@ std::unique_ptr<Communicator> join(const Launch& launch, const CommunicatorOptio
   if (options.body == "shared") return join_on_one_machine(launch, options.limit);
   if (options.body == "mpi") return join_mpi(launch, options.limit);
   const bool over_cpus = started_by_mpi(launch) || launch.local_size == launch.size;
-  if (options.body == "auto" && (options.device.is_cpu() || (!nccl_can_be_loaded() && over_cpus)))
+  if (options.body == "auto" && (options.device.is_cpu() || (over_cpus && (!launch.own_gpu || !nccl_can_be_loaded()))))
     return join_on_cpus(launch, options.limit);
   return join_nccl(launch, options, over_cpus ? join_on_cpus(launch, options.limit) : nullptr);
 }

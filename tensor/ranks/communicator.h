@@ -45,6 +45,9 @@ class Communicator {
   // Tells the others, which are waiting or soon will be, that this rank cannot go on: they throw LostRank with `why`.
   virtual void give_up(const std::string& why) noexcept = 0;
 
+  // LostRank when a rank is known to have died or given up. Waits for nobody: for those who wait elsewhere.
+  virtual void look_around() {}
+
   // So far, of this rank: exchanges, and bytes that it sent.
   struct Traffic {
     std::uint64_t exchanges = 0, bytes = 0;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "tensor/error.h"
 
@@ -125,6 +126,21 @@ Launch find_launch(const Environment& environment) {
     return launch;
   }
   return {};
+}
+
+void take_gpu(Launch& launch) {
+  std::vector<std::string> gpus;
+  if (const auto visible = environment_variable("CUDA_VISIBLE_DEVICES")) {
+    std::istringstream names(*visible);
+    for (std::string name; std::getline(names, name, ',');) gpus.push_back(name);
+  } else {
+    while (::access(to_text("/dev/nvidia", gpus.size()).c_str(), F_OK) == 0)
+      gpus.push_back(std::to_string(gpus.size()));
+  }
+  if (gpus.empty() || launch.size == 1) return;
+  // srun --gpus-per-task has given each its own already.
+  launch.own_gpu = launch.local_size <= std::ssize(gpus) || environment_variable("SLURM_GPUS_PER_TASK");
+  ::setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(launch.local_rank) % gpus.size()].c_str(), 1);
 }
 
 }  // namespace whence

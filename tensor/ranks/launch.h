@@ -14,6 +14,7 @@ struct Launch {
   std::string by = {};                 // "whence", "torchrun", "Open MPI", "PMI", "SLURM"; empty: alone
   // The same for all ranks of one start on one machine, and for no others: the name under which they find each other.
   std::string identity = {};
+  bool own_gpu = true;       // false: of this machine's ranks some share one
   std::string address = {};  // HOST:PORT of rank 0 where the launcher says it; empty: it does not
 };
 
@@ -25,5 +26,9 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // One rank is alone, whoever started it: WHENCE_RANK=0 WHENCE_RANKS=1 makes a child of a rank so. InputError where they
 // contradict themselves: a rank that is not below the size, one without the other, not a number.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
+
+// Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them
+// in turn. Before anything asks CUDA.
+void take_gpu(Launch& launch);
 
 }  // namespace whence

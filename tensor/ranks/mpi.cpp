@@ -170,6 +170,12 @@ class Mpi final : public Communicator {
     } while (!all_know_ && !patience.over());
   }
 
+  void look_around() override {
+    std::array<char, most_words> words;
+    if (const auto heard = hear(words))
+      throw LostRank("rank ", heard->from, " gave up: ", std::string(words.data(), heard->size));
+  }
+
  private:
   struct Words {
     int from;
@@ -188,12 +194,6 @@ class Mpi final : public Communicator {
     heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
     return Words{status.MPI_SOURCE, static_cast<std::size_t>(size)};
   }
-  void look_around() {
-    std::array<char, most_words> words;
-    if (const auto heard = hear(words))
-      throw LostRank("rank ", heard->from, " gave up: ", std::string(words.data(), heard->size));
-  }
-
   static void require(int code, const char* what) {
     if (code == MPI_SUCCESS) return;
     std::array<char, MPI_MAX_ERROR_STRING> text{};

@@ -21,6 +21,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "tensor/ranks/communicator.h"
 
@@ -93,6 +94,10 @@ class SharedMemory final : public Communicator {
   }
 
   std::string name() const override { return "shared memory"; }
+
+  void look_around() override {
+    if (const auto problem = lost(rank())) throw *problem;
+  }
 
   void give_up(const std::string& why) noexcept override {
     Seat& own = board().seats[rank()];
@@ -212,13 +217,14 @@ class SharedMemory final : public Communicator {
     return std::nullopt;
   }
   // Who waits for one that waits for a third has the third to thank.
-  int who_holds_up(int waited_for) const {
+  std::string held_up(int waited_for) const {
+    int waiting = rank();
     for (int links = 0; links < size(); ++links) {
       const auto next = static_cast<int>(board().seats[waited_for].waits_for.load()) - 1;
       if (next < 0 || next == rank()) break;
-      waited_for = next;
+      waiting = std::exchange(waited_for, next);
     }
-    return waited_for;
+    return to_text("rank ", waited_for, " of ", size(), " lives and has not answered rank ", waiting);
   }
 
   // Until arrived(), which is asked again when `counter` changes.
@@ -239,9 +245,7 @@ class SharedMemory final : public Communicator {
         const auto problem = lost(other);
         if (arrived()) break;  // the last that it did before it ended
         if (problem) throw *problem;
-        if (at > give_up_at)
-          throw LostRank("rank ", who_holds_up(other), " of ", size(), " lives and has not answered for ", limit_,
-              " seconds; --rank-limit allows more");
+        if (at > give_up_at) throw LostRank(held_up(other), " for ", limit_, " seconds; --rank-limit allows more");
       }
     }
     mine.store(0);
