@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
@@ -39,6 +40,13 @@ Ref<Storage> Storage::create(std::size_t bytes, Device device) {
   return storage;
 }
 
+void Storage::borrow(std::byte* data, std::size_t size, std::shared_ptr<const void> owner) {
+  if (size_ > 0 || guarded_) fail("borrow", "a storage of ", size_, " bytes given; one of none required");
+  data_ = size > 0 ? data : nothing;
+  size_ = size;
+  owner_ = std::move(owner);
+}
+
 bool Storage::guards_intact() const {
   if (!guarded_) return true;
   const auto intact = [](const std::byte* begin) {
@@ -49,7 +57,7 @@ bool Storage::guards_intact() const {
 
 void Storage::dispose() {
   const std::size_t padding = guarded_ ? guard_bytes : 0;
-  if (data_ && data_ != nothing) memory_of(device_).deallocate(data_ - padding, size_ + 2 * padding);
+  if (data_ && data_ != nothing && !borrowed()) memory_of(device_).deallocate(data_ - padding, size_ + 2 * padding);
   delete this;
 }
 

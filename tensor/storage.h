@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "tensor/device.h"
 #include "tensor/error.h"
@@ -14,6 +15,11 @@ class Storage final : public RefCounted {
  public:
   // Throws Error when memory is out, or when `device` is not available in this build.
   static Ref<Storage> create(std::size_t bytes, Device device);
+
+  // From now on this names `size` bytes of somebody else's on the CPU, which are read and never written. `owner` goes when
+  // the storage does. REQUIRES: made for 0 bytes.
+  void borrow(std::byte* data, std::size_t size, std::shared_ptr<const void> owner);
+  bool borrowed() const { return owner_ != nullptr; }
 
   std::byte* bytes() const { return data_; }
   std::size_t size() const { return size_; }
@@ -44,6 +50,7 @@ class Storage final : public RefCounted {
   Site last_write_;
   Device device_;
   bool guarded_ = false;
+  std::shared_ptr<const void> owner_;  // of borrowed bytes
 };
 
 }  // namespace whence

@@ -26,17 +26,21 @@ std::string shapes_text(const std::vector<Shape>& shapes) {
   return text;
 }
 
-// The tensors of one file, and the errors that name it.
+// The tensors of one file, and the errors that name it; or tensors at hand, where `path` is empty.
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
-    for (const auto& [name, tensor] : read_safetensors(path).tensors) tensors_.emplace(name, tensor);
+  Reader(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors) : path_(path) {
+    for (const auto& [name, tensor] : tensors) tensors_.emplace(name, tensor);
   }
+
+  // How whoever gave the tensors asks for draws.
+  const char* init() const { return path_.empty() ? "init" : "--init"; }
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   Tensor get(const std::string& name) const { return has(name) ? tensors_.at(name) : Tensor(); }
 
   template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
+    if (path_.empty()) throw InputError(to_text(parts...));
     throw FileError(path_, ": ", parts...);
   }
 
@@ -90,7 +94,7 @@ class Reader {
     const std::string both = missing + (missing.empty() || parameters.empty() ? "" : ", ") + parameters;
     if (both.empty()) return;
     refuse("missing: ", both, "; there: ", names(), "; every tensor of ", scheme.text(), " required; add them",
-        parameters.empty() ? "" : ", or draw parameters with --init SEED");
+        parameters.empty() ? "" : to_text(", or draw parameters with ", init(), " SEED"));
   }
 
   // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently:
@@ -124,7 +128,9 @@ class Reader {
   }
 
   Tensor numbers(const std::string& name, DType dtype) const {
-    return has(name) ? raw::cast(get(name), dtype) : Tensor();
+    if (!has(name)) return {};
+    const Tensor tensor = get(name);
+    return tensor.dtype() == dtype ? tensor : raw::cast(tensor, dtype);
   }
 
  private:
@@ -151,7 +157,7 @@ void read_parameters(
       input.drawn.push_back(parameter.path);
   }
   if (init && input.drawn.empty())
-    throw InputError("--init: given; the file has every parameter, so that it has no effect; leave it out");
+    throw InputError(file.init(), ": given; the file has every parameter, so that it has no effect; leave it out");
 }
 
 }  // namespace
@@ -204,7 +210,13 @@ std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_
 ProbeInput read_probe_input(
     const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
   (void)parse_schemes(scheme);  // the shorter error first
-  const Reader file(path);
+  return probe_input_of(path, read_safetensors(path).tensors, scheme, dtype, init);
+}
+
+ProbeInput probe_input_of(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+    const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
+  (void)parse_schemes(scheme);
+  const Reader file(path, tensors);
   const Reader::Sizes sizes = file.sizes();
   ProbeInput input;
   input.scheme = std::make_unique<BareAttention>(scheme, sizes.scheme);

@@ -1,0 +1,106 @@
+"""whence from Python: positional schemes, ops and their gradients, to hold other code against.
+
+    describe(scheme)            what a scheme reads, its parameters, claims and probes; of an op: its samples
+    run(scheme, q, k, v, ...)   every intermediate, and every gradient of a cotangent: what `whence probe` writes
+    op(name, ...)               one op's value, and the gradients of a cotangent; ops() has the names
+    gradcheck(name)             an op's or a scheme's gradients against dual numbers and differences
+    torch_function(scheme, ...) attention with a scheme as a torch.nn.Module, forward and backward by whence
+
+Arrays are numpy's or PyTorch's on the CPU, f32 or f64, of any positive strides, and are not copied; results are of the same
+kind, over memory of their own. ValueError says what was given and what is required.
+"""
+import json
+
+from . import _whence
+from ._whence import ops
+
+__version__ = _whence.version
+__all__ = ["describe", "run", "op", "ops", "gradcheck", "torch_function"]
+
+
+def _plain(arrays):
+    """Without the history that torch gives no memory with; and whether any is torch's."""
+    of_torch = any(hasattr(array, "detach") for array in arrays.values())
+    return {name: array.detach() if hasattr(array, "detach") else array for name, array in arrays.items()}, of_torch
+
+
+def describe(name, *, heads=4, head_dim=16, length=16, batch=1):
+    if name in ops():
+        return {"op": name, "samples": _whence.samples_of(name)}
+    return json.loads(_whence.describe(name, heads, head_dim, length, batch))
+
+
+def run(scheme, q=None, k=None, v=None, x=None, *, parameters=None, cotangent=None, executor="auto", causal=True, scale=None,
+        init=None, **more):
+    """`more`: cotangent_logits, positions, present, mask, as describe() lists them. `init`: the seed by which parameters that
+    are not given are drawn. Executors other than reference show the output and the gradients alone."""
+    given = {"q": q, "k": k, "v": v, "x": x, "cotangent": cotangent, **more, **(parameters or {})}
+    arrays, of_torch = _plain({name: array for name, array in given.items() if array is not None})
+    return _whence.run(scheme, arrays, executor, causal, scale, init, of_torch)
+
+
+def op(name, *inputs, sample=None, cotangent=None):
+    """`sample`: which of the op's samples, as describe() lists them, has the attributes (axes, scale, ...) that are meant;
+    autograd/ops/ writes them out. Ops without attributes need none. With a cotangent, gradient.K of each input K too."""
+    arrays, of_torch = _plain(dict(enumerate(inputs + (cotangent,))))
+    return _whence.op(name, [arrays[k] for k in range(len(inputs))], sample, arrays[len(inputs)], of_torch)
+
+
+def gradcheck(name, *, length=6, differences=True, seed=1):
+    return _whence.gradcheck(name, length, differences, seed)
+
+
+def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, executor="auto", dtype=None, seed=0):
+    """A torch.nn.Module: module(q, k, v) of [batch, head, query, head_dim] gives the output; module(q, k, v, x=...) where the
+    scheme reads the layer's input. Its parameters have whence's names and first values by `seed`. Those that a scheme keeps
+    inside bounds are put back by module.put_inside_bounds(), after an optimiser's step."""
+    import torch
+
+    dtype = dtype or torch.get_default_dtype()
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype: {dtype} given; torch.float32 or torch.float64 required")
+    attention = _whence.Attention(scheme, heads, head_dim, length, causal, scale, executor, dtype == torch.float32, seed)
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, recorded, *tensors):  # q, k, v, x, then parameters
+            plain = [None if tensor is None else tensor.detach() for tensor in tensors]
+            output, ctx.whence_pass = attention.forward(plain[:4], plain[4:], recorded)
+            ctx.save_for_backward(*tensors, output)  # so that torch sees when somebody writes into one of them
+            return output
+
+        @staticmethod
+        def backward(ctx, cotangent):
+            if torch.is_grad_enabled():  # else what is made of the gradient would lack its own, and nobody be told
+                raise RuntimeError(f"create_graph=True given; {attention.text} by whence can be differentiated once")
+            ctx.saved_tensors  # raises where one was written to since
+            return None, *ctx.whence_pass.backward(cotangent.detach())
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._order = []
+            for name, value, trained, low, high in attention.parameters():
+                *path, last = name.split(".")
+                owner = self
+                for part in path:
+                    if not hasattr(owner, part):
+                        owner.add_module(part, torch.nn.Module())
+                    owner = getattr(owner, part)
+                owner.register_parameter(last, torch.nn.Parameter(value, requires_grad=trained))
+                self._order.append((owner, last, low, high))
+
+        def forward(self, q=None, k=None, v=None, x=None):
+            tensors = [q, k, v, x, *(getattr(owner, name) for owner, name, _, _ in self._order)]
+            recorded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+            return Function.apply(recorded, *tensors)
+
+        @torch.no_grad()
+        def put_inside_bounds(self):
+            for owner, name, low, high in self._order:
+                getattr(owner, name).clamp_(low, high)
+
+        def extra_repr(self):
+            return f"{attention.text}, heads={heads}, head_dim={head_dim}, causal={causal}"
+
+    return Attention()
