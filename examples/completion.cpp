@@ -20,7 +20,8 @@ complete -o default -F _whence whence
 )sh";
 
 constexpr const char* zsh_script =
-    R"sh(# zsh completion of whence; in ~/.zshrc, after compinit: eval "$(command whence completion zsh)"
+    R"sh(#compdef whence
+# zsh completion of whence, found in fpath as _whence; or in ~/.zshrc, after compinit: eval "$(command whence completion zsh)"
 disable whence 2>/dev/null  # zsh's own command of this name, which `type -a` and `which` can replace
 _whence() {
   local program=${words[1]/#\~/$HOME}
@@ -28,7 +29,7 @@ _whence() {
   candidates=(${(f)"$("$program" --complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
   if (( $#candidates )); then compadd -a candidates; else _files; fi
 }
-compdef _whence whence
+if [[ ${funcstack[1]} == _whence ]]; then _whence "$@"; else compdef _whence whence; fi
 )sh";
 
 int run(int argc, char** argv) {

@@ -4,13 +4,14 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/commit.h"
 #include "examples/doctor/facts.h"
 
 namespace whence {
 namespace {
 
 void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
-  std::cout << "whence " WHENCE_VERSION "\n";
+  std::cout << program_and_version() << '\n';
   for (const auto& [name, value] : lines_of(facts))
     std::cout << name << std::string(11 - name.size(), ' ') << value << '\n';
   std::cout << '\n';

@@ -5,6 +5,7 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/commit.h"
 #include "examples/app/run_main.h"
 #include "examples/app/text.h"
 #include "tensor/error.h"
@@ -82,7 +83,7 @@ int run_without_command(const std::vector<std::string>& words) {
     return 0;
   }
   if (words[0] == "--version") {
-    std::cout << "whence " WHENCE_VERSION "\n";
+    std::cout << program_and_version() << '\n';
     return 0;
   }
   if (words[0] == CommandLine::complete) return complete({words.begin() + 1, words.end()});

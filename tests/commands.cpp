@@ -96,7 +96,7 @@ std::vector<Words> commands_in(const std::string& path) {
 TEST_CASE("commands: --help lists each, each explains itself, and a wrong one gets the nearest") {
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
-  CHECK(run({"--version"}).out == "whence " WHENCE_VERSION "\n");
+  CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
   const std::vector<Words> commands = all_commands();
   CHECK(commands.size() >= 19);
   for (Words command : commands) {

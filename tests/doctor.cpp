@@ -79,8 +79,8 @@ TEST_CASE("doctor: each mismatch of threads and BLAS is named with what to do") 
   CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.product_right = false; }).weight == Weight::broken);
   CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.huge_pages = "never"; }).weight == Weight::warning);
   const Finding native = only_finding(fitting(), [](MachineFacts& facts) { facts.built_for = {"avx2", "fma"}; });
-  CHECK(native.text == "the processor has avx512f, which this build does not use");
-  CHECK(native.advice == "configure with -DWHENCE_NATIVE=ON");
+  CHECK(native.text == "the processor has avx512f, which is not used");
+  CHECK(native.advice == "unset WHENCE_INSTRUCTIONS");
 }
 
 TEST_CASE("doctor: each mismatch of CUDA is named with what to do") {

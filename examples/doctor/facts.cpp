@@ -18,6 +18,7 @@
 
 #include "tensor/allocator.h"
 #include "tensor/backend.h"
+#include "tensor/cpu/instruction_set.h"
 #include "tensor/kernels.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -53,17 +54,9 @@ std::string compiler() {
 }
 
 std::vector<std::string> built_for() {
-  std::vector<std::string> sets;
-#ifdef __AVX2__
-  sets.emplace_back("avx2");
-#endif
-#ifdef __FMA__
-  sets.emplace_back("fma");
-#endif
-#ifdef __AVX512F__
-  sets.emplace_back("avx512f");
-#endif
-  return sets;
+  if (instruction_set() == InstructionSet::plain) return {};
+  if (instruction_set() == InstructionSet::avx2) return {"avx2", "fma"};
+  return {"avx2", "fma", "avx512f"};
 }
 
 std::vector<std::string> can_do() {

@@ -15,7 +15,7 @@ struct MachineFacts {
   std::string compiler;                // "g++ 12.2.0"
   bool optimised = false;              // -O1 or more
   bool sanitised = false;              // AddressSanitizer
-  std::vector<std::string> built_for;  // instruction sets that the compiler may use: "avx2", "fma", "avx512f"
+  std::vector<std::string> built_for;  // instruction sets that the program runs: "avx2", "fma", "avx512f"
   // The processor.
   std::string processor;            // as the system names it
   std::vector<std::string> can_do;  // of the instruction sets that matter here

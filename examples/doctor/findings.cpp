@@ -54,8 +54,7 @@ class Judge {
     }
     for (const char* set : {"avx2", "avx512f"}) {
       if (has(facts_.can_do, set) && !has(facts_.built_for, set)) {
-        say(Weight::warning, to_text("the processor has ", set, ", which this build does not use"),
-            "configure with -DWHENCE_NATIVE=ON");
+        say(Weight::warning, to_text("the processor has ", set, ", which is not used"), "unset WHENCE_INSTRUCTIONS");
         break;
       }
     }
@@ -156,7 +155,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(const MachineFacts& fa
   const std::string threads_of_blas =
       to_text("threading: ", threading(facts.blas_parallel), ", ", facts.blas_threads_alive, " started");
   return {{"build", to_text(facts.compiler, facts.optimised ? ", optimised" : ", not optimised",
-                        facts.sanitised ? ", sanitizers" : "", ", may use ", words(facts.built_for))},
+                        facts.sanitised ? ", sanitizers" : "", ", runs ", words(facts.built_for))},
       {"processor", to_text(facts.processor.empty() ? "not named" : facts.processor, ", ", facts.cores,
                         facts.cores == 1 ? " core" : " cores", " to use, has ", words(facts.can_do))},
       {"threads", to_text(facts.threads_used, " counted in a parallel loop, OMP_NUM_THREADS ",

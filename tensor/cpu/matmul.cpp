@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -275,14 +274,12 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
-std::atomic<bool> rounds_to_bf16 = false;
-
 // What multiplies best. A few rows or columns are not worth packing the other operand for.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
   if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
-  static const bool has_avx512 = cpu_has(InstructionSet::avx512);
+  static const bool has_avx512 = instruction_set() == InstructionSet::avx512;
   if (!has_avx512 || m < 8 || n < 8) return By::blas;
-  return std::is_same_v<T, float> && rounds_to_bf16 ? By::bf16_tiles : By::tiles;
+  return std::is_same_v<T, float> && product_numbers() == DType::bf16 ? By::bf16_tiles : By::tiles;
 }
 
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
@@ -338,22 +335,6 @@ Product collapse_batch(const Product& p) {
 }
 
 }  // namespace
-
-bool can_multiply_bf16() {
-#ifdef __x86_64__
-  return cpu_has(InstructionSet::avx512) && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
-}
-DType product_numbers() { return rounds_to_bf16 ? DType::bf16 : DType::f32; }
-void set_product_numbers(DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16)
-    fail("set_product_numbers", to_string(dtype), " given; f32 or bf16 required");
-  if (dtype == DType::bf16 && !can_multiply_bf16())
-    fail("set_product_numbers", "bf16 given; this processor or build lacks AVX512_BF16, which multiplies it; use f32");
-  rounds_to_bf16 = dtype == DType::bf16;
-}
 
 void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;

@@ -24,22 +24,12 @@ using Operand = TiledAttention::Operand;
 
 InstructionSet chosen_set = InstructionSet::best;
 
-bool can_run([[maybe_unused]] InstructionSet set) {
-#ifdef WHENCE_TILES_X86
-  if (set == InstructionSet::avx512)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  if (set == InstructionSet::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#endif
-  return set == InstructionSet::plain || set == InstructionSet::best;
-}
-
-template <class T> Functions<T> functions_of(InstructionSet set) {
-#ifdef WHENCE_TILES_X86
+template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set) {
+#ifdef WHENCE_X86
   if constexpr (!std::is_same_v<T, Dual>) {
-    const bool best = set == InstructionSet::best;
-    if (set == InstructionSet::avx512 || (best && can_run(InstructionSet::avx512))) return tiles::of_avx512<T>();
-    if (set == InstructionSet::avx2 || (best && can_run(InstructionSet::avx2))) return tiles::of_avx2<T>();
+    if (set == InstructionSet::best) set = instruction_set();
+    if (set == InstructionSet::avx512) return tiles::of_avx512<T>();
+    if (set == InstructionSet::avx2) return tiles::of_avx2<T>();
   }
 #endif
   return tiles::of_plain<T>();
@@ -402,9 +392,8 @@ void backward(const TiledAttention& at, const TiledAttention::Operands& x, const
 
 }  // namespace
 
-bool cpu_has(InstructionSet set) { return can_run(set); }
 void use_instruction_set(InstructionSet set) {
-  if (!can_run(set)) fail("use_instruction_set", "this machine or this build has not that instruction set");
+  if (!cpu_has(set)) fail("use_instruction_set", "this machine or this build has not that instruction set");
   chosen_set = set;
 }
 

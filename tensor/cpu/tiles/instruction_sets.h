@@ -5,7 +5,7 @@
 
 namespace whence::tiles {
 
-template <class T> Functions<T> of_avx512();  // float, double; only where WHENCE_TILES_X86
+template <class T> Functions<T> of_avx512();  // float, double; only where WHENCE_X86
 template <class T> Functions<T> of_avx2();
 template <class T> Functions<T> of_plain();  // float, double, Dual
 

@@ -1,0 +1,42 @@
+#include "tensor/cpu/instruction_set.h"
+
+#include <cstdlib>
+
+#include "tensor/error.h"
+
+namespace whence {
+
+std::string to_string(InstructionSet set) {
+  if (set == InstructionSet::avx512) return "avx512";
+  if (set == InstructionSet::avx2) return "avx2";
+  return set == InstructionSet::plain ? "plain" : "best";
+}
+
+bool cpu_has([[maybe_unused]] InstructionSet set) {
+#ifdef WHENCE_X86
+  if (set == InstructionSet::avx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (set == InstructionSet::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return set == InstructionSet::plain || set == InstructionSet::best;
+}
+
+static InstructionSet choose() {
+  const char* named = std::getenv("WHENCE_INSTRUCTIONS");
+  const std::string wanted = named ? named : "";
+  std::string here;
+  for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::plain}) {
+    if (!cpu_has(set)) continue;
+    if (wanted.empty() || wanted == to_string(set)) return set;
+    here += (here.empty() ? "" : ", ") + to_string(set);
+  }
+  throw InputError("WHENCE_INSTRUCTIONS: '", wanted, "' given; one of ", here, " required on this machine; unset it");
+}
+
+InstructionSet instruction_set() {
+  static const InstructionSet chosen = choose();
+  return chosen;
+}
+
+}  // namespace whence
