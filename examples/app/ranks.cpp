@@ -162,7 +162,7 @@ void declare(CommandLine& line, RankOptions& options) {
 
 int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator*)>& work) {
-  const Launch launch = find_launch();
+  Launch launch = find_launch();
   if (launch.size == 1 && options.processes > 1) {
     if (!std::has_single_bit(static_cast<unsigned>(options.processes)))
       line.refuse("processes", "a power of two", "sums over ranks are halves of halves: 2, 4 or 8");
@@ -173,13 +173,15 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
     line.refuse("processes", to_text("1 under ", launch.by, ", which started ", launch.size, " ranks"), "leave it out");
   if (launch.size == 1) return work(nullptr);
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
+  if (machine.device != "cpu") take_gpu(launch);  // before anything looks at GPUs
   if (launch.rank > 0) silence(STDOUT_FILENO);
-  const std::unique_ptr<Communicator> ranks = join(launch, {.body = options.communicator,
-                                                               .limit = options.limit,
-                                                               .rendezvous = options.rendezvous,
-                                                               .device = choose_device(machine.device).device});
+  const Device device = choose_device(machine.device).device;
+  const std::unique_ptr<Communicator> ranks = join(launch,
+      {.body = options.communicator, .limit = options.limit, .rendezvous = options.rendezvous, .device = device});
   if (options.announced)
-    std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << ranks->name() << std::endl;
+    std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << ranks->name()
+              << (device.is_cpu() || launch.own_gpu ? "" : ", as some share a GPU, between which NCCL does not go")
+              << std::endl;
   return run_as_rank(*ranks, work);
 }
 
