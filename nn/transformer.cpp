@@ -130,6 +130,12 @@ Residual Block::operator()(
     const Residual out{attended.sum, dropout_(mlp_(attended.normed, pass), pass)};
     return out.x.device().is_gpu() ? out : Residual{out.x + out.added, {}};
   }
+  if (place_ == NormPlace::parallel) {
+    const SumAndNorm first = joined(in, norm1_);
+    const Tensor attended = first.sum + attention_(first.normed, sequence, pass, cache);
+    const Residual out{attended, dropout_(mlp_(norm2_(first.sum), pass), pass)};
+    return out.x.device().is_gpu() ? out : Residual{out.x + out.added, {}};
+  }
   const Tensor attended = joined({in.x, attention_(in.x, sequence, pass, cache)}, norm1_).normed;
   return {joined({attended, dropout_(mlp_(attended, pass), pass)}, norm2_).normed, {}};
 }
@@ -148,7 +154,7 @@ Transformer::Transformer(const TransformerOptions& options)
     blocks_.push_back(std::make_unique<Block>(options, layer, specs_, schemes_.all()));
     child("blocks", layer, *blocks_.back());
   }
-  if (options.norm_place == NormPlace::before) {
+  if (options.norm_place != NormPlace::after) {
     norm_ = std::make_unique<Norm>(options.dim, options.norm);
     child("norm", *norm_);
   }

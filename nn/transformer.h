@@ -13,8 +13,9 @@
 
 namespace whence {
 
-// before: x + f(norm(x)), as in GPT-2. after: norm(x + f(x)), as in the first transformer.
-enum class NormPlace : unsigned char { before, after };
+// before: x + f(norm(x)), as in GPT-2. after: norm(x + f(x)), as in the first transformer. parallel: attention and MLP
+// read the same x, x + attention(norm1(x)) + mlp(norm2(x)), as in GPT-NeoX.
+enum class NormPlace : unsigned char { before, after, parallel };
 
 // How parameters start.
 enum class Initialisation : unsigned char {
@@ -95,7 +96,7 @@ class Transformer final : public Module {
   Stages stages_;       // of these; only what embeds tokens is run here
   Dropout dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::unique_ptr<Norm> norm_;    // behind the last block, where norms come before
+  std::unique_ptr<Norm> norm_;    // behind the last block, unless norms come after
   std::unique_ptr<Linear> head_;  // undefined when tied
 };
 

@@ -93,7 +93,7 @@ class Trainer {
       : job_(job),
         options_(options),
         schedule_(schedule_of(options.steps)),
-        precision_(initialised(*job.model, options), options.precision,
+        precision_(initialised(job, options), options.precision,
             {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling),
         step_(precision_, job.batch, checked(job, options),
             {.accumulate = options.accumulate,
@@ -137,10 +137,12 @@ class Trainer {
   }
 
  private:
-  static Module& initialised(Module& model, const TrainingOptions& options) {
+  static Module& initialised(const TrainingJob& job, const TrainingOptions& options) {
+    Module& model = *job.model;
     const auto parameters = model.parameters();  // of 16 bits where an earlier training left them so
     if (!parameters.empty() && size_of(parameters[0].tensor.dtype()) == 2) model.to(DType::f32);
     model.initialise(options.seed);
+    if (job.begin_with && !options.resume) job.begin_with();
     model.to(options.device);
     return model;
   }

@@ -15,7 +15,7 @@ namespace {
 // Enumerations by name, in the order of their declarations.
 const std::vector<std::string> activations{"gelu", "gelu_erf", "relu", "swiglu"};
 const std::vector<std::string> norms{"layer", "rms"};
-const std::vector<std::string> places{"before", "after"};
+const std::vector<std::string> places{"before", "after", "parallel"};
 const std::vector<std::string> initialisations{"gpt2", "neox", "llama", "ram", "che"};
 
 // Walks over all fields once, in either direction:

@@ -14,10 +14,13 @@
 #include "examples/app/run_record.h"
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
+#include "examples/language/hugging_face.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/saved_model.h"
 #include "examples/look/history.h"
 #include "nn/io/files.h"
+#include "nn/io/safetensors.h"
+#include "nn/io/sha256.h"
 #include "nn/models.h"
 #include "nn/training_operations.h"
 
@@ -29,7 +32,7 @@ struct Settings {
   CorpusWords words;
   TransformerOptions model{.dim = 256, .layers = 4, .heads = 4, .scheme = "rope"};
   TrainingOptions training{.steps = 2000, .learning_rate = 1e-3, .warm_up = 100, .decay = "cosine"};
-  std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from, beside;
+  std::string tokeniser = "bytes", named, scheme = "rope", out = "runs/lm", from, beside, weights_of;
   std::int64_t length = 128, batch = 16, evaluate_to = 16, last = 256, evaluation_windows = 20, validation_windows = 64;
   MachineOptions machine;
   RankOptions ranks;
@@ -55,7 +58,10 @@ void declare_options(CommandLine& line, Settings& settings) {
       .integer("layers", &model.layers, Count{1, 128}, {"blocks"})
       .integer("heads", &model.heads, Count{1, 256}, {"attention heads per layer"})
       .number("dropout", &model.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-      .choice("executor", &model.executor, executor_names(), {"how attention is computed"});
+      .choice("executor", &model.executor, executor_names(), {"how attention is computed"})
+      .text("weights-of", &settings.weights_of,
+          {"begin with the weights of this run, or GPT-2 or GPT-NeoX of Hugging Face's; the scheme may be another: its "
+           "parameters begin as ever, those of the old one are dropped"});
   line.heading("Windows")
       .integer("length", &settings.length, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
       .integer("batch", &settings.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})
@@ -77,6 +83,8 @@ void declare_options(CommandLine& line, Settings& settings) {
       "bytes, windows of 128");
   line.example("whence train lm --data books.jsonl --field body --test-data emma.txt", "a document a line, and a test");
   line.example("whence train lm --data src --include '*.cpp,*.h' --exclude 'tests/*'", "a source tree");
+  line.example("whence train lm --data austen.txt --weights-of runs/rope --scheme none --lr 1e-4 --out runs/drope",
+      "positions dropped after training with them (DroPE)");
   line.example("whence train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8",
       "with a tokeniser of `tokenize`");
 }
@@ -113,6 +121,35 @@ RunRecord record_of(const Settings& settings, const CommandLine& line, const Cor
   std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   for (const std::string& file : settings.words.more) record.facts.emplace_back("file", file);
   return record;
+}
+
+// What a training begins with, by our paths, and its SHA-256.
+struct FirstWeights {
+  NamedTensors tensors;
+  std::string sha256;
+};
+
+FirstWeights read_first_weights(const std::string& folder) {
+  FirstWeights found;
+  if (is_hugging_face(folder))
+    found.tensors = read_hugging_face(folder).weights;
+  else
+    found.tensors = read_safetensors(folder + "/weights.safetensors").tensors;
+  Sha256 hash;
+  for (const auto& [name, tensor] : found.tensors) {
+    hash.add(to_text(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n'));
+    hash.add({tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())});
+  }
+  found.sha256 = hash.hexadecimal();
+  return found;
+}
+
+void say_taken(const Taken& found, const std::string& folder) {
+  const auto list = [](const std::vector<std::string>& names) {
+    return names.empty() ? "none" : first_few(names, ", ");
+  };
+  std::cout << "weights: " << found.taken << " tensors of " << one_line(folder) << "; dropped: " << list(found.dropped)
+            << "; new: " << list(found.fresh) << std::endl;
 }
 
 // The test's text, where there is one.
@@ -264,8 +301,17 @@ int train_and_evaluate(CommandLine& line, Settings& settings) {
     job.look = look::looks_at(model, sample.tensors[0], sample.tensors[1]);
   }
   job.description = description(settings, corpus, facts);
+  FirstWeights first;
+  if (!settings.weights_of.empty() && !settings.training.resume) {  // a run that goes on has its own
+    first = read_first_weights(settings.weights_of);
+    job.description.emplace_back("weights-of", first.sha256);
+    job.begin_with = [&] {
+      say_taken(take_weights(first.tensors, model.parameters(), settings.weights_of), settings.weights_of);
+    };
+  }
   RunRecord record = record_of(settings, line, corpus, facts);
   record.facts.push_back(memory);
+  if (!first.sha256.empty()) record.facts.emplace_back("weights-of.sha256", first.sha256);
   if (fitted) record_accumulate(record, settings.training);
   job.record = text_of(record);
   const TrainingResult trained = train(job, settings.training);

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""GPT-2 and GPT-NeoX as PyTorch has them against `whence convert`, both ways: the same logits to 1e-5.
+Needs torch, transformers and safetensors. Usage: examples/verify/hugging_face.py [--whence PROGRAM]"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
+
+BOUND = 1e-5
+
+
+def models():
+    """Small ones of random weights, each with what another lacks."""
+    gpt2 = {"vocab_size": 256, "n_positions": 40, "n_layer": 2}
+    neox = {"vocab_size": 256, "max_position_embeddings": 64, "num_hidden_layers": 2}
+    yield "gpt2", GPT2LMHeadModel(GPT2Config(**gpt2, n_embd=48, n_head=3))
+    yield "gpt2, untied, another hidden size, relu", GPT2LMHeadModel(GPT2Config(**gpt2, n_embd=32, n_head=4, n_inner=80, activation_function="relu", tie_word_embeddings=False))
+    yield "gpt_neox", GPTNeoXForCausalLM(GPTNeoXConfig(**neox, hidden_size=64, num_attention_heads=4, intermediate_size=256))
+    yield "gpt_neox, all dims rotate, one after the other", GPTNeoXForCausalLM(GPTNeoXConfig(
+        **neox, hidden_size=48, num_attention_heads=3, intermediate_size=96, rotary_pct=1.0, use_parallel_residual=False, hidden_act="gelu_new"))
+    yield "gpt_neox, tied", GPTNeoXForCausalLM(GPTNeoXConfig(**neox, hidden_size=32, num_attention_heads=2, intermediate_size=64, rotary_pct=0.5, tie_word_embeddings=True))
+
+
+def difference(program, model, tokens, folder):
+    """The largest differences of logits: ours of theirs, and theirs of what we write back."""
+    theirs, ours, back = folder / "theirs", folder / "ours", folder / "back"
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # no bias or norm at its beginning, where an error would not show
+            parameter.add_(0.3 * torch.randn_like(parameter) * parameter.abs().mean().clamp(min=0.1))
+        model.eval().save_pretrained(theirs)
+        wanted = model(tokens).logits
+    save_file({"tokens": tokens}, folder / "tokens.safetensors")
+
+    def convert(*words):
+        subprocess.run([program, "convert", *map(str, words), "--tokens", folder / "tokens.safetensors", "--logits", folder / "logits.safetensors"], check=True, stdout=subprocess.DEVNULL)
+        return load_file(folder / "logits.safetensors")["logits"]
+    there = (convert(theirs, "--out", ours) - wanted).abs().max().item()
+    convert(ours, "--out", back)
+    with torch.no_grad():
+        again = type(model).from_pretrained(back).eval()(tokens).logits
+    return there, (again - wanted).abs().max().item(), wanted.abs().max().item()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--whence", default="whence", help="the program")
+    program = parser.parse_args().whence
+    torch.manual_seed(0)
+    failed = False
+    for name, model in models():
+        tokens = torch.randint(0, 256, (3, 29))
+        with tempfile.TemporaryDirectory() as folder:
+            there, back, size = difference(program, model, tokens, pathlib.Path(folder))
+        failed = failed or not max(there, back) < BOUND
+        print(f"{name}: largest difference of logits {there:.1e} in whence, {back:.1e} back in PyTorch, of logits up to {size:.1f}")
+    sys.exit(f"FAILED: a difference above {BOUND}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
