@@ -24,9 +24,9 @@ struct TrainingBatch {
   std::int64_t tokens = 0;   // seen, for the rate of progress
 };
 
-// Of part 1, 2, ...: a pure function of the part. Step n is made of parts (n - 1) accumulate + 1 ... n accumulate. Their
-// gradients are summed by halves, ((1 + 2) + (3 + 4)) + ((5 + 6) + (7 + 8)), as far as their number can be halved; so
-// ranks make the sums that one process makes.
+// Of part 1, 2, ...: a pure function of the part. Step n is made of parts (n - 1) accumulate + 1 ... n accumulate.
+// Their gradients are summed by halves, ((1 + 2) + (3 + 4)) + ((5 + 6) + (7 + 8)), as far as their number can be
+// halved; so ranks make the sums that one process makes.
 using MakeBatch = std::function<TrainingBatch(std::int64_t part)>;
 // The losses of a part's targets, summed and not averaged: a part with more targets then weighs more, as in one large
 // batch. A scalar with a path to every parameter. The tensors are on the CPU or on the model's device.
@@ -37,8 +37,9 @@ struct StepOptions {
   double clip = 1;              // largest global norm of the gradients
   bool recorded = false;        // see RecordedStep, whose conditions `loss_of` then meets; batches keep their shapes
   std::int64_t sequences = 0;   // in a part, for advice when memory is out; 0: unknown
-  // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the same
-  // model from the same seed, and take the same steps; what comes out is the same on all, and the same for any number.
+  // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the
+  // same model from the same seed, and take the same steps; what comes out is the same on all, and the same for any
+  // number.
   Communicator* ranks = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Several workers of one laboratory: each cell is one's at a time, dead ones are replaced, and what comes out is what one
-// worker makes. Lines for a shell, tables of what is there, and SLURM's arrays with a stand-in for SLURM.
+// Several workers of one laboratory: each cell is one's at a time, dead ones are replaced, and what comes out is what
+// one worker makes. Lines for a shell, tables of what is there, and SLURM's arrays with a stand-in for SLURM.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -109,8 +109,13 @@ TEST_CASE("lab: an owner that was frozen learns that its cell is another's; one 
   CHECK(Claim::standing(scratch.folder).state == "held");
   second->give_back("no memory");
   CHECK(Claim::standing(scratch.folder).state == "failed: no memory");
+  Claim::remove_all(scratch.folder);  // the run is done
+  CHECK_FALSE(second->beat());
+  second->give_back("nobody asks any more");
+  CHECK(Claim::standing(scratch.folder).number == 0);
+  auto third = Claim::take(scratch.folder, {});
   fs::remove_all(scratch.folder);
-  CHECK_THROWS_AS((void)second->beat(), SystemError);
+  CHECK_THROWS_AS((void)third->beat(), SystemError);
 }
 
 TEST_CASE("lab: four workers with two killed make what one makes, each cell once") {
@@ -216,6 +221,7 @@ TEST_CASE(
   check_same_runs(out, one);
   const Outcome tables = lab(with(grid, {"--collect"}), out);
   CHECK_MESSAGE((tables.code == 0 && tables.out.find("missing") == std::string::npos), tables.err);
+  CHECK(parse_slurm("exclude=a,b,time=1:00").options[0].second == "a,b");
   for (const char* bad :
       {"gpu", "Partition=x", "time=", "array=0-3", "time=1\n#SBATCH --wrap=ls", "at-once=0", "a b=c"})
     CHECK_THROWS_AS((void)parse_slurm(bad), InputError);

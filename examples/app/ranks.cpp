@@ -62,7 +62,7 @@ class StartedRanks {
   int wait() {
     std::optional<double> kill_at;
     while (running() > 0) {
-      if (interrupt_requested() && !asked_) signal_all(SIGINT), asked_ = true;
+      if (interrupt_requested() && !asked_) signal_all(SIGUSR1), asked_ = true;  // which asks however often
       if (collect()) continue;
       if (failed_ && !kill_at) kill_at = steady_seconds() + seconds_to_end;
       if (kill_at && steady_seconds() > *kill_at) {
@@ -99,7 +99,7 @@ class StartedRanks {
       processes_[rank] = 0;
       const int code = exit_code_of(status);
       if (code == 0) return true;
-      const bool interrupted = code == static_cast<int>(ExitCode::interrupted) || (asked_ && code == 128 + SIGINT);
+      const bool interrupted = code == static_cast<int>(ExitCode::interrupted) || (asked_ && code == 128 + SIGUSR1);
       failed_ = failed_ || !interrupted;
       if (WIFSIGNALED(status) && !interrupted)
         std::cerr << "ranks: rank " << rank << " was ended by signal " << WTERMSIG(status) << std::endl;

@@ -106,12 +106,14 @@ void Claim::write(const std::string& state) {
 
 bool Claim::beat() {
   if (fs::exists(claim_file(folder_, number_ + 1))) return false;
+  if (!fs::exists(claim_file(folder_, number_)) && fs::exists(folder_)) return false;  // another has ended the run
   write("held");
   return true;
 }
 
 void Claim::give_back(const std::string& failure) {
-  if (!fs::exists(claim_file(folder_, number_ + 1))) write(failure.empty() ? "free" : "failed: " + failure);
+  if (fs::exists(claim_file(folder_, number_)) && !fs::exists(claim_file(folder_, number_ + 1)))
+    write(failure.empty() ? "free" : "failed: " + failure);
 }
 
 void Claim::remove_all(const fs::path& folder) noexcept try {

@@ -1,10 +1,15 @@
 // Which worker runs a cell: several `lab` on one machine or many share a folder, and each cell is one's at a time.
 //
 // A cell's folder holds claim-1, claim-2, ...: files that the system lets exactly one process make (O_EXCL, over NFS
-// too). The highest number is the claim; to take a cell over from a worker that died is to make the next one. So nothing
-// is ever renamed or removed under a living owner, and one that was frozen and wakes up sees that a higher number is
-// there. The owner counts in its file every few seconds. Others judge by whether that count moves while their own steady
-// clock runs: no clock of two machines is compared. On one machine a process that has ended is seen at once.
+// too). The highest number is the claim; to take a cell over from a worker that died is to make the next one. So
+// nothing is ever renamed or removed under a living owner, and one that was frozen and wakes up sees that a higher
+// number is there. The owner counts in its file every few seconds. Others judge by whether that count moves while
+// their own steady clock runs: no clock of two machines is compared. On one machine a process that has ended is seen
+// at once.
+//
+// What it cannot do: a worker and its run that are frozen together, by a machine or a mount, for longer than others
+// wait, may write for two seconds after they wake, until the next beat. On one machine, and over a file system whose
+// flock reaches all, the lock of the checkpoints keeps such a run's place from being taken at all.
 #pragma once
 
 #include <cstdint>

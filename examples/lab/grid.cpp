@@ -118,7 +118,8 @@ class Child {
 
   const Grid& grid() const { return *grid_; }
   GridCell& cell() const { return *cell_; }
-  void interrupt() const { kill(process_, SIGINT); }
+  // Not SIGINT: a scheduler's SIGTERM may have come to it already, and the second of those ends it at once.
+  void interrupt() const { kill(process_, SIGUSR1); }
   [[nodiscard]] bool beat() { return claim_.beat(); }
   // Another has the cell: nothing of this run may be written any more.
   void abandon() {
@@ -285,8 +286,8 @@ class Laboratory {
         "--accept-damaged");
   }
 
-  // A run holds its checkpoints' lock. That of a worker that was killed dies with it, but may take a moment; that of one
-  // that is frozen goes on.
+  // A run holds its checkpoints' lock. That of a worker that was killed dies with it, but may take a moment; that of
+  // one that is frozen goes on.
   bool still_runs(const GridCell& cell, const Claim::Standing& seen) const {
     const int lock = open((cell.folder / "checkpoints/lock").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (lock < 0) return false;

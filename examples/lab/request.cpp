@@ -118,7 +118,8 @@ PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, con
 void declare_work(CommandLine& line, WorkOptions& options) {
   line.heading("Several machines")
       .number("dead-after", &options.dead_after, Range<double>{5, 86400},
-          {"without a sign of life of another worker, after which its runs are taken over; the same command on any number "
+          {"without a sign of life of another worker, after which its runs are taken over; the same command on any "
+           "number "
            "of machines that share --out shares the work",
               "seconds"})
       .flag("plan", &options.plan, {"print a line of `whence train` for each cell that is not done, and end"})

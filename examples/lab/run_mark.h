@@ -27,8 +27,8 @@ void write_mark(const std::filesystem::path& folder, const RunMark& mark);
 // Nothing where there is none. FileError when it is not as it was written.
 [[nodiscard]] std::optional<RunMark> read_mark(const std::filesystem::path& folder);
 
-// Of all files in the folder and below that a finished run leaves, but its mark, its lock and claims on it. SystemError when one
-// cannot be read.
+// Of all files in the folder and below that a finished run leaves, but its mark, its lock and claims on it.
+// SystemError when one cannot be read.
 [[nodiscard]] std::map<std::string, std::string> hashes_of(const std::filesystem::path& folder);
 // FileError naming the first file that is not as `hashes` have it. One that is gone says nothing that could be
 // believed: checkpoints may be removed.

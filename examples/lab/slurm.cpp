@@ -17,8 +17,14 @@ SlurmJob parse_slurm(const std::string& text) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string part = text.substr(begin, end - begin);
+    if (std::ranges::any_of(part, [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }))
+      throw InputError("--slurm: a control character given; one line required");
     begin = end + 1;
     const std::size_t equals = part.find('=');
+    if (equals == std::string::npos && !part.empty() && !job.options.empty()) {  // "exclude=a,b"
+      job.options.back().second += "," + part;
+      continue;
+    }
     const std::string key = part.substr(0, equals);
     const bool named =
         !key.empty() && std::ranges::all_of(key, [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; });
@@ -27,8 +33,6 @@ SlurmJob parse_slurm(const std::string& text) {
           " given; options of sbatch as key=value, separated by commas, required, "
           "e.g. \"partition=gpu,time=2:00:00\"");
     const std::string value = part.substr(equals + 1);
-    if (std::ranges::any_of(value, [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; }))
-      throw InputError("--slurm: ", key, " with a control character given; one line required");
     if (own.contains(key)) throw InputError("--slurm: ", key, " given; the script sets it itself; leave it out");
     if (key != "at-once") {
       job.options.emplace_back(key, value);
@@ -53,7 +57,9 @@ std::string slurm_script(const SlurmJob& job, const std::string& name, std::size
       shell_command({(folder / "slurm-%A_%a.log").string()}), '\n', options, "\ncd ",
       shell_command({std::filesystem::current_path().string()}), " || exit 4\n", shell_command(worker),
       " --cell \"$SLURM_ARRAY_TASK_ID\" &\nworker=$!\ntime_is_up=\n",
-      "trap 'time_is_up=1; kill -USR1 \"$worker\"' USR1\n", "trap 'kill -TERM \"$worker\"' TERM\n",
+      "trap 'time_is_up=1; kill -USR1 \"$worker\"' USR1\n",
+      "trap 'kill -USR1 \"$worker\"' TERM  # it may have come to the worker too, and a second one would end it at "
+      "once\n",
       "while :; do  # a signal ends `wait`, not the worker\n"
       "  wait \"$worker\"\n"
       "  code=$?\n"

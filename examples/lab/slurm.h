@@ -17,9 +17,9 @@ struct SlurmJob {
 // dashes, a value has control characters, or the key is one that the script itself sets.
 [[nodiscard]] SlurmJob parse_slurm(const std::string& text);
 
-// The script. Task K runs `worker` with --cell K behind it, in the folder where this is called. Before its time is up, or
-// when it is preempted, it saves, and is put back into the queue by the number of its array and its own: the number of
-// the job alone would put back all tasks.
+// The script. Task K runs `worker` with --cell K behind it, in the folder where this is called. Before its time is
+// up, or when it is preempted, it saves, and is put back into the queue by the number of its array and its own: the
+// number of the job alone would put back all tasks.
 [[nodiscard]] std::string slurm_script(const SlurmJob& job, const std::string& name, std::size_t cells,
     const std::vector<std::string>& worker, const std::filesystem::path& folder);
 

@@ -32,9 +32,9 @@ class Communicator {
   int size() const { return size_; }     // a power of two
   virtual std::string name() const = 0;  // "shared memory", "MPI (Open MPI 4.1.4)", "NCCL 2.27.3"
 
-  // Sends `mine` to `peer`, which is another rank, and receives as many bytes into `theirs`; the peer calls it with this
-  // rank at the same time. Peers are rank() ^ 1, rank() ^ 2, rank() ^ 4, ... alone. LostRank when the peer died, when
-  // any rank gave up, or when nothing came for the limit.
+  // Sends `mine` to `peer`, which is another rank, and receives as many bytes into `theirs`; the peer calls it with
+  // this rank at the same time. Peers are rank() ^ 1, rank() ^ 2, rank() ^ 4, ... alone. LostRank when the peer died,
+  // when any rank gave up, or when nothing came for the limit.
   void exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs);
   // The same with tensors that are contiguous, of one dtype and size, and on the CPU or a device that it reaches().
   void exchange(int peer, const Tensor& mine, const Tensor& theirs);
