@@ -96,7 +96,7 @@ struct TrainingJob {
     std::string line;
   };
   std::function<Look(std::int64_t step)> look = {};
-  std::function<void()> begin_with = {};  // other numbers than the initial ones, for a run that begins
+  std::function<void()> begin_with = {};      // other numbers than the initial ones, for a run that begins
   std::function<Validation()> validate = {};  // with the weights as they are; needed when options say validate
   std::vector<std::pair<std::string, std::string>> description = {};  // options that must be the same to resume
   std::string record = {};                                            // text of run.json, written when a new run begins
