@@ -114,7 +114,7 @@ TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit
       program.signal(SIGCONT);
       if (!reading) program.signal(SIGKILL);
       const Outcome outcome = program.finish();
-      if (!reading) continue;
+      if (!reading || outcome.code == 0) continue;  // it had not looked at its size yet
       said = true;
       CHECK(outcome.code == 3);
       CHECK_MESSAGE(has(outcome.err, path + ": changed while it was read"), outcome.err);
