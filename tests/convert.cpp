@@ -80,9 +80,9 @@ TEST_CASE("convert: models that PyTorch wrote give its logits, and come back fro
     // And theirs are those of the file that PyTorch wrote.
     const SafetensorsFile one = read_safetensors(golden(name) + "/model.safetensors"),
                           two = read_safetensors(back + "/model.safetensors");
-    for (const auto& [tensor_name, tensor] : two.tensors)
-      for (const auto& [other_name, other] : one.tensors)
-        if (tensor_name == other_name) CHECK_MESSAGE(bytes_of(tensor) == bytes_of(other), tensor_name);
+    for (const auto& ours : two.tensors)
+      for (const auto& other : one.tensors)
+        if (ours.first == other.first) CHECK_MESSAGE(bytes_of(ours.second) == bytes_of(other.second), ours.first);
   }
 }
 
@@ -96,14 +96,14 @@ TEST_CASE("convert: a model that ours cannot be is refused by the field of its c
     return ended.err;
   };
   using Case = std::tuple<const char*, const char*, nlohmann::json>;
-  for (const auto& [name, field, value] :
+  for (const Case& each :
       {Case{"gpt2", "model_type", "bert"}, Case{"gpt2", "layer_norm_epsilon", 1e-6}, Case{"gpt2", "n_embd", -12},
           Case{"gpt2", "n_layer", 1e99}, Case{"gpt2", "n_head", nullptr}, Case{"gpt2", "activation_function", "silu"},
           Case{"gpt_neox", "attention_bias", false}, Case{"gpt_neox", "rotary_pct", 2},
           Case{"gpt_neox", "num_attention_heads", 3}, Case{"gpt_neox", "hidden_size", "16"}}) {
-    nlohmann::json changed = value;
-    const std::string folder = with_field(scratch, name, field, changed);
-    if (std::string(field) == "rotary_pct") {
+    const std::string name = std::get<0>(each), field = std::get<1>(each);
+    const std::string folder = with_field(scratch, name, field, std::get<2>(each));
+    if (field == "rotary_pct") {
       nlohmann::json config = nlohmann::json::parse(text_of(folder + "/config.json"));
       config.erase("rope_parameters"), config.erase("partial_rotary_factor");
       std::ofstream(folder + "/config.json") << config;
