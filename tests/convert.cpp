@@ -143,7 +143,8 @@ TEST_CASE(
   REQUIRE(run(scratch, "convert", {theirs, "--out", again}).code == 0);
   const auto tensors = [](const std::string& file) {
     std::map<std::string, std::string> found;
-    for (const auto& [name, tensor] : read_safetensors(file).tensors) found[name] = bytes_of(tensor);
+    const SafetensorsFile read = read_safetensors(file);
+    for (const auto& [name, tensor] : read.tensors) found[name] = bytes_of(tensor);
     return found;
   };
   CHECK(tensors(rope + "/weights.safetensors") == tensors(again + "/weights.safetensors"));

@@ -257,8 +257,9 @@ bool is_buffer(const std::string& name) {
 std::map<std::string, Tensor> read_tensors(const std::string& folder, Kind kind, std::vector<std::string>& ignored) {
   const std::string prefix = kind == Kind::gpt2 ? "transformer." : "gpt_neox.";
   std::map<std::string, Tensor> tensors;
-  for (const std::string& file : weight_files(folder))
-    for (auto& [name, tensor] : read_safetensors(file).tensors) {
+  for (const std::string& file : weight_files(folder)) {
+    const SafetensorsFile read = read_safetensors(file);
+    for (const auto& [name, tensor] : read.tensors) {
       if (is_buffer(name)) {
         ignored.push_back(name);
         continue;
@@ -267,6 +268,7 @@ std::map<std::string, Tensor> read_tensors(const std::string& folder, Kind kind,
       if (!tensors.emplace(whole ? name : prefix + name, tensor).second)
         throw FileError(file, ": ", in_quotes(name), " twice; each tensor once required");
     }
+  }
   return tensors;
 }
 
