@@ -369,7 +369,7 @@ Json config_of(Kind kind, const TransformerOptions& options, index_t positions) 
         {"n_inner", hidden}, {"activation_function", act}, {"layer_norm_epsilon", 1e-5},
         {"tie_word_embeddings", options.tied}, {"resid_pdrop", options.dropout}, {"embd_pdrop", options.dropout},
         {"attn_pdrop", options.pattern_dropout}, {"torch_dtype", "float32"}};
-  const auto& given = parse_schemes(options.scheme)[0].given();
+  const auto given = parse_schemes(options.scheme)[0].given();
   const index_t head_dim = options.dim / options.heads;
   const auto number = [&](const char* name, double otherwise) {
     const auto found = given.find(name);
