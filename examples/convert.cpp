@@ -11,6 +11,7 @@
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
 #include "examples/language/bpe.h"
+#include "examples/language/first_weights.h"
 #include "examples/language/hugging_face.h"
 #include "examples/language/saved_model.h"
 #include "nn/io/checkpoint.h"

@@ -1,14 +1,10 @@
 // lab: trains a grid of schemes, options and seeds on one task or several, or on text, and says what came out: means
 // and spreads beside the paper's figures and guesses that need no model, what makes a difference, and learning curves,
 // as tables, CSV, JSON, SVG and one page.
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iostream>
 #include <map>
 
-#include "examples/app/child.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
@@ -20,7 +16,6 @@
 #include "examples/lab/request.h"
 #include "examples/lab/slurm.h"
 #include "examples/train.h"
-#include "nn/io/files.h"
 #include "tensor/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -110,39 +105,14 @@ void declare_options(CommandLine& line, Options& options) {
       "an option of a scheme, on text");
 }
 
-// Writes the script; its words are those that this was called with, but for what says where tasks run.
-int write_slurm(const std::vector<Grid>& grids, const Options& options, const std::filesystem::path& folder, int argc,
-    char** argv) {
-  const SlurmJob job = parse_slurm(options.work.slurm);
-  std::vector<std::string> worker{std::filesystem::read_symlink("/proc/self/exe").string(), "lab"};
-  for (int k = 1; k < argc; ++k) {
-    const std::string word = argv[k];
-    if (word == "--slurm")
-      ++k;
-    else if (!word.starts_with("--slurm=") && word != "--submit")
-      worker.push_back(word);
-  }
-  std::size_t cells = 0;
-  for (const Grid& grid : grids) cells += grid.cells.size();
-  ensure_output_folder(folder);
-  const std::filesystem::path script = std::filesystem::absolute(folder) / "lab.sbatch";
-  write_file(script.string(), slurm_script(job, to_text("whence lab ", options.grid.tasks[0]), cells, worker,
-                                  std::filesystem::absolute(folder)));
-  std::cout << "written: " << one_line(script.string()) << ", " << cells
-            << " tasks; when they are done, or before: the same command with --collect\n";
-  if (!options.work.submit) return 0;
-  const pid_t child = start_child({"sbatch", script.string()}, "", Errors::as_ours);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (const int code = exit_code_of(status); code != 0)
-    throw SystemError("--submit: sbatch ended with ", code, "; the script stays: ", script.string());
-  return 0;
-}
-
 // Everything that runs nothing here, or one cell.
 std::optional<int> work_without_tables(std::vector<Grid>& grids, const Options& options, const Machine& machine,
     const std::filesystem::path& folder, int argc, char** argv) {
-  if (!options.work.slurm.empty()) return write_slurm(grids, options, folder, argc, argv);
+  if (!options.work.slurm.empty()) {
+    write_slurm_job(
+        options.work.slurm, grids, folder, std::vector<std::string>(argv, argv + argc), options.work.submit);
+    return 0;
+  }
   if (options.work.plan) {
     for (const std::string& line : planned_commands(grids, machine, "whence")) std::cout << line << '\n';
     return 0;

@@ -1,5 +1,5 @@
-// manual: the manual page of all commands, for man(1). Its text is what each command's --help says, so that a page made by a
-// program is that program's.
+// manual: the manual page of all commands, for man(1). Its text is what each command's --help says, so that a page made
+// by a program is that program's.
 #include <cctype>
 #include <iostream>
 #include <sstream>
@@ -45,8 +45,8 @@ std::string help_of(const Command& command) {
   return page.str();
 }
 
-// A page as CommandLine::help() lays it out: headings and plain lines at the margin, entries two columns in, and what they are
-// behind two blanks or on lines of their own, further in.
+// A page as CommandLine::help() lays it out: headings and plain lines at the margin, entries two columns in, and what
+// they are behind two blanks or on lines of their own, further in.
 void print_page(const std::string& name, const std::string& page) {
   std::istringstream lines(page);
   std::string line;

@@ -201,7 +201,7 @@ class Reproduction {
     if (reads(table_, "TEXT", papers::Reads::text)) add("--data", fs::path(options_.data).filename());
     if (reads(table_, "CODE", papers::Reads::code)) add("--code", fs::path(options_.code).filename());
     add("--set", options_.set);
-    return papers::typed(words);
+    return shell_command(words);
   }
 
   void train(Record& record) {

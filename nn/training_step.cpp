@@ -181,9 +181,8 @@ void require_targets(double counted, std::int64_t step) {
 // Every rank's sum is a branch of the tree; what is left is the tree over ranks.
 void TrainingStep::sum_gradients_over_ranks() {
   const auto& parameters = precision_.optimizer().parameters();
-  const auto room_of = [](const Tensor& x) {
-    return (x.numel() + 63) / 64 * 64;
-  };  // so that each begins on a cache line
+  // Each begins on a cache line.
+  const auto room_of = [](const Tensor& x) { return (x.numel() + 63) / 64 * 64; };
   index_t numbers = 0;
   for (const Module::Parameter& parameter : parameters) {
     if (!tracked(parameter.tensor)) continue;

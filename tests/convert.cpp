@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/recording.h"
+#include "examples/language/first_weights.h"
 #include "examples/language/hugging_face.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"

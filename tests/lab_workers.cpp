@@ -138,6 +138,28 @@ TEST_CASE("lab: four workers with two killed make what one makes, each cell once
   CHECK_MESSAGE(again.code == 0, again.err);
 }
 
+TEST_CASE("lab: a worker that is frozen while its run ends finds it another's, and leaves what that one wrote") {
+  const Scratch scratch("lab-frozen");
+  const std::string& one = undisturbed();
+  const std::string out = scratch / "run", mark = out + "/" + cells[0] + "/lab_cell.json";
+  std::vector<std::string> words = with(grid, {"--out", out});
+  std::erase(words, "--quiet");
+  const RunningProgram frozen("lab", words, scratch / "frozen");
+  for (int k = 0; k < 3000 && !fs::exists(out + "/" + cells[0] + "/checkpoints"); ++k)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  frozen.signal(SIGSTOP);  // its run is another process, and ends by itself
+  const Outcome other = RunningProgram("lab", with(grid, {"--out", out}), scratch / "other").finish_within(120);
+  CHECK_MESSAGE(other.code == 0, other.err);
+  const std::string written = text_of(mark);
+  CHECK(!written.empty());
+  frozen.signal(SIGCONT);
+  const Outcome woken = frozen.finish_within(60);
+  CHECK_MESSAGE(woken.code == 0, woken.err);
+  CHECK_MESSAGE(woken.err.find("another worker took it over") != std::string::npos, woken.err);
+  CHECK(text_of(mark) == written);
+  check_same_runs(out, one);
+}
+
 TEST_CASE("lab: a worker whose folder disappears ends with 4, and goes on where it was when it is back") {
   const Scratch scratch("lab-gone");
   const std::string& one = undisturbed();
@@ -190,12 +212,12 @@ TEST_CASE(
     "lab: an array of SLURM: time that is up saves and puts the task back, scancel does not; all cells come out") {
   const Scratch scratch("lab-slurm");
   const std::string& one = undisturbed();
-  const std::string out = scratch / "out", script = out + "/lab.sbatch";
+  const std::string out = scratch / "50% of it", script = out + "/lab.sbatch";
   const Outcome written = lab(with(grid, {"--slurm", "partition=gpu,time=0:10:00,comment=it's mine,at-once=2"}), out);
   REQUIRE_MESSAGE(written.code == 0, written.err);
   const std::string text = text_of(script);
   for (const char* line : {"#SBATCH --array=0-5%2\n", "#SBATCH --requeue\n", "#SBATCH --signal=B:USR1@120\n",
-           "#SBATCH --partition=gpu\n", "#SBATCH --comment='it'\\''s mine'\n"})
+           "#SBATCH --partition=gpu\n", "#SBATCH --comment='it'\\''s mine'\n", "/50%% of it/slurm-%A_%a.log'\n"})
     CHECK_MESSAGE(text.find(line) != std::string::npos, line);
   // A stand-in: `scontrol requeue JOB_TASK` writes down what it was asked.
   fs::create_directories(scratch / "bin");

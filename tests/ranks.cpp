@@ -17,6 +17,7 @@
 #include "tensor/random.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/communicator.h"
+#include "tests/rank_threads.h"
 #include "tests/reference.h"
 
 using namespace whence;
@@ -24,30 +25,6 @@ using namespace whence::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-Launch launch_of(int rank, int size, const std::string& identity) {
-  return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .by = "test", .identity = identity};
-}
-
-std::string new_identity() {
-  static int starts = 0;
-  return to_text("ranks-", getpid(), "-", ++starts);
-}
-
-void in_threads(int size, const std::function<void(Communicator&)>& work) {
-  const std::string identity = new_identity();
-  std::vector<std::exception_ptr> problems(static_cast<std::size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        work(*join_shared_memory(launch_of(rank, size, identity), 30));
-      } catch (...) { problems[static_cast<std::size_t>(rank)] = std::current_exception(); }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& problem : problems)
-    if (problem) std::rethrow_exception(problem);
-}
 
 // What each process says in the end, and how long after the start. `work` may throw, which is what it says, or never
 // come back, when it is ended after 20 seconds.

@@ -15,6 +15,7 @@
 #include "tensor/ranks/communicator.h"
 #include "tests/models.h"
 #include "tests/program_run.h"
+#include "tests/rank_threads.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -23,25 +24,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Ranks as threads of this process; each has its own communicator over shared memory.
+// One rank has no communicator, as in a training by one process.
 void run_ranks(int size, const std::function<void(Communicator*)>& work) {
   if (size == 1) return work(nullptr);
-  static int starts = 0;
-  const std::string identity = to_text("test-", getpid(), "-", ++starts);
-  std::vector<std::exception_ptr> problems(static_cast<std::size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        const auto ranks = join_shared_memory(
-            {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .by = "test", .identity = identity},
-            60);
-        work(ranks.get());
-      } catch (...) { problems[static_cast<std::size_t>(rank)] = std::current_exception(); }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& problem : problems)
-    if (problem) std::rethrow_exception(problem);
+  in_threads(size, [&](Communicator& ranks) { work(&ranks); });
 }
 
 struct Taken {

@@ -41,6 +41,12 @@ pid_t start_child(std::vector<std::string> arguments, const std::string& output,
   return child;
 }
 
+int wait_for_child(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return exit_code_of(status);
+}
+
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 }  // namespace whence

@@ -16,6 +16,9 @@ enum class Errors { in_the_file, as_ours };  // where its standard error goes
 // REQUIRES: called from the thread that lives longest, whose end is what the child is told of.
 [[nodiscard]] pid_t start_child(std::vector<std::string> arguments, const std::string& output, Errors errors);
 
+// Waits for its end; exit_code_of() that.
+int wait_for_child(pid_t child);
+
 // Its exit code, or 128 and the signal that ended it.
 [[nodiscard]] int exit_code_of(int status);
 

@@ -1,4 +1,5 @@
-// The commit that this program was built of. A run's record names the version alone: what a file means changes with that.
+// The commit that this program was built of. A run's record names the version alone: what a file means changes with
+// that.
 #pragma once
 
 #include <string>

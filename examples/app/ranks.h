@@ -28,7 +28,8 @@ void declare(CommandLine& line, RankOptions& options);
 // `work`; where it throws, the other ranks are told why.
 // With --processes N, and no launcher that made this process a rank: starts this very command N times, as ranks that
 // share memory, waits, and `work` is not called here. A signal to stop is handed on to all. When one fails the others
-// end too; the exit code is that of the one that failed first, 130 when they were interrupted.
+// end too; the exit code is 130 when they were interrupted, else that of a rank whose own fault it was, before the 1 of
+// those that missed it.
 [[nodiscard]] int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator* ranks)>& work);
 

@@ -39,6 +39,9 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // act.
 [[nodiscard]] std::string visible(std::string_view token);
 
+// Words as one would type them to a shell, quoted where it would read them otherwise.
+[[nodiscard]] std::string shell_command(const std::vector<std::string>& words);
+
 // What somebody typed, for an error: in quotation marks, escaped, shortened when long.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 

@@ -14,6 +14,7 @@
 #include "examples/app/text.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
+#include "tensor/ranks/launch.h"
 
 namespace whence {
 namespace {
@@ -30,29 +31,18 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// A machine since it was started: processes are told apart by their numbers there.
+// Where processes are told apart by their numbers: a machine since it was started, or a container of it.
 const std::string& this_boot() {
-  static const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+  static const std::string boot = [] {
+    std::error_code none;
+    return first_line("/proc/sys/kernel/random/boot_id") + fs::read_symlink("/proc/self/ns/pid", none).string();
+  }();
   return boot;
 }
 
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
-// When a process began, in ticks since the start of the machine; empty: there is none, or it has ended and nobody has
-// asked how.
-std::string beginning_of(const std::string& process) {
-  const std::string line = first_line("/proc/" + process + "/stat");
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(line.substr(name_end + 1));
-  std::string field;
-  fields >> field;
-  if (field == "Z" || field == "X") return {};
-  for (int k = 0; k < 19; ++k) fields >> field;
-  return field;
 }
 
 }  // namespace
@@ -73,7 +63,8 @@ Claim::Standing Claim::standing(const fs::path& folder) {
   std::getline(lines, found.state);
   found.owner = one_line(to_text(host, ":", process));
   if (found.state.empty()) found.state = "held";  // the owner is about to write it
-  found.ended = !boot.empty() && boot == this_boot() && beginning_of(process) != beginning;
+  const auto number = parse_number<int>(process);
+  found.ended = number && boot == this_boot() && beginning_of_process(*number) != beginning;
   return found;
 }
 
@@ -90,9 +81,8 @@ std::optional<Claim> Claim::take(const fs::path& folder, const Standing& seen) {
 
 void Claim::write(const std::string& state) {
   const std::string path = claim_file(folder_, number_).string();
-  const std::string process = std::to_string(getpid());
-  const std::string text = to_text(host_name(), '\n', process, '\n', this_boot(), '\n', beginning_of(process), '\n',
-      one_line(state), '\n', ++beats_, '\n');
+  const std::string text = to_text(host_name(), '\n', getpid(), '\n', this_boot(), '\n', beginning_of_process(getpid()),
+      '\n', one_line(state), '\n', ++beats_, '\n');
   // Not O_CREAT: a claim that is gone is not made again.
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   const bool written = file >= 0 && ::pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&

@@ -1,11 +1,9 @@
-// Runs of `train` as child processes: started, watched through their logs, stopped together.
+// The runs of a grid: claimed, started, watched through their logs, stopped together.
 #include "examples/lab/grid.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,158 +11,23 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <set>
 #include <system_error>
 #include <thread>
 
-#include "examples/app/child.h"
-#include "examples/app/code_hash.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
-#include "examples/app/run_record.h"
 #include "examples/app/text.h"
-#include "examples/lab/claim.h"
+#include "examples/lab/cell_run.h"
 #include "examples/lab/run_mark.h"
-#include "nn/io/checkpoint.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> command_of(const Grid& grid, const GridCell& cell) {
-  std::vector<std::string> arguments = arguments_of(cell.options);
-  arguments.insert(arguments.begin(), grid.task);
-  arguments.insert(arguments.end(), {"--scheme", cell.scheme, "--seed", std::to_string(cell.seed)});
-  return arguments;
-}
-
-// Written when a run begins, and again when it has ended; what it says is what the run is.
-RunMark mark_of(const Grid& grid, const GridCell& cell, std::map<std::string, std::string> hashes = {}) {
-  return {.arguments = command_of(grid, cell),
-      .code = cell.code.empty() ? code_hash() : cell.code,
-      .processor_seconds = cell.processor_seconds,
-      .done = !hashes.empty(),
-      .hashes = std::move(hashes)};
-}
-
-void refuse_another_text(const GridCell& cell) {
-  const fs::path record = cell.folder / "run.json";
-  if (cell.data.empty() || read_run_record(record).data == cell.data) return;
-  throw DoesNotFit("--out: ", record.string(),
-      " is of a run on another text of the same name; the text that it was trained on, or another folder, required");
-}
-
-void refuse_foreign_run(const GridCell& cell) {
-  for (const char* left : {"run.json", "weights.safetensors", "checkpoints"})
-    if (fs::exists(cell.folder / left))
-      throw InputError("--out: ", cell.folder.string(),
-          " holds a run that no laboratory began; another folder required, or that one moved away");
-}
-
-enum class Finished { not_begun, no, yes, before_hashes };
-
-// Takes from the mark what it says of the run, and the figures of one that has ended. InputError where they are
-// damaged; DoesNotFit where they are another run's.
-Finished finished(const Grid& grid, GridCell& cell) {
-  const auto mark = read_mark(cell.folder);
-  if (!mark) return Finished::not_begun;
-  if (mark->arguments != command_of(grid, cell)) {
-    throw DoesNotFit("--out: ", cell.folder.string(),
-        " holds a run with other options; the same options, or another folder, required");
-  }
-  cell.processor_seconds = mark->processor_seconds, cell.code = mark->code;
-  if (!mark->done) return Finished::no;
-  require_unchanged(cell.folder, mark->hashes);
-  refuse_another_text(cell);
-  read_figures(cell);
-  return mark->hashes.empty() ? Finished::before_hashes : Finished::yes;
-}
-
-// The last line of a log, for an error.
-std::string end_of(const std::string& log) {
-  std::ifstream file(log);
-  std::string last = "without a word";
-  for (std::string line; std::getline(file, line);)
-    if (!line.empty()) last = line;
-  return last;
-}
-
-std::vector<std::string> train_words(const Grid& grid, const GridCell& cell, const std::string& program) {
-  std::vector<std::string> words = command_of(grid, cell);
-  words.insert(words.begin(), {program, "train"});
-  return words;
-}
-
-bool has_checkpoint(const GridCell& cell) { return find_latest((cell.folder / "checkpoints").string()).has_value(); }
-
-class Child {
- public:
-  Child(const Grid& grid, const Machine& machine, GridCell& cell, Claim claim)
-      : grid_(&grid), cell_(&cell), claim_(std::move(claim)) {
-    const bool begun = has_checkpoint(cell);
-    if (!begun) cell.code.clear();
-    write_mark(cell.folder, mark_of(grid, cell));
-    std::vector<std::string> arguments = train_words(grid, cell, machine.program.string());
-    arguments.insert(arguments.end(), {"--threads", std::to_string(machine.threads), "--device", machine.device});
-    arguments.insert(arguments.end(), {"--out", cell.folder.string()});
-    if (begun) arguments.emplace_back("--resume");
-    process_ = start_child(std::move(arguments), log_of(cell), Errors::in_the_file);
-  }
-
-  const Grid& grid() const { return *grid_; }
-  GridCell& cell() const { return *cell_; }
-  // Not SIGINT: a scheduler's SIGTERM may have come to it already, and the second of those ends it at once.
-  void interrupt() const { kill(process_, SIGUSR1); }
-  [[nodiscard]] bool beat() { return claim_.beat(); }
-  // Another has the cell: nothing of this run may be written any more.
-  void abandon() {
-    kill(process_, SIGKILL);
-    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
-  }
-
-  // The exit code once it has ended; -1 while it runs. Its figures or its failure are in the cell then, its time in the
-  // mark, and the claim is given back: its failure too, unless it was interrupted by `asked`.
-  int poll(bool asked) {
-    int status = 0;
-    rusage used{};
-    pid_t ended = 0;
-    while ((ended = wait4(process_, &status, WNOHANG, &used)) < 0 && errno == EINTR) continue;
-    if (ended == 0) return -1;
-    if (ended < 0) throw SystemError("a run cannot be waited for: ", std::generic_category().message(errno));
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-    };
-    cell_->processor_seconds += seconds(used.ru_utime) + seconds(used.ru_stime);
-    cell_->code = cell_->code.empty() || cell_->code == code_hash() ? code_hash() : "several";
-    const int code = exit_code_of(status);
-    std::map<std::string, std::string> hashes;
-    try {
-      if (code == 0) {
-        read_figures(*cell_);
-        hashes = hashes_of(cell_->folder);
-      }
-    } catch (const Error& error) { cell_->failure = error.what(); }
-    if (code != 0) cell_->failure = to_text("exit code ", code, ": ", end_of(log_of(*cell_)));
-    const bool done = !hashes.empty();
-    write_mark(cell_->folder, mark_of(*grid_, *cell_, std::move(hashes)));
-    if (done)
-      Claim::remove_all(cell_->folder);
-    else
-      claim_.give_back(code == 130 && asked ? "" : cell_->failure);
-    return code;
-  }
-
- private:
-  const Grid* grid_;
-  GridCell* cell_;
-  Claim claim_;
-  pid_t process_ = 0;
-};
 
 constexpr double seconds_to_die = 10;  // for runs whose laboratory was killed
 
@@ -334,6 +197,13 @@ class Laboratory {
     }
   }
 
+  void leave_to_another(const CellRun& run) {
+    GridCell& cell = run.cell();
+    progress_.note(to_text(cell.folder.string(),
+        ": another worker took it over, as this one gave no sign of life for its --dead-after; left to it"));
+    waiting_.push_back({&run.grid(), &cell, Claim::standing(cell.folder).number});
+  }
+
   // Says that this worker lives; finds out that it has lost a cell while it was frozen, or its folder.
   void beat() {
     try {
@@ -342,37 +212,38 @@ class Laboratory {
           throw SystemError("--out: ", folder.string(),
               " is another folder than at the start: unmounted, or put in its place; the same command goes on when it "
               "is back");
-      for (auto child = running_.begin(); child != running_.end();) {
-        if (child->beat()) {
-          ++child;
+      for (auto run = running_.begin(); run != running_.end();) {
+        if (run->beat()) {
+          ++run;
           continue;
         }
-        child->abandon();
-        progress_.note(to_text(child->cell().folder.string(),
-            ": another worker took it over, as this one gave no sign of life for its --dead-after; left to it"));
-        waiting_.push_back({&child->grid(), &child->cell(), Claim::standing(child->cell().folder).number});
-        child = running_.erase(child);
+        run->abandon();
+        leave_to_another(*run);
+        run = running_.erase(run);
       }
     } catch (const SystemError&) {
-      for (Child& child : running_) child.abandon();  // with nothing to write to; the last checkpoint is whole
+      for (CellRun& run : running_) run.abandon();  // with nothing to write to; the last checkpoint is whole
       running_.clear();
       progress_.finish();
       throw;
     }
   }
 
-  // Children that have ended.
+  // Runs that have ended.
   void collect() {
-    for (auto child = running_.begin(); child != running_.end();) {
-      const int code = child->poll(interrupt_requested());
+    for (auto run = running_.begin(); run != running_.end();) {
+      const int code = run->poll(interrupt_requested());
       if (code < 0) {
-        ++child;
+        ++run;
         continue;
       }
-      GridCell& cell = child->cell();
-      const Grid& grid = child->grid();
-      child = running_.erase(child);
+      GridCell& cell = run->cell();
+      const Grid& grid = run->grid();
+      const bool lost = run->lost();
+      if (lost) leave_to_another(*run);
+      run = running_.erase(run);
       freed_ = true;
+      if (lost) continue;
       if (code == 130 && interrupt_requested()) continue;  // the signal was for all of them
       take_as_done(cell);
       if (!cell.failure.empty()) {
@@ -384,7 +255,7 @@ class Laboratory {
   }
 
   void stop() {
-    for (const Child& child : running_) child.interrupt();
+    for (const CellRun& run : running_) run.interrupt();
     for (int looks = 1; !running_.empty(); ++looks) {  // saving may take longer than others wait for a sign of life
       collect();
       if (looks % (10 * looks_to_beat) == 0) beat();
@@ -398,12 +269,12 @@ class Laboratory {
   void show() {
     std::int64_t steps = steps_done_;
     std::vector<std::pair<std::string, double>> figures;
-    for (const Child& child : running_) {
-      read_curves_so_far(child.cell());
-      const auto& curve = child.cell().curve;
+    for (const CellRun& run : running_) {
+      read_curves_so_far(run.cell());
+      const auto& curve = run.cell().curve;
       if (curve.empty()) continue;
       steps += curve.back().step;
-      figures.emplace_back(to_text(child.cell().scheme, ".", child.cell().seed, " loss"), curve.back().loss);
+      figures.emplace_back(to_text(run.cell().scheme, ".", run.cell().seed, " loss"), curve.back().loss);
     }
     progress_.update(steps, 0, figures);
   }
@@ -414,7 +285,7 @@ class Laboratory {
   Progress progress_;
   std::vector<std::pair<fs::path, std::pair<dev_t, ino_t>>> folders_;
   std::vector<Waiting> waiting_;  // in the order of cells
-  std::vector<Child> running_;
+  std::vector<CellRun> running_;
   std::set<std::string> elsewhere_, said_;  // who runs cells that this process waits for
   std::size_t runs_ = 0, done_ = 0, before_hashes_ = 0;
   std::vector<std::string> damaged_;  // why each is
@@ -423,18 +294,6 @@ class Laboratory {
   int looks_ = 0;
   bool freed_ = false;  // there is room for another run
 };
-
-// A word as a shell reads it.
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=./,:+%@").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 // Results of a run that nobody has ended here, if it wrote them.
 bool read_unproved(GridCell& cell) {
@@ -447,12 +306,6 @@ bool read_unproved(GridCell& cell) {
 }  // namespace
 
 std::string log_of(const GridCell& cell) { return (cell.folder / "train.log").string(); }
-
-std::string shell_command(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
-  return line;
-}
 
 void run_grids(std::vector<Grid>& grids, const Machine& machine) {
   require_own_folders(grids);
@@ -496,7 +349,7 @@ std::vector<std::string> planned_commands(
   Laboratory laboratory(grids, machine);
   for (const auto& [grid, cell, claims] : laboratory.read_what_is_done()) {
     ensure_output_folder(cell->folder);
-    if (!read_mark(cell->folder)) write_mark(cell->folder, mark_of(*grid, *cell));
+    if (!read_mark(cell->folder)) mark_as_begun(*grid, *cell);
     std::vector<std::string> words = train_words(*grid, *cell, program);
     if (machine.device != "auto") words.insert(words.end(), {"--device", machine.device});
     words.insert(words.end(), {"--out", cell->folder.string()});

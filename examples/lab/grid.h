@@ -75,9 +75,6 @@ void run_grids(std::vector<Grid>& grids, const Machine& machine);
 // that were started by hand (planned_commands) is read strictly, and a note says that it is not proved.
 void collect_grids(std::vector<Grid>& grids, const Machine& machine);
 
-// Words as a shell reads them.
-[[nodiscard]] std::string shell_command(const std::vector<std::string>& words);
-
 // `whence train ...` of each cell that is not done, for a shell; `program` as it is to be called. Begins the cells:
 // runs by these lines are then taken for the grid's own.
 [[nodiscard]] std::vector<std::string> planned_commands(

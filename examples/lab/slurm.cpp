@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iostream>
 #include <set>
 
+#include "examples/app/child.h"
+#include "examples/app/run_files.h"
 #include "examples/app/text.h"
-#include "examples/lab/grid.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence {
+
+namespace fs = std::filesystem;
 
 SlurmJob parse_slurm(const std::string& text) {
   static const std::set<std::string> own{
@@ -46,17 +51,19 @@ SlurmJob parse_slurm(const std::string& text) {
   return job;
 }
 
-std::string slurm_script(const SlurmJob& job, const std::string& name, std::size_t cells,
-    const std::vector<std::string>& worker, const std::filesystem::path& folder) {
-  std::string options;
+namespace {
+
+std::string script_of(const SlurmJob& job, const std::string& name, std::size_t cells,
+    const std::vector<std::string>& worker, const fs::path& folder) {
+  std::string options, logs;
+  for (const char c : folder.string()) logs += c == '%' ? "%%" : std::string(1, c);  // sbatch fills in %A, %a, ...
   for (const auto& [key, value] : job.options) options += to_text("#SBATCH --", key, "=", shell_command({value}), '\n');
   return to_text("#!/bin/bash\n# ", one_line(name),
       ": a task for each of its cells. Written by `whence lab --slurm`.\n",
       "#SBATCH --job-name=whence-lab\n#SBATCH --array=0-", cells - 1, job.at_once > 0 ? to_text("%", job.at_once) : "",
       "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --signal=B:USR1@120\n#SBATCH --output=",
-      shell_command({(folder / "slurm-%A_%a.log").string()}), '\n', options, "\ncd ",
-      shell_command({std::filesystem::current_path().string()}), " || exit 4\n", shell_command(worker),
-      " --cell \"$SLURM_ARRAY_TASK_ID\" &\nworker=$!\ntime_is_up=\n",
+      shell_command({logs + "/slurm-%A_%a.log"}), '\n', options, "\ncd ", shell_command({fs::current_path().string()}),
+      " || exit 4\n", shell_command(worker), " --cell \"$SLURM_ARRAY_TASK_ID\" &\nworker=$!\ntime_is_up=\n",
       "trap 'time_is_up=1; kill -USR1 \"$worker\"' USR1\n",
       "trap 'kill -USR1 \"$worker\"' TERM  # it may have come to the worker too, and a second one would end it at "
       "once\n",
@@ -70,6 +77,29 @@ std::string slurm_script(const SlurmJob& job, const std::string& name, std::size
       "  scontrol requeue \"${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}\"\n"
       "fi\n"
       "exit \"$code\"\n");
+}
+
+}  // namespace
+
+void write_slurm_job(const std::string& wanted, const std::vector<Grid>& grids, const fs::path& folder,
+    const std::vector<std::string>& typed, bool submit) {
+  const SlurmJob job = parse_slurm(wanted);
+  std::vector<std::string> worker{fs::read_symlink("/proc/self/exe").string(), "lab"};
+  for (std::size_t k = 1; k < typed.size(); ++k)
+    if (typed[k] == "--slurm")
+      ++k;
+    else if (!typed[k].starts_with("--slurm=") && typed[k] != "--submit")
+      worker.push_back(typed[k]);
+  std::size_t cells = 0;
+  for (const Grid& grid : grids) cells += grid.cells.size();
+  ensure_output_folder(folder);
+  const fs::path script = fs::absolute(folder) / "lab.sbatch";
+  write_file(script.string(), script_of(job, "whence lab " + grids[0].task, cells, worker, fs::absolute(folder)));
+  std::cout << "written: " << one_line(script.string()) << ", " << cells
+            << " tasks; when they are done, or before: the same command with --collect\n";
+  if (!submit) return;
+  if (const int code = wait_for_child(start_child({"sbatch", script.string()}, "", Errors::as_ours)); code != 0)
+    throw SystemError("--submit: sbatch ended with ", code, "; the script stays: ", script.string());
 }
 
 }  // namespace whence

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "examples/lab/grid.h"
+
 namespace whence {
 
 struct SlurmJob {
@@ -17,10 +19,12 @@ struct SlurmJob {
 // dashes, a value has control characters, or the key is one that the script itself sets.
 [[nodiscard]] SlurmJob parse_slurm(const std::string& text);
 
-// The script. Task K runs `worker` with --cell K behind it, in the folder where this is called. Before its time is
+// Writes FOLDER/lab.sbatch, says so, and hands it to sbatch if `submit`. Task K runs what was typed (`lab` and its
+// words, without what is said of SLURM) with --cell K behind it, in the folder where this is called. Before its time is
 // up, or when it is preempted, it saves, and is put back into the queue by the number of its array and its own: the
-// number of the job alone would put back all tasks.
-[[nodiscard]] std::string slurm_script(const SlurmJob& job, const std::string& name, std::size_t cells,
-    const std::vector<std::string>& worker, const std::filesystem::path& folder);
+// number of the job alone would put back all tasks. InputError as parse_slurm(); SystemError when the script cannot be
+// written, or sbatch fails.
+void write_slurm_job(const std::string& wanted, const std::vector<Grid>& grids, const std::filesystem::path& folder,
+    const std::vector<std::string>& typed, bool submit);
 
 }  // namespace whence

@@ -43,13 +43,4 @@ struct ForeignModel {
 void write_hugging_face(
     const std::string& folder, const TransformerOptions& options, const std::vector<Module::Parameter>& weights);
 
-// Puts what has the same name and shape into the parameters of a model that may have another scheme. Positional
-// parameters that one of them lacks, or that are of another size, stay as they are, or are left out; of any other an
-// InputError names it, both shapes, and the option. The three lists say which.
-struct Taken {
-  std::size_t taken = 0;
-  std::vector<std::string> dropped, fresh;
-};
-Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter>& into, const std::string& place);
-
 }  // namespace whence::language

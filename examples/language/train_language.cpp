@@ -14,13 +14,12 @@
 #include "examples/app/run_record.h"
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
-#include "examples/language/hugging_face.h"
+#include "examples/language/first_weights.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/saved_model.h"
 #include "examples/look/history.h"
 #include "nn/io/files.h"
-#include "nn/io/safetensors.h"
-#include "nn/io/sha256.h"
+#include "nn/io/trust.h"
 #include "nn/models.h"
 #include "nn/training_operations.h"
 
@@ -121,27 +120,6 @@ RunRecord record_of(const Settings& settings, const CommandLine& line, const Cor
   std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   for (const std::string& file : settings.words.more) record.facts.emplace_back("file", file);
   return record;
-}
-
-// What a training begins with, by our paths, and its SHA-256.
-struct FirstWeights {
-  NamedTensors tensors;
-  std::string sha256;
-};
-
-FirstWeights read_first_weights(const std::string& folder) {
-  FirstWeights found;
-  if (is_hugging_face(folder))
-    found.tensors = read_hugging_face(folder).weights;
-  else
-    found.tensors = read_safetensors(folder + "/weights.safetensors").tensors;
-  Sha256 hash;
-  for (const auto& [name, tensor] : found.tensors) {
-    hash.add(to_text(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n'));
-    hash.add({tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())});
-  }
-  found.sha256 = hash.hexadecimal();
-  return found;
 }
 
 void say_taken(const Taken& found, const std::string& folder) {

@@ -1,14 +1,12 @@
 #include "examples/papers/commands.h"
 
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include "examples/app/child.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
+#include "examples/app/text.h"
 #include "examples/papers/runs.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -63,15 +61,13 @@ Said run_command(const std::string& command, const Places& places) {
     shown.push_back(of_the_user ? fs::path(file).filename().string() : word);
     if (word.starts_with("OUT/") && word.ends_with(".svg")) said.figures.push_back(word.substr(4));
   }
-  said.command = typed(shown);
+  said.command = shell_command(shown);
   const std::string output = (places.out / "said.txt").string();
   const double started = steady_seconds();
-  const pid_t child = start_child(std::move(arguments), output, Errors::as_ours);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  said.exit_code = wait_for_child(start_child(std::move(arguments), output, Errors::as_ours));
   if (interrupt_requested())
     throw Interrupted("stopped at: whence " + command + "; the same words run this table's commands again");
-  said.seconds = steady_seconds() - started, said.exit_code = exit_code_of(status);
+  said.seconds = steady_seconds() - started;
   said.output = with(with(read_file(output), places.out.string(), "OUT"), places.run.string(), "RUN");
   if (said.exit_code != 0) said.figures.clear();
   return said;

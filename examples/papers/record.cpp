@@ -1,9 +1,6 @@
 #include "examples/papers/record.h"
 
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -215,10 +212,7 @@ std::string cost_text(const Record& record, const std::string& preset) {
 std::string commit_of(const fs::path& folder, const fs::path& said) {
   const auto ask = [&](std::vector<std::string> words) -> std::optional<std::string> {
     words.insert(words.begin(), {"git", "-C", folder.string()});
-    int status = 0;
-    const pid_t child = start_child(words, said.string(), Errors::in_the_file);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    if (exit_code_of(status) != 0) return std::nullopt;
+    if (wait_for_child(start_child(words, said.string(), Errors::in_the_file)) != 0) return std::nullopt;
     const std::string text = read_file(said.string());
     return text.substr(0, text.find('\n'));
   };

@@ -90,16 +90,7 @@ std::string lab_command(const PaperTable& table, const Preset& preset, const std
     const bool blank = value.find(' ') != std::string::npos;
     set += to_text(set.empty() ? "" : " ", name, "=", blank ? "\"" + value + "\"" : value);
   }
-  return "whence lab " + typed(lab_words(table, preset, task, set, given.seeds));
-}
-
-std::string typed(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    const bool plain = !word.empty() && word.find_first_of(" ()'\"&;|*") == std::string::npos;
-    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
-  }
-  return text;
+  return "whence lab " + shell_command(lab_words(table, preset, task, set, given.seeds));
 }
 
 Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check) {

@@ -45,7 +45,4 @@ struct Given {
 
 [[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
 
-// As a shell takes them.
-[[nodiscard]] std::string typed(const std::vector<std::string>& words);
-
 }  // namespace whence::papers

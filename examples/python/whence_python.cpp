@@ -369,7 +369,6 @@ class Attention {
 
   std::string text() const { return first_->text(); }
   bool attends() const { return first_->attends(); }
-  bool reads_x() const { return reads_x_; }
 
   nb::list parameters() const {
     Results results(true);
@@ -497,8 +496,6 @@ NB_MODULE(_whence, module) {
           "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "causal"_a, "scale"_a.none(), "executor"_a, "single"_a,
           "seed"_a)
       .def_prop_ro("text", &Attention::text)
-      .def_prop_ro("attends", &Attention::attends)
-      .def_prop_ro("reads_x", &Attention::reads_x)
       .def("parameters", &Attention::parameters)
       .def("forward", &Attention::forward, "operands"_a, "parameters"_a, "recorded"_a);
 }

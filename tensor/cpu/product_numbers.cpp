@@ -1,4 +1,5 @@
-// In which numbers products in f32 are made. Of the program, not of one of the instruction sets that matmul.cpp is compiled for.
+// In which numbers products in f32 are made. Of the program, not of one of the instruction sets that matmul.cpp is
+// compiled for.
 #include <atomic>
 
 #include "tensor/cpu/instruction_set.h"

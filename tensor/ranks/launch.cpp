@@ -39,17 +39,6 @@ constexpr std::array launchers{
     Names{"SLURM", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr},
 };
 
-// When the process began, in the kernel's ticks: with its number it names it for as long as the machine is up.
-std::string beginning_of(pid_t process) {
-  std::ifstream file(to_text("/proc/", process, "/stat"));
-  std::string text;
-  std::getline(file, text);
-  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
-  std::string field;
-  for (int k = 0; k < 20; ++k) fields >> field;
-  return field;
-}
-
 // Of "2(x3),1", how many tasks each of SLURM's nodes has: that of one node.
 std::optional<int> tasks_on_node(const std::string& counts, int node) {
   std::istringstream text(counts);
@@ -93,10 +82,24 @@ std::string identity_of(const Launch& launch, const Environment& environment) {
   if (by_srun(launch, environment))
     return to_text("SLURM-", environment("SLURM_JOB_ID").value_or(""), "-", environment("SLURM_STEP_ID").value_or(""),
         "-", environment("SLURM_RESTART_COUNT").value_or("0"));
-  return to_text(launch.by, "-", getppid(), "-", beginning_of(getppid()));
+  return to_text(launch.by, "-", getppid(), "-", beginning_of_process(getppid()));
 }
 
 }  // namespace
+
+std::string beginning_of_process(int process) {
+  std::ifstream file(to_text("/proc/", process, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  fields >> field;
+  if (field == "Z" || field == "X") return {};
+  for (int k = 0; k < 19; ++k) fields >> field;
+  return field;
+}
 
 std::optional<std::string> environment_variable(const char* name) {
   const char* value = std::getenv(name);

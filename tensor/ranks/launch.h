@@ -27,6 +27,10 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 // contradict themselves: a rank that is not below the size, one without the other, not a number.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
 
+// When a process of this machine began, in the kernel's ticks: with its number it names it for as long as the machine is
+// up. Empty: there is none, or it has ended and nobody has asked how.
+[[nodiscard]] std::string beginning_of_process(int process);
+
 // Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them
 // in turn. Before anything asks CUDA.
 void take_gpu(Launch& launch);

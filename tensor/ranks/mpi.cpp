@@ -41,8 +41,8 @@ namespace {
 
 constexpr int tag_of_bytes = 1, tag_of_words = 2;
 constexpr std::size_t most_words = 512;
-constexpr std::size_t most_at_once = std::size_t{4}
-                                     << 20;  // far below what an int can count; whoever gets it is heard of
+// Bytes: far below what an int can count; whoever gets it is heard of.
+constexpr std::size_t most_at_once = std::size_t{4} << 20;
 
 // Of one wait. Who waits for long sleeps for longer.
 class Patience {

@@ -1,0 +1,30 @@
+// Weights of another model that a training begins with, whatever that one's scheme was: DroPE, position interpolation.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace whence::language {
+
+struct FirstWeights {
+  std::vector<std::pair<std::string, Tensor>> tensors;  // by our paths
+  std::string sha256;                                   // of names, kinds, shapes and numbers
+};
+
+// Of a run's folder, or one of Hugging Face's. FileError and SystemError as those files' readers have it.
+[[nodiscard]] FirstWeights read_first_weights(const std::string& folder);
+
+// Puts what has the same name and shape into the parameters of a model that may have another scheme. Positional
+// parameters that one of them lacks, or that are of another size, stay as they are, or are left out; of any other an
+// InputError names it, both shapes, and the option. The three lists say which.
+struct Taken {
+  std::size_t taken = 0;
+  std::vector<std::string> dropped, fresh;
+};
+Taken take_weights(const std::vector<std::pair<std::string, Tensor>>& from, const std::vector<Module::Parameter>& into,
+    const std::string& place);
+
+}  // namespace whence::language
