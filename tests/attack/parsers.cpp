@@ -17,6 +17,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "examples/app/command_line.h"
@@ -44,13 +45,16 @@ namespace fs = std::filesystem;
 using Bytes = std::string;
 
 const fs::path& folder() {
-  static const fs::path made = [] {
-    const fs::path path = fs::temp_directory_path() / ("whence_parsers_" + std::to_string(getpid()));
-    fs::create_directories(path);
-    std::atexit([] { fs::remove_all(folder()); });
-    return path;
-  }();
-  return made;
+  struct Made {
+    fs::path path = fs::temp_directory_path() / ("whence_parsers_" + std::to_string(getpid()));
+    Made() { fs::create_directories(path); }
+    ~Made() {
+      std::error_code kept;
+      fs::remove_all(path, kept);
+    }
+  };
+  static const Made made;
+  return made.path;
 }
 
 std::string file_of(const Bytes& bytes, const std::string& name = "input") {

@@ -30,6 +30,8 @@ def attack_ranks(attack, whole=False):
     wanted, seconds, slow = result_of(out), time.time() - began, 5 if attack.sanitized else 1
     faults = ["kill", "kill all", "interrupt", "terminate", "disk", *(["stop"] if whole else [])]  # after a stop whence waits for a minute
     counts = {"kill": 0, "stop": 0}
+    shared = lambda: set(pathlib.Path("/dev/shm").glob(f"whence-{os.geteuid()}-*"))
+    before = shared()
     while not attack.time_is_up():
         out, fault, count = attack.new("run"), faults[attack.inputs % len(faults)], attack.random.choice([2, 4, 8])
         attack.inputs += 1
@@ -84,5 +86,5 @@ def attack_ranks(attack, whole=False):
         found = ended.complaint({0}) if ended.code != 0 else result_of(out)
         if found != wanted:
             attack.failed(f"{difference(found, wanted)} after resuming", command)
-    left = [path.name for path in pathlib.Path("/dev/shm").glob(f"whence-{os.geteuid()}-*")]
+    left = shared() - before  # of ranks that were all killed before they had met
     attack.notes.append(f"killed {counts['kill']}, stopped {counts['stop']}; left in /dev/shm: {len(left)}")
