@@ -11,15 +11,15 @@
 // A node has one result, so each y_k has a node of its own, which leads to the op's. What arrives there is handed on as
 // it is, without being joined into one tensor; backward runs when all has arrived. dy_k is undefined where nobody read
 // y_k. Backward has no derivative of its own: create_graph through it is refused. Whoever walks the graph to learn about
-// it (autograd/ways.h, zeros.h, explain.h, CheckFinite) meets each result as an op of its own, whose inputs are the op's
+// it (autograd/inspect/ways.h, zeros.h, explain.h, CheckFinite) meets each result as an op of its own, whose inputs are the op's
 // and whose gradient is dy_k: what goes from node to node is then the numbers alone.
 #pragma once
 
 #include <array>
 #include <utility>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/op.h"
-#include "autograd/probe.h"
 #include "autograd/releasing.h"
 
 namespace whence {

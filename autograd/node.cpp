@@ -1,7 +1,7 @@
 #include "autograd/node.h"
 
+#include "autograd/inspect/probe.h"
 #include "autograd/op.h"
-#include "autograd/probe.h"
 #include "autograd/saved.h"
 #include "tensor/raw.h"
 

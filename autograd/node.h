@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/stop.h"
+#include "autograd/inspect/stop.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -24,7 +24,7 @@ class Node : public GraphLink {
 
   const std::uint64_t id;
   const Site site;   // the line that called the op
-  std::string path;  // the Scope (autograd/probe.h) in which the op ran; of a module's parameter its own path
+  std::string path;  // the Scope (autograd/inspect/probe.h) in which the op ran; of a module's parameter its own path
   Shape shape;       // of the op's output, and so of its gradient
   DType dtype = DType::f32;
 
@@ -33,16 +33,16 @@ class Node : public GraphLink {
   // gradients[k] = (d output / d input k)' dy for each k with needed[k]. Runs op code: may throw.
   virtual void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) = 0;
   virtual bool is_leaf() const { return false; }
-  // Names of the parts that the op is a sum of, where one may want to see them apart; mostly none. (autograd/ways.h)
+  // Names of the parts that the op is a sum of, where one may want to see them apart; mostly none. (autograd/inspect/ways.h)
   virtual std::vector<std::string> parts() const { return {}; }
   // backward of one of them; undefined gradients are 0.
   virtual void backward_of_part(std::size_t, const Tensor&, std::span<const bool>, std::span<Tensor>) {}
   // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of
-  // them; empty: the op has no word for it. (autograd/zeros.h)
+  // them; empty: the op has no word for it. (autograd/inspect/zeros.h)
   virtual std::vector<Stop> stops(std::size_t) const { return {}; }
   // Whether element e of this input goes into element e of the output alone.
   virtual bool by_element(std::size_t) const { return false; }
-  // The op once more on other inputs, of which some may be duals; undefined where it cannot. (autograd/explain.h)
+  // The op once more on other inputs, of which some may be duals; undefined where it cannot. (autograd/inspect/explain.h)
   virtual Tensor again(const std::vector<Tensor>&) const { return {}; }
   virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here is an error
   bool released() const { return released_; }

@@ -25,10 +25,10 @@
 #include <array>
 #include <utility>
 
-#include "autograd/op_clock.h"
+#include "autograd/inspect/op_clock.h"
+#include "autograd/inspect/tape.h"
 #include "autograd/recording.h"
 #include "autograd/saved.h"
-#include "autograd/tape.h"
 
 namespace whence {
 
@@ -40,7 +40,7 @@ concept Once = requires { requires Op::once; };
 
 namespace detail {
 
-// Beside duals (autograd/gradcheck.h) every other floating input is a constant: a dual whose tangent is 0.
+// Beside duals (autograd/check/gradcheck.h) every other floating input is a constant: a dual whose tangent is 0.
 inline bool is_dual(const Tensor& x) { return x.defined() && x.dtype() == DType::dual; }
 inline bool is_constant_beside_duals(const Tensor& x) {
   return x.defined() && x.dtype() != DType::dual && is_floating(x.dtype());

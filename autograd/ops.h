@@ -249,7 +249,7 @@ struct Projection {
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 // The sum in place of the mean. On a GPU nothing waits, so it can be recorded
-// (tensor/recorded_step.h) before the targets are known.
+// (tensor/device/recorded_step.h) before the targets are known.
 [[nodiscard]] Tensor cross_entropy_sum(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 

@@ -8,8 +8,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/node.h"
-#include "autograd/probe.h"
 
 namespace whence::detail {
 

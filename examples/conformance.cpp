@@ -17,7 +17,7 @@
 #include "examples/verify/scheme_texts.h"
 #include "nn/io/files.h"
 #include "nn/scheme.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

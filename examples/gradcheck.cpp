@@ -14,7 +14,7 @@
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -16,7 +16,7 @@
 #include "examples/lab/request.h"
 #include "examples/lab/slurm.h"
 #include "examples/train.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

@@ -2,9 +2,9 @@
 #include <iostream>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
-#include "nn/optim.h"
+#include "nn/training/optim.h"
 #include "nn/transformer.h"
 #include "tensor/random.h"
 

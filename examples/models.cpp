@@ -11,7 +11,7 @@
 #include "examples/app/scheme_names.h"
 #include "examples/bench/measure.h"
 #include "nn/models.h"
-#include "nn/planned_modules.h"
+#include "nn/training/planned_modules.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -10,7 +10,7 @@
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "examples/verify/probe_run.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -14,7 +14,7 @@
 #include "examples/tasks/flip_flop.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/parallel.h"
 
 namespace whence {

@@ -9,7 +9,7 @@
 #include "examples/app/placement.h"
 #include "examples/app/results.h"
 #include "examples/tasks/recall_construction.h"
-#include "tensor/planned.h"
+#include "tensor/device/planned.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -21,7 +21,7 @@
 #include "examples/papers/runs.h"
 #include "examples/train.h"
 #include "nn/io/files.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

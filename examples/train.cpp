@@ -6,7 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "autograd/inspect.h"
+#include "autograd/inspect/inspect.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"
@@ -21,7 +21,7 @@
 #include "examples/look/history.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
-#include "nn/training_operations.h"
+#include "nn/training/training_operations.h"
 
 namespace whence {
 namespace {

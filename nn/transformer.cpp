@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

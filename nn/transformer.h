@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "nn/attention.h"
-#include "nn/embedding.h"
-#include "nn/mlp.h"
-#include "nn/norm.h"
+#include "nn/attention/attention.h"
+#include "nn/layers/embedding.h"
+#include "nn/layers/mlp.h"
+#include "nn/layers/norm.h"
 
 namespace whence {
 

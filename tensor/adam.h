@@ -1,4 +1,4 @@
-// Adam's step as numbers and entries: what an optimiser (nn/optim.h) gives to the kernels of a device.
+// Adam's step as numbers and entries: what an optimiser (nn/training/optim.h) gives to the kernels of a device.
 #pragma once
 
 #include <array>

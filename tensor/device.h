@@ -13,7 +13,7 @@
 namespace whence {
 
 struct Device {
-  // planned: a device that has no numbers, where work leaves nothing but counted bytes (tensor/planned.cpp)
+  // planned: a device that has no numbers, where work leaves nothing but counted bytes (tensor/device/planned.cpp)
   enum class Kind : unsigned char { cpu, cuda, planned };
   Kind kind = Kind::cpu;
   int index = 0;

@@ -1,8 +1,8 @@
 #include "tensor/kernels.h"
 
-#include "tensor/backend.h"
 #include "tensor/cpu/memory.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
 

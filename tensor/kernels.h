@@ -1,4 +1,4 @@
-// The primitives that a device must provide where a plain loop (tensor/launch.h) is not enough. Callers are the ops in
+// The primitives that a device must provide where a plain loop (tensor/device/launch.h) is not enough. Callers are the ops in
 // autograd/ops/ and tensor/raw.h. They have checked shapes, dtypes and devices and made the outputs: kernels only
 // compute. Every result is the same for any number of threads.
 #pragma once

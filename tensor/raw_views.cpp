@@ -1,5 +1,5 @@
 // Views: new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/raw.h"
 
 namespace whence::raw {

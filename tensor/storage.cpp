@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -1,5 +1,5 @@
 // The caching allocator: its counters, reuse, size classes and large blocks; and the sentinels around storages.
-#include "tensor/allocator.h"
+#include "tensor/device/allocator.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

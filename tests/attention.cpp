@@ -1,9 +1,9 @@
 // Attention with every scheme: what it must not see, what it must not depend on, and identities between schemes.
-#include "nn/attention.h"
+#include "nn/attention/attention.h"
 
 #include <doctest/doctest.h>
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
 #include "tests/models.h"
 
 using namespace whence;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "autograd/op.h"
-#include "tensor/allocator.h"
+#include "tensor/device/allocator.h"
 #include "tests/close.h"
 
 using namespace whence;

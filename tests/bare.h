@@ -6,9 +6,9 @@
 
 #include <set>
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
+#include "nn/attention/executor.h"
 #include "nn/decoding.h"
-#include "nn/executor.h"
 #include "tests/models.h"
 
 namespace whence::test {

@@ -13,9 +13,9 @@
 #include <set>
 
 #include "autograd/backward.h"
-#include "autograd/gradcheck.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/check/samples.h"
 #include "autograd/recording.h"
-#include "autograd/samples.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"

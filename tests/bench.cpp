@@ -12,9 +12,9 @@
 #include <sstream>
 
 #include "autograd/backward.h"
-#include "autograd/op_clock.h"
+#include "autograd/inspect/op_clock.h"
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "tensor/error.h"
 #include "tensor/products.h"
 #include "tests/program_run.h"

@@ -7,7 +7,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/module.h"
+#include "nn/layers/module.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
 

@@ -1,8 +1,8 @@
 // The CUDA backend. Without a GPU: the texts that say so. With one, or with the emulated one: every kernel and every
 // checked op, forward and backward, against the CPU; on the emulated one in several orders of threads.
 #include "autograd/backward.h"
-#include "autograd/samples.h"
-#include "tensor/backend.h"
+#include "autograd/check/samples.h"
+#include "tensor/device/backend.h"
 #include "tests/on_gpu.h"
 
 using namespace whence;

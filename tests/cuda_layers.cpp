@@ -5,7 +5,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "nn/decoding.h"
-#include "nn/loss.h"
+#include "nn/layers/loss.h"
 #include "tests/models.h"
 #include "tests/on_gpu.h"
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 
 #include "autograd/backward.h"
-#include "autograd/gradcheck.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/check/samples.h"
 #include "autograd/ops.h"
-#include "autograd/samples.h"
 #include "cuda/library/blas.h"
 #include "tensor/convolution.h"
 #include "tensor/index_check.h"

@@ -1,6 +1,6 @@
 // The optimiser on the GPU, or the emulated one, against the CPU's: all parameters at once, gradients and weights of
 // several dtypes, the norm of all gradients, clipping without the CPU, steps that are replayed.
-#include "nn/optim.h"
+#include "nn/training/optim.h"
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 // --device auto, cpu and cuda: what is chosen, why, and what is refused with which cause.
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tests/reference.h"
 

@@ -2,7 +2,7 @@
 // on afterwards, and pools whose addresses stay put.
 #include <set>
 
-#include "tensor/allocator.h"
+#include "tensor/device/allocator.h"
 #include "tests/reference.h"
 
 using namespace whence;

@@ -1,5 +1,5 @@
 // Dropout as a module: when it acts, what its draw depends on, what it keeps on average.
-#include "nn/dropout.h"
+#include "nn/layers/dropout.h"
 
 #include <doctest/doctest.h>
 

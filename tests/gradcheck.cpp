@@ -1,5 +1,5 @@
 // The public gradient checker: whole models, kinks, refusals, and that it leaves everything as it was.
-#include "autograd/gradcheck.h"
+#include "autograd/check/gradcheck.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
-#include "autograd/inspect.h"
+#include "autograd/inspect/inspect.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include "autograd/op.h"
 #include "examples/tasks/task_training.h"
 #include "examples/verify/scheme_texts.h"
-#include "nn/loss.h"
+#include "nn/layers/loss.h"
 #include "tests/models.h"
 
 using namespace whence;

@@ -2,11 +2,11 @@
 // by whoever walks the graph. And add_norm beside the ops that it joins.
 #include "autograd/joint.h"
 
-#include "autograd/explain.h"
-#include "autograd/inspect.h"
-#include "autograd/ways.h"
-#include "autograd/zeros.h"
-#include "tensor/allocator.h"
+#include "autograd/inspect/explain.h"
+#include "autograd/inspect/inspect.h"
+#include "autograd/inspect/ways.h"
+#include "autograd/inspect/zeros.h"
+#include "tensor/device/allocator.h"
 #include "tests/close.h"
 
 using namespace whence;

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
 #include "nn/decoding.h"
 #include "tests/models.h"
 

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "autograd/backward.h"
-#include "autograd/gradcheck.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/check/samples.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
-#include "autograd/samples.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 

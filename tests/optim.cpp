@@ -1,5 +1,5 @@
 // Adam and AdamW against PyTorch's numbers and the formulas; clipping; refusals that change nothing.
-#include "nn/optim.h"
+#include "nn/training/optim.h"
 
 #include <cstring>
 #include <limits>

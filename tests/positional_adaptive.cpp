@@ -1,6 +1,6 @@
 // What must hold of DAPE and CDAPE. Worked numbers: tests/worked_contextual.cpp.
-#include "nn/loss.h"
-#include "nn/training_step.h"
+#include "nn/layers/loss.h"
+#include "nn/training/training_step.h"
 #include "tests/bare.h"
 
 using namespace whence;

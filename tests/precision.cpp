@@ -1,6 +1,6 @@
 // Training in 16 bits: masters, rounded copies, sums of gradients in f32, the loss scale;
 // checkpoints that go on to the same bits.
-#include "nn/precision.h"
+#include "nn/training/precision.h"
 
 #include <doctest/doctest.h>
 

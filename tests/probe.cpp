@@ -1,11 +1,11 @@
 // Probes: names, values, gradients, edits, and that they cost nothing when nobody looks.
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
 
 #include <doctest/doctest.h>
 
-#include "autograd/inspect.h"
+#include "autograd/inspect/inspect.h"
 #include "autograd/node.h"
-#include "tensor/allocator.h"
+#include "tensor/device/allocator.h"
 #include "tests/close.h"
 
 using namespace whence;

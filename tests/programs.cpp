@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tests/program_run.h"
 

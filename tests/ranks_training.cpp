@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "autograd/ops.h"
-#include "nn/loss.h"
-#include "nn/training_step.h"
+#include "nn/layers/loss.h"
+#include "nn/training/training_step.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/communicator.h"
 #include "tests/models.h"

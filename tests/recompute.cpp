@@ -3,9 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/inspect.h"
-#include "nn/linear.h"
-#include "tensor/allocator.h"
+#include "autograd/inspect/inspect.h"
+#include "nn/layers/linear.h"
+#include "tensor/device/allocator.h"
 #include "tests/close.h"
 
 using namespace whence;

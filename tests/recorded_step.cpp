@@ -1,16 +1,16 @@
 // Work recorded once and replayed: the same numbers as called every time, on whatever devices there are; what is
 // refused while recording; and device memory as the programs meet it, with the engine usable after it ran out. On a
 // build without a GPU the CPU's part runs.
-#include "tensor/recorded_step.h"
+#include "tensor/device/recorded_step.h"
 
 #include <optional>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "nn/optim.h"
+#include "nn/training/optim.h"
 #include "nn/transformer.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"

@@ -5,7 +5,7 @@
 
 #include <ctime>
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
 #include "nn/transformer.h"
 #include "tests/close.h"
 

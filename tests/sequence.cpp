@@ -1,7 +1,7 @@
 // Masks and distances as facts: made late, once, and of O(T) numbers; read pair by pair they are what positions say.
 #include "nn/scheme.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tests/bare.h"
 
 using namespace whence;

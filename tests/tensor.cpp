@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"

@@ -1,5 +1,5 @@
 // What training is planned to take beside what it takes, part by part; and what is refused, with advice that holds.
-#include "nn/training_memory.h"
+#include "nn/training/training_memory.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -10,9 +10,9 @@
 #include "autograd/ops.h"
 #include "examples/app/memory_plan.h"
 #include "examples/app/text.h"
-#include "nn/loss.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "nn/layers/loss.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tests/models.h"

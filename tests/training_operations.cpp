@@ -1,5 +1,5 @@
 // Models on paper: operations worked out by hand, parameters beside the real modules', bytes and cards.
-#include "nn/training_operations.h"
+#include "nn/training/training_operations.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +7,9 @@
 
 #include "examples/app/model_plan.h"
 #include "nn/models.h"
-#include "nn/planned_modules.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "nn/training/planned_modules.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tests/models.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"

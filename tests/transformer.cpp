@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/gradcheck.h"
-#include "autograd/probe.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/inspect/probe.h"
 #include "tests/models.h"
 
 using namespace whence;

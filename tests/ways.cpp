@@ -1,10 +1,10 @@
 // Whence a gradient came: its ways, its zeros, and single numbers worked out.
-#include "autograd/ways.h"
+#include "autograd/inspect/ways.h"
 
 #include <doctest/doctest.h>
 
-#include "autograd/explain.h"
-#include "autograd/zeros.h"
+#include "autograd/inspect/explain.h"
+#include "autograd/inspect/zeros.h"
 #include "tests/close.h"
 
 using namespace whence;

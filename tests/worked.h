@@ -9,9 +9,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "autograd/gradcheck.h"
-#include "autograd/probe.h"
-#include "nn/executor.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/inspect/probe.h"
+#include "nn/attention/executor.h"
 #include "nn/scheme.h"
 #include "tests/close.h"
 #include "tests/places.h"

@@ -1,6 +1,6 @@
 // A residual stream's sum and its norm, in one kernel each way.    sum = x + added,  normed = norm(sum)
 //   dx = dadded = dsum + the norm's gradient by sum
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/joint.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"

@@ -1,6 +1,6 @@
 // Functions of two numbers that broadcast as numpy does: y = f(a, b). sum_to sums a gradient over what was stretched.
 #include "autograd/backward.h"
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -1,6 +1,6 @@
 // A table read by all pairs of queries and keys.    table:[h n]  ->  y[b, h, i, j] = table[h, steps(b, i, j) - lowest]
 //   dtable[h, m] = the sum of dy[., h, i, j] over all pairs of that distance
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"

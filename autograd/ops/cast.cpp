@@ -1,5 +1,5 @@
 // Another dtype: y = x rounded once    dx = dy cast back
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -4,7 +4,7 @@
 //   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]    a convolution again, taps turned, left' = k - 1 - left
 //   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]    dbias[o] = sum_{b,i,j} dy[b,o,i,j]
 // The three sums are linear in each argument, and each one's derivatives are the other two: so second derivatives come.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
 #include "tensor/raw.h"

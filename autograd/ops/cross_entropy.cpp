@@ -4,7 +4,7 @@
 // The sum is the same with 1 in place of n. Only the mean needs n, which the CPU counts: on a GPU it waits for targets.
 // Kept: the logits and each row's log-sum-exp, not the softmax. Of 16-bit logits too the loss is f32, and their gradient
 // is rounded once.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
 #include "autograd/releasing.h"

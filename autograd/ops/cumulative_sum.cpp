@@ -1,6 +1,6 @@
 // Running sums along an axis, from either end. The adjoint of one direction is the other.
 //   y_j = sum_{l <= j} x_l    dx_l = sum_{j >= l} dy_j
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -1,12 +1,12 @@
 // Dropout.  (Srivastava et al. 2014)    y_i = x_i / (1 - p) where number i of the stream is at least p, else 0
 //   dx_i = dy_i / (1 - p) at the same places, which are drawn again: nothing is saved
 // Of a strip of rows, i counts the elements of the whole tensor, so that a strip draws what the whole would.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/backend.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
+#include "tensor/device/launch.h"
 #include "tensor/divisor.h"
-#include "tensor/launch.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 

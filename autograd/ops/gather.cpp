@@ -2,7 +2,7 @@
 //   gather:        y[..., j, ...] = x[..., index[..., j, ...], ...]
 //                  dx[..., index[..., j, ...], ...] += dy[..., j, ...]    in order of j: the same bits on every run
 //   sum_by_index:  y[..., n] = sum over j with index[..., j] = n of x[..., j]      dx[..., j] = dy[..., index[..., j]]
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
 

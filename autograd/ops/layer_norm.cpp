@@ -1,7 +1,7 @@
 // Layer normalisation.  (Ba et al. 2016)    x:[... c]  weight w:[c]  bias b:[c]  ->  y:[... c]
 //   n = (x - mean) r,  r = 1 / sqrt(variance + epsilon)        y = n w + b
 //   dx = r (g - mean(g) - n mean(g n)),  g = dy w        dw = sum over rows of dy n        db = sum over rows of dy
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -6,7 +6,7 @@
 // outside the table are read at its nearest end with derivative 0.
 #include <algorithm>
 
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

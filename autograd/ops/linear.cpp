@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

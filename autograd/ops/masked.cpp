@@ -1,5 +1,5 @@
 // Keep some entries and overwrite the others.    y = mask ? x : value    dx = mask ? dy : 0
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

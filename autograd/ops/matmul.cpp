@@ -3,7 +3,7 @@
 // One b for a whole batch (a weight, CoPE's table) makes one tall product: the batch is folded into m, and for db
 // into the summed axis.
 #include "autograd/backward.h"
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 #include "tensor/strided_loop.h"

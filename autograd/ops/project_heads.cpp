@@ -1,7 +1,7 @@
 // The queries, keys and values of all heads by one product.  (Vaswani et al. 2017, section 3.2.2)
 //   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> each [b h t d]
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/joint.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"

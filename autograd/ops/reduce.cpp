@@ -1,5 +1,5 @@
 // Sums, means and maxima along axes. In backward one number goes to all that were summed: an expanded view, no copy.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

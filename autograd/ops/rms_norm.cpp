@@ -1,7 +1,7 @@
 // Root mean square normalisation.  (Zhang and Sennrich 2019)    x:[... c]  weight w:[c]  ->  y:[... c]
 //   n = x r,  r = 1 / sqrt(mean(x^2) + epsilon)        y = n w
 //   dx = r (g - n mean(g n)),  g = dy w        dw = sum over rows of dy n
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

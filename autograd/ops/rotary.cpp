@@ -3,9 +3,9 @@
 //   y_second = x_first sin a + x_second cos a        dims from 2m on stay
 // A rotation's adjoint is the rotation by -a.
 #include "autograd/backward.h"
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tensor/strided_index.h"

@@ -2,7 +2,7 @@
 //   dx = y (dy - sum_j y_j dy_j)        A row without any entry is all 0, in both directions.
 #include <optional>
 
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"

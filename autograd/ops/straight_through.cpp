@@ -1,8 +1,8 @@
 // The straight-through estimator.  (Bengio et al. 2013)    y = value,    dx = dy,  dvalue = 0
 // What hard attention needs: a choice in the forward pass, the gradient of the soft weights that it was made from.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 #include "tensor/raw.h"
 
 namespace whence {

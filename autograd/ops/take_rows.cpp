@@ -1,10 +1,10 @@
 // Rows of a table: an embedding.    table:[n c]  index:[...]  ->  y[..., :] = table[index[...], :]
 //   dtable[index[...], :] += dy[..., :]    in order of the index's elements for each row
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
+#include "tensor/device/launch.h"
 #include "tensor/divisor.h"
-#include "tensor/launch.h"
 
 namespace whence {
 namespace {

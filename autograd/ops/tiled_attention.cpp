@@ -1,7 +1,7 @@
 // Attention in tiles: tensor/tiled_attention.h has the equations, tensor/cpu/tiles/ the programs.
 //   backward: dv_j = sum_i P_ij do_i,  dA_ij = P_ij (do_i.v_j - o_i.do_i),  and each program sums dA to its operands.
 // Kept for it: the operands, the output and one number per row, log sum_j e^{A_ij}.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

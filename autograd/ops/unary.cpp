@@ -1,7 +1,7 @@
 // Functions of one number: y = f(x),  dx = f'(x) dy.  tensor/pointwise.h lists the functions and their derivatives.
 #include <cmath>
 
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -1,5 +1,5 @@
 // Views: the same numbers under another shape. Forward copies nothing; backward undoes the change of shape.
-#include "autograd/checked.h"
+#include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

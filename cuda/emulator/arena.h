@@ -19,7 +19,7 @@ class Arena {
   void* allocate(std::size_t bytes);
   void deallocate(void* block);
 
-  // The allocator (tensor/allocator.h) keeps blocks: what each is used for, and how many of its bytes. A graph's
+  // The allocator (tensor/device/allocator.h) keeps blocks: what each is used for, and how many of its bytes. A graph's
   // block is left as it is until the graph goes.
   // Full of 0xFF again; returns how many bytes that are. Error when it was written while it was free.
   std::size_t hand_out(void* block, std::size_t bytes, const void* graph);

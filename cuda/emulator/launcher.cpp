@@ -9,7 +9,7 @@
 #include "cuda/runtime/backend.h"
 #include "cuda/runtime/index_launcher.h"
 #include "cuda/runtime/runtime.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 
 namespace whence::gpu::emulator {
 

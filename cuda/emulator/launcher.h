@@ -1,4 +1,4 @@
-// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses are not
+// Index-style ops (tensor/device/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses are not
 // seen; but what is written behind a tensor is, and each op runs in two orders of its indices, which must agree.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/emulator/arena.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence::gpu::emulator {

@@ -9,7 +9,7 @@
 #include "cuda/emulator/costs.h"
 #include "cuda/emulator/launcher.h"
 #include "cuda/emulator/settings.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 
 namespace whence::gpu::emulator {
 namespace {

@@ -6,8 +6,8 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
+#include "tensor/device/launch.h"
 #include "tensor/divisor.h"
-#include "tensor/launch.h"
 
 namespace whence {
 namespace gpu {

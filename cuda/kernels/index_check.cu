@@ -10,7 +10,7 @@
 #include "cuda/runtime/runtime.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 
 namespace whence {
 namespace gpu {

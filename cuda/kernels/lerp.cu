@@ -3,8 +3,8 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/packs.h"
+#include "tensor/device/launch.h"
 #include "tensor/divisor.h"
-#include "tensor/launch.h"
 #include "tensor/lerp.h"
 
 namespace whence {

@@ -4,7 +4,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 #include "tensor/strided_index.h"
 
 namespace whence {

@@ -4,7 +4,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 #include "tensor/strided_index.h"
 #include "tensor/strided_loop.h"
 

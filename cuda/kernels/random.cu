@@ -3,7 +3,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "tensor/convert.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 
 namespace whence {
 namespace {

@@ -5,7 +5,7 @@
 #include "cuda/kernels/sort.h"
 #include "cuda/vocabulary/block.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 
 namespace whence {
 namespace gpu {

@@ -5,7 +5,7 @@
 #include "cuda/runtime/index_launcher.h"
 #include "cuda/runtime/memory.h"
 #include "cuda/runtime/runtime.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 
 namespace whence {
 

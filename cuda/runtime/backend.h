@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/emulator/settings.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -3,7 +3,7 @@
 
 #include "cuda/runtime/backend.h"
 #include "cuda/runtime/runtime.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 
 namespace whence {
 namespace {

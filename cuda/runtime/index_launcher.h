@@ -1,7 +1,7 @@
-// How index-style ops (tensor/launch.h) start on cuda:0.
+// How index-style ops (tensor/device/launch.h) start on cuda:0.
 #pragma once
 
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -2,9 +2,9 @@
 // the driver and over the emulator.
 #pragma once
 
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -1,7 +1,7 @@
 // What answers for CUDA in a build without it: no kernels, no memory, so that asking for a GPU is an Error that says
 // how to get one.
 #include "cuda/runtime/backend.h"
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/ranks/communicator.h"
 
 namespace whence {

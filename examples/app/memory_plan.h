@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "nn/training_memory.h"
+#include "nn/training/training_memory.h"
 
 namespace whence {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "examples/app/results.h"
-#include "nn/loss.h"
-#include "nn/planned_modules.h"
+#include "nn/layers/loss.h"
+#include "nn/training/planned_modules.h"
 #include "tensor/error.h"
 
 namespace whence {

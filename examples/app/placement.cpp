@@ -1,8 +1,8 @@
 #include "examples/app/placement.h"
 
 #include "examples/app/results.h"
-#include "nn/executor.h"
-#include "tensor/device_choice.h"
+#include "nn/attention/executor.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/products.h"
 
 namespace whence {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "examples/app/command_line.h"
-#include "nn/precision.h"
+#include "nn/training/precision.h"
 #include "tensor/parallel.h"
 
 namespace whence {

@@ -22,7 +22,7 @@
 #include "examples/app/progress.h"
 #include "examples/app/run_main.h"
 #include "examples/app/text.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/ranks/collectives.h"
 
 namespace whence {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <type_traits>
 
-#include "autograd/inspect.h"
+#include "autograd/inspect/inspect.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/loading.h"
 #include "examples/app/progress.h"
@@ -16,9 +16,9 @@
 #include "examples/app/run_folder.h"
 #include "examples/app/text.h"
 #include "nn/io/sha256.h"
-#include "nn/schedule.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
+#include "nn/training/schedule.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tensor/error.h"
 #include "tensor/products.h"
 #include "tensor/ranks/collectives.h"

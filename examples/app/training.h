@@ -10,7 +10,7 @@
 
 #include "examples/app/command_line.h"
 #include "examples/app/results.h"
-#include "nn/training_step.h"
+#include "nn/training/training_step.h"
 
 namespace whence {
 

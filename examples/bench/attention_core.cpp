@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "autograd/backward.h"
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/parallel.h"

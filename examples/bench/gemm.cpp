@@ -6,8 +6,8 @@
 
 #include "examples/app/command.h"
 #include "examples/bench/peer.h"
-#include "tensor/device_choice.h"
-#include "tensor/device_runtime.h"
+#include "tensor/device/device_choice.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/products.h"
 #include "tensor/random.h"

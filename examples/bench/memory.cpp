@@ -6,7 +6,7 @@
 
 #include "examples/app/command.h"
 #include "examples/bench/attention_core.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/parallel.h"
 
 namespace whence::bench {

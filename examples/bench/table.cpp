@@ -7,7 +7,7 @@
 
 #include "examples/app/command.h"
 #include "examples/bench/attention_core.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

@@ -16,9 +16,9 @@
 #include <sstream>
 #include <thread>
 
-#include "tensor/allocator.h"
-#include "tensor/backend.h"
 #include "tensor/cpu/instruction_set.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"

@@ -4,7 +4,7 @@
 
 #include "examples/app/results.h"
 #include "examples/doctor/facts.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {

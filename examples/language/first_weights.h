@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/module.h"
+#include "nn/layers/module.h"
 
 namespace whence::language {
 

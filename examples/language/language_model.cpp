@@ -6,7 +6,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/loss.h"
+#include "nn/layers/loss.h"
 #include "tensor/random.h"
 
 namespace whence::language {

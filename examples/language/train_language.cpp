@@ -21,7 +21,7 @@
 #include "nn/io/files.h"
 #include "nn/io/trust.h"
 #include "nn/models.h"
-#include "nn/training_operations.h"
+#include "nn/training/training_operations.h"
 
 namespace whence::language {
 namespace {

@@ -7,7 +7,7 @@
 #include "autograd/node.h"
 #include "examples/app/memory_plan.h"
 #include "examples/app/text.h"
-#include "nn/loss.h"
+#include "nn/layers/loss.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "autograd/explain.h"
-#include "autograd/probe.h"
-#include "autograd/tape.h"
-#include "autograd/zeros.h"
+#include "autograd/inspect/explain.h"
+#include "autograd/inspect/probe.h"
+#include "autograd/inspect/tape.h"
+#include "autograd/inspect/zeros.h"
 #include "examples/look/subject.h"
 
 namespace whence::look {

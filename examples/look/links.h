@@ -1,5 +1,5 @@
 // Which number of a pass feels which other one next, and how much: derivatives between neighbouring quantities of one
-// layer, for the page, where any number is worked out at a click. Found by moving quantities (autograd/explain.h) along
+// layer, for the page, where any number is worked out at a click. Found by moving quantities (autograd/inspect/explain.h) along
 // many elements at once, as far as that tells them apart, which is measured each time and not believed.
 #pragma once
 

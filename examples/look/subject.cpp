@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "examples/app/loading.h"
 #include "examples/app/memory_plan.h"
 #include "examples/app/run_files.h"
@@ -21,7 +21,7 @@
 #include "examples/tasks/task_training.h"
 #include "examples/verify/bare_attention.h"
 #include "nn/io/checkpoint.h"
-#include "nn/loss.h"
+#include "nn/layers/loss.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "examples/papers/compare.h"
-#include "tensor/device_choice.h"
+#include "tensor/device/device_choice.h"
 
 namespace whence::papers {
 

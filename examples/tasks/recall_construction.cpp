@@ -5,8 +5,8 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/attention.h"
-#include "nn/embedding.h"
+#include "nn/attention/attention.h"
+#include "nn/layers/embedding.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

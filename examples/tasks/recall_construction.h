@@ -10,7 +10,7 @@
 #include <string>
 
 #include "examples/tasks/task.h"
-#include "nn/executor.h"
+#include "nn/attention/executor.h"
 
 namespace whence::tasks {
 

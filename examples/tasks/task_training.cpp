@@ -13,7 +13,7 @@
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "nn/io/sha256.h"
-#include "nn/loss.h"
+#include "nn/layers/loss.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "autograd/recording.h"
 #include "tensor/error.h"
 #include "tensor/random.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/executor.h"
+#include "nn/attention/executor.h"
 #include "nn/scheme.h"
 
 namespace whence {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/gradcheck.h"
-#include "autograd/samples.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/check/samples.h"
 
 namespace whence {
 

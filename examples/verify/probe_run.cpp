@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -2,7 +2,7 @@
 //
 //   ROOT/lock                              held by the one process that may save here
 //   ROOT/step-000400/weights.safetensors   parameters by path, readable by anyone; of a 16-bit model their f32 masters
-//   (nn/precision.h)
+//   (nn/training/precision.h)
 //   ROOT/step-000400/optimizer.safetensors "first.PATH" and "second.PATH": Adam's moments
 //   ROOT/step-000400/state.json            format version, step, updates where they are fewer, seed, facts; "files":
 //   the SHA-256 of the two others; "sha256": that of its own text without this line (nn/io/checkpoint.cpp)
@@ -20,8 +20,8 @@
 #include <string>
 
 #include "nn/io/trust.h"
-#include "nn/module.h"
-#include "nn/optim.h"
+#include "nn/layers/module.h"
+#include "nn/training/optim.h"
 
 namespace whence {
 

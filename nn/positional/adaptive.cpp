@@ -1,7 +1,7 @@
 #include "nn/positional/adaptive.h"
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "nn/attention/tiles.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 

@@ -14,8 +14,8 @@
 // below 0; tril stops what it blanks.
 #include <algorithm>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/positional/adaptive.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"

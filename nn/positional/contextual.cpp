@@ -1,7 +1,7 @@
 #include "nn/positional/contextual.h"
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/positional/distances.h"
 #include "tensor/error.h"
 

@@ -7,9 +7,9 @@
 
 #include <memory>
 
-#include "nn/linear.h"
+#include "nn/attention/tiles.h"
+#include "nn/layers/linear.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 

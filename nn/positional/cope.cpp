@@ -7,8 +7,8 @@
 // Equations 5 and 8 print the two weights the other way round; the authors ran Listing 1 (nn/README.md, A1).
 // Where gradients die: in the gates as long as e is zero, as it is at first; at p_max, where the clamp is; at whole
 // positions, where floor and ceiling are one row; in saturated gates.
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/positional/contextual.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"

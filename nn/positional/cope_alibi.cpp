@@ -9,8 +9,8 @@
 //   slopes=learned  m_h a parameter, 0 at first: until it moves the gates have no gradient
 #include <cmath>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/positional/alibi_slopes.h"
 #include "nn/positional/contextual.h"
 

@@ -6,9 +6,9 @@
 //   over a base without a bias (none, rope): A = S + f(S)
 // S is scaled by 1/sqrt(d), B is not. Nothing is masked here: pairs do not mix.
 // Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
-#include "nn/linear.h"
+#include "nn/layers/linear.h"
 #include "nn/positional/adaptive.h"
 
 namespace whence {

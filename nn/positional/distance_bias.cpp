@@ -1,6 +1,6 @@
 #include "nn/positional/distance_bias.h"
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
 
 namespace whence {
 

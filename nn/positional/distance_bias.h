@@ -2,9 +2,9 @@
 // pairs. A scheme says what the row of a distance is; both forms of attention follow.
 #pragma once
 
+#include "nn/attention/tiles.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
-#include "nn/position.h"
+#include "nn/attention/position.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -5,11 +5,11 @@
 // lambda has a gradient from rows i < Lambda alone, half of it where i = Lambda: runs longer than that teach it little.
 #include <algorithm>
 
-#include "autograd/probe.h"
-#include "nn/linear.h"
+#include "autograd/inspect/probe.h"
+#include "nn/attention/tiles.h"
+#include "nn/layers/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 namespace {

@@ -5,12 +5,12 @@
 // The sum is c_i - c_j with c_t = sum_{l<=t} log f_l: one running sum per head. log f <= 0, and its derivative by the
 // gate's input is 1 - f: a gate that is wide open learns nothing, one that is shut still does. No position is read: the
 // text decides how far apart two tokens are.
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
-#include "nn/linear.h"
+#include "nn/attention/tiles.h"
+#include "nn/layers/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 #include "tensor/error.h"
 
 namespace whence {

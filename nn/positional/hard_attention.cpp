@@ -6,8 +6,8 @@
 // purpose. The paper has it beside absolute positions, and finds that it does not learn.
 #include <limits>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "autograd/recording.h"
 #include "nn/scheme.h"
 #include "tensor/raw.h"

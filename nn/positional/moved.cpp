@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/random.h"

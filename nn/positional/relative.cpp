@@ -5,10 +5,10 @@
 // One table serves all heads and, as in the authors' code, all layers.
 #include <cmath>
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
+#include "nn/attention/tiles.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/probe.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 

@@ -7,10 +7,10 @@
 // Distances beyond K share a row: the gradient there is the sum over all of them.
 #include <cmath>
 
-#include "autograd/probe.h"
+#include "autograd/inspect/probe.h"
+#include "nn/attention/tiles.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 namespace {

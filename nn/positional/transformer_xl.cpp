@@ -7,11 +7,11 @@
 // u.k_j shifts a whole column; where no key differs from another, softmax ignores it: no effect, no gradient.
 #include <cmath>
 
-#include "autograd/probe.h"
-#include "nn/linear.h"
+#include "autograd/inspect/probe.h"
+#include "nn/attention/tiles.h"
+#include "nn/layers/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
-#include "nn/tiles.h"
 
 namespace whence {
 namespace {

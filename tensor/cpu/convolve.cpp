@@ -5,7 +5,7 @@
 #include "tensor/convolution.h"
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 #include "tensor/raw.h"
 
 namespace whence {

@@ -1,6 +1,6 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward.
 #include "tensor/cpu/kernels.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 #include "tensor/math.h"
 
 namespace whence {

@@ -2,7 +2,7 @@
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
 #include "tensor/lerp.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 
 namespace whence {
 namespace {

@@ -1,6 +1,6 @@
 // Picking numbers along an axis by an index, and the adjoint: adding them where the index says.
 #include "tensor/cpu/kernels.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 
 namespace whence {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tensor/allocator.h"
+#include "tensor/device/allocator.h"
 
 namespace whence {
 namespace {

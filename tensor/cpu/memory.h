@@ -1,7 +1,7 @@
 // The CPU behind DeviceMemory.
 #pragma once
 
-#include "tensor/backend.h"
+#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -6,7 +6,7 @@
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/rows.h"
-#include "tensor/launch.h"
+#include "tensor/device/launch.h"
 
 namespace whence {
 namespace {

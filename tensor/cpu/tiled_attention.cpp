@@ -35,7 +35,7 @@ template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set
   return tiles::of_plain<T>();
 }
 
-// On the planned device (tensor/planned.cpp) memory is taken as here, and nobody computes.
+// On the planned device (tensor/device/planned.cpp) memory is taken as here, and nobody computes.
 bool planned(Device device) { return !device.is_cpu(); }
 
 // Memory that parts at work take in turn: as many pieces as threads.

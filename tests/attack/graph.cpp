@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "autograd/backward.h"
-#include "autograd/gradcheck.h"
+#include "autograd/check/gradcheck.h"
+#include "autograd/check/samples.h"
 #include "autograd/ops.h"
-#include "autograd/samples.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 

@@ -1,0 +1,301 @@
+#include "autograd/check/gradcheck.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "autograd/backward.h"
+#include "autograd/check/gradcheck_inputs.h"
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using detail::CheckedInputs, detail::Numbers;
+
+double dot(const Numbers& a, const Numbers& b) {
+  double total = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];
+  return total;
+}
+
+double norm(const Numbers& a) { return std::sqrt(dot(a, a)); }
+
+// The largest absolute value.
+double largest(const Numbers& a) {
+  double result = 0;
+  for (const double x : a) result = std::max(result, std::abs(x));
+  return result;
+}
+
+Numbers random_numbers(index_t count, std::uint64_t seed, std::uint64_t index) {
+  const Stream stream(seed, "gradcheck", index);
+  Numbers result(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = stream.normal(i);
+  return result;
+}
+
+// Zeros unless x is dual.
+Numbers tangents_of(const Tensor& x) {
+  Numbers result(static_cast<std::size_t>(x.numel()));
+  if (x.dtype() != DType::dual) return result;
+  const Tensor flat = raw::to_device(raw::contiguous(x), Device::cpu());
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = flat.data<Dual>()[i].tangent;
+  return result;
+}
+
+// Zeros when undefined.
+Numbers gradient_numbers(const Tensor& gradient, index_t count) {
+  return gradient.defined() ? gradient.to_vector() : Numbers(static_cast<std::size_t>(count));
+}
+
+bool same_bits(const Numbers& a, const Numbers& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
+}
+
+std::string place_name(index_t i, const Shape& shape) {
+  Shape position = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    position[axis] = i % shape[axis];
+    i /= shape[axis];
+  }
+  return to_string(position);
+}
+
+// One comparison along one direction u of one input.
+struct Comparison {
+  double expected, got, scale;
+  double left = 0, right = 0;  // one-sided derivatives, from differences only
+  double relative() const {
+    const double error = std::abs(expected - got);
+    return error == 0 ? 0 : error / scale;
+  }
+};
+
+class Checker {
+ public:
+  // `inner_size`: the size of numbers inside f whose rounding reaches the result even where the result is small.
+  Checker(const char* op, const std::function<Tensor()>& f, const std::vector<Named>& named,
+      const GradcheckOptions& options, double inner_size = 0)
+      : op_(op), f_(f), options_(options), inputs_(op, named, options.any_dtype), inner_size_(inner_size) {
+    for (const Named& input : named) report_.inputs.push_back({input.name, input.tensor.shape(), {}, {}, {}});
+  }
+
+  GradcheckReport run() {
+    differentiate();
+    for (std::size_t k = 0; k < inputs_.count(); ++k) {
+      if (inputs_.values(k).empty() || y_.empty()) continue;
+      if (options_.duals)
+        walk(k, report_.inputs[k].duals, "duals", options_.dual_tolerance,
+            [&](const Numbers& u) { return by_duals(k, u); });
+      if (!options_.differences) continue;
+      walk(k, report_.inputs[k].differences, "differences", options_.difference_tolerance,
+          [&](const Numbers& u) { return by_differences(k, u); });
+    }
+    return std::move(report_);
+  }
+
+ private:
+  // v'J for every input, from two recorded runs that must give the same bits.
+  void differentiate() {
+    for (int run = 0; run < 2; ++run) {
+      inputs_.restore();
+      inputs_.make_leaves();
+      const RecordingScope record(true);
+      const Tensor y = f_();
+      if (!is_floating(y.dtype())) fail(op_, "f returned ", y.dtype(), "; a floating result required");
+      // never ones: under a plain sum a softmax backward of any scale passes, see tests/mutation.cpp
+      v_ = random_numbers(y.numel(), options_.seed, 0);
+      const Tensor v = raw::cast(raw::to_device(Tensor::of(v_, y.shape(), DType::f64), y.device()), y.dtype());
+      const std::vector<Tensor> found =
+          tracked(y) ? grad(y, v, inputs_.tensors(), {.allow_unused = true}) : std::vector<Tensor>(inputs_.count());
+      std::vector<Numbers> gradients;
+      for (std::size_t k = 0; k < inputs_.count(); ++k) {
+        gradients.push_back(gradient_numbers(found[k], static_cast<index_t>(inputs_.values(k).size())));
+        if (run == 1 && !same_bits(gradients[k], gradients_[k])) problem(k, "two backward passes gave different bits");
+      }
+      const Numbers values = y.to_vector();
+      if (run == 1 && !same_bits(values, y_))
+        report_.problems.push_back("f is not a function of its inputs: two runs gave different bits");
+      y_ = values;
+      gradients_ = gradients;
+    }
+  }
+
+  // What an error is measured against: the size of the terms that were summed, and a little of the natural size of a
+  // derivative, y / x.
+  double scale(std::size_t k, const Numbers& u, const Numbers& moved) const {
+    Numbers touched = gradients_[k];
+    for (std::size_t i = 0; i < u.size(); ++i) touched[i] *= u[i] == 0 ? 0 : 1;
+    const double x = largest(inputs_.values(k)),
+                 natural = norm(v_) * std::max(largest(y_), inner_size_) / (x > 0 ? x : 1);
+    return norm(v_) * norm(moved) + norm(touched) * norm(u) + 1e-2 * norm(u) * (largest(gradients_[k]) + natural) +
+           1e-300;
+  }
+
+  // J u exactly: the ordinary forward code on x + u e.
+  Comparison by_duals(std::size_t k, const Numbers& u) {
+    const NoGrad values_only;
+    inputs_.make_dual(k, u);
+    const Numbers moved = tangents_of(f_());
+    return {dot(v_, moved), dot(gradients_[k], u), scale(k, u, moved)};
+  }
+
+  // (f(x + h u) - f(x - h u)) / 2h, and the two one-sided quotients for kinks.
+  Comparison by_differences(std::size_t k, const Numbers& u) {
+    const NoGrad values_only;
+    const double x = largest(inputs_.values(k)), h = options_.step * (x > 0 ? x : 1) / largest(u);
+    inputs_.shift(k, u, h);
+    const Numbers after = f_().to_vector();
+    inputs_.shift(k, u, -h);
+    const Numbers before = f_().to_vector();
+    Numbers central(y_.size()), left(y_.size()), right(y_.size());
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      central[i] = (after[i] - before[i]) / (2 * h);
+      left[i] = (y_[i] - before[i]) / h;
+      right[i] = (after[i] - y_[i]) / h;
+    }
+    return {dot(v_, central), dot(gradients_[k], u), scale(k, u, central), dot(v_, left), dot(v_, right)};
+  }
+
+  // Compares along a random direction, and along each element of a small input;
+  // looks for the worst element of a large one that fails.
+  template <class Compare>
+  void walk(std::size_t k, GradcheckError& worst, const char* method, double tolerance, const Compare& compare) {
+    const index_t count = static_cast<index_t>(inputs_.values(k).size());
+    const Numbers u = random_numbers(count, options_.seed, k + 1);
+    bool passed = judge(k, worst, "a random direction", tolerance, compare(u), u);
+    if (count <= options_.one_by_one) {
+      for (index_t i = 0; i < count; ++i) {
+        Numbers unit(static_cast<std::size_t>(count));
+        unit[static_cast<std::size_t>(i)] = 1;
+        passed = judge(k, worst, place_name(i, report_.inputs[k].shape), tolerance, compare(unit), unit) && passed;
+      }
+    } else if (!passed) {
+      const index_t i = worst_element(u, compare);
+      Numbers unit(static_cast<std::size_t>(count));
+      unit[static_cast<std::size_t>(i)] = 1;
+      judge(k, worst = {}, place_name(i, report_.inputs[k].shape), 0, compare(unit), unit);
+    }
+    if (!passed) problem(k, to_text(method, " at ", worst.where, ": expected ", worst.expected, ", got ", worst.got));
+  }
+
+  // Halves the direction again and again, and follows the half that is further off.
+  template <class Compare> index_t worst_element(const Numbers& u, const Compare& compare) {
+    std::size_t begin = 0, end = u.size();
+    while (end - begin > 1) {
+      const std::size_t middle = (begin + end) / 2;
+      const auto error = [&](std::size_t from, std::size_t until) {
+        Numbers part(u.size());
+        std::copy(u.begin() + static_cast<std::ptrdiff_t>(from), u.begin() + static_cast<std::ptrdiff_t>(until),
+            part.begin() + static_cast<std::ptrdiff_t>(from));
+        const Comparison c = compare(part);
+        return std::abs(c.expected - c.got);
+      };
+      const bool in_first = error(begin, middle) >= error(middle, end);
+      (in_first ? end : begin) = middle;
+    }
+    return static_cast<index_t>(begin);
+  }
+
+  // True when within tolerance, or at a kink where we return one of the derivatives that there are.
+  bool judge(std::size_t k, GradcheckError& worst, const std::string& where, double tolerance, const Comparison& c,
+      const Numbers& u) {
+    const double slack = tolerance * c.scale;
+    const bool close = std::abs(c.expected - c.got) <= slack;
+    if (!close && tolerance > 0 && c.left != c.right && is_kink(k, c, u, slack)) {
+      report_.inputs[k].kinks.push_back(to_text(
+          "kink at ", where, ": left derivative ", c.left, ", right derivative ", c.right, ", we return ", c.got));
+      return true;
+    }
+    if (!(c.relative() <= worst.relative)) worst = {c.relative(), where, c.expected, c.got};
+    return close;
+  }
+
+  bool is_kink(std::size_t k, const Comparison& c, const Numbers& u, double slack) {
+    if (std::abs(c.left - c.right) <= slack) return false;
+    // At a corner any value between the two sides is a derivative; which of them is a convention.
+    const auto [low, high] = std::minmax(c.left, c.right);
+    if (c.got >= low - slack && c.got <= high + slack) return true;
+    if (std::abs(c.left - c.right) <= 1e-4 * c.scale) return false;
+    const Comparison branch = by_duals(k, u);  // a jump: the branch that the code took is what we can return
+    return branch.relative() <= options_.dual_tolerance;
+  }
+
+  void problem(std::size_t k, const std::string& text) {
+    report_.problems.push_back(to_text(report_.inputs[k].name, ": ", text));
+  }
+
+  const char* op_;
+  const std::function<Tensor()>& f_;
+  GradcheckOptions options_;
+  CheckedInputs inputs_;
+  double inner_size_;
+  GradcheckReport report_;
+  Numbers y_, v_;
+  std::vector<Numbers> gradients_;
+};
+
+}  // namespace
+
+GradcheckReport gradcheck(
+    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
+  const CallSite place(at);
+  return Checker("gradcheck", f, with_respect_to, options).run();
+}
+
+// The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from
+// create_graph, and duals run through its forward, which is our forward and backward. So gradcheck itself can check it.
+GradcheckReport gradgradcheck(
+    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
+  const CallSite place(at);
+  Tensor y;
+  {
+    const NoGrad values_only;
+    y = f();
+  }
+  std::vector<Named> named = with_respect_to;
+  const Numbers cotangent = random_numbers(y.numel(), options.seed, 1000);
+  named.push_back({"cotangent", raw::to_device(Tensor::of(cotangent, y.shape(), DType::f64), y.device())});
+  // Recorded when gradcheck differentiates it; under duals and differences only its value is asked for.
+  const auto first_derivative = [&]() -> Tensor {
+    const bool outer = recording();
+    const RecordingScope record(true);
+    std::vector<Tensor> inputs;
+    for (std::size_t k = 0; k < with_respect_to.size(); ++k) inputs.push_back(with_respect_to[k].tensor);
+    if (!outer)
+      for (const Tensor& input : inputs) requires_grad(input);
+    const std::vector<Tensor> gradients =
+        grad(f(), named.back().tensor, inputs, {.create_graph = outer, .allow_unused = true});
+    const RecordingScope as_before(outer);
+    Tensor total;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (!gradients[k].defined()) continue;
+      // a number of its own per element, so that no two wrong second derivatives cancel
+      const Tensor drawn =
+          Tensor::of(random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
+      const Tensor c = raw::to_device(drawn, inputs[k].device());
+      const Tensor term = sum(multiply(gradients[k], c));
+      total = total.defined() ? add(total, term) : term;
+    }
+    return total.defined() ? total : Tensor::scalar(0, DType::f64);
+  };
+  return Checker("gradgradcheck", first_derivative, named, options, norm(cotangent) * largest(y.to_vector())).run();
+}
+
+std::string GradcheckReport::text() const {
+  std::string out = ok() ? "gradcheck: ok\n" : "gradcheck: FAILED\n";
+  for (const GradcheckInput& input : inputs) {
+    out += to_text("  ", input.name, " ", input.shape, ": duals ", input.duals.relative,
+        input.duals.where.empty() ? "" : " at ", input.duals.where, ", differences ", input.differences.relative,
+        input.differences.where.empty() ? "" : " at ", input.differences.where, "\n");
+    for (const std::string& kink : input.kinks) out += to_text("    ", kink, "\n");
+  }
+  for (const std::string& problem : problems) out += to_text("  ", problem, "\n");
+  return out;
+}
+
+}  // namespace whence

@@ -1,0 +1,52 @@
+// Looking at a graph: as text, as a picture, by the memory it holds. And stopping at the
+// first number that is not finite.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// One line per recorded op that y was computed from, inputs before users:
+//   "#3 softmax f64 [2,4] <- #1  train.cpp:84  keeps 64 B"
+// Leaves that are a module's parameters say so: "#1 leaf blocks.0.mlp.in.weight f32 [8,2]  linear.cpp:13".
+std::string print_graph(const Tensor& y);
+
+// The same for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around what ran
+// in their Scope (autograd/inspect/probe.h). Edges run from inputs to users.
+std::string to_dot(const Tensor& y);
+
+// What the graph of y saves for backward, by op and source line, largest first. A storage that several ops
+// save counts for the first of them.
+struct MemoryRow {
+  std::string op, place;
+  std::size_t nodes = 0, bytes = 0;
+};
+struct MemoryReport {
+  std::vector<MemoryRow> rows;
+  std::size_t total = 0;
+  std::string text() const;
+};
+MemoryReport memory_report(const Tensor& y);
+// The same by the module whose Scope an op ran in, in bytes of the blocks that hold it; what is in `elsewhere`
+// (weights) does not count.
+std::map<std::string, std::size_t> kept_by_module(const Tensor& y, const std::vector<Tensor>& elsewhere);
+
+// While alive, every op of this thread checks its result, forward and backward. The first NaN or infinity is an Error
+// that names the op, its line, the index of the number, and the range of each input.
+class CheckFinite {
+ public:
+  CheckFinite();
+  ~CheckFinite();
+  CheckFinite(const CheckFinite&) = delete;
+  CheckFinite& operator=(const CheckFinite&) = delete;
+
+ private:
+  bool previous_;
+};
+
+}  // namespace whence

@@ -1,0 +1,135 @@
+#include "autograd/inspect/probe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "autograd/node.h"
+#include "autograd/op.h"
+#include "tensor/raw.h"
+
+namespace whence {
+
+// y = x. Backward: dx = dy, and the capture keeps dy on the way.
+struct ProbeOp {
+  static constexpr const char* name = "probe";
+  struct Saved {};
+  std::shared_ptr<Probed> seen;
+
+  Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
+  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
+    if (detail::probes_keep_gradients) {
+      seen->gradient_ = seen->gradient_.defined() ? raw::add(seen->gradient_, dy)
+                                                  : dy.detach();  // with history it would own this node
+    }
+    return {dy};
+  }
+};
+
+bool matches(const std::string& pattern, const std::string& name) {
+  std::size_t p = 0, n = 0, star = std::string::npos, retry = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      n = ++retry;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string::npos;
+}
+
+Capture::Capture(std::vector<std::string> patterns) : patterns_(std::move(patterns)), outer_(detail::active_capture) {
+  detail::active_capture = this;
+}
+
+Capture::~Capture() { stop(); }
+
+void Capture::stop() {
+  if (std::exchange(stopped_, true)) return;
+  Capture** link = &detail::active_capture;
+  while (*link && *link != this) link = &(*link)->outer_;
+  if (*link) *link = outer_;
+}
+
+void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) {
+  edits_.push_back({std::move(pattern), std::move(f)});
+}
+
+std::vector<std::string> Capture::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, probed] : seen_) result.push_back(name);
+  return result;
+}
+
+bool Capture::contains(const std::string& name) const {
+  return std::any_of(seen_.begin(), seen_.end(), [&](const auto& entry) { return entry.first == name; });
+}
+
+const Probed& Capture::operator[](const std::string& name) const {
+  for (const auto& [seen, probed] : seen_)
+    if (seen == name) return *probed;
+  std::string known;
+  for (const auto& [seen, probed] : seen_) known += (known.empty() ? "" : ", ") + seen;
+  fail("capture", "'", name,
+      "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known);
+}
+
+Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
+  ++passed_;
+  Tensor value = x;
+  for (const Edit& edit : edits_) {
+    if (!matches(edit.pattern, name)) continue;
+    value = edit.function(value);
+    if (!(value.shape() == x.shape()) || value.dtype() != x.dtype()) {
+      fail("edit", name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ", value.shape(),
+          "; equal ones required");
+    }
+  }
+  if (std::none_of(
+          patterns_.begin(), patterns_.end(), [&](const std::string& pattern) { return matches(pattern, name); }))
+    return value;
+  auto entry = std::find_if(seen_.begin(), seen_.end(), [&](const auto& seen) { return seen.first == name; });
+  if (entry == seen_.end()) entry = seen_.insert(seen_.end(), {name, std::make_shared<Probed>()});
+  Probed& probed = *entry->second;
+  probed.value_ = value.detach(), probed.site_ = at;
+  const Tensor passed = apply(ProbeOp{entry->second}, at, value);
+  if (node_of(passed)) probed.nodes_.push_back(node_of(passed)->id);
+  return passed;
+}
+
+Tensor detail::probe_captured(const char* name, const Tensor& x, const Site& at) {
+  const std::string full = scope_path && !scope_path->empty() ? *scope_path + "." + name : std::string(name);
+  Tensor value = x;
+  for (Capture* capture = active_capture; capture; capture = capture->outer_) value = capture->pass(full, value, at);
+  return value;
+}
+
+// Up to its first star a pattern has to be what the path begins with, or the path what the pattern begins with.
+static bool could_match_under(const std::string& pattern, const std::string& path) {
+  const std::string fixed = pattern.substr(0, pattern.find('*')), prefix = path.empty() ? path : path + ".";
+  if (fixed.size() <= prefix.size() && fixed.size() < pattern.size()) return prefix.starts_with(fixed);
+  return fixed.size() > prefix.size() && fixed.starts_with(prefix);
+}
+
+bool Capture::wants_under(const std::string& path, const std::vector<std::string>& but) {
+  const auto spelled_out = [&](const std::string& pattern) {
+    return std::ranges::any_of(but, [&](const std::string& name) { return pattern == path + "." + name; });
+  };
+  const auto possible = [&](const std::string& pattern) {
+    return could_match_under(pattern, path) && !spelled_out(pattern);
+  };
+  for (const Capture* capture = detail::active_capture; capture; capture = capture->outer_) {
+    if (std::any_of(capture->patterns_.begin(), capture->patterns_.end(), possible)) return true;
+    if (std::any_of(
+            capture->edits_.begin(), capture->edits_.end(), [&](const Edit& edit) { return possible(edit.pattern); }))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace whence

@@ -1,0 +1,43 @@
+// By which ways a gradient came. The gradient of y by x is a sum over all paths of the graph that lead from y to x.
+// Paths that pass the same named places in the same order are one way. Its part of the gradient is what is left when
+// all other edges are cut: backward, run for each way by itself. The parts add up to the gradient.
+//
+//   Capture capture("*");
+//   const Tensor loss = ...;
+//   for (const Way& way : ways(loss, {}, capture.place("blocks.0.attention.q"), places))
+//     way.steps is {"logits", "position_logit", "positions", "gates", "scores"}: q moved a gate, the gate a position
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/inspect/probe.h"
+
+namespace whence {
+
+// A leaf, or an intermediate result, as a place.
+[[nodiscard]] Place place_of(const std::string& name, const Tensor& leaf);
+
+struct Way {
+  std::vector<std::string> steps;  // names of the places that were passed, from y down to x; and of the parts of ops
+  Tensor gradient;                 // of x's shape
+};
+
+// All ways from y to x, those with fewer steps first. `seed` as in grad(). An op that is a sum of parts that have
+// names, such as the taps of a convolution, counts as a place for each of them, if it ran in a Scope whose path begins
+// with `parts_in`. Empty where y does not depend on x. The graph stays as it was.
+[[nodiscard]] std::vector<Way> ways(const Tensor& y, const Tensor& seed, const Place& x,
+    const std::vector<Place>& places, const std::string& parts_in = {}, Site at = Site::current());
+
+// A step of the backward pass between two places that have no other between them: y's graph with all that is unnamed
+// left out.
+struct Passage {
+  std::string from, to;  // from "" is from y itself
+  double norm = 0;       // of the part of the gradient at `to` that came this way
+};
+
+// In the order in which backward arrives at `to`.
+[[nodiscard]] std::vector<Passage> passages(
+    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at = Site::current());
+
+}  // namespace whence

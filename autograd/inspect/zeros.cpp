@@ -1,0 +1,185 @@
+#include "autograd/inspect/zeros.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "autograd/op.h"
+#include "autograd/pass.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using Codes = std::vector<unsigned char>;
+using Numbers = std::vector<double>;
+
+// How far a sum may be from 0, of what it would be without signs that fit together, to count as cancelled.
+double rounding(DType dtype) { return dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : 1e-2; }
+
+class ReasonsPass {
+ public:
+  ReasonsPass(const std::vector<Place>& places, Node* root)
+      : names_(detail::names_of(places)), wanted_(detail::leading_to(root, detail::nodes_named(names_, root))) {
+    zeros_.reasons.emplace_back();
+  }
+
+  void seed(Node* root, const Tensor& gradient) {
+    if (!wanted_.count(root)) return;
+    const Numbers numbers = gradient.to_vector();
+    Codes codes(numbers.size());
+    for (std::size_t e = 0; e < numbers.size(); ++e) codes[e] = numbers[e] == 0 ? code_of(Stop::no_target, *root) : 0;
+    arrive(*root, gradient, codes);
+  }
+
+  Zeros run() {
+    while (!ready_.empty()) {
+      Node& node = *ready_.top();
+      ready_.pop();
+      Slot slot = std::move(arrived_.extract(&node).mapped());
+      settle(node, slot);
+      if (const auto name = names_.find(node.id); name != names_.end()) {
+        const auto [entry, is_new] = zeros_.of.try_emplace(name->second, slot.codes);
+        if (!is_new) merge(entry->second, slot.codes);
+      }
+      if (!node.is_leaf()) step(node, slot);
+    }
+    return std::move(zeros_);
+  }
+
+ private:
+  struct Slot {
+    detail::Arrived gradient;
+    Codes codes;
+  };
+
+  // The number of the reason that an op stops gradients for; looked up once for each of its reasons.
+  unsigned char code_of(Stop stop, const Node& node) {
+    if (node_of_codes_ != &node) node_of_codes_ = &node, codes_of_node_.fill(std::nullopt);
+    std::optional<unsigned char>& code = codes_of_node_[static_cast<std::size_t>(stop)];
+    if (code) return *code;
+    code = number_of({stop, node.name(), to_string(node.site)}, zeros_.reasons);
+    return *code;
+  }
+  Stop stop_of(unsigned char code) const { return zeros_.reasons[code].stop; }
+
+  // An entry lives if it does by any of its terms.
+  void merge(Codes& codes, const Codes& others) const {
+    for (std::size_t e = 0; e < std::min(codes.size(), others.size()); ++e)
+      if (stop_of(others[e]) < stop_of(codes[e])) codes[e] = others[e];
+  }
+
+  void arrive(Node& node, const Tensor& gradient, const Codes& codes) {
+    const auto [entry, is_new] = arrived_.try_emplace(&node);
+    entry->second.gradient.add(gradient, detail::sum_dtype(node));
+    if (is_new)
+      entry->second.codes = codes, ready_.push(&node);
+    else
+      merge(entry->second.codes, codes);
+  }
+
+  // The terms of an entry that lives may still add up to 0.
+  void settle(const Node& node, Slot& slot) {
+    const Numbers numbers = slot.gradient.gradient().to_vector();
+    for (std::size_t e = 0; e < numbers.size(); ++e)
+      if (numbers[e] == 0 && slot.codes[e] == 0) slot.codes[e] = code_of(Stop::cancelled, node);
+  }
+
+  // What backward makes of `weights` at those entries of dy that have `code`, and 0 elsewhere.
+  std::vector<Tensor> sent(
+      Node& node, const Numbers& weights, const Codes& codes, unsigned char code, const Tensor& dy) {
+    Numbers numbers(weights.size());
+    for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = codes[e] == code ? weights[e] : 0;
+    return terms(node, Tensor::of(numbers, dy.shape(), dy.dtype()));
+  }
+  std::vector<Tensor> terms(Node& node, const Tensor& dy) {
+    return detail::terms_for_inputs(node, dy, &wanted_, false);
+  }
+
+  void step(Node& node, Slot& slot) {
+    const Tensor dy = slot.gradient.take();
+    const Codes& codes = slot.codes;
+    const Numbers numbers = dy.to_vector();
+    const Stream random(0, "why_zero");
+    Numbers weights(numbers.size()), weighted(numbers.size());
+    for (std::size_t e = 0; e < weights.size(); ++e)
+      weights[e] = 0.5 + random.uniform53(e), weighted[e] = weights[e] * numbers[e];
+
+    const std::vector<Tensor> dx = terms(node, dy), size = terms(node, Tensor::of(weighted, dy.shape(), dy.dtype()));
+    std::array<bool, 256> occurs{};
+    for (const unsigned char code : codes) occurs[code] = true;
+    std::map<unsigned char, std::vector<Tensor>> by_code;
+    for (std::size_t code = 0; code < zeros_.reasons.size(); ++code)
+      if (occurs[code]) by_code.emplace(code, sent(node, weights, codes, static_cast<unsigned char>(code), dy));
+    for (std::size_t k = 0; k < dx.size(); ++k) {
+      if (!dx[k].defined()) continue;
+      std::map<unsigned char, Numbers> depends;
+      for (const auto& [code, all] : by_code) depends.emplace(code, all[k].to_vector());
+      arrive(*node.inputs()[k], dx[k], codes_of(node, k, dx[k], codes, size[k].to_vector(), depends));
+    }
+  }
+
+  Codes codes_of(const Node& node, std::size_t input, const Tensor& dx, const Codes& of_dy, const Numbers& size,
+      const std::map<unsigned char, Numbers>& depends) {
+    const Numbers numbers = dx.to_vector();
+    const std::vector<Stop> stops = node.stops(input);
+    const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
+    const auto stopped_here = [&](std::size_t e) { return own_of(e) == Stop::nothing ? Stop::zero : own_of(e); };
+    const bool each_by_itself = node.by_element(input) && dx.shape() == node.shape;
+    Codes codes(numbers.size());
+    for (std::size_t e = 0; e < codes.size(); ++e) {
+      std::optional<unsigned char> first;  // of what it depends on, in the order of Stop
+      for (const auto& [code, weights] : depends)
+        if (weights[e] != 0 && (!first || stop_of(code) < stop_of(*first))) first = code;
+      // An op that works number by number stops nothing where nothing arrives.
+      if (!first && each_by_itself && of_dy[e] != 0 && !vanishes(stop_of(of_dy[e])))
+        codes[e] = of_dy[e];
+      else if (!first)
+        codes[e] = code_of(stopped_here(e), node);
+      else if (*first != 0)
+        codes[e] = *first;
+      else if (numbers[e] == 0 && size[e] == 0)  // there is something, and it rounds to nothing
+        codes[e] = code_of(stopped_here(e), node);
+      else if (std::abs(numbers[e]) <= rounding(dx.dtype()) * std::abs(size[e]))
+        codes[e] = code_of(Stop::cancelled, node);
+      else if (vanishes(own_of(e)))
+        codes[e] = code_of(own_of(e), node);
+    }
+    return codes;
+  }
+
+  Zeros zeros_;
+  const Node* node_of_codes_ = nullptr;
+  std::array<std::optional<unsigned char>, stop_count> codes_of_node_;
+  detail::PlaceNames names_;
+  std::unordered_set<const Node*> wanted_;
+  std::unordered_map<Node*, Slot> arrived_;
+  detail::Ready ready_;
+};
+
+}  // namespace
+
+unsigned char number_of(const Reason& reason, std::vector<Reason>& reasons) {
+  auto found = std::ranges::find(reasons, reason);
+  if (found == reasons.end() && reasons.size() > 255) {
+    found = std::ranges::find(reasons, reason.stop, &Reason::stop);
+    if (found == reasons.end()) --found;
+  }
+  if (found == reasons.end()) found = reasons.insert(found, reason);
+  return static_cast<unsigned char>(found - reasons.begin());
+}
+
+Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at) {
+  const CallSite place(at);
+  const Tensor start = detail::checked_seed("why_zero", y, seed);
+  const RecordingScope values_only(false);
+  const detail::ProbesKeepNothing quiet;
+  ReasonsPass pass(places, node_of(y));
+  pass.seed(node_of(y), start);
+  return pass.run();
+}
+
+}  // namespace whence

@@ -1,0 +1,112 @@
+#include "nn/attention/attention.h"
+
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+const AttentionOptions& checked(const AttentionOptions& options) {
+  if (options.heads < 1 || options.dim < 1 || options.dim % options.heads) {
+    throw InputError(
+        "attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads");
+  }
+  return options;
+}
+
+Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> schemes) {
+  for (const PositionalScheme* scheme : own.all()) schemes.push_back(scheme);
+  return Stages::of(schemes);
+}
+
+// Appends `added` to the tokens of a buffer along `axis`, and returns all that is there.
+// The first call makes the buffer.
+Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
+  if (!buffer.defined()) {
+    std::vector<index_t> extents;
+    for (int k = 0; k < added.rank(); ++k) extents.push_back(k == axis ? capacity : added.size(k));
+    buffer = Tensor::zeros(Shape(extents), added.dtype(), added.device());
+  }
+  const index_t end = filled + added.size(axis);
+  raw::copy_into(added.detach(), slice(buffer, axis, filled, end));
+  return slice(buffer, axis, 0, end);
+}
+
+}  // namespace
+
+const std::vector<ProbeInfo>& attention_probes() {
+  using Scale = ProbeInfo::Scale;
+  static const std::vector<ProbeInfo> probes{
+      {"x", "b t c", Scale::diverging, "what the layer's attention reads", "the residual stream, after its norm"},
+      {"q", "b h i d", Scale::diverging, "what each token asks for", "q_i = W_q x_i + b_q"},
+      {"k", "b h j d", Scale::diverging, "what each token offers to be found by", "k_j = W_k x_j + b_k"},
+      {"v", "b h j d", Scale::diverging, "what each token hands on", "v_j = W_v x_j + b_v"},
+      {"scores", "b h i j", Scale::diverging, "how well query i and key j fit, by content", "S_ij = q_i.k_j / sqrt(d)"},
+      {"logits", "b h i j", Scale::diverging, "scores with all that positions add", "A_ij"},
+      {"pattern", "b h i j", Scale::unit, "how much query i takes of key j", "P_ij = softmax over j of A_ij"},
+      {"output", "b h i d", Scale::diverging, "what each query takes away", "o_i = sum_j P_ij v_j"}};
+  return probes;
+}
+
+Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
+    const std::vector<const PositionalScheme*>& shared)
+    : options_(checked(options)),
+      query_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      key_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      value_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      output_(options.dim, options.dim, options.bias, options.out, options.bias_init),
+      dropout_(options.dropout),
+      schemes_(specs, {options.dim, options.heads, options.length, options.layer}, SchemeList::Part::each_layer),
+      stages_(stages_of(schemes_, shared)),
+      choice_(options.executor, stages_) {
+  child("query", query_);
+  child("key", key_);
+  child("value", value_);
+  child("output", output_);
+  child("dropout", dropout_);
+  child("position", schemes_.root());
+}
+
+Tensor Attention::by_head(const Tensor& x) const {
+  const Shape heads_apart{x.size(0), x.size(1), options_.heads, options_.dim / options_.heads};
+  return permute(reshape(x, heads_apart), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
+}
+
+Heads Attention::heads_of(const Tensor& x) const {
+  // A GPU takes one large product for three, and multiplies all heads in one call where each lies by itself.
+  const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
+  if (x.device().is_gpu()) return project_heads(x, both(query_), both(key_), both(value_), options_.heads);
+  return {by_head(query_(x)), by_head(key_(x)), by_head(value_(x))};
+}
+
+Tensor Attention::operator()(
+    const Tensor& input, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+  const Scope scope(path());
+  const Tensor x = probe("x", input);
+  const Heads heads = heads_of(x);
+  AttendInputs inputs{x, heads.query, heads.key, heads.value, sequence};
+  if (cache) {
+    const index_t capacity = sequence.positions.length;
+    inputs.x = append(cache->x, x, 1, cache->filled, capacity);
+    inputs.key = append(cache->key, inputs.key, 2, cache->filled, capacity);
+    inputs.value = append(cache->value, inputs.value, 2, cache->filled, capacity);
+    cache->filled += x.size(1);
+  }
+  if (pass.training && options_.pattern_dropout > 0)
+    inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
+  const Tensor mixed = probe("output", choice_.pick(inputs).attend(inputs, stages_));  // [b h t d]
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());              // [b t c]
+  return dropout_(output_(merged), pass);
+}
+
+Tensor Attention::composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const {
+  const Scope scope(path());
+  const AttendContext all = rotated_context(inputs, stages_);
+  return attend_rows(rows_of(all, stages_, begin, end), stages_, {}, all.first_row + all.query.size(2));
+}
+
+std::string Attention::explain() const { return choice_.explain(); }
+
+}  // namespace whence

@@ -1,0 +1,71 @@
+// Multi-head self-attention with positional schemes in its stages.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "nn/attention/executor.h"
+#include "nn/layers/dropout.h"
+#include "nn/layers/linear.h"
+#include "nn/scheme.h"
+
+namespace whence {
+
+struct AttentionOptions {
+  index_t dim = 0, heads = 0;
+  index_t length = 0;  // the longest sequence trained on, for schemes that ask
+  index_t layer = 0;   // its number in the model, for schemes that ask
+  std::string executor = "auto";
+  double dropout = 0;                // of the output, in training
+  double pattern_dropout = 0;        // of the attention pattern, in training
+  bool bias = true;                  // of the four projections
+  Init in = Init::normal(0, 0.02);   // query, key and value projections
+  Init out = Init::normal(0, 0.02);  // output projection
+  Init bias_init = Init::zeros();
+};
+
+// What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
+struct AttentionCache {
+  Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
+  index_t filled = 0;    // tokens
+};
+
+// What attention passes to probes under any scheme, in its order: x q k v scores logits pattern output. Every executor
+// passes x, q, k, v and output; the rest are the reference executor's alone.
+const std::vector<ProbeInfo>& attention_probes();
+
+class Attention final : public Module {
+ public:
+  // Makes those schemes of `specs` that each layer has for itself. `shared` are the model's, serve all layers, and
+  // outlive this. Throws InputError when the sizes and the schemes do not fit.
+  Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
+      const std::vector<const PositionalScheme*>& shared = {});
+
+  // x [b t c] -> [b t c]. With a cache, x are the tokens after those in it, and the keys of `sequence` are all of them.
+  // Probes: those of attention_probes(), and the schemes' own.
+  [[nodiscard]] Tensor operator()(
+      const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
+
+  // The composed form, with every probe, for query rows [begin, end) of `inputs` alone: [b h end-begin d]. Keys that
+  // none of these rows sees are left out. For those who look at texts whose pairs do not fit in memory.
+  // REQUIRES: every scheme is row local.
+  [[nodiscard]] Tensor composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const;
+
+  std::string explain() const;  // which executor runs, and why
+  const Stages& stages() const { return stages_; }
+
+ private:
+  Tensor by_head(const Tensor& x) const;  // [b t c] -> [b h t d], a view
+  Heads heads_of(const Tensor& x) const;  // x [b t c]
+
+  AttentionOptions options_;
+  Linear query_, key_, value_, output_;
+  Dropout dropout_;
+  SchemeList schemes_;
+  Stages stages_;
+  ExecutorChoice choice_;
+};
+
+}  // namespace whence

@@ -1,0 +1,84 @@
+#include "nn/attention/executor.h"
+
+#include "autograd/inspect/probe.h"
+#include "nn/attention/finite_rows.h"
+#include "tensor/error.h"
+#include "tensor/kernels.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+// Scores up to this size are cheaper to keep than to compute twice. A training step holds a dozen of them per layer. A
+// GPU has more memory than it has time for the many small kernels of strips. By kind of device, not by what is free
+// there: one model takes one way everywhere, and its bits with it.
+constexpr index_t bytes_worth_strips = index_t(256) << 20, bytes_worth_strips_on_gpu = index_t(2) << 30;
+
+index_t score_bytes(const AttendInputs& inputs) {
+  return inputs.query.size(0) * inputs.query.size(1) * inputs.query.size(2) * inputs.key.size(2) *
+         static_cast<index_t>(size_of(inputs.query.dtype()));
+}
+
+}  // namespace
+
+bool pairs_are_watched() {
+  static const std::vector<std::string> of_all_executors{"x", "q", "k", "v", "output"};
+  return Capture::wants_under(detail::scope_path ? *detail::scope_path : std::string(), of_all_executors);
+}
+
+Tensor Executor::attend(const AttendInputs& inputs, const Stages& stages) const {
+  if (inputs_are_finite(inputs)) return attend_finite(inputs, stages);
+  return attend_apart(inputs, stages, [&](const AttendInputs& some) { return attend_finite(some, stages); });
+}
+
+std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor(), &tiled_executor()}; }
+
+std::vector<std::string> executor_names() {
+  std::vector<std::string> names{"auto"};
+  for (const Executor* executor : executors()) names.emplace_back(executor->name());
+  return names;
+}
+
+const Executor* executor_named(const std::string& name) {
+  for (const Executor* executor : executors())
+    if (name == executor->name()) return executor;
+  return nullptr;
+}
+
+ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
+    : tiled_refusal_(tiled_executor().refusal(stages)), strips_refusal_(strips_executor().refusal(stages)) {
+  const std::vector<std::string> names = executor_names();
+  wanted_ = executor_named(wanted);
+  if (!wanted_ && wanted != "auto") {
+    std::string known;
+    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+    const auto nearest = nearest_name(wanted, names);
+    throw InputError("executor: '", wanted, "' given; one of ", known, " required",
+        nearest ? "; did you mean '" + *nearest + "'?" : "");
+  }
+  if (!wanted_) return;
+  const std::string refusal = wanted_->refusal(stages);
+  if (!refusal.empty()) throw InputError("executor: ", wanted, " ", refusal);
+}
+
+const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
+  if (wanted_ == &reference_executor() || pairs_are_watched()) return reference_executor();
+  if (wanted_) return *wanted_;
+  if (tiled_refusal_.empty() && tiles_take(inputs.query)) return tiled_executor();
+  const bool large =
+      score_bytes(inputs) > (inputs.query.device().is_gpu() ? bytes_worth_strips_on_gpu : bytes_worth_strips);
+  return large && strips_refusal_.empty() ? strips_executor() : reference_executor();
+}
+
+std::string ExecutorChoice::explain() const {
+  if (wanted_ == &reference_executor()) return "reference (as asked)";
+  if (wanted_) return to_text(wanted_->name(), " (as asked; reference while probes are captured)");
+  const std::string without_tiles =
+      strips_refusal_.empty() ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20,
+                                    " MiB, on a GPU ", bytes_worth_strips_on_gpu >> 30, " GiB")
+                              : to_text("reference; strips ", strips_refusal_);
+  if (!tiled_refusal_.empty()) return to_text(without_tiles, " (tiled ", tiled_refusal_, ")");
+  return to_text("tiled (for 16-bit numbers, on a GPU and while probes are captured: ", without_tiles, ")");
+}
+
+}  // namespace whence

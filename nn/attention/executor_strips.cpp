@@ -1,0 +1,144 @@
+// The strips executor: the same stage code on blocks of query rows, each block forgotten and run again in backward.
+//   kept for backward: queries, keys, values, parameters and the output
+//   at work:           one block [b h rows j] and what its stages make of it
+// This is valid because every stage is row local: row i of any intermediate needs query i alone. Backward sums over the
+// blocks (dk, dv and the parameters' gradients) in their order, so that bits do not depend on the number of threads.
+#include <algorithm>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/recompute.h"
+#include "nn/attention/executor.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+// A block's scores should stay in the caches' reach but keep all cores busy; on a GPU what counts is that a block's
+// dozen of kernels have work for longer than their launches take.
+struct BlockSize {
+  index_t bytes, most_rows;
+};
+constexpr BlockSize block_size(Device device) {
+  return device.is_gpu() ? BlockSize{index_t(1) << 30, std::numeric_limits<index_t>::max()}
+                         : BlockSize{index_t(16) << 20, 512};
+}
+
+index_t rows_that_fit(const AttendContext& at) {
+  const index_t row =
+      at.query.size(0) * at.query.size(1) * at.key.size(2) * static_cast<index_t>(size_of(at.query.dtype()));
+  const BlockSize block = block_size(at.query.device());
+  return std::clamp<index_t>(block.bytes / std::max<index_t>(row, 1), 16, block.most_rows);
+}
+
+// [begin, end) of an axis, counted from the last one, where the tensor is there and does not repeat along it.
+Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
+  return x.defined() && x.rank() + axis >= 0 && x.size(axis) > 1 ? slice(x, axis, begin, end) : x;
+}
+
+// The keys that come first: under a causal mask a block needs none behind its last row, as in decoding.
+void leave_keys(AttendContext& at, index_t count) {
+  const index_t left_out = at.key.size(2) - count;
+  at.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - at.keys_behind);
+  at.key = slice(at.key, 2, 0, count);  // [b h count d]
+  at.value = slice(at.value, 2, 0, count);
+  if (at.x.defined()) at.x = slice(at.x, 1, 0, count);
+  at.keys = count;
+  at.given_mask = part(at.given_mask, -1, 0, count);
+  at.present = part(at.present, -1, 0, count);
+  at.positions.key = slice(at.positions.key, -1, 0, count);
+}
+
+AttendContext queries_of(const AttendContext& at, index_t begin, index_t end) {
+  AttendContext block = at;
+  block.query = slice(at.query, 2, begin, end);  // [b h rows d]
+  block.unrotated_query = slice(at.unrotated_query, 2, begin, end);
+  block.rows = end - begin;
+  block.given_mask = part(at.given_mask, -2, begin, end);
+  block.positions.query = slice(at.positions.query, -1, begin, end);
+  block.first_row = at.first_row + begin;
+  return block;
+}
+
+// What a block's function gets by value: leaves are passed as they are, the rest as copies without history.
+struct Operands {
+  explicit Operands(const AttendContext& at, const Stages& stages)
+      : list{at.query, at.unrotated_query, at.key, at.value} {
+    if (at.x.defined()) list.push_back(at.x);
+    for (const PositionalScheme* scheme : stages.schemes)
+      for (const Module::Parameter& parameter : scheme->parameters()) list.push_back(parameter.tensor);
+  }
+  static void put(const std::vector<Tensor>& given, AttendContext& at) {
+    at.query = given[0], at.unrotated_query = given[1], at.key = given[2], at.value = given[3];
+    if (at.x.defined()) at.x = given[4];
+  }
+  std::vector<Tensor> list;
+};
+
+bool sees_no_future(const PositionalScheme* scheme) { return scheme->claims().sees_no_future; }
+
+bool prefix_consistent(const PositionalScheme* scheme) { return scheme->claims().prefix_consistent; }
+
+// A scheme to which the end of the run matters would have to know which of the keys left away are padding.
+bool earlier_keys_suffice(const AttendContext& all, const Stages& stages) {
+  return all.causal && std::ranges::all_of(stages.schemes, sees_no_future) &&
+         (!all.present.defined() || std::ranges::all_of(stages.schemes, prefix_consistent));
+}
+
+class StripsExecutor final : public Executor {
+ public:
+  explicit StripsExecutor(index_t rows_per_block) : rows_per_block_(rows_per_block) {}  // 0: by size
+
+  const char* name() const override { return "strips"; }
+  std::string refusal(const Stages& stages) const override {
+    for (const PositionalScheme* scheme : stages.schemes)
+      if (!scheme->claims().row_local) return "computes blocks of rows, and a scheme here needs other query rows";
+    return {};
+  }
+
+  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
+    const AttendContext all = rotated_context(inputs, stages);
+    const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
+    std::vector<Tensor> outputs;
+    for (index_t begin = 0; begin < rows; begin += block) {
+      AttendContext at = rows_of(all, stages, begin, std::min(begin + block, rows));
+      const Operands operands(at, stages);
+      // The function outlives this call: it must not keep the history of what it gets as operands.
+      at.query = at.unrotated_query = at.key = at.value = Tensor();
+      if (at.x.defined()) at.x = at.x.detach();
+      const auto run = [at, stages, dropping = inputs.dropout, total = all.first_row + rows](
+                           const std::vector<Tensor>& given) {
+        AttendContext now = at;
+        now.keep_apart();  // masks of all blocks together would be those of all pairs
+        Operands::put(given, now);
+        return attend_rows(std::move(now), stages, dropping, total);
+      };
+      outputs.push_back(recompute(run, operands.list));
+    }
+    return outputs.empty() ? all.query : outputs.size() == 1 ? outputs[0] : concat_along(2, outputs);  // [b h i d]
+  }
+
+ private:
+  index_t rows_per_block_;
+};
+
+}  // namespace
+
+AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end) {
+  AttendContext at = queries_of(all, begin, end);
+  if (earlier_keys_suffice(all, stages)) leave_keys(at, std::min(at.first_row + at.query.size(2), at.key.size(2)));
+  return at;
+}
+
+const Executor& strips_executor() {
+  static const StripsExecutor executor(0);
+  return executor;
+}
+
+std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block) {
+  if (rows_per_block < 1) fail("strips", rows_per_block, " rows per block given; 1 or more required");
+  return std::make_unique<StripsExecutor>(rows_per_block);
+}
+
+}  // namespace whence

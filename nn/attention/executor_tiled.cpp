@@ -1,0 +1,79 @@
+// The tiled executor: what schemes make of O(i + j) numbers is composed and recorded as ever, what is made of pairs is
+// one op, which keeps no [i j] tensor (autograd/ops/tiled_attention.cpp). A call that the programs cannot do runs in
+// strips, or on all pairs where a scheme needs other rows.
+#include "autograd/inspect/probe.h"
+#include "nn/attention/executor.h"
+#include "nn/attention/tiles.h"
+#include "tensor/kernels.h"
+
+namespace whence {
+namespace {
+
+template <class Interface> bool all_in_tiles(const std::vector<StageOf<Interface>>& stages) {
+  for (const auto& stage : stages)
+    if (!dynamic_cast<const RunsInTiles*>(stage.scheme)) return false;
+  return true;
+}
+
+std::optional<TileTerms> terms_of(const AttendContext& at, const Stages& stages) {
+  if (at.given_mask.defined()) return std::nullopt;
+  TileTerms terms(at);
+  for (const auto& stage : stages.tiled) {
+    const StageScope scope(*stage.path);
+    if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
+  }
+  if (!terms.go_together()) return std::nullopt;
+  return terms;
+}
+
+PrunedPairs pruned_pairs;
+bool prunes = false;
+
+class TiledExecutor final : public Executor {
+ public:
+  const char* name() const override { return "tiled"; }
+  std::string refusal(const Stages& stages) const override {
+    if (all_in_tiles(stages.biases) && all_in_tiles(stages.transforms) && all_in_tiles(stages.maps) &&
+        all_in_tiles(stages.patterns) && all_in_tiles(stages.mixes))
+      return {};
+    return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
+  }
+
+  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
+    const Executor& otherwise = strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
+    if (!tiles_take(inputs.query)) return otherwise.attend_finite(inputs, stages);
+    const AttendContext at = rotated_context(inputs, stages);
+    std::optional<TileTerms> terms = terms_of(at, stages);
+    if (!terms) return otherwise.attend_finite(inputs, stages);
+    if (inputs.dropout)
+      terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
+    if (prunes) terms->facts.pruned = &pruned_pairs;
+    const TiledResult result = tiled_attention(terms->facts, terms->operands);
+    return terms->bin_values.defined() ? result.output + matmul(result.bin_sums, terms->bin_values) : result.output;
+  }
+};
+
+}  // namespace
+
+bool tiles_take(const Tensor& query) {
+  const DType dtype = query.dtype();
+  return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) &&
+         kernels(query.device()).has_tiled_attention();
+}
+
+void set_pruning(bool on) {
+  prunes = on;
+  pruned_pairs.all = 0, pruned_pairs.left_out = 0;
+}
+bool pruning() { return prunes; }
+std::optional<double> share_left_out() {
+  const auto all = static_cast<double>(pruned_pairs.all), left_out = static_cast<double>(pruned_pairs.left_out);
+  return all > 0 ? std::optional(left_out / all) : std::nullopt;
+}
+
+const Executor& tiled_executor() {
+  static const TiledExecutor executor;
+  return executor;
+}
+
+}  // namespace whence

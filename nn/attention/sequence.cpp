@@ -1,0 +1,134 @@
+// Sequences: where the tokens of a run, a padded batch or a decoded row stand, and the mask of all pairs, made late.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "autograd/ops.h"
+#include "nn/attention/kept.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+constexpr index_t bytes_per_chunk = index_t(1) << 16;
+
+// bool [b t], contiguous
+Tensor checked_present(const Tensor& present) {
+  if (present.rank() != 2 || present.dtype() != DType::boolean)
+    fail("sequence", "present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required");
+  return raw::contiguous(raw::to_device(present, Device::cpu()));
+}
+
+// [t], or [b t] f64: 0 at the first token that is present, below 0 before it; behind the last one all stand where that
+// stands, so that the largest position is that of a token.
+Tensor positions_of(index_t length, const Tensor& present) {
+  if (!present.defined()) return Tensor::arange(length, DType::f64);
+  const Tensor positions = Tensor::empty(present.shape(), DType::f64);
+  for (index_t b = 0; b < present.size(0); ++b) {
+    const bool* row = present.data<bool>() + b * length;
+    const index_t first = std::find(row, row + length, true) - row;
+    index_t last = length - 1;
+    while (last > first && !row[last]) --last;
+    for (index_t t = 0; t < length; ++t)
+      positions.data<double>()[b * length + t] = static_cast<double>(std::min(t, last) - first);
+  }
+  return positions;
+}
+
+std::vector<index_t> tokens_of(const Tensor& present) {
+  std::vector<index_t> counts;
+  for (index_t b = 0; present.defined() && b < present.size(0); ++b) {
+    const bool* row = present.data<bool>() + b * present.size(1);
+    counts.push_back(std::count(row, row + present.size(1), true));
+  }
+  return counts;
+}
+
+// a AND b, of the shape that both broadcast to
+Tensor both(const Tensor& a, const Tensor& b) {
+  const Shape shape = broadcast_shapes("mask", a.shape(), b.shape());
+  const Tensor left = raw::copy(raw::expand(a, shape)), right = raw::contiguous(raw::expand(b, shape));
+  bool* x = left.data<bool>();
+  const bool* y = right.data<bool>();
+  parallel_for(left.numel(), bytes_per_chunk, [&](index_t begin, index_t end) {
+    for (index_t n = begin; n < end; ++n) x[n] = x[n] && y[n];
+  });
+  return left;
+}
+
+// By causality and padding alone; undefined where neither hides anything.
+Tensor hidden_by_facts(const MaskFacts& of, Device device) {
+  if (of.causal) return raw::causal_mask(of.rows, of.keys, of.first_row, of.present, device);
+  return of.present.defined() ? raw::to_device(of.present, device) : of.present;
+}
+
+// REQUIRES: something is hidden. What the caller gave is joined on the CPU.
+Tensor mask_of(const MaskFacts& of) {
+  if (!of.given_mask.defined()) return hidden_by_facts(of, of.device);
+  const Tensor given = raw::to_device(of.given_mask, Device::cpu()), hidden = hidden_by_facts(of, Device::cpu());
+  return raw::to_device(hidden.defined() ? both(given, hidden) : given, of.device);
+}
+
+}  // namespace
+
+Positions Positions::range(index_t length) {
+  const Tensor positions = Tensor::arange(length, DType::f64);
+  return {.query = positions, .key = positions, .length = length};
+}
+
+Sequence::Sequence() { keep_apart(); }
+
+void Sequence::keep_apart() { kept = std::make_shared<KeptOfSequence>(); }
+
+Sequence Sequence::run(index_t length, bool causal) {
+  Sequence sequence;
+  sequence.rows = sequence.keys = length;
+  sequence.causal = causal;
+  sequence.positions = Positions::range(length);
+  return sequence;
+}
+
+Sequence Sequence::padded(const Tensor& present, bool causal) {
+  const Tensor real = checked_present(present), positions = positions_of(present.size(1), real);
+  const index_t batch = present.size(0), length = present.size(1);
+  Sequence sequence;
+  sequence.rows = sequence.keys = length;
+  sequence.causal = causal;
+  sequence.present = reshape(real, {batch, 1, 1, length});
+  sequence.positions = {.query = positions, .key = positions, .tokens = tokens_of(real), .length = length};
+  return sequence;
+}
+
+Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present) {
+  const index_t keys = first_row + rows;
+  const Tensor real = present.defined() ? checked_present(present) : present;
+  if (keys > capacity || (real.defined() && real.size(1) != keys)) {
+    fail("sequence", first_row, " tokens and ", rows, " new ones with capacity ", capacity, " and present ",
+        real.defined() ? real.shape() : Shape{}, " given; at most capacity tokens, each named in present, required");
+  }
+  const Tensor positions = positions_of(keys, real);
+  Sequence sequence;
+  sequence.rows = rows, sequence.keys = keys;
+  sequence.first_row = first_row;
+  if (real.defined()) sequence.present = reshape(real, {real.size(0), 1, 1, keys});
+  sequence.keys_behind = std::numeric_limits<index_t>::max();  // a row is that of a run which goes on, however long
+  sequence.positions = {
+      .query = slice(positions, -1, first_row, keys), .key = positions, .tokens = tokens_of(real), .length = capacity};
+  return sequence;
+}
+
+Sequence Sequence::on(Device where) const {
+  Sequence moved = *this;
+  moved.device = where;
+  return moved;
+}
+
+Tensor Sequence::mask() const {
+  if (!causal && !present.defined() && !given_mask.defined()) return {};
+  const MaskFacts facts{rows, keys, first_row, causal, present, given_mask, device};
+  return kept->masks.get(facts, [&] { return mask_of(facts); });
+}
+
+}  // namespace whence

@@ -1,0 +1,82 @@
+#include "nn/attention/tiles.h"
+
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// bool [b j], contiguous; undefined where every key is there
+Tensor present_by_batch(const AttendContext& at) {
+  if (!at.present.defined()) return {};
+  const index_t batch = at.query.size(0), keys = at.key.size(2);
+  return raw::contiguous(raw::expand(raw::select(raw::select(at.present, 1, 0), 1, 0), {batch, keys}));
+}
+
+}  // namespace
+
+TileTerms::TileTerms(const AttendContext& at) {
+  operands[TiledAttention::query] = at.query;
+  operands[TiledAttention::key] = at.key;
+  operands[TiledAttention::value] = at.value;
+  facts.scale = at.scale, facts.causal = at.causal, facts.first_row = at.first_row;
+  facts.present = present_by_batch(at);
+  facts.total_rows = at.first_row + at.query.size(2);
+}
+
+bool TileTerms::read_steps(const DistanceSteps& steps) {
+  const index_t count = steps.values.size(0);
+  const bool first = distances_ < 0;
+  if (first) {
+    distances_ = count, facts.lowest = steps.lowest;
+    if (!steps.plain) facts.query_step = raw::contiguous(steps.query), facts.key_step = raw::contiguous(steps.key);
+    return true;
+  }
+  // Two schemes of a sum that stand elsewhere read other steps.
+  return count == distances_ && facts.lowest == steps.lowest && steps.plain && !facts.query_step.defined();
+}
+
+bool TileTerms::add_by_distance(const DistanceSteps& steps, const Tensor& table) {
+  if (!read_steps(steps)) return false;
+  Tensor& all = operands[TiledAttention::distance_table];
+  all = all.defined() ? all + table : table;
+  return true;
+}
+
+bool TileTerms::add_by_row_and_distance(
+    const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale) {
+  if (has(TiledAttention::relative_query) || !steps.plain || !read_steps(steps)) return false;
+  operands[TiledAttention::relative_query] = query, operands[TiledAttention::relative_keys] = keys;
+  facts.relative_scale = scale;
+  return true;
+}
+
+bool TileTerms::add_column(const Tensor& column) {
+  Tensor& all = operands[TiledAttention::column_term];
+  all = all.defined() ? all + column : column;
+  return true;
+}
+
+bool TileTerms::add_gates(const Tensor& query, const Tensor& key, double scale) {
+  for (const auto other :
+      {TiledAttention::position_logits, TiledAttention::position_keys, TiledAttention::position_slopes})
+    if (has(other)) return false;
+  operands[TiledAttention::gate_query] = query, operands[TiledAttention::gate_key] = key;
+  facts.gate_scale = scale;
+  return true;
+}
+
+bool TileTerms::add_bins(const DistanceSteps& steps, const Tensor& bins, const Tensor& values) {
+  if (facts.bins > 0 || !read_steps(steps)) return false;
+  facts.bin_of = bins, facts.bins = values.size(0), bin_values = values;
+  return true;
+}
+
+bool TileTerms::go_together() const {
+  if (!has(TiledAttention::mix_input)) return true;
+  for (const auto alone : {TiledAttention::relative_query, TiledAttention::column_term, TiledAttention::position_logits,
+           TiledAttention::position_keys, TiledAttention::position_slopes})
+    if (has(alone)) return false;
+  return !facts.query_step.defined() && facts.bins == 0;
+}
+
+}  // namespace whence

@@ -1,0 +1,49 @@
+// What schemes hand to the tile programs (tensor/tiled_attention.h): tensors of O(i + j) numbers, made by ordinary ops,
+// so that gradients reach parameters as they always do. The pairs belong to the programs alone.
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/attention/position.h"
+
+namespace whence {
+
+// The terms of one attention. Each function adds one; it says false where that does not go together with what is there,
+// and the call is then computed in another way.
+struct TileTerms {
+  TiledAttention facts;
+  TiledAttention::Operands operands;  // of [b h i d], [b h j d] and so on
+  Tensor bin_values;                  // [bins d]: what the sums by distance are multiplied by and added to the output
+
+  explicit TileTerms(const AttendContext& at);  // queries, keys, values, and what can be seen
+
+  Tensor& operator[](TiledAttention::Operand which) { return operands[which]; }
+  bool has(TiledAttention::Operand which) const { return operands[which].defined(); }
+
+  // table [h n]: a number for each of steps.values
+  [[nodiscard]] bool add_by_distance(const DistanceSteps& steps, const Tensor& table);
+  // scale query.keys[., m, .] for m steps: query [b h i d], keys [1|h n d]
+  [[nodiscard]] bool add_by_row_and_distance(
+      const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale);
+  // A number for each key, [b h j]. One for each query would do nothing: softmax ignores it.
+  [[nodiscard]] bool add_column(const Tensor& column);
+  // Gates are sigmoid(scale query.key), or those of the scores where query is undefined.
+  [[nodiscard]] bool add_gates(const Tensor& query, const Tensor& key, double scale);
+  // bins[m]: which of `count` the distance of m steps belongs to, i64 [n]; values [count d]
+  [[nodiscard]] bool add_bins(const DistanceSteps& steps, const Tensor& bins, const Tensor& values);
+  // Whether all that was added is something that the programs do together.
+  [[nodiscard]] bool go_together() const;
+
+ private:
+  bool read_steps(const DistanceSteps& steps);  // false where other steps are read already
+  index_t distances_ = -1;
+};
+
+// A scheme that runs in tiles too: what its stages make of all pairs, by programs. `at` has queries and keys, rotated,
+// but no scores.
+struct RunsInTiles {
+  virtual ~RunsInTiles() = default;
+  // False where this call needs the composed form; `terms` are not used then.
+  [[nodiscard]] virtual bool add_to_tiles(TileTerms& terms, const AttendContext& at) const = 0;
+};
+
+}  // namespace whence

@@ -1,0 +1,30 @@
+// Dropout (Srivastava et al. 2014), and what a forward pass must know to draw it. A resumed run draws the same again.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/layers/module.h"
+
+namespace whence {
+
+// One forward pass of a model.
+struct Pass {
+  bool training = false;
+  std::uint64_t seed = 0;  // of the run
+  std::uint64_t step = 0;  // a number that no other training pass of the run has
+};
+
+class Dropout final : public Module {
+ public:
+  explicit Dropout(double probability);  // in [0, 1)
+
+  [[nodiscard]] bool drops(const Pass& pass) const { return pass.training && probability_ > 0; }
+  // In training each number is 0 with the module's probability, else divided by 1 - probability. Otherwise x itself.
+  // The draw is a function of the pass and of the module's path.
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass, Site at = Site::current()) const;
+
+ private:
+  double probability_;
+};
+
+}  // namespace whence

@@ -1,0 +1,24 @@
+// y = x W' + b.
+#pragma once
+
+#include "nn/layers/module.h"
+
+namespace whence {
+
+class Linear final : public Module {
+ public:
+  // weight [outputs, inputs], bias [outputs]; the bias does not decay.
+  Linear(index_t inputs, index_t outputs, bool bias = true, Init init = Init::normal(0, 0.02),
+      Init bias_init = Init::zeros());
+
+  // x [..., inputs] -> [..., outputs]
+  [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
+
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }  // undefined when there is none
+
+ private:
+  Tensor weight_, bias_;
+};
+
+}  // namespace whence

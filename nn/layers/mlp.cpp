@@ -1,0 +1,53 @@
+#include "nn/layers/mlp.h"
+
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+
+namespace whence {
+
+Activation activation_of(const std::string& name) {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::swiglu})
+    if (name == to_string(activation)) return activation;
+  throw InputError("activation: '", name, "' given; gelu, gelu_erf, relu or swiglu required");
+}
+
+const char* to_string(Activation activation) {
+  switch (activation) {
+    case Activation::gelu: return "gelu";
+    case Activation::gelu_erf: return "gelu_erf";
+    case Activation::relu: return "relu";
+    default: return "swiglu";
+  }
+}
+
+static Tensor activate(Activation activation, const Linear& in, const Tensor& x, Site at) {
+  switch (activation) {
+    case Activation::gelu: return linear_gelu(x, in.weight(), in.bias(), at);
+    case Activation::gelu_erf: return gelu_erf(in(x, at), at);
+    default: return relu(in(x, at), at);
+  }
+}
+
+MLP::MLP(const MLPOptions& options)
+    : in_(options.dim, options.hidden, options.bias, options.in, options.bias_init),
+      out_(options.hidden, options.dim, options.bias, options.out, options.bias_init),
+      dropout_(options.dropout),
+      activation_(options.activation) {
+  child("in", in_);
+  if (activation_ == Activation::swiglu) {
+    gate_ = std::make_unique<Linear>(options.dim, options.hidden, options.bias, options.in, options.bias_init);
+    child("gate", *gate_);
+  }
+  child("out", out_);
+  child("dropout", dropout_);
+}
+
+Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site at) const {
+  const Scope scope(path());
+  if (x.device().is_gpu() && activation_ == Activation::gelu && !dropout_.drops(pass) && !Capture::wants_under(path()))
+    return linear_gelu_linear(x, in_.weight(), in_.bias(), out_.weight(), out_.bias(), at);
+  const Tensor hidden = gate_ ? silu((*gate_)(x, at), at) * in_(x, at) : activate(activation_, in_, x, at);
+  return out_(dropout_(probe("hidden", hidden, at), pass), at);
+}
+
+}  // namespace whence

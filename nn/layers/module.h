@@ -1,0 +1,92 @@
+// The base of every layer, scheme and model: it owns parameters and knows its children, each under a path.
+//
+// A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random
+// streams. A module registers its parameters and children in its constructor; their order matters. Its path is
+// complete once it is somebody's child.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "nn/layers/init.h"
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// Where a parameter's numbers must stay. They are put back inside when they are drawn and after each optimiser step.
+struct Bounds {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+};
+
+class Module {
+ public:
+  virtual ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& path() const { return path_; }  // "blocks.0.attention"; "" for the root
+
+  struct Parameter {
+    std::string path;
+    Tensor tensor;  // the handle that the module keeps
+    Init init;
+    bool decays;  // whether weight decay applies
+    bool frozen;  // has no gradient, is not trained
+    Bounds bounds;
+    void put_inside_bounds() const;
+  };
+  std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
+  index_t parameter_count() const;            // numbers, not tensors
+
+  // Draws every parameter from its Init by the stream (seed, path), in f64, rounded once. So one more module does not
+  // change the others' numbers, and a model in f32 is the f64 one rounded. Before this, parameters with a random Init
+  // hold NaN: a forgotten call shows.
+  void initialise(std::uint64_t seed);
+  // Casts all parameters in place: handles stay valid, gradients so far are dropped. Throws
+  // Error when `dtype` is not floating.
+  void to(DType dtype);
+  // Moves all parameters in place, likewise.
+  void to(Device device);
+  // Parameters whose path matches need no gradient from now on; '*' is any run of
+  // characters. Throws Error when none match.
+  void freeze(const std::string& path_pattern);
+
+ protected:
+  Module() = default;
+
+  // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
+  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true,
+      Bounds bounds = {}, Site at = Site::current());
+  // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
+  void child(const std::string& name, Module& module);
+  void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
+
+ private:
+  struct Own {
+    std::string name;
+    Tensor tensor;
+    Init init;
+    bool decays;
+    bool frozen;
+    Bounds bounds;
+  };
+  struct Child {
+    std::string name;
+    Module* module;
+  };
+  void adopt(const std::string& name, Module& module);
+  void set_path(const std::string& path);
+  std::string path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+  void require_new_name(const char* op, const std::string& name) const;
+  void collect(std::vector<Parameter>& found) const;
+  int freeze_matching(const std::string& path_pattern);
+
+  std::string path_;
+  std::vector<Own> own_;
+  std::vector<Child> children_;
+  Module* parent_ = nullptr;
+};
+
+}  // namespace whence

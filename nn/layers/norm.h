@@ -1,0 +1,29 @@
+// Normalisation over the last axis.
+//   layer norm (Ba et al. 2016):          (x - mean) / sqrt(variance + epsilon) * weight + bias
+//   RMS norm (Zhang and Sennrich 2019):   x / sqrt(mean(x^2) + epsilon) * weight
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/layers/module.h"
+
+namespace whence {
+
+enum class NormKind : unsigned char { layer, rms };
+
+class Norm final : public Module {
+ public:
+  // weight [dim] ones, and for layer norm bias [dim] zeros at first; neither decays.
+  explicit Norm(index_t dim, NormKind kind = NormKind::layer, double epsilon = 1e-5);
+
+  // x [..., dim] -> [..., dim]
+  [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
+  // x + added of one shape, and the norm of that, in one kernel
+  [[nodiscard]] SumAndNorm of_sum(const Tensor& x, const Tensor& added, Site at = Site::current()) const;
+
+ private:
+  Tensor weight_, bias_;
+  NormKind kind_;
+  double epsilon_;
+};
+
+}  // namespace whence

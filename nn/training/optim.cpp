@@ -1,0 +1,269 @@
+#include "nn/training/optim.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "autograd/backward.h"
+#include "tensor/adam.h"
+#include "tensor/device/backend.h"
+#include "tensor/kernels.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// Freezing takes a parameter's link away, so this also holds for one that was frozen after the list was made.
+bool trained(const Module::Parameter& parameter) { return tracked(parameter.tensor); }
+
+void require_gradients(const std::vector<Module::Parameter>& parameters) {
+  std::string missing;
+  for (const Module::Parameter& parameter : parameters)
+    if (trained(parameter) && !gradient(parameter.tensor).defined())
+      missing += (missing.empty() ? "" : ", ") + parameter.path;
+  if (missing.empty()) return;
+  fail("optimiser", "no path from the loss to parameters ", missing,
+      "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
+}
+
+// The largest magnitude. Throws NotFinite naming the parameter when a gradient is infinite or NaN.
+double largest_finite(const Module::Parameter& parameter) {
+  const Tensor x = raw::to_device(raw::contiguous(gradient(parameter.tensor)), Device::cpu());
+  double largest = 0;
+  visit_floating("optimiser", x.dtype(), [&]<class T>(Type<T>) {
+    const T* in = x.data<T>();
+    for (index_t i = 0; i < x.numel(); ++i) {
+      const double value = static_cast<double>(static_cast<compute_t<T>>(in[i]));
+      if (!std::isfinite(value)) {
+        throw NotFinite(error_at_call_site("optimiser",
+            to_text("the gradient of ", parameter.path, " is ", value, " at element ", i, " of ", x.shape(),
+                "; finite gradients required; lower the learning rate, or find the op with CheckFinite")));
+      }
+      largest = std::max(largest, std::abs(value));
+    }
+  });
+  return largest;
+}
+
+void require_trainable(const Module::Parameter& parameter, bool masters) {
+  const DType dtype = parameter.tensor.dtype();
+  if (dtype == DType::f32 || dtype == DType::f64 || (masters && compute_dtype(dtype) != dtype)) return;
+  fail("optimiser", "parameter ", parameter.path, " is ", dtype, "; f32 or f64 required",
+      compute_dtype(dtype) != dtype ? ", or AdamOptions::masters" : "");
+}
+
+std::vector<Tensor> gradients_on(Device device, const std::vector<Module::Parameter>& parameters) {
+  std::vector<Tensor> gradients;
+  for (const Module::Parameter& parameter : parameters)
+    if (trained(parameter) && parameter.tensor.device() == device)
+      gradients.push_back(raw::contiguous(gradient(parameter.tensor)));
+  return gradients;
+}
+
+// The devices that trained parameters are on.
+std::vector<Device> devices_of(const std::vector<Module::Parameter>& parameters) {
+  std::vector<Device> devices;
+  for (const Module::Parameter& parameter : parameters) {
+    const Device device = parameter.tensor.device();
+    if (trained(parameter) && std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
+  }
+  return devices;
+}
+
+double norm_in_units_of(double unit, const std::vector<Module::Parameter>& parameters) {
+  double total = 0;
+  for (const Device device : devices_of(parameters)) {
+    const Tensor sum = Tensor::empty({1}, DType::f64, device);
+    kernels(device).sum_of_squares(gradients_on(device, parameters), unit, sum);
+    total += sum.item();
+  }
+  return std::sqrt(total);
+}
+
+// Squares of f64 gradients can overflow although the norm does not: then everything is measured in units of the largest
+// gradient. Throws NotFinite naming the first parameter with a gradient that is not finite.
+double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
+  double largest = 0;
+  for (const Module::Parameter& parameter : parameters)
+    if (trained(parameter)) largest = std::max(largest, largest_finite(parameter));
+  const double rescaled = largest * norm_in_units_of(largest, parameters);
+  if (!std::isfinite(rescaled))
+    throw NotFinite(error_at_call_site(
+        "optimiser", to_text("the norm of all gradients exceeds f64; gradients up to ", largest, " were given")));
+  return rescaled;
+}
+
+double global_norm(const std::vector<Module::Parameter>& parameters) {
+  require_gradients(parameters);
+  const double norm = norm_in_units_of(1, parameters);
+  return std::isfinite(norm) ? norm : norm_after_overflow(parameters);
+}
+
+void require_clipping(double max_norm, double loss_scale) {
+  if (!(max_norm > 0)) fail("optimiser", "maximal norm ", max_norm, " given; a number above 0 required");
+  if (!(loss_scale > 0) || !std::isfinite(loss_scale))
+    fail("optimiser", "loss scale ", loss_scale, " given; a finite number above 0 required");
+}
+
+GradientNorm read_norm(std::span<const double> controls) {
+  return {
+      controls[static_cast<std::size_t>(Control::norm)], controls[static_cast<std::size_t>(Control::gradient_scale)]};
+}
+
+GradientNorm clipped(double norm, double max_norm, double loss_scale) {
+  std::array<double, control_count> controls = step_controls({}, max_norm, loss_scale);
+  clip_to_norm(norm, controls.data());
+  return read_norm(controls);
+}
+
+void require_options(const AdamOptions& options) {
+  const auto in_unit = [](double beta) { return beta >= 0 && beta < 1; };
+  if (!in_unit(options.beta1) || !in_unit(options.beta2))
+    fail("optimiser", "betas ", options.beta1, " and ", options.beta2, " given; 0 <= beta < 1 required");
+  if (!(options.epsilon > 0) || !std::isfinite(options.epsilon))
+    fail("optimiser", "epsilon ", options.epsilon, " given; a finite number above 0 required");
+  if (!(options.weight_decay >= 0) || !std::isfinite(options.weight_decay))
+    fail("optimiser", "weight decay ", options.weight_decay, " given; a finite number of 0 or more required");
+}
+
+}  // namespace
+
+bool GradientNorm::finite() const { return std::isfinite(value); }
+
+GradientNorm clip_by_global_norm(
+    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site at) {
+  const CallSite place(at);
+  require_clipping(max_norm, loss_scale);
+  return clipped(global_norm(parameters), max_norm, loss_scale);
+}
+
+GradientNorm try_clip_by_global_norm(
+    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site at) {
+  const CallSite place(at);
+  require_clipping(max_norm, loss_scale);
+  require_gradients(parameters);
+  return clipped(norm_in_units_of(1, parameters), max_norm, loss_scale);
+}
+
+Adam::Adam(const Module& module, const AdamOptions& options, Site at) : options_(options) {
+  const CallSite place(at);
+  require_options(options);
+  for (Module::Parameter& parameter : module.parameters()) {
+    if (parameter.frozen) continue;
+    require_trainable(parameter, options.masters);
+    const Tensor weight = parameter.tensor.detach();
+    const bool narrow = size_of(weight.dtype()) == 2;
+    const DType dtype = narrow ? DType::f32 : weight.dtype();
+    moments_.push_back({Tensor::zeros(weight.shape(), dtype, weight.device()),
+        Tensor::zeros(weight.shape(), dtype, weight.device()), narrow ? raw::cast(weight, dtype) : Tensor()});
+    parameters_.push_back(std::move(parameter));
+  }
+}
+
+AdamStep Adam::next_step(double learning_rate, double gradient_scale) const {
+  const double decay = options_.weight_decay;
+  return {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.decoupled ? decay : 0,
+      options_.decoupled ? 0 : decay, gradient_scale, steps_ + 1};
+}
+
+void Adam::require_ready(double learning_rate) const {
+  if (!(learning_rate >= 0) || !std::isfinite(learning_rate))
+    fail("optimiser", "learning rate ", learning_rate, " given; a finite number of 0 or more required");
+  for (std::size_t k = 0; k < parameters_.size(); ++k) {
+    const Tensor& weight = parameters_[k].tensor;
+    const DType now = weight.dtype(), then = moments_[k].first.dtype();
+    if (!(weight.device() == moments_[k].first.device())) {
+      fail(
+          "optimiser", to_text("parameter ", parameters_[k].path, " is on ", to_string(weight.device()), " and was on ",
+                           to_string(moments_[k].first.device()), "; move the model before making Adam"));
+    }
+    if (moments_[k].master.defined() ? compute_dtype(now) == now : now != then) {
+      fail(
+          "optimiser", to_text("parameter ", parameters_[k].path, " is ", now, " and was ",
+                           moments_[k].master.defined() ? "of 16 bits" : to_string(then), "; cast before making Adam"));
+    }
+  }
+}
+
+// All parameters of a device at once; then what must stay inside bounds is put back.
+void Adam::run(const AdamStep& step, const Tensor& controls, const Site& at) {
+  for (const Device device : devices_of(parameters_)) {
+    std::vector<AdamEntry> entries;
+    for (std::size_t k = 0; k < parameters_.size(); ++k) {
+      const Tensor& weight = parameters_[k].tensor;
+      if (!trained(parameters_[k]) || !(weight.device() == device)) continue;
+      const Moments& moments = moments_[k];
+      const bool narrow = moments.master.defined();
+      entries.push_back({raw::contiguous(gradient(weight)), narrow ? moments.master : weight.detach(), moments.first,
+          moments.second, narrow ? weight.detach() : Tensor(), parameters_[k].decays});
+      weight.storage().written(at);
+    }
+    kernels(device).adam_all(step, controls, entries);
+  }
+  for (std::size_t k = 0; k < parameters_.size(); ++k) {
+    if (!trained(parameters_[k])) continue;
+    Module::Parameter held = parameters_[k];
+    if (moments_[k].master.defined()) held.tensor = moments_[k].master;
+    held.put_inside_bounds();
+    parameters_[k].put_inside_bounds();
+  }
+}
+
+void Adam::step(double learning_rate, double gradient_scale, Site at) {
+  const CallSite place(at);
+  require_ready(learning_rate);
+  if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
+    fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
+  static_cast<void>(global_norm(parameters_));  // refuses before anything is changed
+  run(next_step(learning_rate, gradient_scale), {}, at);
+  ++steps_;
+}
+
+void Adam::step(double learning_rate, const GradientNorm& norm, Site at) {
+  const CallSite place(at);
+  require_ready(learning_rate);
+  require_gradients(parameters_);
+  if (!norm.finite() || !std::isfinite(norm.scale))
+    fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
+  run(next_step(learning_rate, norm.scale), {}, at);
+  ++steps_;
+}
+
+void Adam::prepare_replay(double learning_rate, double max_norm, double loss_scale, Site at) {
+  const CallSite place(at);
+  require_ready(learning_rate);
+  require_clipping(max_norm, loss_scale);
+  const std::vector<Device> devices = devices_of(parameters_);
+  if (devices.size() != 1)
+    fail("optimiser", "parameters on ", devices.size(), " devices given; a replayed step needs one");
+  if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, devices[0]);
+  const std::array<double, control_count> controls = step_controls(next_step(learning_rate, 1), max_norm, loss_scale);
+  memory_of(devices[0]).copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
+  ++steps_;
+}
+
+void Adam::replayable_step(Site at) {
+  const CallSite place(at);
+  if (!controls_.defined())
+    fail("optimiser", "replayable_step before prepare_replay; call prepare_replay before each step");
+  require_gradients(parameters_);
+  const Tensor total = Tensor::empty({1}, DType::f64, controls_.device());
+  kernels(total.device()).sum_of_squares(gradients_on(total.device(), parameters_), 1, total);
+  kernels(total.device()).clip_scale(total, controls_);
+  run(next_step(0, 1), controls_, at);
+}
+
+GradientNorm Adam::replayed_norm() {
+  if (!controls_.defined()) fail("optimiser", "replayed_norm before prepare_replay; replay a step first");
+  const GradientNorm norm = read_norm(controls_.to_vector());
+  if (!norm.finite()) --steps_;
+  return norm;
+}
+
+void Adam::zero_gradients() {
+  for (const Module::Parameter& parameter : parameters_)
+    if (trained(parameter)) clear_gradient(parameter.tensor);
+}
+
+}  // namespace whence

@@ -1,0 +1,87 @@
+#include "nn/training/precision.h"
+
+#include <cmath>
+
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+bool is_power_of_two(double x) {
+  int exponent = 0;
+  return x > 0 && std::isfinite(x) && std::frexp(x, &exponent) == 0.5;
+}
+
+std::vector<Module::Parameter> copies_of(const std::vector<Module::Parameter>& parameters) {
+  std::vector<Module::Parameter> copies = parameters;
+  for (Module::Parameter& copy : copies) copy.tensor = raw::copy(copy.tensor.detach());
+  return copies;
+}
+
+}  // namespace
+
+LossScale::LossScale(const LossScaleOptions& options) : options_(options), state_{.value = options.initial} {
+  const bool ordered = options.least <= options.initial && options.initial <= options.most;
+  if (!is_power_of_two(options.initial) || !is_power_of_two(options.least) || !is_power_of_two(options.most) ||
+      !ordered) {
+    throw InputError("loss scale: ", options.initial, " between ", options.least, " and ", options.most,
+        " given; powers of two in this order required, as they change no gradient's digits");
+  }
+  if (options.growth_steps < 1)
+    throw InputError("loss scale: growth after ", options.growth_steps, " steps given; 1 or more required");
+}
+
+void LossScale::update(bool finite, index_t step) {
+  if (finite) {
+    if (++state_.good_steps < options_.growth_steps) return;
+    state_.value = std::fmin(2 * state_.value, options_.most);
+    state_.good_steps = 0;
+    return;
+  }
+  ++state_.skipped;
+  state_.good_steps = 0;
+  if (state_.value / 2 < options_.least) {
+    throw NotFinite("loss scale: gradients that are not finite at step ", step, " with a loss scale of ", state_.value,
+        "; finite ones at a scale of ", options_.least,
+        " or more required; train in bf16, which needs no scale, lower the "
+        "learning rate, or find the op with CheckFinite");
+  }
+  state_.value /= 2;
+}
+
+DType storage_dtype_of(const std::string& name) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    if (name == to_string(dtype)) return dtype;
+  throw InputError("precision: '", name, "' given; f32, f16 or bf16 required");
+}
+
+// The model is cast here because Adam takes its parameters as they are then.
+Adam MixedPrecision::made_for(Module& model, DType storage, AdamOptions options) {
+  if (storage != DType::f32) model.to(storage);
+  options.masters = storage != DType::f32;
+  return Adam(model, options);
+}
+
+MixedPrecision::MixedPrecision(
+    Module& model, DType storage, const AdamOptions& options, const LossScaleOptions& scaling)
+    : storage_(storage),
+      weights_(storage == DType::f32 ? model.parameters() : copies_of(model.parameters())),
+      optimizer_(made_for(model, storage, options)) {
+  if (storage == DType::f32) return;
+  rounded_ = model.parameters();
+  std::size_t trained = 0;  // Adam has no master of what is frozen
+  for (Module::Parameter& weight : weights_) {
+    if (weight.frozen) continue;
+    const Tensor& master = optimizer_.moments()[trained++].master;
+    raw::copy_into(weight.tensor, master);
+    weight.tensor = master;
+  }
+  if (storage == DType::f16) loss_scale_.emplace(scaling);
+}
+
+void MixedPrecision::publish() const {
+  for (std::size_t k = 0; k < rounded_.size(); ++k) raw::copy_into(weights_[k].tensor, rounded_[k].tensor.detach());
+}
+
+}  // namespace whence

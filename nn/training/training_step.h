@@ -1,0 +1,89 @@
+// One step of training: forward, loss, backward, clipping and Adam, in any precision. On a GPU it can
+// be recorded once and replayed; ranks can share it.
+//   MixedPrecision precision(model, DType::f32, {.weight_decay = 0.1});
+//   TrainingStep step(precision, batch, loss_of, {.clip = 1});
+//   for (std::int64_t n = 1; n <= schedule_options.steps; ++n) std::cout << step.take(n, schedule(n)).loss << '\n';
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/training/precision.h"
+#include "nn/transformer.h"
+#include "tensor/ranks/communicator.h"
+
+namespace whence {
+
+// The numbers of one part of a step, made on the CPU.
+struct TrainingBatch {
+  std::vector<Tensor> tensors = {};
+  std::int64_t counted = 0;  // targets with a loss
+  std::int64_t tokens = 0;   // seen, for the rate of progress
+};
+
+// Of part 1, 2, ...: a pure function of the part. Step n is made of parts (n - 1) accumulate + 1 ... n accumulate.
+// Their gradients are summed by halves, ((1 + 2) + (3 + 4)) + ((5 + 6) + (7 + 8)), as far as their number can be
+// halved; so ranks make the sums that one process makes.
+using MakeBatch = std::function<TrainingBatch(std::int64_t part)>;
+// The losses of a part's targets, summed and not averaged: a part with more targets then weighs more, as in one large
+// batch. A scalar with a path to every parameter. The tensors are on the CPU or on the model's device.
+using LossOf = std::function<Tensor(const TrainingBatch& batch, std::int64_t part)>;
+
+struct StepOptions {
+  std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
+  double clip = 1;              // largest global norm of the gradients
+  bool recorded = false;        // see RecordedStep, whose conditions `loss_of` then meets; batches keep their shapes
+  std::int64_t sequences = 0;   // in a part, for advice when memory is out; 0: unknown
+  // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the
+  // same model from the same seed, and take the same steps; what comes out is the same on all, and the same for any
+  // number.
+  Communicator* ranks = nullptr;
+};
+
+// Why a step of this model cannot be recorded: it draws anew at each. Empty where it can be.
+[[nodiscard]] std::string not_recordable(const TransformerOptions& model);
+
+struct StepOutcome {
+  double loss = 0;           // mean over the step's targets
+  double gradient_norm = 0;  // of that mean's gradients, before clipping
+  std::int64_t tokens = 0;
+  // Gradients were not finite; f16's loss scale answers for that. Only the scale changed.
+  bool skipped = false;
+};
+
+// A loss or a gradient that is not finite.
+class FailedStep : public NotFinite {
+  using NotFinite::NotFinite;
+};
+
+class TrainingStep {
+ public:
+  // REQUIRES: `precision` and the model outlive this.
+  TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
+  ~TrainingStep();
+
+  // Step 1, 2, ... NotFinite when its loss or a gradient is not finite, or f16's loss scale is at its least; Error when
+  // it has no target. Nothing but that scale has changed then. A recorded step looks at its gradients alone before it
+  // changes anything, at the loss afterwards. OutOfMemory says which batch would fit.
+  StepOutcome take(std::int64_t step, double learning_rate);
+
+ private:
+  class Replay;
+
+  StepOutcome attempt(std::int64_t step, double learning_rate);
+  void sum_gradients_over_ranks();
+  double scale_of(std::int64_t counted_in_first_part) const;
+  std::string memory_advice(const OutOfMemory& problem) const;
+
+  MixedPrecision& precision_;
+  MakeBatch batch_;
+  LossOf loss_of_;
+  StepOptions options_;
+  std::unique_ptr<Replay> replay_;  // null: steps as they stand
+  Tensor all_gradients_;            // of ranks: every parameter's, one after another
+};
+
+}  // namespace whence

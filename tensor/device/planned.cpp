@@ -1,0 +1,178 @@
+// A device without numbers. Its tensors have shapes and addresses, and their bytes are counted by the allocator that
+// all devices have; its kernels return at once. What runs here allocates and frees what it would on a GPU, and so says
+// what it will take: a whole training step in the time that its calls take. Whoever reads a number gets 0.
+#include <cstring>
+#include <string_view>
+
+#include "tensor/convolution.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
+#include "tensor/device/planned.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace whence {
+namespace {
+
+thread_local PlannedOperations operations;
+
+// Numbers that each take one operation: those that a kernel reads or makes, whichever are more.
+void count(const Tensor& numbers) { operations.others += static_cast<double>(numbers.numel()); }
+void count_products(index_t sums, index_t terms) {
+  operations.products += 2 * static_cast<double>(sums) * static_cast<double>(terms);
+}
+
+class PlannedKernels final : public Kernels {
+ public:
+  explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
+
+  void fill(const Tensor&, double) override {}
+  void copy(const Tensor&, const Tensor&) override {}
+  void unary(Unary, UnaryAttributes, const Tensor&, const Tensor& y) override { count(y); }
+  void unary_backward(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
+  void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
+  void binary(Binary, const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
+  void masked(const Tensor&, const Tensor&, double, const Tensor&) override {}
+  void reduce(Reduction, const Tensor& x, const Tensor&) override { count(x); }
+  void argmax(const Tensor&, const Tensor&) override {}
+  // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). The rest of its scratch is small or short.
+  void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double, const Tensor& out) override {
+    count_products(out.numel(), a.size(-1));
+    if (bias) count(out);
+    if (!of_cpu_ || size_of(out.dtype()) != 2) return;
+    const auto wide = [&out](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, out.device()); };
+    const Tensor product = wide(out), left = wide(a), right = wide(b);
+  }
+  void softmax(const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
+  void softmax_backward(const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
+  void causal_softmax(const Tensor&, index_t, const Tensor& y) override { count(y); }
+  void causal_softmax_backward(const Tensor&, const Tensor&, index_t, const Tensor& dx) override { count(dx); }
+  void layer_norm(
+      const Tensor& x, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Tensor&) override {
+    count(x);
+  }
+  void layer_norm_backward(const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+      const Tensor&, const Tensor&) override {
+    count(x);
+  }
+  void rms_norm(const Tensor& x, const Tensor&, double, const Tensor&, const Tensor&) override { count(x); }
+  void rms_norm_backward(
+      const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {
+    count(x);
+  }
+  void cross_entropy(const Tensor& logits, const Tensor&, index_t, const Tensor&, const Tensor&) override {
+    count(logits);
+  }
+  void cross_entropy_backward(
+      const Tensor& logits, const Tensor&, index_t, const Tensor&, const Tensor&, double, const Tensor&) override {
+    count(logits);
+  }
+  void cumulative_sum(const Tensor& x, bool, const Tensor&) override { count(x); }
+  void scatter_add_rows(const Tensor&, const Tensor& from, const Tensor&) override { count(from); }
+  Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
+  void gather(const Tensor&, const Tensor&, int, const Tensor&) override {}
+  void sum_by_index(const Tensor& x, const Tensor&, int, const Tensor&) override { count(x); }
+  void lerp_at(const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
+  void lerp_at_backward(const Tensor&, const Tensor&, const Tensor& dy, const Tensor&, const Tensor&) override {
+    count(dy);
+  }
+  void read_by_steps(const PairSteps&, const Tensor&, const Tensor&) override {}
+  void sum_by_steps(const PairSteps&, const Tensor& dy, const Tensor&) override { count(dy); }
+  void causal_mask(index_t, const Tensor&, const Tensor&) override {}
+  void convolve_keys(
+      const Convolution& at, const Tensor&, const Tensor&, bool, const Tensor& bias, const Tensor& y) override {
+    count_products(y.numel(), at.terms());
+    if (bias.defined()) count(y);
+  }
+  void convolve_keys_weight(const Convolution& at, const Tensor&, const Tensor& dy, const Tensor&) override {
+    count_products(dy.numel(), at.terms());
+  }
+  // The CPU's tiles take their scratch and return.
+  bool has_tiled_attention() const override { return of_cpu_; }
+  void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum) override {
+    cpu_kernels().attention(at, x, output, bin_sums, log_sum);
+  }
+  void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const TiledAttention::Operands& d) override {
+    cpu_kernels().attention_backward(at, x, output, bin_sums, log_sum, d_output, d_bins, d);
+  }
+  void random_uniform(const Tensor&, const Stream&, double, double) override {}
+  void random_normal(const Tensor&, const Stream&, double, double) override {}
+  void adam_all(const AdamStep&, const Tensor&, std::span<const AdamEntry>) override {}
+  void sum_of_squares(std::span<const Tensor>, double, const Tensor&) override {}
+  void clip_scale(const Tensor&, const Tensor&) override {}
+
+ private:
+  bool of_cpu_;
+};
+
+// Addresses that nobody follows.
+class Addresses final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override {
+    next_ += bytes;
+    return reinterpret_cast<void*>(next_ - bytes);
+  }
+  void give_back(void*, std::size_t) noexcept override {}
+  Room room() const override { return {}; }
+  const char* name() const override { return "planned memory"; }
+  bool host_may_read() const override { return false; }
+
+ private:
+  std::uintptr_t next_ = std::uintptr_t{1} << 44;
+};
+
+class PlannedMemory final : public DeviceMemory {
+ public:
+  void* allocate(std::size_t bytes) override { return allocator_.allocate(bytes); }
+  void deallocate(void* block, std::size_t bytes) noexcept override { allocator_.deallocate(block, bytes); }
+  void copy_to_cpu(const void*, void* to, std::size_t bytes) override { std::memset(to, 0, bytes); }
+  void copy_from_cpu(const void*, void*, std::size_t) override {}
+  Allocator& allocator() override { return allocator_; }
+
+ private:
+  Addresses addresses_;
+  Allocator allocator_{addresses_};
+};
+
+class PlannedRuntime final : public DeviceRuntime {
+ public:
+  void synchronise() override {}
+  std::unique_ptr<RecordedWork> record(const std::function<void()>&) override {
+    fail("record", "the planned device given; one that computes required");
+  }
+};
+
+class PlannedLauncher final : public IndexLauncher {
+ public:
+  CUstream_st* stream() override { return nullptr; }
+  void launched(const char*, index_t, int) override {}
+  // Taking rows moves numbers; the other ops compute.
+  void run(const char* op, index_t count, const IndexBody&) override {
+    if (op != std::string_view("take_rows")) operations.others += static_cast<double>(count);
+  }
+};
+
+}  // namespace
+
+PlannedOperations planned_operations() { return operations; }
+
+// Never destroyed: tensors may outlive it.
+Backend planned_backend(Device planned) {
+  struct Parts {
+    explicit Parts(bool of_cpu) : kernels(of_cpu) {}
+    PlannedKernels kernels;
+    PlannedMemory memory;
+    PlannedRuntime runtime;
+    PlannedLauncher launcher;
+  };
+  static auto& cpu = *new Parts(true);
+  static auto& gpu = *new Parts(false);
+  Parts& parts = planned.index == 0 ? cpu : gpu;
+  return {&parts.kernels, &parts.memory, &parts.runtime, &parts.launcher};
+}
+
+}  // namespace whence
