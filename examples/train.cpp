@@ -337,7 +337,7 @@ int train_and_test(const Run& run, Settings settings) {
             << rate_text(trained.tokens_per_second) << " tokens/s";
   if (trained.best_step > 0)
     std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
-  std::cout << skipped_text(trained) << pruning_text() << '\n';
+  std::cout << skipped_text(trained) << '\n';
   write_results(task, settings, trained,
       tasks::test_task(model, task, settings.sizes, settings.training.seed, settings.training.quiet));
   std::cout

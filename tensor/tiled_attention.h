@@ -21,18 +21,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 
 #include "tensor/random.h"
 #include "tensor/tensor.h"
 
 namespace whence {
-
-// Pairs of the tiles that were come upon, and of those that were left out: their whole mass is less than what rounding
-// may change in each row (tensor/cpu/tiles/prune.h has the proof).
-struct PrunedPairs {
-  std::atomic<std::int64_t> all{0}, left_out{0};
-};
 
 struct TiledAttention {
   enum Operand : std::size_t {
@@ -79,8 +72,6 @@ struct TiledAttention {
   double dropout = 0;
   Stream stream = {};
   index_t total_rows = 0;
-
-  PrunedPairs* pruned = nullptr;  // counts; null: no pair is left out
 };
 
 }  // namespace whence

@@ -160,18 +160,6 @@ TEST_CASE("bench attention: a line of JSON per measurement, with what the papers
     CHECK_MESSAGE(plot.find(text) != std::string::npos, text);
 }
 
-TEST_CASE("bench attention: with --prune the tiled executor once more, and the share that it left out") {
-  const Scratch scratch("bench");
-  const Outcome outcome = run(scratch, "attention",
-      with(tiny, {"--schemes", "alibi,dape(kerple)", "--lengths", "1024", "--executors", "tiled", "--prune"}));
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const std::vector<nlohmann::json> lines = lines_of(outcome.out);
-  REQUIRE(lines.size() == 4);  // a head mix has no bound, and is not measured twice
-  CHECK_FALSE(lines[1].contains("left_out"));
-  CHECK(lines[2].at("executor") == "tiled, pruned");
-  CHECK(lines[2].at("left_out") > 0.05);
-}
-
 TEST_CASE("bench: what cannot be measured is refused in one line") {
   const Scratch scratch("bench");
   std::ofstream(scratch / "no_torch") << "#!/bin/sh\nexit 3\n";

@@ -278,19 +278,6 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   fs::remove(graph);
 }
 
-TEST_CASE("programs: a pruned run says what it left out, and is no other run's continuation") {
-  const fs::path out = fresh_folder("pruned");
-  const Outcome pruned = run("train", tiny(out, {"--scheme", "alibi", "--prune"}));
-  CHECK_MESSAGE(pruned.code == 0, pruned.err);
-  CHECK_MESSAGE(pruned.out.find(" % of attention's pairs left out\n") != std::string::npos, pruned.out);
-  const fs::path whole = fresh_folder("whole");
-  CHECK(run("train", tiny(whole, {"--scheme", "alibi"})).out.find("left out") == std::string::npos);
-  CHECK(
-      run("train", {"flip_flop", "--out", whole.string(), "--resume", "--prune"}).err.find("--prune was no, is yes") !=
-      std::string::npos);
-  fs::remove_all(out), fs::remove_all(whole);
-}
-
 TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite names the op") {
   const fs::path out = fresh_folder("diverged");
   const std::vector<std::string> wild{

@@ -72,55 +72,6 @@ struct ThreadsBack {
   int before = threads();
   ~ThreadsBack() { set_threads(before); }
 };
-struct Pruned {
-  Pruned() { set_pruning(true); }
-  ~Pruned() { set_pruning(false); }
-};
-
-// Operands that make the bound of pruning exact: keys point where queries do, and far keys lie as deep below the near
-// ones as is asked, but for one term in which a few of each tile stand out. The values of far keys are 1, the others 0:
-// the output is all that pruning may leave out.
-enum class Outstanding { nothing, long_keys, distances, columns, oldest_keys };
-struct Hostile {
-  TiledAttention at;
-  TiledAttention::Operands operands;
-
-  Hostile(DType dtype, Outstanding what, double depth) {
-    const index_t tokens = 300, near = 64, dim = 4;
-    std::vector<double> queries, keys, values, table, column;
-    for (index_t t = 0; t < tokens; ++t) {
-      for (index_t c = 0; c < dim; ++c) {
-        queries.push_back(1 + 0.01 * static_cast<double>(t % 7));
-        keys.push_back(
-            (what == Outstanding::long_keys && t % 97 == 5) || (what == Outstanding::oldest_keys && t == 3) ? 9 : 1);
-        values.push_back(t < tokens - near ? 1 : 0);
-      }
-      table.push_back((t < near ? 0 : -depth) + (what == Outstanding::distances && t % 71 == 3 ? 9 : 0));
-      column.push_back(what == Outstanding::columns && t % 60 == 2 ? 6 : 0);
-    }
-    const auto leaf = [&](TiledAttention::Operand which, const std::vector<double>& numbers, const Shape& shape) {
-      operands[which] = requires_grad(Tensor::of(numbers, shape, dtype));
-    };
-    leaf(TiledAttention::query, queries, {1, 1, tokens, dim}), leaf(TiledAttention::key, keys, {1, 1, tokens, dim});
-    leaf(TiledAttention::value, values, {1, 1, tokens, dim});
-    leaf(TiledAttention::column_term, column, {1, 1, tokens});
-    if (what == Outstanding::oldest_keys)  // sums of gates lower the others
-      leaf(TiledAttention::position_slopes, {-depth / 100}, {1});
-    else
-      leaf(TiledAttention::distance_table, table, {1, tokens});
-    at.scale = 0.4;
-  }
-
-  Outcome outcome(PrunedPairs* pruned) {
-    at.pruned = pruned;
-    std::vector<Tensor> leaves;
-    for (const Tensor& operand : operands)
-      if (operand.defined()) leaves.push_back(operand);
-    const Tensor output = tiled_attention(at, operands).output;
-    return {output.detach(), grad(output, Tensor::full(output.shape(), 1, output.dtype()), leaves)};
-  }
-};
-
 }  // namespace
 
 TEST_CASE("tiles: every instruction set of this machine gives the composed ops' numbers, in f64 and f32") {
@@ -203,72 +154,6 @@ TEST_CASE(
   for (const char* text : {"cope_mlp", "absolute + hard_attention"})
     CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
           std::string::npos);
-}
-
-TEST_CASE("tiles: what pruning leaves out is less than rounding, for operands that make its bound exact") {
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-53;
-    for (const Outstanding what : {Outstanding::nothing, Outstanding::long_keys, Outstanding::distances,
-             Outstanding::columns, Outstanding::oldest_keys}) {
-      CAPTURE(static_cast<int>(what));
-      double worst = 0, of_gradients = 0;
-      bool some = false;
-      for (double depth = 10; depth < 80; depth += 0.5) {
-        Hostile hostile(dtype, what, depth);
-        const Outcome whole = hostile.outcome(nullptr);
-        PrunedPairs pairs;
-        const Outcome pruned = hostile.outcome(&pairs);
-        some |= pairs.left_out > 0;
-        worst = std::max(worst, distance(whole.output, pruned.output) / unit);
-        of_gradients = std::max(of_gradients, apart(whole, pruned) / unit);
-      }
-      MESSAGE("off by " << worst << " units, gradients by " << of_gradients);
-      CHECK(worst <= 0.5);
-      CHECK(some);
-      CHECK((what != Outstanding::nothing || worst > 0.1));
-      CHECK(of_gradients <= 64);
-    }
-  }
-}
-
-TEST_CASE("tiles: pruning leaves out what falls, with the same bits for any number of threads") {
-  const ThreadsBack back;
-  const auto pruned = [](const std::string& text, int count) {
-    set_threads(count);
-    const Pruned on;
-    const Outcome found = outcome_of(text, tiled_executor(), DType::f32, 600, 1);
-    return std::pair(found, share_left_out());
-  };
-  for (const std::string text : {"alibi", "cope_alibi", "forgetting", "alibi + forgetting", "shaw(clip=3) + alibi",
-           "randomised(alibi, length=900)", "none", "cope(p_max=5) + alibi", "cope_alibi(sign=plus)"}) {
-    CAPTURE(text);
-    const Outcome whole = outcome_of(text, tiled_executor(), DType::f32, 600, 1);
-    CHECK_FALSE(share_left_out());
-    const auto [one, share] = pruned(text, 1);
-    const auto [three, same_share] = pruned(text, 3);
-    MESSAGE(text << ": " << share.value_or(0));
-    CHECK(apart(whole, one) < 1e-6);
-    CHECK(apart(one, three) == 0);
-    CHECK(same_share == share);
-    const bool falls =
-        text != "none" && !text.starts_with("cope(") && !text.starts_with("shaw") && !text.ends_with("plus)");
-    CHECK((share.value_or(0) > 0) == falls);
-  }
-}
-
-TEST_CASE("tiles: pruning leaves out nothing that is not finite") {
-  for (const TiledAttention::Operand which :
-      {TiledAttention::key, TiledAttention::value, TiledAttention::distance_table}) {
-    Hostile hostile(DType::f32, Outstanding::nothing, 60);
-    const bool of_table = which == TiledAttention::distance_table;
-    const Tensor broken =
-        of_table ? raw::slice(hostile.operands[which], 1, 290, 291) : raw::slice(hostile.operands[which], 2, 3, 4);
-    kernels(Device::cpu()).fill(broken, std::numeric_limits<double>::quiet_NaN());
-    PrunedPairs pairs;
-    const Outcome found = hostile.outcome(&pairs);
-    CHECK((pairs.left_out > 0) == !of_table);
-    CHECK(std::isnan(found.output.at({0, 0, 299, 0})));
-  }
 }
 
 // Scratch is taken on the planned device as on the CPU, where nothing is computed.

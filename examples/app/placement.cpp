@@ -1,7 +1,5 @@
 #include "examples/app/placement.h"
 
-#include "examples/app/results.h"
-#include "nn/attention/executor.h"
 #include "tensor/device/device_choice.h"
 #include "tensor/products.h"
 
@@ -20,13 +18,10 @@ void declare(CommandLine& line, MachineOptions& options) {
       {"of parameters and activations; trained weights are kept and written in f32 all the same"});
   line.choice("products", &options.products, {"f32", "bf16"},
       {"of matrices of f32 on the CPU; bf16 is faster and rounds each operand to 8 bits; it needs AVX512_BF16"});
-  line.flag("prune", &options.prune,
-      {"on a CPU: leave out pairs of tokens that together change no row of attention by more than its rounding"});
 }
 
 Placement placement_of(const MachineOptions& options) {
   set_threads(options.threads);
-  set_pruning(options.prune);
   const DeviceChoice choice = choose_device(options.device);
   if (options.products == "bf16" && !choice.device.is_cpu())
     throw InputError("--products: bf16 given; it is for the CPU alone; add --device cpu, or choose --precision bf16");
@@ -36,11 +31,6 @@ Placement placement_of(const MachineOptions& options) {
   std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
   if (options.products != "f32") numbers += "; products: " + options.products;
   return {choice.device, storage_dtype_of(options.precision), choice.sentence + numbers};
-}
-
-std::string pruning_text() {
-  if (!pruning()) return {};
-  return to_text("; ", fixed(100 * share_left_out().value_or(0), 0), " % of attention's pairs left out");
 }
 
 void place(Module& model, const Placement& placement) {

@@ -1,5 +1,5 @@
-// Where a program's model runs, in which numbers and how exactly: --threads, --device, --precision, --products and
-// --prune, declared once for every program that runs one.
+// Where a program's model runs, and in which numbers: --threads, --device, --precision and --products, declared once
+// for every program that runs one.
 #pragma once
 
 #include <string>
@@ -15,7 +15,6 @@ struct MachineOptions {
   std::string device = "auto";
   std::string precision = "f32";
   std::string products = "f32";
-  bool prune = false;
 };
 
 // Under the title "Machine".
@@ -29,12 +28,9 @@ struct Placement {
   std::string text;  // "device: cpu, because ...; precision: bf16; products: bf16"
 };
 
-// Sets the threads, the numbers of products and pruning, and finds the device. InputError, with the cause, when a GPU,
-// or bf16 for products, is asked for and cannot be had.
+// Sets the threads and the numbers of products, and finds the device. InputError, with the cause, when a GPU, or bf16
+// for products, is asked for and cannot be had.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
-
-// "; 41 % of attention's pairs left out" under --prune, else "".
-[[nodiscard]] std::string pruning_text();
 
 // Moves a model there and rounds it. For a model that is only run, not trained, and has its parameters already.
 void place(Module& model, const Placement& placement);

@@ -88,8 +88,7 @@ void RunFolder::load_weights(const std::string& name, bool accept_damaged) const
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
   // What runs had that were saved before one could choose.
-  static const std::map<std::string, std::string> the_only_choice{
-      {"precision", "f32"}, {"products", "f32"}, {"prune", "no"}};
+  static const std::map<std::string, std::string> the_only_choice{{"precision", "f32"}, {"products", "f32"}};
   std::vector<std::string> differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);

@@ -435,7 +435,6 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
   facts.emplace_back("products", to_string(product_numbers()));
-  facts.emplace_back("prune", pruning() ? "yes" : "no");
   if (training.precision != DType::f16)
     std::erase_if(facts, [](const auto& fact) { return fact.first == "loss-scale-growth"; });
   return facts;

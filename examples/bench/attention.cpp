@@ -18,7 +18,7 @@ struct Options {
   std::string schemes = "none,alibi,kerple,cope,dape(kerple),cdape(kerple)", executors = "all", lengths = "512,2048";
   std::string gates = "both", ways = "all", svg;
   std::int64_t heads = 12, head_dim = 64, batch = 1;
-  bool bidirectional = false, forward_only = false, prune = false;
+  bool bidirectional = false, forward_only = false;
   Settings settings;
 };
 
@@ -30,9 +30,8 @@ struct Row {
   Figure forward = {}, backward = {}, both = {};
   bool only_forward = false;
   double kept = 0, peak = 0;
-  double fraction = 0;                  // of the ceiling, had every pair been computed
-  std::optional<double> left_out = {};  // share of the pairs, under --prune
-  double ratio = 0, relative = -1;      // of the peer: its time over ours of the same rounds; how far results are apart
+  double fraction = 0;              // of the ceiling
+  double ratio = 0, relative = -1;  // of the peer: its time over ours of the same rounds; how far results are apart
 };
 
 std::vector<CoreCase> cases_of(const Options& options) {
@@ -85,10 +84,8 @@ class AttentionBench {
     AttentionCore core(what, device_);
     struct Measured {
       const Executor* executor;
-      bool prunes = false;
       Times times = {};
       double kept = 0, peak = 0;
-      std::optional<double> left_out = {};
     };
     std::vector<Measured> all;
     for (const Executor* executor : executors_) {
@@ -97,26 +94,21 @@ class AttentionBench {
         continue;
       }
       all.push_back({executor});
-      if (options_.prune && executor == &tiled_executor()) all.push_back({executor, true});
     }
     for (int round = -1; round < options_.settings.repetitions; ++round) {  // the first to warm up
       for (Measured& each : all) {
         stop_if_asked();
-        set_pruning(each.prunes);
         const CoreRun found = core.run(*each.executor, !options_.forward_only);
-        each.left_out = share_left_out();
         each.kept = found.kept, each.peak = std::max(each.peak, found.peak);
         if (round >= 0) each.times.add({found.forward, found.backward});
       }
-      std::erase_if(all, [](const Measured& each) { return each.prunes && !each.left_out; });  // nothing to leave out
     }
-    set_pruning(false);
     const Executor* best = nullptr;
     double least = 0;
     for (const Measured& each : all) {
-      Row row = row_of(core, what, to_text(each.executor->name(), each.prunes ? ", pruned" : ""), each.times);
-      row.kept = each.kept, row.peak = each.peak, row.left_out = each.left_out;
-      if (!each.prunes && (!best || row.both.median < least)) best = each.executor, least = row.both.median;
+      Row row = row_of(core, what, each.executor->name(), each.times);
+      row.kept = each.kept, row.peak = each.peak;
+      if (!best || row.both.median < least) best = each.executor, least = row.both.median;
       keep(row);
     }
     if (best)
@@ -177,7 +169,6 @@ class AttentionBench {
               {"both_ms", row.both.median}, {"spread_ms", row.both.spread},
               {"kept_mib", row.kept < 0 ? none : row.kept}, {"peak_mib", row.peak},
               {"fraction", row.fraction > 0 ? row.fraction : none}});
-      if (row.left_out) record.push_back({"left_out", *row.left_out});
       if (row.ratio > 0) record.insert(record.end(), {{"ratio", row.ratio}, {"difference", row.relative}});
     }
     bench_.record(record);
@@ -186,7 +177,6 @@ class AttentionBench {
   void show() const {
     std::vector<std::string> header{
         "scheme", "length", "by", "forward ms", "backward ms", "both ms", "kept MiB", "peak MiB", "of FMA peak"};
-    if (options_.prune) header.push_back("left out");
     if (options_.settings.with_peer()) header.insert(header.end(), {"theirs / ours", "apart"});
     Table table(header);
     for (const Row& row : rows_) {
@@ -195,7 +185,6 @@ class AttentionBench {
         cells.insert(cells.end(), {text_of(row.forward), row.only_forward ? "-" : text_of(row.backward),
                                       text_of(row.both), row.kept < 0 ? "-" : fixed(row.kept, 1), fixed(row.peak, 1),
                                       row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"});
-        if (options_.prune) cells.push_back(row.left_out ? fixed(100 * *row.left_out, 0) + " %" : "-");
         if (options_.settings.with_peer())
           cells.insert(cells.end(),
               {row.ratio > 0 ? fixed(row.ratio, 2) : "-", row.relative < 0 ? "-" : report::number(row.relative, 2)});
@@ -267,9 +256,7 @@ int run(int argc, char** argv) {
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"})
       .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
-      .flag("forward-only", &options.forward_only, {"no backward pass"})
-      .flag("prune", &options.prune,
-          {"the tiled executor once more, with pairs left out that change no row by more than its rounding"});
+      .flag("forward-only", &options.forward_only, {"no backward pass"});
   declare(line, options.settings);
   declare_peer(line, options.settings);
   line.text("ways", &options.ways, {"of the peer: eager, compile, sdpa, flex, or all"})

@@ -296,7 +296,7 @@ int train_and_evaluate(CommandLine& line, Settings& settings) {
   if (!speaks(settings.training.ranks)) return 0;
   tokeniser->save((settings.training.folder / tokeniser_file).string());
   std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
-            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << pruning_text() << '\n';
+            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
   evaluate(model, corpus, settings, beside);
   std::cout << "written: " << one_line(settings.out)
             << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, "

@@ -52,14 +52,6 @@ const Executor& strips_executor();  // blocks as large as the caches like
 std::vector<const Executor*> executors();
 [[nodiscard]] std::vector<std::string> executor_names();  // "auto" first
 
-// Whether the tiled executor leaves out tiles whose whole mass is below each row's rounding, which
-// tensor/cpu/tiles/prune.h proves: ALiBi, CoPE_ALiBi and forgetting have such tiles, and whatever else falls far
-// enough. For the whole process, as the number of threads is; off at first. Results differ in their last bits.
-void set_pruning(bool on);
-[[nodiscard]] bool pruning();
-// Which share of the pairs was left out since set_pruning, forward and backward; nothing where no tile could be.
-[[nodiscard]] std::optional<double> share_left_out();
-
 // Whether this device has tile programs for these numbers.
 bool tiles_take(const Tensor& query);
 

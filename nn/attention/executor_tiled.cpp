@@ -26,9 +26,6 @@ std::optional<TileTerms> terms_of(const AttendContext& at, const Stages& stages)
   return terms;
 }
 
-PrunedPairs pruned_pairs;
-bool prunes = false;
-
 class TiledExecutor final : public Executor {
  public:
   const char* name() const override { return "tiled"; }
@@ -47,7 +44,6 @@ class TiledExecutor final : public Executor {
     if (!terms) return otherwise.attend_finite(inputs, stages);
     if (inputs.dropout)
       terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
-    if (prunes) terms->facts.pruned = &pruned_pairs;
     const TiledResult result = tiled_attention(terms->facts, terms->operands);
     return terms->bin_values.defined() ? result.output + matmul(result.bin_sums, terms->bin_values) : result.output;
   }
@@ -59,16 +55,6 @@ bool tiles_take(const Tensor& query) {
   const DType dtype = query.dtype();
   return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) &&
          kernels(query.device()).has_tiled_attention();
-}
-
-void set_pruning(bool on) {
-  prunes = on;
-  pruned_pairs.all = 0, pruned_pairs.left_out = 0;
-}
-bool pruning() { return prunes; }
-std::optional<double> share_left_out() {
-  const auto all = static_cast<double>(pruned_pairs.all), left_out = static_cast<double>(pruned_pairs.left_out);
-  return all > 0 ? std::optional(left_out / all) : std::nullopt;
 }
 
 const Executor& tiled_executor() {

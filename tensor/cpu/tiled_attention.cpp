@@ -108,12 +108,6 @@ void draw_row(const void* drop, index_t b, index_t h, index_t row, index_t first
   }
 }
 
-void count_pairs(void* counts, std::int64_t pairs, std::int64_t left_out) {
-  auto& pruned = *static_cast<PrunedPairs*>(counts);
-  pruned.all.fetch_add(pairs, std::memory_order_relaxed);
-  pruned.left_out.fetch_add(left_out, std::memory_order_relaxed);
-}
-
 template <class T>
 Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const Drop& drop) {
   Problem<T> p{};
@@ -151,7 +145,6 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
                                   : 1;
   if (x[Operand::position_slopes].defined()) p.position_slopes = x[Operand::position_slopes].data<T>();
   if (at.dropout > 0) p.draw = draw_row<T>, p.stream = &drop;
-  if (at.pruned) p.count_pairs = count_pairs, p.counts = at.pruned;
   return p;
 }
 

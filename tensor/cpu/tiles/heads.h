@@ -5,7 +5,6 @@
 // Backward sums dk and dv of a head over its blocks in their order, so that bits do not depend on who runs what.
 #pragma once
 
-#include "tensor/cpu/tiles/prune.h"
 #include "tensor/cpu/tiles/scan.h"
 #include "tensor/cpu/tiles/softmax.h"
 #include "tensor/cpu/tiles/terms.h"
@@ -19,7 +18,6 @@ template <class T> struct Forward {
   extent b, h, value_width;
   T *values, *queries, *gate_queries, *x, *gate_x, *output, *bin_sums, *distance, *relative, *scan_state, *places;
   RunningSoftmax<T> softmax;
-  Pruning<T> pruning;
   ByDistance<T> by_distance;
   ByRowAndDistance<T> by_row_and_distance;
   Scan<T> scan;
@@ -41,7 +39,6 @@ template <class T> struct Forward {
     relative = cut.take(ByRowAndDistance<T>::size(p, false));
     scan_state = cut.take(Scan<T>::size(p, false)), places = cut.take(p.scans ? tile_keys<T> * rows : 0);
     softmax.take(cut);
-    pruning.take(p, cut);
     return cut.taken;
   }
 
@@ -53,7 +50,6 @@ template <class T> struct Forward {
       pack_transposed(p.gate_query.of(b, h) + first_query * p.gate_query.row, p.gate_query.row, count, p.dim,
           block.columns, p.gate_scale, gate_queries);
     softmax.begin();
-    pruning.begin(block);
     scan.begin(block, false);
     by_row_and_distance.begin(block, false);
     clear(output, block_rows<T> * value_width);
@@ -64,8 +60,6 @@ template <class T> struct Forward {
 
   void tile_of(const Tile<T>& tile) {
     const Block<T>& block = tile.block;
-    if (pruning.on) pruning.read(softmax, block.rows);
-    if (pruning.leaves_out(tile, by_distance, scan)) return;
     products_of_pairs(tile, p.dim, p.key.of(b, h) + tile.first_key * p.key.row, p.key.row, queries, x);
     if (Scan<T>::runs(p)) {
       const T* scores = x;
@@ -107,10 +101,8 @@ static void forward(const Problem<T>& p, extent b, extent h, extent first_query,
   f.by_distance.prepare(p, h, f.distance);
   f.by_row_and_distance.prepare(p, h, f.relative, false);
   f.scan.prepare(p, h, f.scan_state, false);
-  f.pruning.prepare(p, b, h, seen, f.values, f.value_width);
   for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
     f.block_of(first, least(block_rows<T>, first_query + queries - first));
-  f.pruning.finish(p);
 }
 
 // ---- backward ----
@@ -171,7 +163,6 @@ template <class T> struct Backward {
   T *values, *d_values, *x, *dx, *gate_x, *d_output_transposed, *d_output, *log_sum, *output_dot, *d_bins, *distance,
       *distance_sums, *relative, *scan_state;
   T *kept_gates, *kept_dx, *kept_dp, *places;  // of a row scan: [keys, block rows]; places of one tile
-  Pruning<T> pruning;
   ByDistance<T> by_distance;
   ByRowAndDistance<T> by_row_and_distance;
   Scan<T> scan;
@@ -202,7 +193,6 @@ template <class T> struct Backward {
     const extent kept = p.scans ? (p.keys + tile_keys<T>)*rows : 0;
     kept_gates = cut.take(kept), kept_dx = cut.take(kept), kept_dp = cut.take(kept);
     places = cut.take(p.scans ? tile : 0);
-    pruning.take(p, cut);
     return cut.taken;
   }
 
@@ -216,7 +206,6 @@ template <class T> struct Backward {
     by_distance.prepare_sums(p, distance_sums);
     by_row_and_distance.prepare(p, h, relative, true);
     scan.prepare(p, h, scan_state, true);
-    pruning.prepare(p, b, h, p.keys, values, value_width);
     for (extent first = 0; first < p.queries; first += block_rows<T>)
       block_of(Block<T>(p, b, h, first, least(block_rows<T>, p.queries - first)));
     scores.finish(p, b, h);
@@ -226,7 +215,6 @@ template <class T> struct Backward {
         for (extent c = 0; c < p.value_dim; ++c)
           p.d_value.of(b, h)[k * p.d_value.row + c] = d_values[k * value_width + c];
     by_distance.finish(p, b, h);
-    pruning.finish(p);
   }
 
   void block_of(const Block<T>& block) {
@@ -235,12 +223,9 @@ template <class T> struct Backward {
     by_row_and_distance.begin(block, true);
     scan.begin(block, true);
     begin(block);
-    pruning.begin(block);
-    if (pruning.on) pruning.read(log_sum, block.rows);
     extent active = block.keys();  // keys from here on have sums that move
     tiles_down<T>(block.keys(), [&](extent first_key, extent keys) {
       const Tile<T> tile(block, first_key, keys);
-      if (pruning.leaves_out(tile, by_distance, scan)) return;
       const bool moving = p.scans && !scan.full;
       if (moving) active = first_key;
       gradient_of(tile, moving);

@@ -60,10 +60,6 @@ template <class T> struct Problem {
   void (*draw)(const void* stream, extent b, extent h, extent row, extent first, extent count, T* kept);
   const void* stream;
 
-  // Null: no tile is left out (prune.h). Else it is told of how many pairs tiles were come upon, and how many left out.
-  void (*count_pairs)(void* counts, extent pairs, extent left_out);
-  void* counts;
-
   // backward: the gradient of the output and of bin_sums, and of every operand (null: not asked for)
   Rows<const T> output_gradient, bin_gradient;
   Rows<T> d_query, d_key, d_value, d_relative_query, d_column_term, d_gate_query, d_gate_key, d_position_logits;

@@ -82,20 +82,6 @@ template <class T> struct ByDistance {
     }
   }
 
-  // The largest number that each lane reads for a key of the tile. False where keys do not follow each other.
-  bool largest(const Tile<T>& tile, T* of_lanes) const {
-    const Block<T>& block = tile.block;
-    const Problem<T>& p = block.p;
-    if (!runs(p) || !plain(p)) return false;
-    for (extent n = 0; n < block.columns; n += lanes<T>) {
-      Vector<T> highest = splat(nothing<T>());
-      for (extent k = 0; k < tile.keys; ++k)
-        highest = larger<T>(load(table + place(p, block.first_token() - tile.first_key - k) + n), highest);
-      store<T>(of_lanes + n, highest);
-    }
-    return true;
-  }
-
   // sums += dx along the diagonals; dx is 0 where nothing is seen.
   void gather(const Tile<T>& tile, const T* dx) const {
     const Block<T>& block = tile.block;
