@@ -7,7 +7,7 @@
 // Each term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient to its own
 // operands. An operand that is undefined leaves its program out.
 //
-//   by distance          table [h n]: distance m steps reads row m - lowest
+//   by distance          table [h n]: distance m steps reads row m - lowest, 0 beyond the table
 //   by row and distance  r_i[m] = relative_scale p_i.r[m], p [b h i d], r [1|h n d]
 //   column               [b h j]; a number for each row would do nothing: softmax ignores it
 //   row scan (CoPE)      g_ij = sigmoid(S_ij), or of gate_scale gq_i.gk_j; 0 where i does not see j
@@ -24,29 +24,12 @@
 
 #include "tensor/random.h"
 #include "tensor/tensor.h"
+#include "tensor/tiled_operands.h"
 
 namespace whence {
 
-struct TiledAttention {
-  enum Operand : std::size_t {
-    query,            // q [b h i d]
-    key,              // k [b h j d]
-    value,            // v [b h j d]
-    distance_table,   // [h n]
-    relative_query,   // p [b h i d]
-    relative_keys,    // r [1|h n d]
-    column_term,      // [b h j]
-    gate_query,       // gq [b h i d]
-    gate_key,         // gk [b h j d]
-    position_logits,  // z [b h i n]
-    position_keys,    // e [n d]: z_i = position_scale q_i.e
-    position_slopes,  // [h]
-    mix_input,        // W1 [d h k]
-    mix_table,        // u [left+1 d n]
-    mix_output,       // W2 [h d k]
-    operand_count
-  };
-  using Operands = std::array<Tensor, operand_count>;  // last axis contiguous, one dtype: f32, f64 or dual
+struct TiledAttention : AttentionOperands {
+  using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
 
   double scale = 1;
   bool causal = true;

@@ -156,6 +156,62 @@ TEST_CASE(
           std::string::npos);
 }
 
+TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
+  const index_t tokens = 9, dim = 3;
+  for (const auto which :
+      {TiledAttention::position_logits, TiledAttention::position_keys, TiledAttention::position_slopes}) {
+    CAPTURE(std::string(TiledAttention::info[which].name));
+    const Shape shape = which == TiledAttention::position_logits ? Shape{1, 2, tokens, 5}
+                        : which == TiledAttention::position_keys ? Shape{5, dim}
+                                                                 : Shape{2};
+    const auto gradients = [&](double step, bool dual) {
+      TiledAttention::Operands operands;
+      std::vector<Tensor> leaves;
+      for (const std::size_t k : {std::size_t(TiledAttention::query), std::size_t(TiledAttention::key),
+               std::size_t(TiledAttention::value), std::size_t(which)}) {
+        const Shape of = k == which ? shape : Shape{1, 2, tokens, dim};
+        const Tensor value = normal(of, 10 + k), tangent = normal(of, 20 + k);
+        operands[k] = requires_grad(dual ? dual_of(value, tangent) : value + tangent * step);
+        leaves.push_back(operands[k]);
+      }
+      const Tensor output = tiled_attention({}, operands).output, cotangent = normal(output.shape(), 7);
+      return grad(output, dual ? dual_of(cotangent, Tensor::zeros(output.shape(), DType::f64)) : cotangent, leaves);
+    };
+    const double h = 1e-5;
+    const std::vector<Tensor> duals = gradients(0, true), values = gradients(0, false), above = gradients(h, false),
+                              below = gradients(-h, false);
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      const Tensor differences = (above[k] - below[k]) * (0.5 / h);
+      const Tensor found = raw::contiguous(duals[k]), tangents = Tensor::empty(found.shape(), DType::f64);
+      for (index_t n = 0; n < tangents.numel(); ++n) tangents.data<double>()[n] = found.data<Dual>()[n].tangent;
+      CHECK(distance(found, values[k]) < 1e-12);
+      CHECK(distance(tangents, differences) < 1e-7 * size_of_largest(differences));
+    }
+  }
+}
+
+TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row or where they were drawn") {
+  const index_t tokens = 7;
+  const auto outcome = [&](bool drawn) {
+    TiledAttention at;
+    TiledAttention::Operands operands;
+    for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+      operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
+    operands[TiledAttention::distance_table] = normal_leaf({1, 3}, 8);
+    at.lowest = 1, at.bins = 2, at.bin_of = Tensor::of({1, 0, 1}, {3}, DType::i64);
+    if (drawn) at.query_step = at.key_step = Tensor::of({0, 1, 2, 3, 4, 5, 6}, {1, tokens}, DType::i64);
+    const TiledResult y = tiled_attention(at, operands);
+    const Tensor all = concat_along(3, {y.output, y.bin_sums});
+    std::vector<Tensor> leaves;
+    for (const Tensor& x : operands)
+      if (x.defined()) leaves.push_back(x);
+    return Outcome{all.detach(), grad(all, normal(all.shape(), 9), leaves)};
+  };
+  CHECK(apart(outcome(false), outcome(true)) < 1e-13);
+  // Row 0 has the distance 0 alone, which lies before the table: its pattern is in no bin.
+  CHECK(outcome(false).output.at({0, 0, 0, 2}) == 0);
+}
+
 // Scratch is taken on the planned device as on the CPU, where nothing is computed.
 TEST_CASE("tiles: memory at work grows with the length, not with its square") {
   const auto at_work = [](const std::string& text, index_t tokens) {

@@ -3,6 +3,7 @@
 // Kept for it: the operands, the output and one number per row, log sum_j e^{A_ij}.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "tensor/operands.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -10,19 +11,10 @@ namespace {
 
 using At = TiledAttention;
 constexpr std::size_t count = At::operand_count;
-constexpr const char* names[count]{"query", "key", "value", "distance_table", "relative_query", "relative_keys",
-    "column_term", "gate_query", "gate_key", "position_logits", "position_keys", "position_slopes", "mix_input",
-    "mix_table", "mix_output"};
-
-// Operands that are read row by row may lie as they like, as long as a row is together; the others are small.
-constexpr bool read_by_rows(std::size_t k) {
-  return k == At::query || k == At::key || k == At::value || k == At::relative_query || k == At::relative_keys ||
-         k == At::gate_query || k == At::gate_key || k == At::position_logits;
-}
 
 Tensor readable(std::size_t k, const Tensor& x) {
   if (!x.defined()) return x;
-  return read_by_rows(k) && (x.size(-1) == 1 || x.strides()[-1] == 1) ? x : raw::contiguous(x);
+  return At::info[k].by_rows && (x.size(-1) == 1 || x.strides()[-1] == 1) ? x : raw::contiguous(x);
 }
 
 // [b h t c] that lies as [b t h c]: heads of a token side by side, as the layers around attention have them.
@@ -30,9 +22,10 @@ Tensor by_token(index_t b, index_t h, index_t t, index_t c, DType dtype, Device 
   return raw::permute(Tensor::empty({b, t, h, c}, dtype, device), {0, 2, 1, 3});
 }
 Tensor gradient_like(std::size_t k, const Tensor& x) {
-  if (read_by_rows(k) && x.rank() == 4 && k != At::position_logits && k != At::relative_keys)
-    return by_token(x.size(0), x.size(1), x.size(2), x.size(3), x.dtype(), x.device());
-  return Tensor::empty(x.shape(), x.dtype(), x.device());
+  const std::string_view axes = At::info[k].axes;
+  const bool of_tokens = axes.starts_with("b h") && (axes.ends_with('d') || axes.ends_with('c'));
+  return of_tokens ? by_token(x.size(0), x.size(1), x.size(2), x.size(3), x.dtype(), x.device())
+                   : Tensor::empty(x.shape(), x.dtype(), x.device());
 }
 
 struct Tiled {
@@ -83,67 +76,29 @@ struct Tiled {
 
 // ---- what is asked of shapes ----
 
-void require_shape(std::size_t k, const Tensor& x, const Shape& shape) {
-  if (x.defined() && !(x.shape() == shape))
-    fail(Tiled::name, names[k], " is ", x.shape(), "; ", shape, " required, as the other operands are");
-}
-
 void check(const At& at, const At::Operands& x) {
+  const auto name = [](std::size_t k) { return At::info[k].name; };
   for (const std::size_t k : {At::query, At::key, At::value})
     if (!x[k].defined() || x[k].rank() != 4)
-      fail(Tiled::name, names[k], " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined", "; [b h t d] required");
+      fail(Tiled::name, name(k), " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined", "; [b h t d] required");
   const Tensor& q = x[At::query];
   for (std::size_t k = 0; k < count; ++k)
-    if (x[k].defined()) raw::require_alike(Tiled::name, names[At::query], q, names[k], x[k]);
+    if (x[k].defined()) raw::require_alike(Tiled::name, name(At::query), q, name(k), x[k]);
   if (q.dtype() != DType::f32 && q.dtype() != DType::f64 && q.dtype() != DType::dual)
     wrong_dtype(Tiled::name, q.dtype(), "a floating dtype");
-  const index_t b = q.size(0), h = q.size(1), i = q.size(2), d = q.size(3), j = x[At::key].size(2);
-  require_shape(At::key, x[At::key], {b, h, j, d});
-  require_shape(At::value, x[At::value], {b, h, j, x[At::value].size(3)});
-  require_shape(At::relative_query, x[At::relative_query], {b, h, i, d});
-  require_shape(At::column_term, x[At::column_term], {b, h, j});
-  require_shape(At::gate_query, x[At::gate_query], {b, h, i, d});
-  require_shape(At::gate_key, x[At::gate_key], {b, h, j, d});
-  require_shape(At::position_slopes, x[At::position_slopes], {h});
-  index_t distances = -1;
-  const auto table = [&](std::size_t k, const Shape& shape, index_t n) {
-    require_shape(k, x[k], shape);
-    if (distances >= 0 && n != distances)
-      fail(Tiled::name, names[k], " has ", n, " distances; ", distances, " required, as another table has");
-    distances = n;
-  };
-  if (x[At::distance_table].defined())
-    table(At::distance_table, {h, x[At::distance_table].size(-1)}, x[At::distance_table].size(-1));
-  if (const Tensor& r = x[At::relative_keys]; r.defined())
-    table(At::relative_keys, {r.size(0) == 1 ? 1 : h, r.size(-2), d}, r.size(-2));
-  if (at.bins > 0) table(At::value, x[At::value].shape(), at.bin_of.numel());
-  if (distances == 0) fail(Tiled::name, "a table of no distances given; one row or more required");
-  if (const Tensor& z = x[At::position_logits]; z.defined()) {
-    require_shape(At::position_logits, z, {b, h, i, z.size(-1)});
-    if (z.size(-1) == 0) fail(Tiled::name, "position_logits is ", z.shape(), "; a table of one row or more required");
-  }
-  if (const Tensor& e = x[At::position_keys]; e.defined()) {
-    require_shape(At::position_keys, e, {e.size(0), d});
-    if (e.size(0) == 0) fail(Tiled::name, "position_keys is ", e.shape(), "; a table of one row or more required");
-    if (x[At::position_logits].defined())
-      fail(Tiled::name, "position_keys given beside position_logits; one of them required");
-  }
-  if (const Tensor& w = x[At::mix_input]; w.defined()) {
-    const index_t width = w.size(0), kernel = w.size(-1);
-    require_shape(At::mix_input, w, {width, h, kernel});
-    require_shape(At::mix_output, x[At::mix_output], {h, width, kernel});
-    require_shape(At::mix_table, x[At::mix_table], {at.mix.left + 1, width, x[At::mix_table].size(-1)});
-    if (at.mix.left + at.mix.right != kernel - 1 || at.mix.right > at.mix.left)
-      fail(Tiled::name, "a mix of ", kernel, " taps with ", at.mix.left, " on the left and ", at.mix.right,
-          " on the right given; kernel - 1 together, and no more on the right than on the left, required");
-    for (const std::size_t k :
-        {At::relative_query, At::column_term, At::position_logits, At::position_keys, At::position_slopes})
-      if (x[k].defined()) fail(Tiled::name, names[k], " given beside a head mix; only tables by distance go with one");
-    if (at.query_step.defined() || at.bins > 0)
-      fail(Tiled::name, "steps or bins given beside a head mix; distances first_row + i - j required");
-  }
-  if (x[At::relative_query].defined() && at.query_step.defined())
-    fail(Tiled::name, "relative_query with steps given; distances first_row + i - j required");
+  Extents known;
+  if (at.bins > 0) known['n'] = at.bin_of.numel();
+  if (x[At::mix_input].defined()) known['e'] = at.mix.left + 1;
+  const Extents of = extents_of(Tiled::name, At::info, x, known);
+  if (of['n'] == 0) fail(Tiled::name, "a table of no distances given; one row or more required");
+  for (const std::size_t k : {At::position_logits, At::position_keys})
+    if (x[k].defined() && of['p'] == 0)
+      fail(Tiled::name, name(k), " is ", x[k].shape(), "; a table of one row or more required");
+  if (const index_t kernel = of['k'];
+      kernel >= 0 && (at.mix.left + at.mix.right != kernel - 1 || at.mix.right > at.mix.left))
+    fail(Tiled::name, "a mix of ", kernel, " taps with ", at.mix.left, " on the left and ", at.mix.right,
+        " on the right given; kernel - 1 together, and no more on the right than on the left, required");
+  if (const std::string apart = tiled_refusal(at, x); !apart.empty()) fail(Tiled::name, apart);
 }
 
 template <std::size_t... K>
@@ -285,6 +240,24 @@ Tensor reference(const Inputs& in) {
 const CheckedEntry checked({Tiled::name, true, samples, bad_inputs, reference, true});
 
 }  // namespace
+
+std::string tiled_refusal(const At& at, const At::Operands& x) {
+  const bool steps = at.query_step.defined();
+  const char* scan = nullptr;
+  for (const std::size_t k : {At::position_logits, At::position_keys, At::position_slopes}) {
+    if (x[k].defined() && scan) return to_text(At::info[k].name, " given beside ", scan, "; one of them required");
+    if (x[k].defined()) scan = At::info[k].name;
+  }
+  if (x[At::relative_query].defined() && steps)
+    return "relative_query with steps given; distances first_row + i - j required";
+  if (!x[At::mix_input].defined()) return {};
+  for (const std::size_t k :
+      {At::relative_query, At::column_term, At::position_logits, At::position_keys, At::position_slopes})
+    if (x[k].defined())
+      return to_text(At::info[k].name, " given beside a head mix; only tables by distance go with one");
+  if (steps || at.bins > 0) return "steps or bins given beside a head mix; distances first_row + i - j required";
+  return {};
+}
 
 TiledResult tiled_attention(const TiledAttention& at, const TiledAttention::Operands& operands, Site site) {
   const CallSite place(site);

@@ -31,7 +31,7 @@ bool TileTerms::read_steps(const DistanceSteps& steps) {
     if (!steps.plain) facts.query_step = raw::contiguous(steps.query), facts.key_step = raw::contiguous(steps.key);
     return true;
   }
-  // Two schemes of a sum that stand elsewhere read other steps.
+  // Schemes of one sum may stand at different (drawn, stretched) positions; their tables cannot be added.
   return count == distances_ && facts.lowest == steps.lowest && steps.plain && !facts.query_step.defined();
 }
 
@@ -44,7 +44,7 @@ bool TileTerms::add_by_distance(const DistanceSteps& steps, const Tensor& table)
 
 bool TileTerms::add_by_row_and_distance(
     const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale) {
-  if (has(TiledAttention::relative_query) || !steps.plain || !read_steps(steps)) return false;
+  if (has(TiledAttention::relative_query) || !read_steps(steps)) return false;
   operands[TiledAttention::relative_query] = query, operands[TiledAttention::relative_keys] = keys;
   facts.relative_scale = scale;
   return true;
@@ -71,12 +71,6 @@ bool TileTerms::add_bins(const DistanceSteps& steps, const Tensor& bins, const T
   return true;
 }
 
-bool TileTerms::go_together() const {
-  if (!has(TiledAttention::mix_input)) return true;
-  for (const auto alone : {TiledAttention::relative_query, TiledAttention::column_term, TiledAttention::position_logits,
-           TiledAttention::position_keys, TiledAttention::position_slopes})
-    if (has(alone)) return false;
-  return !facts.query_step.defined() && facts.bins == 0;
-}
+bool TileTerms::go_together() const { return tiled_refusal(facts, operands).empty(); }
 
 }  // namespace whence

@@ -12,6 +12,7 @@
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/tiles/instruction_sets.h"
 #include "tensor/cpu/turn.h"
+#include "tensor/operands.h"
 #include "tensor/parallel.h"
 
 namespace whence {
@@ -22,7 +23,7 @@ using tiles::Problem;
 using tiles::Rows;
 using Operand = TiledAttention::Operand;
 
-InstructionSet chosen_set = InstructionSet::best;
+std::atomic<InstructionSet> chosen_set = InstructionSet::best;
 
 template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set) {
 #ifdef WHENCE_X86
@@ -76,17 +77,21 @@ template <class T, class F> void for_each_task(index_t tasks, index_t numbers, D
   if (!planned(device)) for_each_task(tasks, scratch, f);
 }
 
-// How far x's elements lie apart along an axis counted from the last; 0: there is none, or it repeats.
-index_t stride_of(const Tensor& x, int axis) { return x.rank() >= -axis && x.size(axis) > 1 ? x.strides()[axis] : 0; }
-// x [b h r c], or fewer axes on the left, as rows.
-template <class T> Rows<T> rows_of(const Tensor& x) {
-  if (!x.defined() || x.numel() == 0) return {};
-  return {reinterpret_cast<T*>(x.bytes()), stride_of(x, -4), stride_of(x, -3), stride_of(x, -2)};
-}
-// x [h n] or [b h n]: one row for each head.
-template <class T> Rows<T> lines_of(const Tensor& x) {
-  if (!x.defined() || x.numel() == 0) return {};
-  return {reinterpret_cast<T*>(x.bytes()), stride_of(x, -3), stride_of(x, -2), 0};
+// x as rows: all axes but its batch, its head and its columns are one axis of rows, which two axes never are.
+template <class T> Rows<T> rows_of(const char* axes, const Tensor& x) {
+  Rows<T> rows;
+  if (!x.defined() || x.numel() == 0) return rows;
+  rows.at = reinterpret_cast<T*>(x.bytes());
+  each_axis(axes, [&](char letter, int axis, bool) {
+    const index_t stride = x.size(axis) > 1 ? x.strides()[axis] : 0;
+    if (letter == 'b')
+      rows.batch = stride;
+    else if (letter == 'h')
+      rows.head = stride;
+    else if (axis + 1 < x.rank())
+      rows.row = stride;
+  });
+  return rows;
 }
 
 struct Drop {
@@ -111,39 +116,21 @@ void draw_row(const void* drop, index_t b, index_t h, index_t row, index_t first
 template <class T>
 Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& x, const Drop& drop) {
   Problem<T> p{};
-  const Tensor& query = x[Operand::query];
-  p.batch = query.size(0), p.heads = query.size(1), p.queries = query.size(2), p.dim = query.size(3);
-  p.keys = x[Operand::key].size(2), p.value_dim = x[Operand::value].size(3);
-  p.scale = T(static_cast<T>(at.scale)), p.causal = at.causal, p.first_row = at.first_row;
+  const Extents of = extents_of("tiled_attention", TiledAttention::info, x);
+  p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
+  p.distances = at.bin_of.defined() ? at.bin_of.numel() : std::max<index_t>(of['n'], 0);
+  p.positions = std::max<index_t>(of['p'], 1);
+  for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(TiledAttention::info[k].axes, x[k]);
+  p.scale = T(static_cast<T>(at.scale)), p.relative_scale = T(static_cast<T>(at.relative_scale));
+  p.gate_scale = T(static_cast<T>(at.gate_scale)), p.position_scale = T(static_cast<T>(at.position_scale));
+  p.causal = at.causal, p.first_row = at.first_row, p.lowest = at.lowest;
   p.present = at.present.defined() ? at.present.data<bool>() : nullptr;
-  p.query = rows_of<const T>(query), p.key = rows_of<const T>(x[Operand::key]);
-  p.value = rows_of<const T>(x[Operand::value]);
-  p.lowest = at.lowest;
-  if (x[Operand::distance_table].defined()) p.distances = x[Operand::distance_table].size(-1);
-  if (x[Operand::relative_keys].defined()) p.distances = x[Operand::relative_keys].size(-2);
-  if (at.bin_of.defined()) p.distances = at.bin_of.numel();
   if (at.query_step.defined()) {
     p.query_step = at.query_step.data<std::int64_t>(), p.key_step = at.key_step.data<std::int64_t>();
     p.query_step_batch = at.query_step.size(0) > 1 ? p.queries : 0;
     p.key_step_batch = at.key_step.size(0) > 1 ? p.keys : 0;
   }
-  p.distance_table = lines_of<const T>(x[Operand::distance_table]);
-  p.relative_query = rows_of<const T>(x[Operand::relative_query]);
-  p.relative_keys = rows_of<const T>(x[Operand::relative_keys]);
-  p.relative_scale = T(static_cast<T>(at.relative_scale));
-  p.column_term = lines_of<const T>(x[Operand::column_term]);
   p.bin_of = at.bin_of.defined() ? at.bin_of.data<std::int64_t>() : nullptr, p.bins = at.bins;
-  p.scans = x[Operand::position_logits].defined() || x[Operand::position_keys].defined() ||
-            x[Operand::position_slopes].defined();
-  p.gate_scale = T(static_cast<T>(at.gate_scale));
-  p.gate_query = rows_of<const T>(x[Operand::gate_query]), p.gate_key = rows_of<const T>(x[Operand::gate_key]);
-  p.position_logits = rows_of<const T>(x[Operand::position_logits]);
-  p.position_keys = rows_of<const T>(x[Operand::position_keys]);
-  p.position_scale = T(static_cast<T>(at.position_scale));
-  p.positions = p.position_logits ? x[Operand::position_logits].size(-1)
-                : p.position_keys ? x[Operand::position_keys].size(0)
-                                  : 1;
-  if (x[Operand::position_slopes].defined()) p.position_slopes = x[Operand::position_slopes].data<T>();
   if (at.dropout > 0) p.draw = draw_row<T>, p.stream = &drop;
   return p;
 }
@@ -207,9 +194,8 @@ template <class T> struct MixOperands {
     p.mix_input = x[Operand::mix_input].data<T>(), p.mix_table = table.data<T>();
     p.mix_output = x[Operand::mix_output].data<T>();
     p.mix_residual = residual.defined() ? residual.data<T>() : nullptr;
-    p.distance_table = {};
     key = padded_rows(x[Operand::key]), value = padded_rows(x[Operand::value]);
-    p.key = rows_of<const T>(key), p.value = rows_of<const T>(value);
+    p.in[Operand::key] = rows_of<const T>("b h j d", key), p.in[Operand::value] = rows_of<const T>("b h j c", value);
   }
   static Tensor padded_rows(const Tensor& x) {
     if (whole(x.size(3)) == x.size(3)) return x;
@@ -261,42 +247,48 @@ template <class T> void sum_parts(const Tensor& parts, const Tensor& to) {
   });
 }
 
-// to [1|h n d] or [n d] = scale times the sum of what heads of a batch gave, [b h n width].
-template <class T> void sum_rows(const Tensor& parts, T scale, const Tensor& to) {
-  if (planned(to.device())) return;
-  const index_t heads = to.rank() == 3 ? to.size(0) : 1, rows = to.size(-2), dim = to.size(-1);
-  const index_t width = parts.size(3), repeats = parts.size(0) * parts.size(1) / heads;
-  for (index_t h = 0; h < heads; ++h) {
-    for (index_t n = 0; n < rows; ++n) {
-      for (index_t c = 0; c < dim; ++c) {
-        T total = T(0);
-        for (index_t r = 0; r < repeats; ++r)
-          total += parts.data<T>()[((heads == 1 ? r : r * heads + h) * rows + n) * width + c];
-        to.data<T>()[(h * rows + n) * dim + c] = scale * total;
-      }
-    }
+// Where the gradient of an operand goes: to its own rows, where it has one for each batch and head. Of others each task
+// has a part, and `sum` adds the parts up.
+template <class T> struct Gradient {
+  Tensor to, parts;  // parts [b h row column], columns padded to whole vectors
+  index_t columns = 1;
+
+  Gradient(const char* axes, const Tensor& gradient, const Problem<T>& p, Rows<T>& rows) : to(gradient) {
+    if (!to.defined()) return;
+    index_t count = 1;
+    bool each_batch = false;
+    each_axis(axes, [&](char letter, int axis, bool) {
+      each_batch |= letter == 'b';
+      if (letter != 'b' && letter != 'h') count *= columns, columns = to.size(axis);
+    });
+    if (!each_batch) parts = Tensor::zeros({p.batch, p.heads, count, whole(columns)}, dtype_of<T>, to.device());
+    rows = each_batch ? rows_of<T>(axes, to) : rows_of<T>("b h r c", parts);
   }
-}
+
+  // to = scale times the sum over what it does not have of batch and heads, in their order.
+  void sum(T scale) const {
+    if (!parts.defined() || planned(to.device())) return;
+    const index_t rows = to.numel() / columns, repeats = parts.numel() / parts.size(3) / rows;
+    parallel_for(rows, std::max<index_t>(1, cpu_grain / columns), [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        for (index_t c = 0; c < columns; ++c) {
+          T total = T(0);
+          for (index_t n = 0; n < repeats; ++n) total += parts.data<T>()[(n * rows + row) * parts.size(3) + c];
+          to.data<T>()[row * columns + c] = scale * total;
+        }
+      }
+    });
+  }
+};
 
 template <class T>
 void backward_of_heads(const Functions<T>& run, Device device, const TiledAttention::Operands& d, Problem<T> p) {
-  const auto cleared = [device](const Tensor& like, const Shape& shape) {
-    return like.defined() ? Tensor::zeros(shape, like.dtype(), device) : Tensor();
-  };
-  const Tensor table = cleared(d[Operand::distance_table], {p.batch, p.heads, p.distances});
-  const index_t width = whole(p.dim);
-  const Tensor relative = cleared(d[Operand::relative_keys], {p.batch, p.heads, p.distances, width});
-  const Tensor positions = cleared(d[Operand::position_keys], {p.batch, p.heads, p.positions, width});
-  const Tensor slopes = cleared(d[Operand::position_slopes], {p.batch, p.heads});
-  p.d_distance_table = lines_of<T>(table);
-  p.d_relative_keys = rows_of<T>(relative), p.d_position_keys = rows_of<T>(positions);
-  p.d_position_slopes = slopes.defined() ? slopes.data<T>() : nullptr;
+  std::vector<Gradient<T>> gradients;
+  for (std::size_t k = 0; k < d.size(); ++k) gradients.emplace_back(TiledAttention::info[k].axes, d[k], p, p.d[k]);
+  if (const Tensor& column = d[Operand::column_term]; column.defined()) kernels(column.device()).fill(column, 0);
   for_each_task<T>(p.batch * p.heads, run.backward_scratch(p), device,
       [&](index_t task, T* scratch) { run.backward(p, task / p.heads, task % p.heads, scratch); });
-  if (table.defined()) sum_parts<T>(table, d[Operand::distance_table]);
-  if (slopes.defined()) sum_parts<T>(slopes, d[Operand::position_slopes]);
-  if (relative.defined()) sum_rows<T>(relative, T(1), d[Operand::relative_keys]);
-  if (positions.defined()) sum_rows<T>(positions, p.position_scale, d[Operand::position_keys]);
+  for (std::size_t k = 0; k < d.size(); ++k) gradients[k].sum(k == Operand::position_keys ? p.position_scale : T(1));
 }
 
 // Who may go where in the backward of the mix (tensor/cpu/tiles/problem.h). Each block enters the steps in their order.
@@ -337,7 +329,8 @@ void backward_of_mix(const Functions<T>& run, const TiledAttention& at, const Ti
   const Device device = x[Operand::query].device();
   const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows, tasks = p.batch * blocks;
   const Tensor wide_key = cleared_rows(d[Operand::key]), wide_value = cleared_rows(d[Operand::value]);
-  p.d_key = rows_of<T>(wide_key), p.d_value = rows_of<T>(wide_value);
+  p.d[Operand::query] = rows_of<T>("b h i d", d[Operand::query]);
+  p.d[Operand::key] = rows_of<T>("b h j d", wide_key), p.d[Operand::value] = rows_of<T>("b h j c", wide_value);
   const index_t weights = p.width * p.heads * p.kernel;
   const auto make = [&](Operand which, index_t count, T*& to) {
     const Tensor part = d[which].defined() ? Tensor::zeros({p.batch, count}, dtype_of<T>, device) : Tensor();
@@ -395,8 +388,8 @@ void CpuKernels::attention(const TiledAttention& at, const TiledAttention::Opera
   const Drop drop{at, x[Operand::key].size(1), x[Operand::key].size(2)};
   visit_attention(output.dtype(), [&]<class T>(Type<T>) {
     Problem<T> p = problem_of<T>(at, x, drop);
-    p.output = rows_of<T>(output), p.log_sum = lines_of<T>(log_sum);
-    if (at.bins > 0) p.bin_sums = rows_of<T>(bin_sums);
+    p.output = rows_of<T>("b h i c", output), p.log_sum = rows_of<T>("b h i", log_sum);
+    p.bin_sums = rows_of<T>("b h i c", bin_sums);
     forward<T>(at, x, p);
   });
 }
@@ -407,14 +400,9 @@ void CpuKernels::attention_backward(const TiledAttention& at, const TiledAttenti
   const Drop drop{at, x[Operand::key].size(1), x[Operand::key].size(2)};
   visit_attention(output.dtype(), [&]<class T>(Type<T>) {
     Problem<T> p = problem_of<T>(at, x, drop);
-    p.output = rows_of<T>(output), p.log_sum = lines_of<T>(log_sum), p.output_gradient = rows_of<const T>(d_output);
-    if (at.bins > 0) p.bin_sums = rows_of<T>(bin_sums), p.bin_gradient = rows_of<const T>(d_bins);
-    p.d_query = rows_of<T>(d[Operand::query]), p.d_key = rows_of<T>(d[Operand::key]);
-    p.d_value = rows_of<T>(d[Operand::value]), p.d_relative_query = rows_of<T>(d[Operand::relative_query]);
-    p.d_column_term = lines_of<T>(d[Operand::column_term]);
-    p.d_gate_query = rows_of<T>(d[Operand::gate_query]), p.d_gate_key = rows_of<T>(d[Operand::gate_key]);
-    p.d_position_logits = rows_of<T>(d[Operand::position_logits]);
-    if (d[Operand::column_term].defined()) kernels(output.device()).fill(d[Operand::column_term], 0);
+    p.output = rows_of<T>("b h i c", output), p.log_sum = rows_of<T>("b h i", log_sum);
+    p.output_gradient = rows_of<const T>("b h i c", d_output);
+    p.bin_sums = rows_of<T>("b h i c", bin_sums), p.bin_gradient = rows_of<const T>("b h i c", d_bins);
     backward<T>(at, x, d, p);
   });
 }

@@ -185,8 +185,8 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
   f.layout(p, scratch);
   const extent segment = part.segment(), kept = p.kernel - 1, width = padded<T>(p.value_dim);
   for (extent h = 0; h < p.heads; ++h) {
-    pack_transposed(p.query.of(b, h) + first_query * p.query.row, p.query.row, part.block.rows, p.dim, part.wide,
-        p.scale, f.queries + h * p.dim * part.wide);
+    pack_transposed(p.in[At::query].of(b, h) + first_query * p.in[At::query].row, p.in[At::query].row, part.block.rows,
+        p.dim, part.wide, p.scale, f.queries + h * p.dim * part.wide);
     f.softmax(h).begin();
   }
   clear(f.output, p.heads * part.wide * width);
@@ -197,8 +197,8 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
   for (extent begin = part.first_seen; begin < part.keys; begin += segment) {
     const bool first = begin == part.first_seen;
     const extent base = hidden.first, end = least(begin + segment, part.keys);
-    score_columns(
-        part, f.queries, p.key, p.dim, first ? base : base + kept_scores, base + kept_scores + segment, scores, false);
+    score_columns(part, f.queries, p.in[At::key], p.dim, first ? base : base + kept_scores,
+        base + kept_scores + segment, scores, false);
     hidden_columns(part, scores, first ? base : base + kept, base + kept + segment, hidden);
     const Columns<T> logits{f.logits, begin, f.row, part.wide};
     mixed_logits(part, scores, hidden, begin, end, logits);
@@ -208,7 +208,8 @@ template <class T> static void mix_forward(const Problem<T>& p, extent b, extent
       T *x = logits(h, begin), *output = f.output + h * part.wide * width;
       if (f.softmax(h).add(tile, x)) f.softmax(h).fade(block.rows, width, output);
       drop(tile, x);
-      sum_over_keys(tile, x, p.value.of(b, h) + begin * p.value.row, p.value.row, width, output);
+      sum_over_keys(
+          tile, x, p.in[At::value].of(b, h) + begin * p.in[At::value].row, p.in[At::value].row, width, output);
     }
     carry(p.heads, kept_scores, segment, scores);
     carry(p.width, kept, segment, hidden);
@@ -332,11 +333,11 @@ static void head_products(const Part<T>& part, const MixBackward<T>& f, Columns<
     });
   };
   const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
-  over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d_value);
-  over_queries(from, to, gradient, f.query_rows, width, p.d_key);
-  if (p.d_query && from < to)
-    sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), p.key.of(b, h) + from * p.key.row, p.key.row,
-        width, f.d_query_rows + h * part.wide * width);
+  over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d[At::value]);
+  over_queries(from, to, gradient, f.query_rows, width, p.d[At::key]);
+  if (p.d[At::query] && from < to)
+    sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), p.in[At::key].of(b, h) + from * p.in[At::key].row,
+        p.in[At::key].row, width, f.d_query_rows + h * part.wide * width);
 }
 
 // A block of queries: `number` times block_rows is the first.
@@ -347,12 +348,12 @@ template <class T> static void mix_backward(const Problem<T>& p, extent b, exten
   const extent kept = p.kernel - 1, width = padded<T>(p.dim), value_width = padded<T>(p.value_dim);
   const extent first_query = part.block.first_query, rows = part.block.rows, wide = part.wide;
   for (extent h = 0; h < p.heads; ++h) {
-    const T *query = p.query.of(b, h) + first_query * p.query.row,
+    const T *query = p.in[At::query].of(b, h) + first_query * p.in[At::query].row,
             *d_output = p.output_gradient.of(b, h) + first_query * p.output_gradient.row;
-    pack_transposed(query, p.query.row, rows, p.dim, wide, p.scale, f.queries + h * p.dim * wide);
+    pack_transposed(query, p.in[At::query].row, rows, p.dim, wide, p.scale, f.queries + h * p.dim * wide);
     pack_transposed(
         d_output, p.output_gradient.row, rows, p.value_dim, wide, T(1), f.d_outputs + h * p.value_dim * wide);
-    pack_rows(query, p.query.row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
+    pack_rows(query, p.in[At::query].row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
     pack_rows(
         d_output, p.output_gradient.row, rows, p.value_dim, value_width, f.d_output_rows + h * wide * value_width);
     read_rows(part.of_head(h), f.log_sum + h * wide, f.output_dot + h * wide);
@@ -366,13 +367,13 @@ template <class T> static void mix_backward(const Problem<T>& p, extent b, exten
       gradient = scores, pattern = scores, hidden{f.hidden, first - p.left, f.piece_row, wide}, dpre = hidden;
   gradient.at = f.gradient, pattern.at = f.pattern, pattern.first = first;
   dpre.at = f.dpre, dpre.first = hidden.first - kept;
-  score_columns(part, f.queries, p.key, p.dim, scores.first, scores.first + 2 * kept, scores, true);
+  score_columns(part, f.queries, p.in[At::key], p.dim, scores.first, scores.first + 2 * kept, scores, true);
   for (extent begin = first, step = 0; begin < part.keys; begin += step_keys<T>, ++step) {
     // The last step takes along what follows behind the others.
     const bool last = begin + step_keys<T> >= part.keys;
     const extent end = last ? part.keys + 2 * p.left : begin + step_keys<T>;
-    score_columns(part, f.queries, p.key, p.dim, begin + 2 * p.right, end + 2 * p.right, scores, true);
-    score_columns(part, f.d_outputs, p.value, p.value_dim, begin, end, gradient, true);
+    score_columns(part, f.queries, p.in[At::key], p.dim, begin + 2 * p.right, end + 2 * p.right, scores, true);
+    score_columns(part, f.d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
     p.enter(p.turns, b, number, step);
     for (extent at = begin; at < end;) {
       const extent count = least(piece_keys<T>, end - at), base = hidden.first, to = least(at + count, part.keys);
@@ -398,10 +399,10 @@ template <class T> static void mix_backward(const Problem<T>& p, extent b, exten
     carry(p.heads, 2 * p.left, step_keys<T>, gradient);
     pattern.first += step_keys<T>;
   }
-  for (extent h = 0; p.d_query && h < p.heads; ++h)
+  for (extent h = 0; p.d[At::query] && h < p.heads; ++h)
     for (extent i = 0; i < rows; ++i)
       for (extent c = 0; c < p.dim; ++c)
-        p.d_query.of(b, h)[(first_query + i) * p.d_query.row + c] =
+        p.d[At::query].of(b, h)[(first_query + i) * p.d[At::query].row + c] =
             f.d_query_rows[(h * wide + i) * width + c] * p.scale;
   p.enter(p.turns, b, number, last_step);
   for (extent t = 0; t < p.kernel; ++t) {

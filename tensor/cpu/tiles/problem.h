@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/tiled_operands.h"
+
 namespace whence::tiles {
 
 using extent = std::int64_t;
+using At = AttentionOperands;
 
 inline constexpr extent last_step = INT32_MAX - 1;  // of a block that enters a step after the other
 
@@ -20,34 +23,20 @@ template <class T> struct Rows {
 };
 
 template <class T> struct Problem {
-  extent batch, heads, queries, keys, dim, value_dim;
-  T scale;
+  extent batch, heads, queries, keys, dim, value_dim, distances, positions;
+  Rows<const T> in[At::operand_count];  // null where there is none
+  T scale, relative_scale, gate_scale, position_scale;
   bool causal;
   extent first_row;
-  const bool* present;  // [b j] or null
-
-  Rows<const T> query, key, value;
+  const bool* present;      // [b j] or null
   Rows<T> output, log_sum;  // log_sum: one column
 
-  // by distance, and what else reads distances
-  extent lowest, distances;                   // steps of row 0, rows
+  extent lowest;                              // steps of row 0 of what distances read
   const std::int64_t *query_step, *key_step;  // null: first_row + i, j
   extent query_step_batch, key_step_batch;
-  Rows<const T> distance_table;  // head, one row each
-  Rows<const T> relative_query, relative_keys;
-  T relative_scale;
-  Rows<const T> column_term;  // one row
   const std::int64_t* bin_of;
   extent bins;
   Rows<T> bin_sums;  // [b h i bins]
-
-  // row scan
-  bool scans;
-  T gate_scale;
-  Rows<const T> gate_query, gate_key, position_logits, position_keys;
-  extent positions;  // columns of position_logits, rows of position_keys
-  T position_scale;
-  const T* position_slopes;
 
   // head mix. Rows of q, k, v and of their gradients are padded to whole vectors. Tables have room on both sides, so
   // that a block reads them along its lanes: [left + 1, width, mix_distances], and one row for each head.
@@ -60,14 +49,11 @@ template <class T> struct Problem {
   void (*draw)(const void* stream, extent b, extent h, extent row, extent first, extent count, T* kept);
   const void* stream;
 
-  // backward: the gradient of the output and of bin_sums, and of every operand (null: not asked for)
+  // backward: the gradient of the output and of bin_sums, and of every operand; null where nobody asks. Operands that
+  // are not one for each batch and head have [b h ...] here, rows padded to whole vectors: each task adds to its own
+  // part, which the caller has cleared and adds up in order.
   Rows<const T> output_gradient, bin_gradient;
-  Rows<T> d_query, d_key, d_value, d_relative_query, d_column_term, d_gate_query, d_gate_key, d_position_logits;
-  // Sums over tasks: each task adds to its own part, which the caller has cleared and adds up in order.
-  Rows<T> d_distance_table;  // [b h n]
-  Rows<T> d_relative_keys;   // [b h n d]
-  Rows<T> d_position_keys;   // [b h n d], without the scale
-  T* d_position_slopes;      // [b h]
+  Rows<T> d[At::operand_count];
   // [b, ...]; d_mix_residual like mix_residual
   T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_residual;
   // Blocks of queries add to the same keys and distances, one behind the other: whoever enters a step up the keys has

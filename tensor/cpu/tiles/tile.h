@@ -10,7 +10,7 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> inline constexpr extent block_rows = sizeof(T) == 4 ? 64 : has_vectors<T> ? 32 : 4;
 template <class T> inline constexpr extent tile_keys = has_vectors<T> ? 64 : 8;
 template <class T> static inline T number(extent n) { return static_cast<T>(static_cast<double>(n)); }
-// Below every logit, and far from overflow when another is subtracted.
+// Stands for minus infinity: below any logit, and subtracting a logit from it cannot overflow.
 template <class T> static inline T nothing() { return T(-1e30); }
 
 // Some queries of one head: first_query + lane, the last of `columns` lanes may stand for none.

@@ -99,7 +99,7 @@ template <class T> static inline unsigned bits(Mask<T> mask) {
 
 // Whole numbers as such, one for each lane, and what lies at base[index].
 template <class T> static inline Mask<T> indices(Vector<T> whole) { return __builtin_convertvector(whole, Mask<T>); }
-template <class T> static inline Vector<T> gather(const T* base, Mask<T> index) {
+template <class T> static inline Vector<T> look_up(const T* base, Mask<T> index) {
 #if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
   if constexpr (sizeof(T) == 4)
     return reinterpret_cast<Vector<T>>(_mm512_i32gather_ps(reinterpret_cast<__m512i>(index), base, 4));

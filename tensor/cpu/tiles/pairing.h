@@ -1,0 +1,64 @@
+// Queries and keys whose products are a tile, and the way back from the tile's gradient to them.
+#pragma once
+
+#include "tensor/cpu/tiles/softmax.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+template <class T> struct Pairing {
+  Rows<const T> query, key;
+  Rows<T> d_query, d_key;
+  extent dim, width;
+  T scale;
+  bool backward;
+  const T* keys;  // of the head: the operand's own rows, in backward copies that are padded by zeros
+  extent keys_row;
+  T *copies, *d_keys, *transposed, *rows, *d_rows;
+
+  void take(
+      Cutter<T>& cut, const Problem<T>& p, At::Operand queries, At::Operand of_keys, T factor, bool with_gradient) {
+    query = p.in[queries], key = p.in[of_keys], d_query = p.d[queries], d_key = p.d[of_keys];
+    dim = p.dim, width = padded<T>(dim), scale = factor, backward = with_gradient;
+    if (!query) return;
+    transposed = cut.take(dim * block_rows<T>);
+    if (!backward) return;
+    copies = cut.take(p.keys * width), d_keys = cut.take(p.keys * width);
+    rows = cut.take(block_rows<T> * width), d_rows = cut.take(block_rows<T> * width);
+  }
+  void head(const Problem<T>& p, extent b, extent h) {
+    if (!query) return;
+    keys = key.of(b, h), keys_row = key.row;
+    if (!backward) return;
+    pack_rows(keys, keys_row, p.keys, dim, width, copies);
+    clear(d_keys, p.keys * width);
+    keys = copies, keys_row = width;
+  }
+  void block(const Block<T>& block) {
+    if (!query) return;
+    const T* from = query.of(block.b, block.h) + block.first_query * query.row;
+    pack_transposed(from, query.row, block.rows, dim, block.columns, scale, transposed);
+    if (!backward) return;
+    pack_rows(from, query.row, block.rows, dim, width, rows);
+    clear(d_rows, block_rows<T> * width);
+  }
+  void products(const Tile<T>& tile, T* x) const {
+    products_of_pairs(tile, dim, keys + tile.first_key * keys_row, keys_row, transposed, x);
+  }
+  // dx: of the tile times scale
+  void gather(const Tile<T>& tile, const T* dx) const {
+    if (d_key) sum_over_queries(tile, dx, rows, width, d_keys + tile.first_key * width, width);
+    if (d_query) sum_over_keys(tile, dx, keys + tile.first_key * width, width, width, d_rows);
+  }
+  void finish(const Block<T>& block) const {
+    if (d_query) write(d_rows, block.rows, d_query.of(block.b, block.h) + block.first_query * d_query.row, d_query.row);
+  }
+  void finish(const Problem<T>& p, extent b, extent h) const {
+    if (d_key) write(d_keys, p.keys, d_key.of(b, h), d_key.row);
+  }
+  void write(const T* from, extent count, T* to, extent to_row) const {
+    for (extent r = 0; r < count; ++r)
+      for (extent c = 0; c < dim; ++c) to[r * to_row + c] = from[r * width + c];
+  }
+};
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -1,0 +1,119 @@
+// by distance: x[k][i] += table[steps]
+#pragma once
+
+#include "tensor/cpu/tiles/programs/program.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+// Steps between the block's query `lane` and a key, as a row of a table; p.distances: beyond the table.
+template <class T> static inline extent table_row(const Block<T>& block, extent lane, extent key) {
+  const Problem<T>& p = block.p;
+  const extent query = least(block.first_query + lane, p.queries - 1);
+  const extent steps =
+      p.query_step ? p.query_step[block.b * p.query_step_batch + query] - p.key_step[block.b * p.key_step_batch + key]
+                   : p.first_row + query - key;
+  const extent row = steps - p.lowest;
+  return row >= 0 && row < p.distances ? row : p.distances;
+}
+
+// Keys and queries that follow each other read the table along diagonals, of a copy with zeros on both sides for pairs
+// beyond it. Others look each row up, and what is beyond the table is a zero behind the last row.
+template <class T> struct ByDistance : Program<T> {
+  T* table;  // of one head, copied
+  T* sums;   // [lanes, slots]: sums along diagonals, apart by the key's number modulo the lanes; or one for each row
+
+  static bool runs(const Problem<T>& p) { return static_cast<bool>(p.in[At::distance_table]); }
+  static bool plain(const Problem<T>& p) { return !p.query_step; }
+  // Where the diagonal of `steps` lies in the copy. A tile's lanes and keys reach beyond queries and keys.
+  static extent margin() { return block_rows<T> + tile_keys<T> + 2 * lanes<T>; }
+  static extent place(const Problem<T>& p, extent steps) {
+    return steps - p.lowest + margin() + most(0, p.lowest - (p.first_row - p.keys));
+  }
+  static extent copy_size(const Problem<T>& p) {
+    return padded<T>(plain(p) ? p.distances + p.keys + p.queries + 2 * margin() : p.distances + 1);
+  }
+  static extent slots(const Problem<T>& p) { return (p.queries + p.keys) / lanes<T> + 4; }
+  static extent sums_size(const Problem<T>& p) {
+    return plain(p) ? lanes<T> * slots(p) * lanes<T> : padded<T>(p.distances + 1);
+  }
+
+  void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
+    if (!runs(p)) return;
+    table = cut.take(copy_size(p));
+    sums = backward ? cut.take(sums_size(p)) : nullptr;
+  }
+  void head(const Problem<T>& p, extent, extent h) {
+    if (!runs(p)) return;
+    const T* from = p.in[At::distance_table].of(0, h);
+    clear(table, copy_size(p));
+    for (extent n = 0; n < p.distances; ++n) {
+      const extent at = plain(p) ? place(p, p.lowest + n) : n;
+      if (at >= 0 && at < copy_size(p)) table[at] = from[n];
+    }
+    if (sums) clear(sums, sums_size(p));
+  }
+
+  void add(const Tile<T>& tile, T* x) {
+    const Block<T>& block = tile.block;
+    const Problem<T>& p = block.p;
+    if (!runs(p)) return;
+    for (extent k = 0; k < tile.keys; ++k) {
+      T* row = x + k * block.columns;
+      if (plain(p)) {
+        const T* from = table + place(p, block.first_token() - tile.first_key - k);
+        for (extent n = 0; n < block.columns; n += lanes<T>) store<T>(row + n, load(row + n) + load(from + n));
+      } else {
+        for (extent i = 0; i < block.columns; ++i) row[i] += table[table_row(block, i, tile.first_key + k)];
+      }
+    }
+  }
+
+  // sums += dx along the diagonals; dx is 0 where nothing is seen.
+  void gather(const Tile<T>& tile, const T* dx) {
+    const Block<T>& block = tile.block;
+    const Problem<T>& p = block.p;
+    if (!p.d[At::distance_table]) return;
+    if (!plain(p)) {
+      for (extent k = 0; k < tile.keys; ++k)
+        for (extent i = 0; i < block.rows; ++i)
+          sums[table_row(block, i, tile.first_key + k)] += dx[k * block.columns + i];
+      return;
+    }
+    // Query lanes*c + lane and key lanes*m + r lie lanes*(c - m) + lane - r apart: one slot for each (r, c - m), so
+    // that all reads and writes are of whole vectors.
+    const extent first_pack = block.first_query / lanes<T>, first_key = tile.first_key / lanes<T>;
+    const extent groups = (tile.keys + lanes<T> - 1) / lanes<T>;
+    for (extent r = 0; r < least(lanes<T>, tile.keys); ++r) {
+      for (extent apart = 1 - groups; apart < block.packs(); ++apart) {
+        T* slot = sums + (r * slots(p) + first_pack - first_key + apart + p.keys / lanes<T> + 2) * lanes<T>;
+        Vector<T> sum = load(slot);
+        for (extent pack = most(apart, 0); pack < least(block.packs(), groups + apart); ++pack) {
+          const extent k = (pack - apart) * lanes<T> + r;
+          if (k < tile.keys) sum = sum + load(dx + k * block.columns + pack * lanes<T>);
+        }
+        store<T>(slot, sum);
+      }
+    }
+  }
+
+  // The head's sums into its row of the gradient.
+  void finish(const Problem<T>& p, extent b, extent h) {
+    if (!p.d[At::distance_table]) return;
+    T* to = p.d[At::distance_table].of(b, h);
+    if (!plain(p)) {
+      for (extent n = 0; n < p.distances; ++n) to[n] += sums[n];
+      return;
+    }
+    for (extent r = 0; r < lanes<T>; ++r) {
+      for (extent slot = 0; slot < slots(p); ++slot) {
+        const extent first = p.first_row + (slot - p.keys / lanes<T> - 2) * lanes<T> - r - p.lowest;
+        const T* from = sums + (r * slots(p) + slot) * lanes<T>;
+        for (extent lane = 0; lane < lanes<T>; ++lane)
+          if (first + lane >= 0 && first + lane < p.distances) to[first + lane] += from[lane];
+      }
+    }
+  }
+  using Program<T>::finish;
+};
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

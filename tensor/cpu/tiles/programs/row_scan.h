@@ -1,0 +1,333 @@
+// The tile program of CoPE: gates summed from the right, and the query's table read at the sum.
+//   g = sigmoid(gate score), 0 where not seen     P_k = P_{k+1} + g_k along the keys of a row, from its last key down
+//   p = min(P, n - 1),  f = floor p,  w = p - f    x += z[f] + w (z[f+1] - z[f])            (CoPE, Eq. 3 to 7)
+//   with z given, or z = scale q.e of the block's own queries
+//   or x += slope P                                                                         (CoPE_ALiBi, Eq. 10)
+// Keys run down the tile, so that the sum is one addition of vectors per key. p rises by at most 1 from key to key, so
+// z[f] and z[f+1] - z[f] stay in two vectors, which are read anew where some lane's floor moved. Where gates are sparse
+// all floors of a tile are a few, and their rows are read once for all of its keys. Once all sums of a block have
+// reached n - 1 they stay: x += z[n-1], plain attention.
+// Backward, with dx the gradient at the logits:
+//   dz[f] += (1-w) dx, dz[f+1] += w dx             summed while f stays, written once for each row and f
+//   dp = (z[f+1] - z[f]) dx, 0 at whole p and from n - 1 on;  dg_k = sum_{l<=k} dp_l;  d score = dg g (1 - g)
+// The last sum runs up the keys, against the first: g, dx and dp of the keys where sums still move are kept for it.
+#pragma once
+
+#include "tensor/cpu/tiles/programs/program.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+template <class T> struct RowScan : Program<T> {
+  bool backward, by_table;
+  Pairing<T> gates;  // where gates are not those of the scores
+  T slope;
+  T *gate_scores, *p_of_pairs;  // of one tile: p of each pair, or P where slopes take it
+  // Per lane of the block: P so far; z[f] and z[f+1] - z[f] and the f that they are of; dz[f] and dz[f+1] so far and
+  // the f that they are of; the sum of dp up the keys.
+  T *sums, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors, *dp_sums;
+  T *z, *dz;       // [n, block rows], lanes side by side
+  T *e, *queries;  // where z is made here: scale e [n, width], and the block's queries [d, block rows]
+  T *kept_gates, *kept_dx, *kept_dp;  // backward, [keys, block rows]
+  bool at_last;                       // all sums have reached n - 1
+  bool was_at_last;                   // they had when the tile was added
+  extent first_moving;  // keys from here on lie in tiles where some sum was below n - 1: their gates have a gradient
+
+  static bool runs(const Problem<T>& p) {
+    return p.in[At::position_logits] || p.in[At::position_keys] || p.in[At::position_slopes];
+  }
+
+  void take(Cutter<T>& cut, const Problem<T>& p, bool with_gradient) {
+    if (!runs(p)) return;
+    backward = with_gradient, by_table = !p.in[At::position_slopes];
+    const extent tile = tile_keys<T> * block_rows<T>, table = p.positions * block_rows<T>;
+    gates.take(cut, p, At::gate_query, At::gate_key, p.gate_scale, backward);
+    gate_scores = cut.take(gates.query ? tile : 0), p_of_pairs = cut.take(tile);
+    T** const of_lanes[] = {&sums, &floors, &z_floor, &z_rise, &dz_floor, &dz_above, &dz_floors, &dp_sums};
+    for (T** array : of_lanes) *array = cut.take(block_rows<T>);
+    z = cut.take(table), dz = cut.take(backward ? table : 0);
+    if (p.in[At::position_keys])
+      e = cut.take(p.positions * padded<T>(p.dim)), queries = cut.take(p.dim * block_rows<T>);
+    const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
+    kept_gates = cut.take(kept), kept_dx = cut.take(kept), kept_dp = cut.take(kept);
+  }
+  void head(const Problem<T>& p, extent b, extent h) {
+    if (!runs(p)) return;
+    gates.head(p, b, h);
+    slope = by_table ? T(0) : *p.in[At::position_slopes].of(0, h);
+    if (const Rows<const T> from = p.in[At::position_keys])
+      pack_rows(from.at, from.row, p.positions, p.dim, padded<T>(p.dim), e, p.position_scale);
+  }
+
+  void block(const Block<T>& block) {
+    const Problem<T>& p = block.p;
+    if (!runs(p)) return;
+    gates.block(block);
+    at_last = false, first_moving = block.keys();
+    T* const from_zero[] = {z_floor, z_rise, dz_floor, dz_above, dp_sums};
+    for (T* array : from_zero) clear(array, block_rows<T>);
+    // Lanes without a query count as having reached n - 1 from the start.
+    for (extent i = 0; i < block_rows<T>; ++i) {
+      sums[i] = i < block.rows ? T(0) : number<T>(p.positions);
+      floors[i] = dz_floors[i] = T(-1);
+    }
+    if (const Rows<const T> from = p.in[At::position_logits])
+      pack_transposed(from.of(block.b, block.h) + block.first_query * from.row, from.row, block.rows, p.positions,
+          block.columns, T(1), z);
+    if (p.in[At::position_keys]) {
+      const Rows<const T> from = p.in[At::query];
+      pack_transposed(from.of(block.b, block.h) + block.first_query * from.row, from.row, block.rows, p.dim,
+          block.columns, T(1), queries);
+      multiply<T>(p.positions, block.columns, {p.dim}, {e, padded<T>(p.dim), 1}, queries, block.columns, z,
+          block.columns, Start::zero);
+    }
+    if (backward) clear(dz, p.positions * block_rows<T>);
+  }
+
+  // x += scan for a tile, keys downwards. Backward keeps g of each pair, and dp / dx.
+  void add(const Tile<T>& tile, T* x) {
+    const extent columns = tile.block.columns, kept = tile.first_key * columns;
+    if (!runs(tile.block.p)) return;
+    T *const kept_gate = backward ? kept_gates + kept : nullptr, *const slopes = backward ? kept_dp + kept : nullptr;
+    if (gates.query) gates.products(tile, gate_scores);
+    was_at_last = at_last;
+    for (extent n = 0; n < columns; n += lanes<T>) {
+      if (at_last) {
+        for (extent at = n; at < tile.keys * columns; at += columns) store<T>(x + at, load(x + at) + load(z_floor + n));
+        continue;
+      }
+      sum_gates(tile, n, gates.query ? gate_scores : x, kept_gate);
+      if (by_table)
+        read_table(tile, n, x, slopes);
+      else
+        for (extent at = n; at < tile.keys * columns; at += columns) {
+          store<T>(x + at, load(x + at) + splat(slope) * load(p_of_pairs + at));
+          if (slopes) store<T>(slopes + at, splat(slope));
+        }
+    }
+    if (!by_table || at_last) return;
+    at_last = true;
+    for (extent i = 0; i < columns; ++i) at_last = at_last && sums[i] >= number<T>(tile.block.p.positions - 1);
+  }
+
+  // dz for a tile, keys downwards.
+  void gather(const Tile<T>& tile, const T* dx) {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    if (!runs(block.p) || !by_table) return;
+    const V last = splat(number<T>(block.p.positions - 1));
+    for (extent n = 0; n < block.columns; n += lanes<T>) {
+      if (!was_at_last && gather_near(tile, n, dx)) continue;
+      V of_floor = load(dz_floors + n), below = load(dz_floor + n), above = load(dz_above + n);
+      for (extent k = tile.keys - 1; k >= 0; --k) {
+        const extent at = k * block.columns + n;
+        const V gradient = load(dx + at), place = was_at_last ? last : load(p_of_pairs + at);
+        const V floor = was_at_last ? last : whole_part<T>(place);
+        if (const unsigned moved = bits<T>(floor != of_floor)) {
+          add_to_dz(block, n, moved, of_floor, below, above);
+          const auto begun_anew = [&](V sum) { return floor != of_floor ? zero<T>() : sum; };
+          below = begun_anew(below), above = begun_anew(above), of_floor = floor;
+        }
+        const V share = (place - floor) * gradient;
+        above = above + share, below = below + (gradient - share);
+      }
+      store<T>(dz_floors + n, of_floor), store<T>(dz_floor + n, below), store<T>(dz_above + n, above);
+    }
+  }
+
+  // Where sums moved in a tile its scores wait for the gradient of their gates.
+  bool keeps(const Tile<T>& tile, const T* dx) {
+    const Block<T>& block = tile.block;
+    const Problem<T>& p = block.p;
+    if (!runs(p) || was_at_last) return false;
+    first_moving = tile.first_key;
+    T *const kept = kept_dx + tile.first_key * block.columns, *const dp = kept_dp + tile.first_key * block.columns;
+    Vector<T> slope_sum = zero<T>();
+    for (extent n = 0; n < tile.keys * block.columns; n += lanes<T>) {
+      const Vector<T> gradient = load(dx + n);
+      store<T>(kept + n, gradient * splat(p.scale));
+      if (!by_table) slope_sum = slope_sum + gradient * load(p_of_pairs + n);
+      store<T>(dp + n, load(dp + n) * gradient);
+    }
+    if (const Rows<T> to = p.d[At::position_slopes]) *to.of(block.b, block.h) += sum_of_lanes<T>(slope_sum);
+    return true;
+  }
+
+  // Up the keys whose sums moved: dg g (1-g) to the gates' scores. Then dz to its rows, or on to the queries and to e.
+  void finish(const Block<T>& block, Pairing<T>& scores) {
+    const Problem<T>& p = block.p;
+    if (!runs(p)) return;
+    for (extent first = first_moving; first < block.keys(); first += tile_keys<T>)
+      gradient_of_gates(Tile<T>(block, first, least(tile_keys<T>, block.keys() - first)), scores);
+    if (gates.query) gates.finish(block);
+    for (extent n = 0; n < block.columns; n += lanes<T>)
+      add_to_dz(block, n, ~0u, load(dz_floors + n), load(dz_floor + n), load(dz_above + n));
+    if (const Rows<T> to = p.d[At::position_logits])
+      for (extent i = 0; i < block.rows; ++i)
+        for (extent c = 0; c < p.positions; ++c)
+          to.of(block.b, block.h)[(block.first_query + i) * to.row + c] = dz[c * block.columns + i];
+    if (!p.in[At::position_keys]) return;
+    multiply<T>(block.rows, scores.width, {p.positions}, {dz, 1, block.columns}, e, scores.width, scores.d_rows,
+        scores.width, Start::given);
+    if (const Rows<T> to = p.d[At::position_keys])
+      multiply<T>(p.positions, scores.width, {block.rows}, {dz, block.columns, 1}, scores.rows, scores.width,
+          to.of(block.b, block.h), to.row, Start::given);
+  }
+  void finish(const Problem<T>& p, extent b, extent h) {
+    if (runs(p) && gates.query) gates.finish(p, b, h);
+  }
+
+ private:
+  void gradient_of_gates(const Tile<T>& tile, Pairing<T>& scores) {
+    const extent columns = tile.block.columns, at = tile.first_key * columns;
+    T *const kept = kept_dx + at, *const d_gates = p_of_pairs;
+    sum_up(tile, kept_gates + at, kept_dp + at, d_gates);
+    for (extent n = 0; n < tile.keys * columns; n += lanes<T>)
+      if (gates.query)
+        store<T>(d_gates + n, load(d_gates + n) * splat(gates.scale));
+      else
+        store<T>(kept + n, load(kept + n) + load(d_gates + n) * splat(scores.scale));
+    if (gates.query) gates.gather(tile, d_gates);
+    scores.gather(tile, kept);
+  }
+
+  // dg g (1-g) for a tile, keys upwards.
+  void sum_up(const Tile<T>& tile, const T* gate_of, const T* dp, T* to) {
+    using V = Vector<T>;
+    const extent columns = tile.block.columns;
+    for (extent n = 0; n < columns; n += lanes<T>) {
+      V sum = load(dp_sums + n);
+      for (extent at = n; at < tile.keys * columns; at += columns) {
+        const V gate = load(gate_of + at);
+        sum = sum + load(dp + at);
+        store<T>(to + at, sum * gate * (splat(T(1)) - gate));
+      }
+      store<T>(dp_sums + n, sum);
+    }
+  }
+
+  // Pass 1 computes gates and sums. Pass 2 branches when a lane's floor changes; with no sigmoid in it a mispredicted
+  // branch is cheap.
+  void sum_gates(const Tile<T>& tile, extent n, const T* scores, T* kept_gate) const {
+    using V = Vector<T>;
+    const extent columns = tile.block.columns;
+    const V last = splat(number<T>(tile.block.p.positions - 1));
+    V sum = load(sums + n);
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * columns + n;
+      V gate = sigmoid<T>(load(scores + at));
+      if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
+      sum = sum + gate;
+      if (kept_gate) store<T>(kept_gate + at, gate);
+      store<T>(p_of_pairs + at, by_table ? smaller<T>(sum, last) : sum);
+    }
+    store<T>(sums + n, sum);
+  }
+
+  void read_table(const Tile<T>& tile, extent n, T* x, T* slopes) const {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    if (read_near(tile, n, x, slopes)) return;
+    V before = load(floors + n), below = load(z_floor + n), rise = load(z_rise + n);
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * block.columns + n;
+      const V place = load(p_of_pairs + at), floor = whole_part<T>(place), share = place - floor;
+      if (bits<T>(floor != before)) {
+        below = row_of(block, n, floor), rise = row_of(block, n, floor + splat(T(1))) - below;
+        before = floor;
+      }
+      store<T>(x + at, load(x + at) + (below + share * rise));
+      if (slopes) store<T>(slopes + at, share > zero<T>() ? rise : zero<T>());
+    }
+    store<T>(floors + n, before), store<T>(z_floor + n, below), store<T>(z_rise + n, rise);
+  }
+
+  // ---- sparse gates: all lanes of a tile stay within `near` whole numbers, whose rows are read once. Its keys then
+  // need no branch, which would be mispredicted whenever one of the lanes moves. Three: with their rises and what a key
+  // needs they fill the registers of AVX2. ----
+
+  static constexpr extent near = 3;
+  // The first whole numbers of the tile, where no lane gets further than `near`.
+  bool stays_near(const Tile<T>& tile, extent n, Vector<T>& first) const {
+    first = whole_part<T>(load(p_of_pairs + (tile.keys - 1) * tile.block.columns + n));
+    return has_vectors<T> && bits<T>(load(p_of_pairs + n) >= first + splat(number<T>(near))) == 0;
+  }
+
+  bool read_near(const Tile<T>& tile, extent n, T* x, T* slopes) const {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    V first, rows[near + 1];
+    if (!stays_near(tile, n, first)) return false;
+    for (extent r = 0; r <= near; ++r) rows[r] = row_of(block, n, first + splat(number<T>(r)));
+    V floor = first, below = rows[0], rise = rows[1] - rows[0];
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * block.columns + n;
+      const V place = load(p_of_pairs + at);
+      floor = whole_part<T>(place), below = rows[0], rise = rows[1] - rows[0];
+      for (extent r = 1; r < near; ++r) {
+        const auto reached = floor >= first + splat(number<T>(r));
+        below = reached ? rows[r] : below, rise = reached ? rows[r + 1] - rows[r] : rise;
+      }
+      const V share = place - floor;
+      store<T>(x + at, load(x + at) + (below + share * rise));
+      if (slopes) store<T>(slopes + at, share > zero<T>() ? rise : zero<T>());
+    }
+    store<T>(floors + n, floor), store<T>(z_floor + n, below), store<T>(z_rise + n, rise);
+    return true;
+  }
+
+  bool gather_near(const Tile<T>& tile, extent n, const T* dx) {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    V first, below[near] = {}, above[near] = {};
+    if (!stays_near(tile, n, first)) return false;
+    for (extent k = tile.keys - 1; k >= 0; --k) {
+      const extent at = k * block.columns + n;
+      const V gradient = load(dx + at), place = load(p_of_pairs + at), floor = whole_part<T>(place);
+      const V share = (place - floor) * gradient, rest = gradient - share;
+      for (extent r = 0; r < near; ++r) {
+        const auto here = floor == first + splat(number<T>(r));
+        below[r] = below[r] + (here ? rest : zero<T>()), above[r] = above[r] + (here ? share : zero<T>());
+      }
+    }
+    for (extent r = 0; r < near; ++r) {
+      const V row = first + splat(number<T>(r));
+      add_to_dz(block, n, bits<T>(row <= splat(number<T>(block.p.positions - 1))), row, below[r], above[r]);
+    }
+    return true;
+  }
+
+  // ---- rows of the table ----
+
+  // z[floor], or the last row behind it
+  Vector<T> row_of(const Block<T>& block, extent n, Vector<T> floor) const {
+    const Vector<T> there = smaller<T>(floor, splat(number<T>(block.p.positions - 1)));
+    if constexpr (has_vectors<T>)
+      return look_up(z, place_of(block, n, there));
+    else
+      return z[static_cast<extent>(static_cast<double>(there)) * block.columns + n];
+  }
+
+  // Where table[floor, n + lane] lies.
+  static Mask<T> place_of(const Block<T>& block, extent n, Vector<T> floor) {
+    return indices<T>(floor) * static_cast<std::int32_t>(block.columns) +
+           indices<T>(count_up<T>() + splat(number<T>(n)));
+  }
+
+  // Lanes that moved leave the floor that their sums were for; -1: the first, before any key.
+  void add_to_dz(const Block<T>& block, extent n, unsigned moved, Vector<T> floor, Vector<T> below, Vector<T> above) {
+    const T last = number<T>(block.p.positions - 1);
+    if constexpr (has_vectors<T>) {
+      moved &= bits<T>(floor >= zero<T>());
+      const Mask<T> here = place_of(block, n, floor);
+      scatter_add<T>(dz, here, moved, below);
+      const unsigned higher = moved & bits<T>(floor < splat(last));
+      if (higher) scatter_add<T>(dz, here + static_cast<std::int32_t>(block.columns), higher, above);
+    } else if (moved && floor >= T(0)) {
+      T* const here = dz + static_cast<extent>(static_cast<double>(floor)) * block.columns + n;
+      *here += below;
+      if (floor < last) here[block.columns] += above;
+    }
+  }
+};
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

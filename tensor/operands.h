@@ -1,0 +1,39 @@
+// Shapes of operands by letters (tensor/tiled_operands.h).
+#pragma once
+
+#include <span>
+
+#include "tensor/tensor.h"
+#include "tensor/tiled_operands.h"
+
+namespace whence {
+
+// The axes of "b h i d" one by one: f(letter, axis, whether it may be 1).
+template <class F> void each_axis(const char* axes, const F& f) {
+  int axis = 0;
+  for (const char* at = axes; *at; ++at) {
+    if (*at == ' ' || at[1] == '|' || *at == '|') continue;
+    f(*at, axis++, at != axes && at[-1] == '|');
+  }
+}
+
+// What letters stand for; -1: no operand has that axis.
+class Extents {
+ public:
+  index_t& operator[](char letter) { return of_[static_cast<std::size_t>(letter - 'a')]; }
+  index_t operator[](char letter) const { return of_[static_cast<std::size_t>(letter - 'a')]; }
+
+ private:
+  std::array<index_t, 26> of_ = [] {
+    std::array<index_t, 26> none{};
+    none.fill(-1);
+    return none;
+  }();
+};
+
+// The first operand that has a letter says what it stands for, unless `known` does. Undefined operands say nothing.
+// Error where another one has something else, in the name of `op`.
+[[nodiscard]] Extents extents_of(
+    const char* op, std::span<const OperandInfo> info, std::span<const Tensor> operands, Extents known = {});
+
+}  // namespace whence

@@ -1,0 +1,52 @@
+// The operands of attention in tiles, one row each: names in errors, checks of shapes, addresses and the layout of
+// gradients follow from it, in the op and on every device. Plain data: vector code includes it (tensor/cpu/tiles/).
+#pragma once
+
+#include <cstddef>
+
+namespace whence {
+
+struct OperandInfo {
+  const char *name, *axes;  // a letter stands for one extent wherever it occurs; "1|h" is h or 1
+  bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
+};
+
+struct AttentionOperands {
+  enum Operand : std::size_t {
+    query,
+    key,
+    value,
+    distance_table,
+    relative_query,
+    relative_keys,
+    column_term,
+    gate_query,
+    gate_key,
+    position_logits,  // z
+    position_keys,    // e: z_i = position_scale q_i.e
+    position_slopes,
+    mix_input,   // W1
+    mix_table,   // u
+    mix_output,  // W2
+    operand_count
+  };
+  static constexpr OperandInfo info[operand_count] = {
+      {"query", "b h i d", true},
+      {"key", "b h j d", true},
+      {"value", "b h j c", true},
+      {"distance_table", "h n", false},
+      {"relative_query", "b h i d", true},
+      {"relative_keys", "1|h n d", true},
+      {"column_term", "b h j", false},
+      {"gate_query", "b h i d", true},
+      {"gate_key", "b h j d", true},
+      {"position_logits", "b h i p", true},
+      {"position_keys", "p d", false},
+      {"position_slopes", "h", false},
+      {"mix_input", "w h k", false},
+      {"mix_table", "e w m", false},
+      {"mix_output", "h w k", false},
+  };
+};
+
+}  // namespace whence
