@@ -200,13 +200,14 @@ struct Operand {
 // Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream
 // and index; backward draws again. Error while work is being recorded: each replay would drop the same.
 [[nodiscard]] Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at = Site::current());
-// Of x [... i j] that is a strip of a larger tensor: rows [begin, begin + i) of `total`. Total 0: x is the whole.
-struct RowsOf {
-  index_t begin = 0, total = 0;
+// Where x [... i j] lies in a larger tensor [... rows columns]: rows [first_row, first_row + i), the first j columns.
+// No rows: x is the whole.
+struct StripOf {
+  index_t first_row = 0, rows = 0, columns = 0;
 };
 // The same; a strip drops an element exactly where the whole tensor does.
 [[nodiscard]] Tensor dropout(
-    const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at = Site::current());
+    const Tensor& x, double probability, const Stream& stream, const StripOf& whole, Site at = Site::current());
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 

@@ -100,9 +100,10 @@ SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const 
   } catch (const InputError&) { throw; } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& error) {
-    if (!input.setting.positions.defined() && input.draws.empty()) throw;
-    const std::string& name = input.setting.positions.defined() ? "positions" : input.draws[0].first;
-    throw FileError(options.in, ": tensor ", name, ": ", error.what());
+    if (input.setting.positions.defined()) throw FileError(options.in, ": tensor positions: ", error.what());
+    for (const auto& [name, given] : input.draws)
+      if (given.defined()) throw FileError(options.in, ": tensor ", name, ": ", error.what());
+    throw;
   }
 }
 
@@ -143,11 +144,9 @@ int run_file(const CommandLine& line, const Options& options) {
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
-  (void)ExecutorChoice(options.executor, input.scheme->stages());  // refuses what cannot run
+  const Executor* wanted = wanted_executor(options.executor, input.scheme->stages());
   const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
-  const Executor& executor = blocks                  ? *blocks
-                             : holds_logits(options) ? reference_executor()
-                                                     : *executor_named(options.executor);
+  const Executor& executor = blocks ? *blocks : wanted ? *wanted : reference_executor();
   input.setting.causal = !options.bidirectional;
   if (line.given("scale")) input.setting.scale = options.scale;
   state_memory(options, dtype, init, input, executor);

@@ -169,6 +169,12 @@ Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
   return (*this)(tokens, Sequence::run(tokens.size(1), options_.causal), pass);
 }
 
+// bool [1|b t 1] on the device: false where one of the `count` tokens is padding.
+static Tensor present_of(const Sequence& sequence, index_t count) {
+  const Tensor tokens = slice(sequence.present, -1, sequence.first_row, sequence.first_row + count);
+  return raw::to_device(reshape(tokens, {-1, count, 1}), sequence.device);
+}
+
 Tensor Transformer::operator()(
     const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
   const Scope scope(path());
@@ -176,6 +182,8 @@ Tensor Transformer::operator()(
   sequence.positions.seed = pass.seed;
   sequence.positions.step = pass.step;
   Tensor x = embedding_(raw::to_device(tokens, device()));
+  if (sequence.present.defined())  // here padding is hidden, whatever its tokens hold, for all layers
+    x = masked(x, present_of(sequence, x.size(1)));
   if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
   for (const auto& stage : stages_.embeds) {
     const Scope inside(*stage.path);

@@ -102,19 +102,28 @@ TEST_CASE("dropout of patterns and hidden numbers: in training only, another in 
   CHECK(distance(model(tokens, pass), model(tokens, {.training = true, .seed = 3, .step = 8})) > 1e-3);
 }
 
-TEST_CASE("dropout of patterns drops the same pairs whatever the blocks of rows") {
-  const Shape shape{2, 3, 11, 4};
-  const AttendInputs inputs{.x = {},
-      .query = normal(shape, 1),
-      .key = normal(shape, 2),
-      .value = normal(shape, 3),
-      .sequence = Sequence::run(11, false),
-      .dropout = PatternDropout{0.4, Stream(5, "tests.pattern")}};
-  const Stages none;
-  const Tensor whole = reference_executor().attend(inputs, none);
-  for (const index_t rows : {1, 3, 4, 11})
-    CHECK(distance(strips_executor_of(rows)->attend(inputs, none), whole) < 1e-14);
-  AttendInputs undisturbed = inputs;
-  undisturbed.dropout.reset();
-  CHECK(distance(reference_executor().attend(undisturbed, none), whole) > 1e-3);
+TEST_CASE("dropout of patterns drops the same pairs in every executor, whatever the blocks of rows") {
+  const Sequence prefilled = Sequence::continued(4, 7, 16);
+  Sequence padded = Sequence::padded(
+      Tensor::of({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 11}, DType::boolean));
+  for (const Sequence& sequence :
+      {Sequence::run(11, false), Sequence::run(11), padded, prefilled, Sequence::continued(10, 1, 16)}) {
+    const Shape keys{2, 3, 11, 4}, queries{2, 3, sequence.rows, 4};
+    const AttendInputs inputs{.x = {},
+        .query = normal(queries, 1),
+        .key = normal(keys, 2),
+        .value = normal(keys, 3),
+        .sequence = sequence,
+        .dropout = PatternDropout{0.4, Stream(5, "tests.pattern")}};
+    const Stages none;
+    CAPTURE(sequence.causal);
+    CAPTURE(sequence.first_row);
+    const Tensor whole = reference_executor().attend(inputs, none);
+    CHECK(distance(tiled_executor().attend(inputs, none), whole) < 1e-14);
+    for (const index_t rows : {1, 3, 4, 11})
+      CHECK(distance(strips_executor_of(rows)->attend(inputs, none), whole) < 1e-14);
+    AttendInputs undisturbed = inputs;
+    undisturbed.dropout.reset();
+    CHECK(distance(reference_executor().attend(undisturbed, none), whole) > 1e-3);
+  }
 }

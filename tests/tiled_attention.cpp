@@ -118,8 +118,8 @@ TEST_CASE("tiles: dropout of the pattern draws what the whole pattern would") {
   }
 }
 
-TEST_CASE("tiles: a NaN in a key or a value reaches no earlier row") {
-  const index_t tokens = 40, broken = 21;
+TEST_CASE("tiles: what a later key or value holds changes no bit of an earlier row") {
+  const index_t tokens = 40, changed = 21;
   for (const std::string& text : programs) {
     for (const bool in_value : {false, true}) {
       CAPTURE(text);
@@ -128,15 +128,13 @@ TEST_CASE("tiles: a NaN in a key or a value reaches no earlier row") {
       scheme.draw_parameters(4);
       const BareOperands operands = random_operands(scheme, 1, tokens, 5);
       const NoGrad values_only;
-      const Tensor clean = scheme.run(operands, {}, tiled_executor()).output;
-      const Tensor row = raw::slice(in_value ? operands.v : operands.k, 2, broken, broken + 1);
-      kernels(row.device()).fill(row, std::numeric_limits<double>::quiet_NaN());
-      const Tensor found = scheme.run(operands, {}, tiled_executor()).output;
-      const Tensor before = raw::contiguous(raw::slice(clean, 2, 0, broken)),
-                   beside = raw::contiguous(raw::slice(found, 2, 0, broken));
-      // Around a value that is no number sums leave out what is not seen: the same terms, perhaps rounded otherwise.
-      CHECK((in_value ? distance(before, beside) < 1e-14 : same_bits(before, beside)));
-      CHECK(std::isnan(found.at({0, 0, broken, 0})));
+      const auto rows = [&](const Tensor& output) { return raw::contiguous(raw::slice(output, 2, 0, changed)); };
+      const Tensor before = scheme.run(operands, {}, tiled_executor()).output;
+      const Tensor row = raw::slice(in_value ? operands.v : operands.k, 2, changed, changed + 1);
+      kernels(row.device()).fill(row, 1e30);
+      const Tensor after = scheme.run(operands, {}, tiled_executor()).output;
+      CHECK(same_bits(rows(before), rows(after)));
+      CHECK(distance(before, after) > 0);
     }
   }
 }

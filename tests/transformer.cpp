@@ -247,3 +247,29 @@ TEST_CASE("tokens that do not fit are refused") {
   CHECK_FALSE(message([&] { (void)model(Tensor::of({0, -1}, {1, 2}, DType::i64)); }).empty());
   CHECK_FALSE(message([&] { (void)model(Tensor::of({0, 1}, {1, 2}, DType::f32)); }).empty());
 }
+
+TEST_CASE("padding is hidden at the embedding: not even a NaN in its token reaches a row or a gradient") {
+  const index_t padding_token = 4;
+  const Tensor tokens = Tensor::of({1, 2, 3, 0, 2, 4, 4, 4, 3, 1, 2, 0}, {2, 6}, DType::i64);
+  const Tensor present = Tensor::of({1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1}, {2, 6}, DType::boolean);
+  for (const std::string scheme : {"rope", "absolute", "cope", "forgetting", "cdape(kerple)"}) {
+    CAPTURE(scheme);
+    TransformerOptions options = small(scheme);
+    options.tied = false;
+    const auto model = random_decoder(options);
+    const auto run = [&] {
+      const Tensor y = masked((*model)(tokens, Sequence::padded(present), {}), reshape(present, {2, 6, 1}));
+      std::vector<Tensor> leaves;
+      for (const Module::Parameter& each : model->parameters()) leaves.push_back(each.tensor);
+      std::vector<Tensor> found = grad(sum(square(y)), {}, leaves, {.allow_unused = true});
+      found.push_back(y.detach());
+      return found;
+    };
+    const std::vector<Tensor> before = run();
+    kernels({}).fill(
+        raw::slice(parameter(*model, "embedding.weight").detach(), 0, padding_token, padding_token + 1), std::nan(""));
+    const std::vector<Tensor> after = run();
+    for (std::size_t k = 0; k < before.size(); ++k)
+      if (before[k].defined()) CHECK(same_bits(before[k], after[k]));
+  }
+}

@@ -345,6 +345,8 @@ TEST_CASE("probe: draws are written, and taken from the file where it has them")
   tensors.erase("drawn");
   REQUIRE(probe(scratch, tensors, {}, "randomised(alibi, length=64)").code == 0);
   CHECK(read(scratch / "out").at("drawn").at({0}) == 0);  // distances, as alibi reads nothing else
+  for (const std::string base : {"relative", "shaw", "t5", "fire", "kerple", "transformer_xl"})
+    CHECK_MESSAGE(probe(scratch, tensors, {"--init", "1"}, "randomised(" + base + ", length=64)").code == 0, base);
 }
 
 TEST_CASE("probe: a mask per head is refused where heads are mixed, and --describe says so") {

@@ -1,6 +1,6 @@
 // Dropout.  (Srivastava et al. 2014)    y_i = x_i / (1 - p) where number i of the stream is at least p, else 0
 //   dx_i = dy_i / (1 - p) at the same places, which are drawn again: nothing is saved
-// Of a strip of rows, i counts the elements of the whole tensor, so that a strip draws what the whole would.
+// Of a strip, i counts the elements of the whole tensor, so that a strip draws what the whole would.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/device/backend.h"
@@ -13,12 +13,13 @@
 namespace whence {
 namespace {
 
-// x is runs of `count` elements each; element e of run r has number r stride + offset + e.
-// A tensor that is no strip is one run.
+// x is runs of `count` elements each; element e of run r has number (r / rows) stride + (r % rows) step + offset + e.
+// A tensor that is no strip is one run, a strip one for each of its rows.
 struct Numbering {
-  index_t runs = 1, count, stride = 0, offset = 0;
+  index_t runs = 1, count, stride = 0, step = 0, offset = 0;
+  Divisor rows = {1, 1};
   // Groups of four numbers, which one call of Philox draws, that a run may touch.
-  index_t groups() const { return offset == 0 && stride == 0 ? (count + 3) / 4 : count / 4 + 2; }
+  index_t groups() const { return step == 0 ? (count + 3) / 4 : count / 4 + 2; }
 };
 
 template <class T> struct Drop {
@@ -31,7 +32,8 @@ template <class T> struct Drop {
   compute_t<T> scale;
   WHENCE_HD void operator()(index_t i) const {
     const auto [run, nth] = groups(i);
-    const index_t first = run * at.stride + at.offset, group = first / 4 + nth;
+    const auto [matrix, row] = at.rows(run);
+    const index_t first = matrix * at.stride + row * at.step + at.offset, group = first / 4 + nth;
     const index_t last = first + at.count, shift = run * at.count - first;  // from a number to its place in x
     if (group * 4 >= last) return;
     const auto words = philox(stream.key, static_cast<std::uint64_t>(group), stream.step);
@@ -48,7 +50,7 @@ struct Dropout {
   static constexpr const char* name = "dropout";
   double probability;
   Stream stream;
-  RowsOf rows = {};
+  StripOf whole = {};
   struct Saved {};
 
   Tensor forward(Saved&, const Tensor& x) const {
@@ -77,23 +79,28 @@ struct Dropout {
   }
 
   Numbering numbering(const Shape& x) const {
-    if (rows.total == 0) return {.count = numel(x)};
-    if (x.rank() < 2) fail(name, "x is ", x, ", a strip of ", rows.total, " rows; [... i, j] required");
+    const auto& [first, rows, columns] = whole;
+    if (rows == 0) return {.count = numel(x)};
+    if (x.rank() < 2) fail(name, "x is ", x, ", a strip of ", rows, " rows; [... i, j] required");
     const index_t i = x[-2], j = x[-1];
-    if (rows.begin < 0 || rows.begin + i > rows.total) {
-      fail(name, "x is ", x, ", rows [", rows.begin, ", ", rows.begin + i, ") of ", rows.total, "; rows inside [0, ",
-          rows.total, ") required");
+    if (first < 0 || first + i > rows || j > columns) {
+      fail(name, "x is ", x, ", rows [", first, ", ", first + i, ") of [", rows, ",", columns,
+          "]; a strip that lies inside required");
     }
-    return {.runs = i * j == 0 ? 0 : numel(x) / (i * j),
-        .count = i * j,
-        .stride = rows.total * j,
-        .offset = rows.begin * j};
+    const index_t runs = j == 0 ? 0 : numel(x) / j;
+    return {.runs = runs,
+        .count = j,
+        .stride = rows * columns,
+        .step = columns,
+        .offset = first * columns,
+        .rows = {i, runs}};
   }
 
   static Samples<Dropout> samples() {
     return {{"a third", {1.0 / 3, Stream(7, "dropout", 3)}, {draw::normal({3, 7})}},
         {"none", {0, Stream(7, "dropout", 3)}, {draw::normal({5})}},
-        {"a strip", {0.4, Stream(7, "dropout", 3), {2, 9}}, {draw::normal({2, 3, 5})}},
+        {"a strip", {0.4, Stream(7, "dropout", 3), {2, 9, 5}}, {draw::normal({2, 3, 5})}},
+        {"a strip of fewer columns", {0.4, Stream(7, "dropout", 3), {2, 9, 7}}, {draw::normal({2, 3, 5})}},
         {"0-d", {0.5, Stream(1, "dropout")}, {draw::normal({})}},
         {"nothing", {0.5, Stream(1, "dropout")}, {draw::normal({0, 2})}}};
   }
@@ -102,10 +109,10 @@ struct Dropout {
                 [] { (void)dropout(Tensor::zeros({2}), 1, Stream()); }},
         {"dropout: x is [2], a strip of 4 rows; [... i, j] required",
             [] {
-              (void)dropout(Tensor::zeros({2}), 0.5, Stream(), {0, 4});
+              (void)dropout(Tensor::zeros({2}), 0.5, Stream(), {0, 4, 2});
             }},
-        {"dropout: x is [3,2], rows [2, 5) of 4; rows inside [0, 4) required", [] {
-           (void)dropout(Tensor::zeros({3, 2}), 0.5, Stream(), {2, 4});
+        {"dropout: x is [3,2], rows [2, 5) of [4,2]; a strip that lies inside required", [] {
+           (void)dropout(Tensor::zeros({3, 2}), 0.5, Stream(), {2, 4, 2});
          }}};
   }
 };
@@ -115,15 +122,15 @@ const Checked<Dropout> checked;
 }  // namespace
 
 Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at) {
-  return dropout(x, probability, stream, RowsOf{}, at);
+  return dropout(x, probability, stream, StripOf{}, at);
 }
 
-Tensor dropout(const Tensor& x, double probability, const Stream& stream, const RowsOf& rows, Site at) {
+Tensor dropout(const Tensor& x, double probability, const Stream& stream, const StripOf& whole, Site at) {
   const CallSite place(at);
   if (!(probability >= 0 && probability < 1))
     fail(Dropout::name, "probability ", probability, " given; a number in [0, 1) required");
   raw::require_floating(Dropout::name, "x", x);
-  return apply(Dropout{probability, stream, rows}, at, x);
+  return apply(Dropout{probability, stream, whole}, at, x);
 }
 
 }  // namespace whence

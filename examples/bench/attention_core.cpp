@@ -79,7 +79,8 @@ void AttentionCore::count_operations() {
 std::string AttentionCore::refusal(const Executor& executor) const { return executor.refusal(scheme_.stages()); }
 
 const Executor& AttentionCore::executor(const std::string& name) const {
-  return ExecutorChoice(name, scheme_.stages()).pick({operands_.x, operands_.q, operands_.k, operands_.v, sequence_});
+  const AttendInputs inputs{operands_.x, operands_.q, operands_.k, operands_.v, sequence_};
+  return executor_for(wanted_executor(name, scheme_.stages()), inputs, scheme_.stages());
 }
 
 // The device is waited for before each reading of the clock.

@@ -147,8 +147,8 @@ nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::strin
     }
     input.setting.causal = causal;
     input.setting.scale = scale;
-    (void)ExecutorChoice(executor_name, input.scheme->stages());  // refuses what cannot run
-    const Executor& executor = executor_name == "auto" ? reference_executor() : *whence::executor_named(executor_name);
+    const Executor* wanted = wanted_executor(executor_name, input.scheme->stages());
+    const Executor& executor = wanted ? *wanted : reference_executor();
     if (&executor != &reference_executor() && input.cotangent_logits.defined())
       throw InputError("cotangent_logits: given with executor ", executor_name, ", which never holds the logits");
     found = run_probe(input, executor);
@@ -362,7 +362,7 @@ class Attention {
       throw InputError(
           "causal: False given with ", first_->text(), "; a causal mask is required by its claims; leave it out");
     }
-    (void)ExecutorChoice(executor, first_->stages());
+    (void)wanted_executor(executor, first_->stages());  // refuses what cannot run
     first_->root().initialise(seed);
     reads_x_ = first_->reads_x();
   }
@@ -420,13 +420,13 @@ class Attention {
 
   const Executor& executor_for(const BareAttention& scheme, const BareOperands& given) const {
     if (!scheme.attends()) return reference_executor();
-    return ExecutorChoice(choice_.executor, scheme.stages())
-        .pick({.x = given.x,
-            .query = given.q,
-            .key = given.k,
-            .value = given.v,
-            .sequence = choice_.setting.sequence(given.q.size(2)),
-            .scale = choice_.setting.scale});
+    const AttendInputs inputs{.x = given.x,
+        .query = given.q,
+        .key = given.k,
+        .value = given.v,
+        .sequence = choice_.setting.sequence(given.q.size(2)),
+        .scale = choice_.setting.scale};
+    return whence::executor_for(wanted_executor(choice_.executor, scheme.stages()), inputs, scheme.stages());
   }
 
   void require_like(const std::string& name, const Tensor& given, const Shape& shape) const {

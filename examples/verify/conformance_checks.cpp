@@ -5,9 +5,11 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/app/memory_plan.h"
 #include "examples/verify/bare_attention.h"
 #include "examples/verify/conformance.h"
 #include "examples/verify/gradient_check.h"
+#include "examples/verify/probe_run.h"
 #include "nn/decoding.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -322,15 +324,15 @@ Cell tiled(const Subject& subject) {
   return within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
 }
 
-// What becomes of a run whose first sequence has `broken` in one operand of its token `at`, and whose second one has it
-// in its padding: the numbers that must not change by it. The cotangent is 0 in rows of padding.
-struct Untouched {
+// A run whose first sequence has `other` in one operand of its token `at`, and whose second one has it in its padding:
+// what must not change by it, and the row that must. The cotangent is 0 in rows of padding.
+struct Hidden {
   std::vector<Tensor> outputs;    // of tokens before `at`, and of the second sequence
   std::vector<Tensor> gradients;  // of their queries, and of the second sequence's other operands
-  bool shows = true;              // the row of `at` is not finite
+  Tensor row;                     // of `at`
 };
-Untouched untouched(const Subject& subject, const BareAttention& scheme, const Executor& executor, int operand,
-    double broken, bool in_cotangent = false) {
+Hidden hidden_run(const Subject& subject, const BareAttention& scheme, const Executor& executor, int operand,
+    double other, bool in_cotangent = false) {
   constexpr index_t tokens = 7, at = 4, padding = 2;
   BareOperands operands = random_operands(scheme, batch, tokens, subject.seed());
   const std::vector<Tensor*> all{&operands.q, &operands.k, &operands.v, &operands.x};
@@ -338,7 +340,7 @@ Untouched untouched(const Subject& subject, const BareAttention& scheme, const E
     const Tensor& x = *all[static_cast<std::size_t>(operand)];
     const auto put = [&](index_t b, index_t begin, index_t end) {
       const Tensor place = raw::slice(raw::slice(x, 0, b, b + 1), x.rank() - 2, begin, end);
-      kernels({}).fill(raw::slice(place, -1, 0, 1), broken);
+      kernels({}).fill(raw::slice(place, -1, 0, 1), other);
     };
     put(0, at, at + 1), put(1, tokens - padding, tokens);
   }
@@ -351,23 +353,22 @@ Untouched untouched(const Subject& subject, const BareAttention& scheme, const E
   const Tensor output = scheme.run(operands, setting, executor).output;
   const Tensor cotangent = Tensor::normal(output.shape(), 0, 1, Stream(subject.seed(), "cotangent"), DType::f64);
   kernels({}).fill(raw::slice(raw::slice(cotangent, 0, 1, 2), 2, tokens - padding, tokens), 0);
-  if (in_cotangent) kernels({}).fill(raw::slice(raw::slice(cotangent, 0, 0, 1), 2, at, at + 1), broken);
+  if (in_cotangent) kernels({}).fill(raw::slice(raw::slice(cotangent, 0, 0, 1), 2, at, at + 1), other);
   const auto gradients = grad(output, cotangent, leaves, {.allow_unused = true});
   const index_t seen = subject.claims().sees_no_future ? at : 0;
-  Untouched found;
-  found.shows = !std::isfinite(largest_size(raw::slice(raw::slice(output, 0, 0, 1), 2, at, at + 1)));
-  const auto part = [](const Tensor& x, index_t b, index_t end) {
-    return raw::slice(raw::slice(x, 0, b, b + 1), x.rank() - 2, 0, end);
+  const auto part = [](const Tensor& x, index_t b, index_t begin, index_t end) {
+    return raw::slice(raw::slice(x, 0, b, b + 1), x.rank() - 2, begin, end);
   };
+  Hidden found{.outputs = {}, .gradients = {}, .row = part(output.detach(), 0, at, at + 1)};
   for (const auto& [b, end] : {std::pair<index_t, index_t>{0, seen}, {1, tokens - padding}}) {
-    found.outputs.push_back(part(output.detach(), b, end));
+    found.outputs.push_back(part(output.detach(), b, 0, end));
     for (std::size_t k = 0; k < gradients.size(); ++k)
-      if (gradients[k].defined() && (k == 0 || b == 1)) found.gradients.push_back(part(gradients[k], b, end));
+      if (gradients[k].defined() && (k == 0 || b == 1)) found.gradients.push_back(part(gradients[k], b, 0, end));
   }
   return found;
 }
 
-Cell not_finite(const Subject& subject) {
+Cell hidden(const Subject& subject) {
   const BareAttention scheme(subject.text(), {8, 2, capacity});
   if (!scheme.attends()) return not_applicable("takes no part in attention");
   scheme.draw_parameters(subject.seed());
@@ -376,28 +377,56 @@ Cell not_finite(const Subject& subject) {
   for (const Executor* executor :
       std::initializer_list<const Executor*>{&reference_executor(), blocks.get(), &tiled_executor()}) {
     if (!executor->refusal(scheme.stages()).empty()) continue;
-    const Untouched clean = untouched(subject, scheme, *executor, -1, 0);
-    const auto compare = [&](const Untouched& found) {
-      for (std::size_t k = 0; k < clean.outputs.size(); ++k)
-        largest = std::max(largest, largest_difference(clean.outputs[k], found.outputs[k]));
-      for (std::size_t k = 0; k < clean.gradients.size(); ++k)
-        largest_gradient = std::max(largest_gradient, largest_difference(clean.gradients[k], found.gradients[k]));
-    };
-    for (const double broken : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-      for (int operand = 0; operand < 4; ++operand) {
-        const Untouched found = untouched(subject, scheme, *executor, operand, broken);
-        compare(found);
-        if (std::isnan(broken) && operand < 3 && !found.shows)
-          return failed(
-              0, to_text(executor->name(), ": a NaN in a token's ", "qkv"[operand], " vanishes from its row"));
+    const Hidden before = hidden_run(subject, scheme, *executor, -1, 0);
+    double own_row = 0;
+    for (const double other : {-3.0, 1e30}) {
+      for (int operand = 0; operand < 5; ++operand) {  // the last one is the cotangent
+        const Hidden found = hidden_run(subject, scheme, *executor, operand < 4 ? operand : -1, other, operand == 4);
+        own_row = std::max(own_row, largest_difference(before.row, found.row));
+        for (std::size_t k = 0; k < before.outputs.size(); ++k)
+          largest = std::max(largest, largest_difference(before.outputs[k], found.outputs[k]));
+        for (std::size_t k = 0; k < before.gradients.size(); ++k)
+          largest_gradient = std::max(largest_gradient, largest_difference(before.gradients[k], found.gradients[k]));
       }
-      compare(untouched(subject, scheme, *executor, -1, broken, true));
     }
+    if (own_row == 0) return failed(0, to_text(executor->name(), ": a token's own row does not depend on it"));
   }
   if (largest_gradient > rounding)
     return failed(largest_gradient, "gradients of earlier queries, or of another sequence, moved");
   return within(
       largest, 0, "bits of earlier rows and of other sequences, by every executor; their gradients to rounding");
+}
+
+// As programs run a pass: first on the planned device, which says what it will take, then on the CPU.
+Cell planned(const Subject& subject) {
+  const BareAttention scheme(subject.text(), {8, 2, capacity});
+  const BareOperands operands = random_operands(scheme, batch, length, subject.seed());
+  std::vector<std::pair<std::string, Tensor>> given;
+  for (const auto& [name, tensor] : {std::pair<const char*, Tensor>{"q", operands.q}, {"k", operands.k},
+           {"v", operands.v}, {"x", operands.x}, {"cotangent", scheme.attends() ? operands.q : operands.x}})
+    if (tensor.defined()) given.emplace_back(name, tensor);
+  const bool has_parameters = !scheme.root().parameters().empty();
+  const auto input = [&] {
+    return probe_input_of("", given, subject.text(), {}, has_parameters ? std::optional(subject.seed()) : std::nullopt);
+  };
+  double largest = 0;
+  for (const Executor* executor : scheme.attends() ? executors() : std::vector{&reference_executor()}) {
+    if (!executor->refusal(scheme.stages()).empty()) continue;
+    const ProbeInput real = input();
+    ProbeInput plan = input();
+    plan.to(Device::planned(Device::cpu()));
+    const SafetensorsFile alone = run_probe(real, *executor);
+    SafetensorsFile shapes;
+    if (planned_peak([&] { shapes = run_probe(plan, *executor); }) == 0) return failed(0, "takes no memory");
+    const SafetensorsFile after = run_probe(real, *executor);
+    for (std::size_t k = 0; k < alone.tensors.size(); ++k) {
+      const auto& [name, tensor] = after.tensors[k];
+      if (k >= shapes.tensors.size() || !(shapes.tensors[k].second.shape() == tensor.shape()))
+        return failed(0, to_text(executor->name(), ": ", name, " is planned with another shape"));
+      largest = std::max(largest, largest_difference(alone.tensors[k].second, tensor));
+    }
+  }
+  return within(largest, 0, "the numbers of a pass that was not planned");
 }
 
 // Each head of a run with a mask per head against that head under its mask alone.
@@ -501,8 +530,8 @@ const std::vector<ConformanceCheck>& conformance_checks() {
       {"shift", "moving all positions changes nothing, where that is claimed", shift},
       {"strips", "blocks of query rows give the same output and gradients", strips},
       {"tiled", "tile programs give the same output and gradients", tiled},
-      {"not finite", "NaN and infinity in a later token or in padding change no bit of what does not see them",
-          not_finite},
+      {"hidden", "what a later token or padding holds changes no bit of what does not see it", hidden},
+      {"planned", "planned first, as programs do, a pass has the same shapes and then the same numbers", planned},
       {"head masks", "each head may have a mask of its own, where that is claimed", head_masks},
       {"one token", "a run of one token", one_token},
       {"longer", "a run of three times the training length works, or is refused", longer_than_trained},

@@ -231,7 +231,7 @@ ProbeInput probe_input_of(const std::string& path, const std::vector<std::pair<s
   input.setting = {
       .positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
   for (const std::string& name : input.scheme->draw_names())
-    if (file.has(name)) input.draws.emplace_back(name, file.draw(name));
+    input.draws.emplace_back(name, file.has(name) ? file.draw(name) : Tensor());
   input.cotangent = file.numbers("cotangent", wanted);
   input.cotangent_logits = file.numbers("cotangent_logits", wanted);
   return input;

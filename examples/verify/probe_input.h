@@ -25,10 +25,11 @@ struct ExpectedTensor {
 struct ProbeInput {
   std::unique_ptr<BareAttention> scheme;  // parameters as the file has them
   BareOperands operands;
-  BareSetting setting;                                // positions, present and mask of the file
-  Tensor cotangent, cotangent_logits;                 // undefined where the file has none
-  std::vector<std::pair<std::string, Tensor>> draws;  // [t] f64, what `randomised` would draw, where the file has it
-  std::vector<std::string> drawn;                     // parameters that the file does not have
+  BareSetting setting;                 // positions, present and mask of the file
+  Tensor cotangent, cotangent_logits;  // undefined where the file has none
+  // Probes through which positions pass that `randomised` draws, with those of the file, [t] f64; undefined: drawn.
+  std::vector<std::pair<std::string, Tensor>> draws;
+  std::vector<std::string> drawn;  // parameters that the file does not have
 
   void to(Device device);  // numbers and parameters
   [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }

@@ -66,9 +66,11 @@ void write_intermediates(
 SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
   const NamedTensors leaves = leaves_of(input);
   const bool shows_all = input.scheme->attends() && &executor == &reference_executor();
-  const std::vector<std::string> draws = input.scheme->draw_names();
+  std::vector<std::string> draws;
+  for (const auto& [name, given] : input.draws) draws.push_back(name);
   Capture capture(shows_all ? std::vector<std::string>{"*"} : draws);
-  for (const auto& [name, tensor] : input.draws) capture.edit(name, [given = tensor](const Tensor&) { return given; });
+  for (const auto& [name, given] : input.draws)
+    if (given.defined()) capture.edit(name, [put = given](const Tensor&) { return put; });
   const BareAttention::Result result = input.scheme->run(input.operands, input.setting, executor);
   NamedTensors out{{"output", result.output}};
   if (result.embedded.defined() && input.scheme->attends()) out.emplace_back("embedded", result.embedded);

@@ -60,7 +60,7 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
       dropout_(options.dropout),
       schemes_(specs, {options.dim, options.heads, options.length, options.layer}, SchemeList::Part::each_layer),
       stages_(stages_of(schemes_, shared)),
-      choice_(options.executor, stages_) {
+      executor_(wanted_executor(options.executor, stages_)) {
   child("query", query_);
   child("key", key_);
   child("value", value_);
@@ -96,17 +96,17 @@ Tensor Attention::operator()(
   }
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
-  const Tensor mixed = probe("output", choice_.pick(inputs).attend(inputs, stages_));  // [b h t d]
-  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());              // [b t c]
+  const Tensor mixed = probe("output", executor_for(executor_, inputs, stages_).attend(inputs, stages_));  // [b h t d]
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());                                  // [b t c]
   return dropout_(output_(merged), pass);
 }
 
 Tensor Attention::composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const {
   const Scope scope(path());
   const AttendContext all = rotated_context(inputs, stages_);
-  return attend_rows(rows_of(all, stages_, begin, end), stages_, {}, all.first_row + all.query.size(2));
+  return attend_rows(rows_of(all, stages_, begin, end), stages_);
 }
 
-std::string Attention::explain() const { return choice_.explain(); }
+std::string Attention::explain() const { return explain_executor(executor_, stages_); }
 
 }  // namespace whence

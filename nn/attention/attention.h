@@ -65,7 +65,7 @@ class Attention final : public Module {
   Dropout dropout_;
   SchemeList schemes_;
   Stages stages_;
-  ExecutorChoice choice_;
+  const Executor* executor_;  // null: what suits each call
 };
 
 }  // namespace whence

@@ -1,7 +1,6 @@
 #include "nn/attention/executor.h"
 
 #include "autograd/inspect/probe.h"
-#include "nn/attention/finite_rows.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/suggest.h"
@@ -26,11 +25,6 @@ bool pairs_are_watched() {
   return Capture::wants_under(detail::scope_path ? *detail::scope_path : std::string(), of_all_executors);
 }
 
-Tensor Executor::attend(const AttendInputs& inputs, const Stages& stages) const {
-  if (inputs_are_finite(inputs)) return attend_finite(inputs, stages);
-  return attend_apart(inputs, stages, [&](const AttendInputs& some) { return attend_finite(some, stages); });
-}
-
 std::vector<const Executor*> executors() { return {&reference_executor(), &strips_executor(), &tiled_executor()}; }
 
 std::vector<std::string> executor_names() {
@@ -39,45 +33,39 @@ std::vector<std::string> executor_names() {
   return names;
 }
 
-const Executor* executor_named(const std::string& name) {
-  for (const Executor* executor : executors())
-    if (name == executor->name()) return executor;
-  return nullptr;
-}
-
-ExecutorChoice::ExecutorChoice(const std::string& wanted, const Stages& stages)
-    : tiled_refusal_(tiled_executor().refusal(stages)), strips_refusal_(strips_executor().refusal(stages)) {
-  const std::vector<std::string> names = executor_names();
-  wanted_ = executor_named(wanted);
-  if (!wanted_ && wanted != "auto") {
-    std::string known;
-    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-    const auto nearest = nearest_name(wanted, names);
-    throw InputError("executor: '", wanted, "' given; one of ", known, " required",
-        nearest ? "; did you mean '" + *nearest + "'?" : "");
+const Executor* wanted_executor(const std::string& name, const Stages& stages) {
+  if (name == "auto") return nullptr;
+  for (const Executor* executor : executors()) {
+    if (name != executor->name()) continue;
+    const std::string refusal = executor->refusal(stages);
+    if (!refusal.empty()) throw InputError("executor: ", name, " ", refusal);
+    return executor;
   }
-  if (!wanted_) return;
-  const std::string refusal = wanted_->refusal(stages);
-  if (!refusal.empty()) throw InputError("executor: ", wanted, " ", refusal);
+  std::string known;
+  for (const std::string& one : executor_names()) known += (known.empty() ? "" : ", ") + one;
+  const auto nearest = nearest_name(name, executor_names());
+  throw InputError(
+      "executor: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : "");
 }
 
-const Executor& ExecutorChoice::pick(const AttendInputs& inputs) const {
-  if (wanted_ == &reference_executor() || pairs_are_watched()) return reference_executor();
-  if (wanted_) return *wanted_;
-  if (tiled_refusal_.empty() && tiles_take(inputs.query)) return tiled_executor();
+const Executor& executor_for(const Executor* wanted, const AttendInputs& inputs, const Stages& stages) {
+  if (wanted == &reference_executor() || pairs_are_watched()) return reference_executor();
+  if (wanted) return *wanted;
+  if (tiles_take(inputs.query) && tiled_executor().refusal(stages).empty()) return tiled_executor();
   const bool large =
       score_bytes(inputs) > (inputs.query.device().is_gpu() ? bytes_worth_strips_on_gpu : bytes_worth_strips);
-  return large && strips_refusal_.empty() ? strips_executor() : reference_executor();
+  return large && strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
 }
 
-std::string ExecutorChoice::explain() const {
-  if (wanted_ == &reference_executor()) return "reference (as asked)";
-  if (wanted_) return to_text(wanted_->name(), " (as asked; reference while probes are captured)");
+std::string explain_executor(const Executor* wanted, const Stages& stages) {
+  if (wanted == &reference_executor()) return "reference (as asked)";
+  if (wanted) return to_text(wanted->name(), " (as asked; reference while probes are captured)");
+  const std::string tiled = tiled_executor().refusal(stages), strips = strips_executor().refusal(stages);
   const std::string without_tiles =
-      strips_refusal_.empty() ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20,
-                                    " MiB, on a GPU ", bytes_worth_strips_on_gpu >> 30, " GiB")
-                              : to_text("reference; strips ", strips_refusal_);
-  if (!tiled_refusal_.empty()) return to_text(without_tiles, " (tiled ", tiled_refusal_, ")");
+      strips.empty() ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20,
+                           " MiB, on a GPU ", bytes_worth_strips_on_gpu >> 30, " GiB")
+                     : to_text("reference; strips ", strips);
+  if (!tiled.empty()) return to_text(without_tiles, " (tiled ", tiled, ")");
   return to_text("tiled (for 16-bit numbers, on a GPU and while probes are captured: ", without_tiles, ")");
 }
 

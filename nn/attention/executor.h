@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops.h"
 #include "nn/attention/position.h"
 #include "tensor/random.h"
 
@@ -33,15 +34,9 @@ class Executor {
   virtual const char* name() const = 0;
   // Why these stages cannot run here, as the end of a sentence; empty when they can.
   virtual std::string refusal(const Stages& stages) const = 0;
-  // [b h i d]. A masked pair adds exactly nothing: on the CPU, infinities and NaN of later tokens or of padding change
-  // no bit of a row that sees none of them, and the gradient of its query by no more than rounding (what a block of
-  // tiles sums first depends on all of its rows). Where a gradient that comes in is not finite, it reaches the keys and
-  // values of its whole sequence, and no other query. Probes inside then see two passes, the last that of the rows that
-  // see such numbers. Not on a GPU, where to look would be to wait for the device at each layer: there 0 x NaN is NaN,
-  // as in other libraries.
-  [[nodiscard]] Tensor attend(const AttendInputs& inputs, const Stages& stages) const;
-  // The same for finite inputs. Of others it makes what the arithmetic makes of them.
-  [[nodiscard]] virtual Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const = 0;
+  // [b h i d]. A masked pair adds exactly nothing as long as numbers are finite. Infinity and NaN are not looked for:
+  // 0 x NaN is NaN, so that one in a later token or in padding may reach every row of its sequence.
+  [[nodiscard]] virtual Tensor attend(const AttendInputs& inputs, const Stages& stages) const = 0;
 };
 
 const Executor& reference_executor();
@@ -55,25 +50,18 @@ std::vector<const Executor*> executors();
 // Whether this device has tile programs for these numbers.
 bool tiles_take(const Tensor& query);
 
-[[nodiscard]] const Executor* executor_named(const std::string& name);  // null: none has that name
-
-// Which executor runs: the one that was named, or under "auto" the one that suits each call.
-class ExecutorChoice {
- public:
-  // Throws InputError when the name is unknown, or when that executor cannot run these stages.
-  ExecutorChoice(const std::string& wanted, const Stages& stages);
-  const Executor& pick(const AttendInputs& inputs) const;
-  std::string explain() const;  // one line: which, when, and why
-
- private:
-  const Executor* wanted_ = nullptr;  // nullptr: auto
-  std::string tiled_refusal_, strips_refusal_;
-};
+// The executor that a user names; null for "auto". Throws InputError when the name is unknown, or when that executor
+// cannot run these stages.
+[[nodiscard]] const Executor* wanted_executor(const std::string& name, const Stages& stages);
+// The executor that runs this call: the wanted one; where none is wanted, the one that suits the call. While a capture
+// watches pairs it is the reference executor.
+[[nodiscard]] const Executor& executor_for(const Executor* wanted, const AttendInputs& inputs, const Stages& stages);
+[[nodiscard]] std::string explain_executor(const Executor* wanted, const Stages& stages);  // one line: which, and why
 
 // The stages from scores to output [b h i d] for the query rows of `at`, whose queries and keys are rotated already.
-// Reference and strips run this. `total_rows`: of the whole run, for dropout's draws.
-[[nodiscard]] Tensor attend_rows(
-    AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropout, index_t total_rows);
+// Reference and strips run this. `whole`: where these rows lie in the whole pattern, whose elements dropout numbers.
+[[nodiscard]] Tensor attend_rows(AttendContext at, const Stages& stages,
+    const std::optional<PatternDropout>& dropout = {}, const StripOf& whole = {});
 
 // The context of query rows [begin, end), without the keys that none of them sees where the schemes allow that.
 [[nodiscard]] AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end);

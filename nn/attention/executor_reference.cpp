@@ -14,9 +14,10 @@ class ReferenceExecutor final : public Executor {
   const char* name() const override { return "reference"; }
   std::string refusal(const Stages&) const override { return {}; }
 
-  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
-    return attend_rows(
-        rotated_context(inputs, stages), stages, inputs.dropout, inputs.sequence.first_row + inputs.query.size(2));
+  Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
+    const index_t first_row = inputs.sequence.first_row;
+    return attend_rows(rotated_context(inputs, stages), stages, inputs.dropout,
+        {first_row, first_row + inputs.query.size(2), inputs.key.size(2)});
   }
 };
 
@@ -88,13 +89,13 @@ AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) 
 }
 
 Tensor attend_rows(
-    AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, index_t total_rows) {
+    AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, const StripOf& whole) {
   at.content_scores = probe("scores", matmul(at.query, transpose(at.key), at.scale));  // S = q.k / sqrt(d), [b h i j]
   const std::optional<DistanceTable> table = table_for_softmax(at, stages);
   Tensor pattern = table ? causal_softmax_by_distance(at.content_scores, table->values, table->steps, at.first_row)
                          : pattern_of(logits_of(at, stages), at, stages);
   pattern = probe("pattern", pattern);  // [b h i j]
-  if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, {at.first_row, total_rows});
+  if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, whole);
   Tensor output = matmul(pattern, at.value);  // [b h i d]
   for (const auto& stage : stages.mixes) {
     const StageScope scope(*stage.path);

@@ -97,7 +97,7 @@ class StripsExecutor final : public Executor {
     return {};
   }
 
-  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
+  Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendContext all = rotated_context(inputs, stages);
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
     std::vector<Tensor> outputs;
@@ -107,12 +107,12 @@ class StripsExecutor final : public Executor {
       // The function outlives this call: it must not keep the history of what it gets as operands.
       at.query = at.unrotated_query = at.key = at.value = Tensor();
       if (at.x.defined()) at.x = at.x.detach();
-      const auto run = [at, stages, dropping = inputs.dropout, total = all.first_row + rows](
-                           const std::vector<Tensor>& given) {
+      const StripOf whole{at.first_row, all.first_row + rows, all.key.size(2)};
+      const auto run = [at, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
         AttendContext now = at;
         now.keep_apart();  // masks of all blocks together would be those of all pairs
         Operands::put(given, now);
-        return attend_rows(std::move(now), stages, dropping, total);
+        return attend_rows(std::move(now), stages, dropping, whole);
       };
       outputs.push_back(recompute(run, operands.list));
     }

@@ -36,12 +36,12 @@ class TiledExecutor final : public Executor {
     return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
   }
 
-  Tensor attend_finite(const AttendInputs& inputs, const Stages& stages) const override {
+  Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const Executor& otherwise = strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
-    if (!tiles_take(inputs.query)) return otherwise.attend_finite(inputs, stages);
+    if (!tiles_take(inputs.query)) return otherwise.attend(inputs, stages);
     const AttendContext at = rotated_context(inputs, stages);
     std::optional<TileTerms> terms = terms_of(at, stages);
-    if (!terms) return otherwise.attend_finite(inputs, stages);
+    if (!terms) return otherwise.attend(inputs, stages);
     if (inputs.dropout)
       terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
     const TiledResult result = tiled_attention(terms->facts, terms->operands);
