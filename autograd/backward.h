@@ -8,7 +8,7 @@
 namespace whence {
 
 // Marks `leaf` as something to differentiate by. Error when it is not floating, or is the result of an op.
-Tensor requires_grad(const Tensor& leaf, Site at = Site::current());
+Tensor requires_grad(const Tensor& leaf, Site site = Site::current());
 bool tracked(const Tensor& tensor);  // has history: a leaf, or computed from one
 // What backward accumulated; undefined before it ran, Error when not a leaf. A 16-bit leaf's gradient is f32
 // once it is a sum of several terms.
@@ -27,7 +27,7 @@ struct GradOptions {
 // means 1 and needs a scalar y. Inputs may be leaves or intermediate results. The graph stays as it was:
 // calling again gives the same bits.
 [[nodiscard]] std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs,
-    GradOptions options = {}, Site at = Site::current());
+    GradOptions options = {}, Site site = Site::current());
 
 struct BackwardOptions {
   // Keep what the ops saved, for another backward through this graph. By default it is freed on the way.
@@ -35,6 +35,6 @@ struct BackwardOptions {
 };
 
 // Adds d loss / d leaf to every leaf's gradient. `loss` is a scalar, or `seed` of its shape is given.
-void backward(const Tensor& loss, const Tensor& seed = {}, BackwardOptions options = {}, Site at = Site::current());
+void backward(const Tensor& loss, const Tensor& seed = {}, BackwardOptions options = {}, Site site = Site::current());
 
 }  // namespace whence

@@ -6,18 +6,16 @@
 
 namespace whence {
 
-Tensor requires_grad(const Tensor& leaf, Site at) {
-  const CallSite place(at);
+Tensor requires_grad(const Tensor& leaf, Site site) {
+  const CallSite place(site);
   raw::require_floating("requires_grad", "leaf", leaf);
   if (node_of(leaf) && !node_of(leaf)->is_leaf()) {
     fail(
         "requires_grad", to_text("a result of ", node_of(leaf)->name(), " given; a leaf required; use detach() first"));
   }
   if (!node_of(leaf)) {
-    Ref<Leaf> node(new Leaf(at));
-    node->shape = leaf.shape();
-    node->dtype = leaf.dtype();
-    leaf.set_link(node);
+    Ref<Leaf> node(new Leaf(site));
+    node->made(leaf);
   }
   return leaf;
 }
@@ -47,7 +45,7 @@ void set_gradient(const Tensor& leaf, const Tensor& gradient) {
 Tensor detail::in_dtype(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : raw::cast(x, dtype); }
 
 void Leaf::accumulate(const Tensor& dx) {
-  const DType sum_dtype = compute_dtype(dtype);
+  const DType sum_dtype = compute_dtype(result().dtype);
   if (!gradient.defined()) {
     gradient = dx;
     owned_ = false;

@@ -7,13 +7,18 @@
 
 namespace whence {
 
-std::uint64_t Node::next_id() {
-  static std::atomic<std::uint64_t> counter{0};
-  return counter.fetch_add(1, std::memory_order_relaxed) + 1;
+static std::uint64_t next_ids(std::size_t count) {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(count, std::memory_order_relaxed);
 }
 
-Node::Node(const Site& made_at) : id(next_id()), site(made_at) {
+Node::Node(const Site& made_at, std::size_t results) : id(next_ids(results)), site(made_at), further_(results - 1) {
   if (detail::scope_path) path = *detail::scope_path;
+}
+
+void Node::made(const Tensor& y, std::uint8_t k) {
+  (k == 0 ? first_ : further_[k - 1u]) = {y.shape(), y.dtype()};
+  y.set_link(Ref<GraphLink>(this), k);
 }
 
 // Deleting a node releases its inputs, which may be the last owners of theirs, and so on. A
@@ -33,11 +38,11 @@ void Node::dispose() {
   draining = false;
 }
 
-void SavedTensor::save(const Tensor& value, bool is_output) {
+void SavedTensor::save(const Tensor& value, const Edge& source, bool is_output) {
   Node* node = detail::saving_node;
   if (!node || !value.defined()) return;
   value_ = value.detach();
-  source_ = Ref<GraphLink>(value.link());
+  source_ = source;
   version_ = value.storage().version();
   is_output_ = is_output;
   next_ = std::exchange(node->first_saved_, this);
@@ -54,7 +59,7 @@ Tensor SavedTensor::get() const {
   }
   if (!recording()) return value_;
   Tensor with_history = value_.detach();
-  with_history.set_link(is_output_ ? Ref<GraphLink>(detail::backward_node) : source_);
+  with_history.set_link(is_output_ ? Ref<Node>(detail::backward_node) : source_.node, source_.result);
   return with_history;
 }
 

@@ -1,4 +1,4 @@
-// A node: one recorded operation, or a leaf whose gradient is kept.
+// A node: one recorded operation, with one result or several, or a leaf whose gradient is kept.
 //
 // Invariants. Ids grow with creation, so an operation's id is larger than those of its inputs: descending ids are a
 // topological order. A node owns the nodes of its inputs (not their numbers) and what its op saved; nothing points
@@ -16,34 +16,51 @@
 
 namespace whence {
 
+class Node;
 class SavedTensor;
+
+// One result of a node: what a tensor's link names, and where a gradient goes.
+struct Edge {
+  Ref<Node> node;  // empty: no gradient is needed
+  std::uint8_t result = 0;
+
+  explicit operator bool() const { return static_cast<bool>(node); }
+  [[nodiscard]] std::uint64_t id() const;  // of the result: no other one of any node has it
+};
 
 class Node : public GraphLink {
  public:
-  explicit Node(const Site& made_at);
+  // Of a result, and so of its gradient.
+  struct Result {
+    Shape shape;
+    DType dtype = DType::f32;
+  };
 
-  const std::uint64_t id;
-  const Site site;   // the line that called the op
+  explicit Node(const Site& made_at, std::size_t results = 1);
+
+  const std::uint64_t id;  // of its first result; its others follow
+  const Site site;         // the line that called the op
   std::string path;  // the Scope (autograd/inspect/probe.h) in which the op ran; of a module's parameter its own path
-  Shape shape;       // of the op's output, and so of its gradient
-  DType dtype = DType::f32;
+
+  std::size_t results() const { return 1 + further_.size(); }
+  const Result& result(std::size_t k = 0) const { return k == 0 ? first_ : further_[k - 1]; }
+  void made(const Tensor& y, std::uint8_t k = 0);  // y is its result k: notes what y is, and links y to here
 
   virtual const char* name() const = 0;
-  virtual std::span<const Ref<Node>> inputs() const = 0;  // empty Ref: that input needs no gradient
-  // gradients[k] = (d output / d input k)' dy for each k with needed[k]. Runs op code: may throw.
-  virtual void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) = 0;
+  virtual std::span<const Edge> inputs() const = 0;
+  // dx[k] = (d results / d input k)' dy for each k with needed[k]. dy has one entry for each result, undefined where no
+  // gradient came. Runs op code: may throw.
+  virtual void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) = 0;
   virtual bool is_leaf() const { return false; }
-  // Names of the parts that the op is a sum of, where one may want to see them apart; mostly none. (autograd/inspect/ways.h)
-  virtual std::vector<std::string> parts() const { return {}; }
-  // backward of one of them; undefined gradients are 0.
-  virtual void backward_of_part(std::size_t, const Tensor&, std::span<const bool>, std::span<Tensor>) {}
   // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of
   // them; empty: the op has no word for it. (autograd/inspect/zeros.h)
   virtual std::vector<Stop> stops(std::size_t) const { return {}; }
   // Whether element e of this input goes into element e of the output alone.
   virtual bool by_element(std::size_t) const { return false; }
-  // The op once more on other inputs, of which some may be duals; undefined where it cannot. (autograd/inspect/explain.h)
-  virtual Tensor again(const std::vector<Tensor>&) const { return {}; }
+  // Whether each number of the result is made of one of each input: that at its place, stretched as numpy does.
+  virtual bool broadcasts() const { return false; }
+  // The op's results on other inputs, of which some may be duals; empty where it cannot. (autograd/inspect/explain.h)
+  virtual std::vector<Tensor> again(const std::vector<Tensor>&) const { return {}; }
   virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here is an error
   bool released() const { return released_; }
 
@@ -55,13 +72,18 @@ class Node : public GraphLink {
 
  private:
   friend class SavedTensor;
-  static std::uint64_t next_id();
 
+  Result first_;
+  std::vector<Result> further_;               // mostly none, and then without memory of its own
   const SavedTensor* first_saved_ = nullptr;  // a list through the SavedTensors that live in the op's Saved
   Node* next_disposed_ = nullptr;
 };
 
+inline std::uint64_t Edge::id() const { return node->id + result; }
 inline Node* node_of(const Tensor& tensor) { return static_cast<Node*>(tensor.link()); }
+inline Edge edge_of(const Tensor& tensor) {
+  return tensor.link() ? Edge{Ref<Node>(node_of(tensor)), tensor.result_of_link()} : Edge{};
+}
 
 namespace detail {
 Tensor in_dtype(const Tensor& x, DType dtype);
@@ -72,8 +94,8 @@ class Leaf final : public Node {
  public:
   explicit Leaf(const Site& made_at) : Node(made_at) { path.clear(); }
   const char* name() const override { return "leaf"; }
-  std::span<const Ref<Node>> inputs() const override { return {}; }
-  void backward(const Tensor&, std::span<const bool>, std::span<Tensor>) override {}
+  std::span<const Edge> inputs() const override { return {}; }
+  void backward(std::span<const Tensor>, std::span<const bool>, std::span<Tensor>) override {}
   bool is_leaf() const override { return true; }
   void release_saved() override {}
 

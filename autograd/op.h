@@ -7,7 +7,7 @@
 //     Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1> needs) const;
 //     static Samples<Square> samples();
 //   };
-//   Tensor square(const Tensor& x, Site at) { return apply(Square{}, at, x); }
+//   Tensor square(const Tensor& x, Site site) { return apply(Square{}, site, x); }
 //   static const Checked<Square> checked;  // and every generic test follows
 //
 // forward checks its arguments under the names that the public function gives them. It works on values: it makes the
@@ -18,10 +18,14 @@
 // Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
 // says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional: `static
 // BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and errors
-// show instead of the name; `stops(saved, input)`, `by_element(input)` and `parts(saved)` with `backward_of_part(saved,
-// dy, needs, part)`, which autograd/node.h explains.
+// show instead of the name; `stops(saved, input)`, `by_element(input)` and `static constexpr bool broadcasts`, which
+// autograd/node.h explains.
+//
+// An op with several results returns them from forward, and so from apply(), as a std::array<Tensor, K>. Its backward
+// has `std::span<const Tensor, K> dy`, with dy[k] undefined where nobody read result k.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -47,7 +51,6 @@ inline bool is_constant_beside_duals(const Tensor& x) {
 }
 Tensor beside_duals(const Tensor& x);
 
-inline thread_local bool check_finite = false;
 void require_finite(const char* op, const char* pass, const Tensor& result, std::span<const Tensor> inputs);
 [[noreturn]] void refuse_released(const Node& node);
 [[noreturn]] void refuse_second_derivative(const Node& node);
@@ -59,19 +62,37 @@ template <class Op> const char* label_of(const Op& op) {
     return Op::name;
 }
 
-template <class Op, std::size_t N> class OpNode final : public Node {
+// What Op's forward returns: a Tensor, or several in an array.
+template <class Op, class... In>
+using ResultsOf =
+    decltype(std::declval<const Op&>().forward(std::declval<typename Op::Saved&>(), std::declval<const In&>()...));
+inline std::span<Tensor, 1> each_of(Tensor& y) { return std::span<Tensor, 1>(&y, 1); }
+template <std::size_t K> std::span<Tensor, K> each_of(std::array<Tensor, K>& y) { return y; }
+
+template <class Op, class... In> class OpNode final : public Node {
  public:
-  OpNode(Op&& operation, const Site& made_at) : Node(made_at), op(std::move(operation)) {}
+  using Results = ResultsOf<Op, In...>;
+  static constexpr std::size_t count = sizeof...(In);
+  static constexpr std::size_t result_count = decltype(each_of(std::declval<Results&>()))::extent;
+
+  OpNode(Op&& operation, const Site& made_at) : Node(made_at, result_count), op(std::move(operation)) {}
 
   const char* name() const override { return label_of(op); }
-  std::span<const Ref<Node>> inputs() const override { return edges; }
-  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+  std::span<const Edge> inputs() const override { return edges; }
+  void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) override {
     if (released_) refuse_released(*this);
     if constexpr (Once<Op>) {
       if (whence::recording()) refuse_second_derivative(*this);
     }
-    Grads<N> result = op.backward(saved, dy, needed.template first<N>());
-    for (std::size_t k = 0; k < N; ++k) gradients[k] = std::move(result[k]);
+    const auto run = [&](const auto& of_results) {
+      return op.backward(saved, of_results, needed.template first<count>());
+    };
+    Grads<count> found;
+    if constexpr (std::is_same_v<Results, Tensor>)
+      found = run(dy[0]);
+    else
+      found = run(dy.template first<result_count>());
+    std::ranges::move(found, dx.begin());
   }
   std::vector<Stop> stops(std::size_t input) const override {
     if constexpr (requires { op.stops(saved, input); }) return op.stops(saved, input);
@@ -81,18 +102,11 @@ template <class Op, std::size_t N> class OpNode final : public Node {
     if constexpr (requires { op.by_element(input); }) return op.by_element(input);
     return false;
   }
-  std::vector<std::string> parts() const override {
-    if constexpr (requires { op.parts(saved); }) return op.parts(saved);
-    return {};
+  bool broadcasts() const override {
+    if constexpr (requires { Op::broadcasts; }) return Op::broadcasts;
+    return false;
   }
-  void backward_of_part(
-      std::size_t part, const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
-    if constexpr (requires { op.parts(saved); }) {
-      Grads<N> result = op.backward_of_part(saved, dy, needed.template first<N>(), part);
-      for (std::size_t k = 0; k < N; ++k) gradients[k] = std::move(result[k]);
-    }
-  }
-  Tensor again(const std::vector<Tensor>& inputs) const override;
+  std::vector<Tensor> again(const std::vector<Tensor>& inputs) const override;
   void release_saved() override {
     for (const SavedTensor* held = first_saved(); held; held = held->next()) const_cast<SavedTensor*>(held)->release();
     released_ = true;
@@ -100,49 +114,53 @@ template <class Op, std::size_t N> class OpNode final : public Node {
 
   Op op;
   typename Op::Saved saved;
-  std::array<Ref<Node>, N> edges;
+  std::array<Edge, count> edges;
 };
 
 }  // namespace detail
 
 // y = op(in...), recorded when recording() and any input has history. Integer and boolean inputs never have.
-template <class Op, class... In> [[nodiscard]] Tensor apply(Op op, const Site& at, const In&... in) {
+template <class Op, class... In>
+[[nodiscard]] detail::ResultsOf<Op, In...> apply(Op op, const Site& site, const In&... in) {
   static_assert((std::is_same_v<In, Tensor> && ...));
-  constexpr std::size_t count = sizeof...(In);
-  const CallSite place(at, detail::label_of(op));
+  const char* const label = detail::label_of(op);
+  const CallSite place(site, label);
   if ((... || detail::is_dual(in)) && (... || detail::is_constant_beside_duals(in)))
-    return apply(std::move(op), at, detail::beside_duals(in)...);
-  const OpTimer timer(detail::label_of(op));
-  Tensor y;
-  if (recording() && (... || (in.link() != nullptr))) {
-    Ref<detail::OpNode<Op, count>> node(new detail::OpNode<Op, count>(std::move(op), at));
-    {
-      const RecordingScope values_only(false);
-      const detail::Exchange saving(detail::saving_node, node.get());
-      y = node->op.forward(node->saved, in...);
-      if ((... || (y.identity() == in.identity())))
-        y = y.detach();  // raw::contiguous and its like may give their argument back
-    }
-    node->edges = {Ref<Node>(node_of(in))...};
-    node->shape = y.shape();
-    node->dtype = y.dtype();
-    y.set_link(node);
-    if (detail::tape) detail::tape->keep(*node, {in...}, y);
-  } else {
+    return apply(std::move(op), site, detail::beside_duals(in)...);
+  OpTimer timer(label);
+  detail::ResultsOf<Op, In...> y;
+  const auto results = detail::each_of(y);
+  const auto run = [&](const Op& of, typename Op::Saved& saved, Node* node) {
     const RecordingScope values_only(false);
-    const detail::Exchange saving(detail::saving_node, nullptr);
+    const Exchange saving(detail::saving_node, node);
+    y = of.forward(saved, in...);
+    for (Tensor& each : results)
+      if ((... || (each.identity() == in.identity())))
+        each = each.detach();  // raw::contiguous and its like may give their argument back
+  };
+  if (recording() && (... || (in.link() != nullptr))) {
+    Ref<detail::OpNode<Op, In...>> node(new detail::OpNode<Op, In...>(std::move(op), site));
+    run(node->op, node->saved, node.get());
+    node->edges = {edge_of(in)...};
+    for (std::size_t k = 0; k < results.size(); ++k) node->made(results[k], static_cast<std::uint8_t>(k));
+    if (detail::tape) detail::tape->keep(*node, {in...}, results);
+  } else {
     typename Op::Saved saved;
-    y = op.forward(saved, in...);
-    if ((... || (y.identity() == in.identity()))) y = y.detach();
+    run(op, saved, nullptr);
   }
   if (detail::check_finite)
-    detail::require_finite(detail::label_of(op), "forward", y, std::array<Tensor, count>{in...});
+    for (const Tensor& each : results)
+      detail::require_finite(label, "forward", each, std::array<Tensor, sizeof...(In)>{in...});
+  timer.stop();
   return y;
 }
 
-template <class Op, std::size_t N> Tensor detail::OpNode<Op, N>::again(const std::vector<Tensor>& inputs) const {
-  return [&]<std::size_t... K>(std::index_sequence<K...>) { return apply(Op(op), site, inputs[K]...); }(
-             std::make_index_sequence<N>());
+template <class Op, class... In>
+std::vector<Tensor> detail::OpNode<Op, In...>::again(const std::vector<Tensor>& inputs) const {
+  Results y = [&]<std::size_t... K>(std::index_sequence<K...>) { return apply(Op(op), site, inputs[K]...); }(
+                  std::make_index_sequence<count>());
+  const auto results = each_of(y);
+  return {results.begin(), results.end()};
 }
 
 }  // namespace whence

@@ -1,8 +1,6 @@
-// What every walk from a result back to what it was computed from is made of: backward.cpp, ways.cpp, zeros.cpp.
+// What backward.cpp, ways.cpp and zeros.cpp do at each step of a walk over the graph (autograd/walk.h).
 #pragma once
 
-#include <optional>
-#include <queue>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,12 +11,12 @@
 
 namespace whence::detail {
 
-// The gradient that has arrived at a node so far. The first term is moved in; the second makes a sum; later terms add
+// The gradient that has arrived at a result so far. The first term is moved in; the second makes a sum; later terms add
 // in place.
 class Arrived {
  public:
-  void add(Tensor term, DType sum_dtype);
-  const Tensor& gradient() const { return gradient_; }
+  void add(Tensor term, const Edge& edge);
+  const Tensor& gradient() const { return gradient_; }  // undefined: nothing has arrived
   Tensor take() { return std::move(gradient_); }
 
  private:
@@ -26,47 +24,36 @@ class Arrived {
   int terms_ = 0;
 };
 
-// What the terms of a node's gradient are added up in.
-inline DType sum_dtype(const Node& node) { return node.is_leaf() ? compute_dtype(node.dtype) : node.dtype; }
-
 // Every node that `root` was computed from, and itself, in order of creation.
 std::vector<const Node*> nodes_behind(const Node* root);
+// Those of y. Throws Error when it has no history.
+std::vector<const Node*> nodes_behind(const char* op, const Tensor& y);
 
-// The names of nodes by their ids.
+using Ids = std::unordered_set<std::uint64_t>;  // of results
+Ids ids_of(const std::vector<Place>& places);
+// The names of results by their ids.
 using PlaceNames = std::unordered_map<std::uint64_t, std::string>;
 PlaceNames names_of(const std::vector<Place>& places);
-// Those of the nodes behind `root` that have one.
-std::unordered_set<const Node*> nodes_named(const PlaceNames& names, const Node* root);
 
-// Nodes from which one of `targets` can be reached, targets among them.
-std::unordered_set<const Node*> leading_to(const Node* root, const std::unordered_set<const Node*>& targets);
+// The results that a walk from `root` must come by to reach `targets`, and these.
+class Wanted {
+ public:
+  Wanted(const Node* root, Ids targets);
+  bool operator()(const Edge& edge) const { return is_target(edge.id()) || leading_.contains(edge.node.get()); }
+  bool is_target(std::uint64_t id) const { return targets_.contains(id); }
 
-// The terms that `node` sends to its inputs where dy has arrived; undefined where an input is not in `wanted` (null:
-// all are). Nothing where no input is. `release`: what the op saved is forgotten afterwards. `part`: of that part of
-// the op alone (Node::parts), undefined also where it sends nothing.
-std::vector<Tensor> terms_for_inputs(Node& node, const Tensor& dy, const std::unordered_set<const Node*>* wanted,
-    bool release, std::optional<std::size_t> part = {});
+ private:
+  Ids targets_;
+  std::unordered_set<const Node*> leading_;  // some input of theirs is wanted
+};
+
+// The terms that `node` sends to its inputs where dy has arrived at its results; undefined where an input is not wanted
+// (null: all are). Nothing where none is. `release`: what the op saved is forgotten afterwards.
+std::vector<Tensor> terms_for_inputs(Node& node, std::span<const Tensor> dy, const Wanted* wanted, bool release);
+// The same where dy has arrived at one result alone.
+std::vector<Tensor> terms_for_inputs(const Edge& result, const Tensor& dy, const Wanted& wanted);
 
 // The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);
-
-// While alive, backward through a probe leaves no gradient with its capture: what walks the graph to learn about it
-// must not change what was seen.
-class ProbesKeepNothing {
- public:
-  ProbesKeepNothing() : previous_(probes_keep_gradients) { probes_keep_gradients = false; }
-  ~ProbesKeepNothing() { probes_keep_gradients = previous_; }
-  ProbesKeepNothing(const ProbesKeepNothing&) = delete;
-  ProbesKeepNothing& operator=(const ProbesKeepNothing&) = delete;
-
- private:
-  bool previous_;
-};
-
-struct LowerId {
-  bool operator()(const Node* a, const Node* b) const { return a->id < b->id; }
-};
-// Nodes in descending order of creation: each comes when all that uses it has been.
-using Ready = std::priority_queue<Node*, std::vector<Node*>, LowerId>;
 
 }  // namespace whence::detail

@@ -16,16 +16,16 @@ class RecomputedNode final : public Node {
   RecomputedNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at)
       : Node(made_at), function_(std::move(function)) {
     saved_ = std::make_unique<SavedTensor[]>(inputs.size());
-    const detail::Exchange saving(detail::saving_node, this);
+    const Exchange saving(detail::saving_node, this);
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       saved_[k] = inputs[k];
-      edges_.emplace_back(node_of(inputs[k]));
-      leaves_.push_back(edges_[k] && edges_[k]->is_leaf() ? inputs[k] : Tensor());
+      edges_.push_back(edge_of(inputs[k]));
+      leaves_.push_back(edges_[k] && edges_[k].node->is_leaf() ? inputs[k] : Tensor());
     }
   }
 
   const char* name() const override { return "recompute"; }
-  std::span<const Ref<Node>> inputs() const override { return edges_; }
+  std::span<const Edge> inputs() const override { return edges_; }
   void release_saved() override {
     for (std::size_t k = 0; k < edges_.size(); ++k)
       saved_[k].release();  // the array stays: first_saved() still names its elements
@@ -34,7 +34,7 @@ class RecomputedNode final : public Node {
     released_ = true;
   }
 
-  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+  void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
     if (released_) detail::refuse_released(*this);
     if (recording()) detail::refuse_second_derivative(*this);
     std::vector<Tensor> inputs, wanted;
@@ -49,7 +49,7 @@ class RecomputedNode final : public Node {
       y = function_(inputs);
     }
     std::vector<Tensor> found(wanted.size());
-    if (tracked(y)) found = grad(y, dy, wanted, {.allow_unused = true});  // else f reads none of its inputs
+    if (tracked(y)) found = grad(y, dy[0], wanted, {.allow_unused = true});  // else f reads none of its inputs
     for (std::size_t k = 0, next = 0; k < edges_.size(); ++k) {
       if (!needed[k]) continue;
       gradients[k] =
@@ -61,15 +61,15 @@ class RecomputedNode final : public Node {
  private:
   Function function_;
   std::unique_ptr<SavedTensor[]> saved_;
-  std::vector<Ref<Node>> edges_;
+  std::vector<Edge> edges_;
   // Passed as they are, so that f may also reach them by its own handles (a module's parameters).
   std::vector<Tensor> leaves_;
 };
 
 }  // namespace
 
-Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at) {
-  const CallSite place(at);
+Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site site) {
+  const CallSite place(site);
   const bool record = recording() && std::any_of(inputs.begin(), inputs.end(), tracked);
   Tensor y;
   {
@@ -77,10 +77,8 @@ Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std:
     y = f(inputs).detach();
   }
   if (record) {
-    Ref<RecomputedNode> node(new RecomputedNode(std::move(f), inputs, at));
-    node->shape = y.shape();
-    node->dtype = y.dtype();
-    y.set_link(node);
+    Ref<RecomputedNode> node(new RecomputedNode(std::move(f), inputs, site));
+    node->made(y);
   }
   return y;
 }

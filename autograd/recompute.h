@@ -10,7 +10,7 @@ namespace whence {
 
 // y = f(inputs), without what f's ops save: backward runs f again. `inputs` must name every tensor that f reads and
 // that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
-[[nodiscard]] Tensor recompute(
-    std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site at = Site::current());
+[[nodiscard]] Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs,
+    Site site = Site::current());
 
 }  // namespace whence

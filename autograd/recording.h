@@ -2,28 +2,18 @@
 // in backward unless create_graph.
 #pragma once
 
-namespace whence {
+#include "autograd/thread.h"
 
-namespace detail {
-inline thread_local bool recording = true;
-}
+namespace whence {
 
 inline bool recording() { return detail::recording; }
 
-class RecordingScope {
- public:
-  explicit RecordingScope(bool on) : previous_(detail::recording) { detail::recording = on; }
-  ~RecordingScope() { detail::recording = previous_; }
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  bool previous_;
+struct RecordingScope : Exchange<bool> {
+  explicit RecordingScope(bool on) : Exchange(detail::recording, on) {}
 };
 
 // NoGrad no_grad;  from here to the end of the block nothing is recorded and results have no history.
-class NoGrad : RecordingScope {
- public:
+struct NoGrad : RecordingScope {
   NoGrad() : RecordingScope(false) {}
 };
 

@@ -2,7 +2,7 @@
 // Backward needs some of the numbers that forward saw. An op names them as members of its struct
 // Saved, and assigns them in forward:
 //     saved.x = x;               an input, or something computed from inputs
-//     saved.y.output(y);         the op's own result
+//     saved.y.output(y);         the op's own result; output(y, k): one of several
 // A SavedTensor holds the detached body and the storage's version at that time. Detached, it keeps no graph
 // alive, and an op that saves its own output makes no cycle. get() refuses, naming both places, when the
 // storage was written since: the derivative would belong to other numbers than the value. When nothing is
@@ -19,8 +19,8 @@ class SavedTensor {
   SavedTensor(const SavedTensor&) = delete;
   SavedTensor& operator=(const SavedTensor&) = delete;
 
-  void operator=(const Tensor& value) { save(value, false); }
-  void output(const Tensor& value) { save(value, true); }
+  void operator=(const Tensor& value) { save(value, edge_of(value), false); }
+  void output(const Tensor& value, std::uint8_t result = 0) { save(value, {{}, result}, true); }
 
   // The saved numbers; with their history while a graph of the backward pass is made (create_graph).
   // Throws Error when overwritten.
@@ -31,30 +31,13 @@ class SavedTensor {
   void release() { value_ = {}, source_ = {}; }
 
  private:
-  void save(const Tensor& value, bool is_output);
+  void save(const Tensor& value, const Edge& source, bool is_output);
 
   Tensor value_;
-  Ref<GraphLink> source_;
+  Edge source_;
   std::uint64_t version_ = 0;
   bool is_output_ = false;
   const SavedTensor* next_ = nullptr;
 };
-
-namespace detail {
-inline thread_local Node* saving_node = nullptr;    // whose forward runs
-inline thread_local Node* backward_node = nullptr;  // whose backward runs
-
-class Exchange {  // sets a thread-local for the length of a block
- public:
-  Exchange(Node*& slot, Node* value) : slot_(slot), previous_(slot) { slot = value; }
-  ~Exchange() { slot_ = previous_; }
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
-
- private:
-  Node*& slot_;
-  Node* previous_;
-};
-}  // namespace detail
 
 }  // namespace whence

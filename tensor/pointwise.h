@@ -13,6 +13,9 @@ namespace whence {
 // What a derivative is computed from, and so what backward needs.
 enum class Saves : unsigned char { nothing, input, output };
 
+// What f does where its derivative is next to 0, if one has a word for it.
+enum class Flat : unsigned char { nowhere, saturated, clamped, dead, leaking };
+
 // Attributes of a function: affine is a x + b, clamp is [a, b], leaky_relu has slope a.
 struct UnaryAttributes {
   double a = 0, b = 0;
@@ -33,6 +36,7 @@ struct UnaryFacts {
   };
   const char* name;
   Saves saves;
+  Flat flat;
   Known known[3];  // y = f(x) as found elsewhere, not by the code below: in ascending order of x
   Samples samples{};
 };
@@ -46,80 +50,80 @@ namespace functions {
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 struct Affine {  // y = a x + b
-  static constexpr UnaryFacts facts{"affine", Saves::nothing, {{-2, 3.25}, {0, 0.25}, {1, -1.25}},
+  static constexpr UnaryFacts facts{"affine", Saves::nothing, Flat::nowhere, {{-2, 3.25}, {0, 0.25}, {1, -1.25}},
       {.attributes = {-1.5, 0.25}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return T(p.a) * x + T(p.b); }
   template <class T> WHENCE_HD static T derivative(T, UnaryAttributes p) { return T(p.a); }
 };
 struct Abs {
-  static constexpr UnaryFacts facts{"abs", Saves::input, {{-infinity, infinity}, {-2, 2}, {1.5, 1.5}},
+  static constexpr UnaryFacts facts{"abs", Saves::input, Flat::nowhere, {{-infinity, infinity}, {-2, 2}, {1.5, 1.5}},
       {.kinks = {{0, 0}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x == T(0) ? T(0) : (x < T(0) ? -x : x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0)); }
 };
 struct Exp {  // y' = y
-  static constexpr UnaryFacts facts{"exp", Saves::output, {{-2, 0.1353352832366127}, {0, 1}, {1, 2.718281828459045}}};
+  static constexpr UnaryFacts facts{"exp", Saves::output, Flat::nowhere, {{-2, 0.1353352832366127}, {0, 1}, {1, 2.718281828459045}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::exp(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y; }
 };
 struct Log {
-  static constexpr UnaryFacts facts{"log", Saves::input, {{0.5, -0.6931471805599453}, {1, 0}, {3, 1.0986122886681098}},
+  static constexpr UnaryFacts facts{"log", Saves::input, Flat::nowhere, {{0.5, -0.6931471805599453}, {1, 0}, {3, 1.0986122886681098}},
       {.low = 0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / x; }
 };
 struct Log1p {  // log(1 + x)
-  static constexpr UnaryFacts facts{"log1p", Saves::input,
+  static constexpr UnaryFacts facts{"log1p", Saves::input, Flat::nowhere,
       {{-0.5, -0.6931471805599453}, {1e-20, 1e-20}, {2, 1.0986122886681098}}, {.low = -0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log1p(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / (T(1) + x); }
 };
 struct Sqrt {
-  static constexpr UnaryFacts facts{"sqrt", Saves::output, {{0.25, 0.5}, {2, 1.4142135623730951}, {9, 3}},
+  static constexpr UnaryFacts facts{"sqrt", Saves::output, Flat::nowhere, {{0.25, 0.5}, {2, 1.4142135623730951}, {9, 3}},
       {.low = 0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sqrt(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(0.5) / y; }
 };
 struct Square {
-  static constexpr UnaryFacts facts{"square", Saves::input, {{-3, 9}, {0, 0}, {1.5, 2.25}}};
+  static constexpr UnaryFacts facts{"square", Saves::input, Flat::nowhere, {{-3, 9}, {0, 0}, {1.5, 2.25}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * x; }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(2) * x; }
 };
 struct Reciprocal {
-  static constexpr UnaryFacts facts{"reciprocal", Saves::output, {{-4, -0.25}, {0.5, 2}, {8, 0.125}}, {.low = 0.5}};
+  static constexpr UnaryFacts facts{"reciprocal", Saves::output, Flat::nowhere, {{-4, -0.25}, {0.5, 2}, {8, 0.125}}, {.low = 0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return T(1) / x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return -y * y; }
 };
 struct Sin {
-  static constexpr UnaryFacts facts{"sin", Saves::input, {{-1.5707963267948966, -1}, {0, 0}, {1, 0.8414709848078965}}};
+  static constexpr UnaryFacts facts{"sin", Saves::input, Flat::nowhere, {{-1.5707963267948966, -1}, {0, 0}, {1, 0.8414709848078965}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sin(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::cos(x); }
 };
 struct Cos {
-  static constexpr UnaryFacts facts{"cos", Saves::input, {{-1, 0.5403023058681398}, {0, 1}, {3.141592653589793, -1}}};
+  static constexpr UnaryFacts facts{"cos", Saves::input, Flat::nowhere, {{-1, 0.5403023058681398}, {0, 1}, {3.141592653589793, -1}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::cos(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return -math::sin(x); }
 };
 struct Tanh {  // y' = 1 - y^2
-  static constexpr UnaryFacts facts{"tanh", Saves::output, {{-infinity, -1}, {0, 0}, {1, 0.7615941559557649}}};
+  static constexpr UnaryFacts facts{"tanh", Saves::output, Flat::saturated, {{-infinity, -1}, {0, 0}, {1, 0.7615941559557649}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::tanh(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(1) - y * y; }
 };
 struct Sigmoid {  // y' = y (1 - y); exactly 0 where y has rounded to 0 or 1
-  static constexpr UnaryFacts facts{"sigmoid", Saves::output,
+  static constexpr UnaryFacts facts{"sigmoid", Saves::output, Flat::saturated,
       {{-2, 0.11920292202211756}, {0, 0.5}, {1, 0.7310585786300049}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y * (T(1) - y); }
 };
 struct Softplus {  // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), where e never overflows; y' = s, the sigmoid
-  static constexpr UnaryFacts facts{"softplus", Saves::input, {{-800, 0}, {0, 0.6931471805599453}, {800, 800}}};
+  static constexpr UnaryFacts facts{"softplus", Saves::input, Flat::saturated, {{-800, 0}, {0, 0.6931471805599453}, {800, 800}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return (x > T(0) ? x : T(0)) + math::log1p(math::exp(x > T(0) ? -x : x));
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::sigmoid(x); }
 };
 struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et al. 2017)
-  static constexpr UnaryFacts facts{"silu", Saves::input, {{-2, -0.23840584404423512}, {0, 0}, {1, 0.7310585786300049}}};
+  static constexpr UnaryFacts facts{"silu", Saves::input, Flat::saturated, {{-2, -0.23840584404423512}, {0, 0}, {1, 0.7310585786300049}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     const T s = math::sigmoid(x);
@@ -127,12 +131,12 @@ struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et a
   }
 };
 struct Relu {
-  static constexpr UnaryFacts facts{"relu", Saves::output, {{-infinity, 0}, {-2, 0}, {3, 3}}, {.kinks = {{0, 0}}}};
+  static constexpr UnaryFacts facts{"relu", Saves::output, Flat::dead, {{-infinity, 0}, {-2, 0}, {3, 3}}, {.kinks = {{0, 0}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x <= T(0) ? T(0) : x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y > T(0) ? T(1) : T(0); }
 };
 struct LeakyRelu {  // slope 0 is relu, also at -infinity
-  static constexpr UnaryFacts facts{"leaky_relu", Saves::input, {{-infinity, -infinity}, {-2, -0.02}, {3, 3}},
+  static constexpr UnaryFacts facts{"leaky_relu", Saves::input, Flat::leaking, {{-infinity, -infinity}, {-2, -0.02}, {3, 3}},
       {.attributes = {0.01, 0}, .kinks = {{0, 0.01}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) {
     return x > T(0) ? x : (p.a == 0 && x <= T(0) ? T(0) : T(p.a) * x);
@@ -140,7 +144,7 @@ struct LeakyRelu {  // slope 0 is relu, also at -infinity
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x > T(0) ? T(1) : T(p.a); }
 };
 struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the sigmoid  (Hendrycks and Gimpel 2016)
-  static constexpr UnaryFacts facts{"gelu", Saves::input, {{-2, -0.04540230591222498}, {0, 0}, {1, 0.8411919906082767}}};
+  static constexpr UnaryFacts facts{"gelu", Saves::input, Flat::saturated, {{-2, -0.04540230591222498}, {0, 0}, {1, 0.8411919906082767}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
   }
@@ -151,7 +155,7 @@ struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s th
   }
 };
 struct GeluErf {  // x Phi(x), Phi the normal distribution function
-  static constexpr UnaryFacts facts{"gelu_erf", Saves::input,
+  static constexpr UnaryFacts facts{"gelu_erf", Saves::input, Flat::saturated,
       {{-2, -0.04550026389635842}, {0, 0}, {1, 0.8413447460685429}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
@@ -161,7 +165,7 @@ struct GeluErf {  // x Phi(x), Phi the normal distribution function
   }
 };
 struct Clamp {  // the derivative at the bounds is PyTorch's
-  static constexpr UnaryFacts facts{"clamp", Saves::input, {{-infinity, -0.5}, {0.25, 0.25}, {3, 0.7}},
+  static constexpr UnaryFacts facts{"clamp", Saves::input, Flat::clamped, {{-infinity, -0.5}, {0.25, 0.25}, {3, 0.7}},
       {.attributes = {-0.5, 0.7}, .kinks = {{-0.5, 1}, {0.7, 1}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x < T(p.a) || x > T(p.b) ? T(0) : T(1); }

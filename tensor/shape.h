@@ -74,6 +74,13 @@ constexpr Shape as_rows(const Shape& shape) {
   return {rows, shape[-1]};
 }
 
+// Where element number `element` stands, counted row-major. REQUIRES: there is one.
+constexpr Shape position_of(index_t element, const Shape& shape) {
+  Shape position = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) position[axis] = element % shape[axis], element /= shape[axis];
+  return position;
+}
+
 // Row-major strides of `shape`.
 constexpr Strides contiguous_strides(const Shape& shape) {
   Strides strides = Strides::filled(shape.rank(), 1);

@@ -83,8 +83,12 @@ class Tensor {
   // model). Error when shapes differ.
   void replace(const Tensor& value) const;
 
+  // The node of the graph that made it, and which of the node's results it is.
   GraphLink* link() const { return body_ ? body_->link.get() : nullptr; }
-  void set_link(Ref<GraphLink> link) const { body_->link = std::move(link); }
+  std::uint8_t result_of_link() const { return body_->result; }
+  void set_link(Ref<GraphLink> link, std::uint8_t result = 0) const {
+    body_->link = std::move(link), body_->result = result;
+  }
   const void* identity() const { return body_.get(); }  // equal for handles of one body
 
  private:
@@ -95,6 +99,7 @@ class Tensor {
     Ref<Storage> storage;
     Ref<GraphLink> link;
     DType dtype = DType::f32;
+    std::uint8_t result = 0;
     void dispose() { delete this; }
   };
   const Body& body() const {

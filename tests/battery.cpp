@@ -9,12 +9,14 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 
 #include "autograd/backward.h"
 #include "autograd/check/gradcheck.h"
 #include "autograd/check/samples.h"
+#include "autograd/node.h"
 #include "autograd/recording.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
@@ -309,7 +311,58 @@ void check_bad_inputs(const CheckedOp& op) {
   }
 }
 
+// Whether each number of y is made of one of each input, that at its place, stretched as numpy does: found by moving one
+// number at a time. Nothing: the sample cannot tell.
+std::optional<bool> goes_by_place(const CheckedSample& sample) {
+  if (sample.inputs.size() < 2) return false;
+  Tensors duals;
+  for (const Tensor& input : sample.inputs) {
+    if (!input.defined() || !is_floating(input.dtype())) return false;
+    if (input.numel() > 64 || input.numel() == 0) return std::nullopt;
+    duals.push_back(raw::cast(input.detach(), DType::dual));
+  }
+  for (std::size_t k = 0; k < duals.size(); ++k) {
+    const Shape& shape = duals[k].shape();
+    for (index_t e = 0; e < duals[k].numel(); ++e) {
+      Tensors moved = duals;
+      moved[k] = raw::copy(duals[k]);
+      moved[k].data<Dual>()[e].tangent = 1;
+      const Tensor y = raw::contiguous(sample.run(moved));
+      if (y.rank() < shape.rank()) return false;
+      for (index_t o = 0; o < y.numel(); ++o) {
+        const Shape at = position_of(o, y.shape());
+        bool here = true;
+        for (int axis = 0; axis < shape.rank(); ++axis)
+          here = here && (shape[axis] == 1 ? 0 : at[at.rank() - shape.rank() + axis]) == position_of(e, shape)[axis];
+        if (y.data<Dual>()[o].tangent != 0 && !here) return false;
+      }
+    }
+  }
+  return sample.inputs[0].numel() > 1 || sample.inputs[1].numel() > 1 ? std::optional(true) : std::nullopt;
+}
+
 }  // namespace
+
+// Else constants beside its numbers would be left out where one is explained (autograd/inspect/explain.h).
+TEST_CASE("an op says that it broadcasts, if it does") {
+  int broadcasting = 0;
+  for (const CheckedOp& op : checked_ops()) {
+    CAPTURE(op.name);
+    bool by_place = false, not_by_place = false, says = false, one_op = true;
+    for (const CheckedSample& sample : op.samples()) {
+      const Tensor y = sample.run(leaves_of(sample.inputs));
+      if (!node_of(y)) continue;
+      says = node_of(y)->broadcasts();
+      one_op = one_op && node_of(y)->inputs().size() == sample.inputs.size();
+      const NoGrad values_only;
+      const auto found = goes_by_place(sample);
+      by_place = by_place || found == true, not_by_place = not_by_place || found == false;
+    }
+    if (one_op) CHECK(says == (by_place && !not_by_place));
+    broadcasting += says;
+  }
+  CHECK(broadcasting >= 7);
+}
 
 TEST_CASE("T1, T2: every op passes every generic test") {
   int samples = 0;

@@ -1,5 +1,7 @@
 // Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
-#include "autograd/inspect/inspect.h"
+#include "autograd/inspect/check_finite.h"
+#include "autograd/inspect/graph_text.h"
+#include "autograd/inspect/memory_report.h"
 
 #include <doctest/doctest.h>
 
@@ -178,6 +180,24 @@ TEST_CASE("CheckFinite sees the backward pass, and ends with its block") {
     }).find(made + ": broken: its backward made nan at element 1 of [3]; finite numbers required") == 0);
   }
   CHECK(error_text([&] { backward(sum(apply(BrokenBackward{}, Site::current(), x))); }).empty());
+}
+
+TEST_CASE("OpClock: what its function throws goes to who called the op, and the clock goes on") {
+  const Tensor x = leaf({1, 2, 3}, {3});
+  int told = 0;
+  bool fails = true;
+  const OpClock clock([&](const OpTime& time) {
+    ++told;
+    if (fails) fail("profiler", "no room for ", time.op);
+  });
+  CHECK(message([&] { (void)(x * x); }) == "profiler: no room for multiply");
+  fails = false;
+  const Tensor y = sum(x * x);
+  fails = true;
+  CHECK(message([&] { backward(y); }) == "profiler: no room for sum");
+  fails = false;
+  CHECK(error_text([&] { backward(y); }).empty());
+  CHECK(told > 4);
 }
 
 TEST_CASE("masks and indices are no numbers to check") {

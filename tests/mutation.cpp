@@ -26,12 +26,10 @@ using Fault = std::function<Tensor(std::size_t k, const Tensor& dx)>;
 // A recorded op with a fault in its backward.
 class FaultyNode final : public Node {
  public:
-  FaultyNode(Node& op, Fault fault) : Node(op.site), op_(&op), fault_(std::move(fault)) {
-    shape = op.shape, dtype = op.dtype;
-  }
+  FaultyNode(Node& op, Fault fault) : Node(op.site), op_(&op), fault_(std::move(fault)) {}
   const char* name() const override { return op_->name(); }
-  std::span<const Ref<Node>> inputs() const override { return op_->inputs(); }
-  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+  std::span<const Edge> inputs() const override { return op_->inputs(); }
+  void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
     op_->backward(dy, needed, gradients);
     for (std::size_t k = 0; k < gradients.size(); ++k)
       if (gradients[k].defined()) gradients[k] = fault_(k, gradients[k]);
@@ -44,7 +42,7 @@ class FaultyNode final : public Node {
 };
 
 Tensor with_fault(const Tensor& y, const Fault& fault) {
-  if (node_of(y)) y.set_link(Ref<Node>(new FaultyNode(*node_of(y), fault)));
+  if (node_of(y)) Ref<Node>(new FaultyNode(*node_of(y), fault))->made(y);
   return y;
 }
 

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/inspect/inspect.h"
+#include "autograd/inspect/graph_text.h"
 #include "autograd/node.h"
 #include "tensor/device/allocator.h"
 #include "tests/close.h"

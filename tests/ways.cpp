@@ -57,30 +57,6 @@ TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
   CHECK(ways(y, {}, {"elsewhere", {}}, {}).empty());
 }
 
-TEST_CASE("ways: a convolution splits into its taps and its bias, for map, kernel and bias") {
-  const Tensor x = normal_leaf({1, 2, 3, 5}, 1), w = normal_leaf({2, 2, 1, 3}, 2), b = normal_leaf({2}, 3);
-  const Tensor y = sum(square(convolve_keys(x, w, b, 2, 0)));
-  for (const Tensor& leaf : {x, w, b}) {
-    CAPTURE(leaf.shape());
-    const std::vector<Way> found = ways(y, {}, place_of("leaf", leaf), {});
-    CHECK(distance(sum_of(found), grad(y, {}, {leaf})[0]) < 1e-13);
-    if (leaf.identity() == b.identity()) {
-      REQUIRE(found.size() == 1);
-      CHECK(found[0].steps == Steps{"bias"});
-    } else {
-      REQUIRE(found.size() == 3);
-      CHECK(found[0].steps == Steps{"tap j+0"});  // in the order of their names
-      CHECK(found[2].steps == Steps{"tap j-2"});
-    }
-  }
-  // One tap is what a kernel of that tap alone would send.
-  const Tensor alone = Tensor::zeros(w.shape(), DType::f64);
-  raw::copy_into(raw::slice(w.detach(), 3, 0, 1), raw::slice(alone, 3, 0, 1));
-  const Tensor dy = raw::unary(functions::Affine{}, convolve_keys(x, w, b, 2, 0).detach(), {2, 0});
-  const Tensor expected = grad(convolve_keys(x, alone, {}, 2, 0), dy, {x})[0];
-  CHECK(distance(ways(y, {}, place_of("x", x), {})[2].gradient, expected) < 1e-13);
-}
-
 TEST_CASE("zeros: each reason, where it is known by hand") {
   using Names = std::vector<std::string>;
   const auto of = [](const std::vector<double>& numbers) {

@@ -56,15 +56,6 @@ bool same_bits(const Numbers& a, const Numbers& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
 }
 
-std::string place_name(index_t i, const Shape& shape) {
-  Shape position = shape;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    position[axis] = i % shape[axis];
-    i /= shape[axis];
-  }
-  return to_string(position);
-}
-
 // One comparison along one direction u of one input.
 struct Comparison {
   double expected, got, scale;
@@ -172,13 +163,14 @@ class Checker {
       for (index_t i = 0; i < count; ++i) {
         Numbers unit(static_cast<std::size_t>(count));
         unit[static_cast<std::size_t>(i)] = 1;
-        passed = judge(k, worst, place_name(i, report_.inputs[k].shape), tolerance, compare(unit), unit) && passed;
+        passed = judge(k, worst, to_string(position_of(i, report_.inputs[k].shape)), tolerance, compare(unit), unit) &&
+                 passed;
       }
     } else if (!passed) {
       const index_t i = worst_element(u, compare);
       Numbers unit(static_cast<std::size_t>(count));
       unit[static_cast<std::size_t>(i)] = 1;
-      judge(k, worst = {}, place_name(i, report_.inputs[k].shape), 0, compare(unit), unit);
+      judge(k, worst = {}, to_string(position_of(i, report_.inputs[k].shape)), 0, compare(unit), unit);
     }
     if (!passed) problem(k, to_text(method, " at ", worst.where, ": expected ", worst.expected, ", got ", worst.got));
   }
@@ -242,16 +234,16 @@ class Checker {
 }  // namespace
 
 GradcheckReport gradcheck(
-    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
-  const CallSite place(at);
+    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site site) {
+  const CallSite place(site);
   return Checker("gradcheck", f, with_respect_to, options).run();
 }
 
 // The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from
 // create_graph, and duals run through its forward, which is our forward and backward. So gradcheck itself can check it.
 GradcheckReport gradgradcheck(
-    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site at) {
-  const CallSite place(at);
+    const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site site) {
+  const CallSite place(site);
   Tensor y;
   {
     const NoGrad values_only;

@@ -4,10 +4,10 @@
 //   const GradcheckReport report = gradcheck([&] { return softmax(matmul(x, w)); }, {{"w", w}});
 //   if (!report.ok()) std::cout << report.text();
 //
-// It asks twice, each time with a random cotangent v. Dual numbers run the ordinary
-// forward code and give J u exactly, so
-// <v, J u> must equal <J'v, u> to rounding. Central differences use neither backward nor duals.
-// Small inputs are checked element by element.
+// It asks twice, each time with a random cotangent v. Dual numbers run the ordinary forward code and give J u exactly:
+// <v, J u> must equal <J'v, u> to rounding (1e-12). Central differences use neither backward nor duals. Small inputs
+// are checked element by element. A cotangent of ones (".sum()") is never used: it would pass a softmax backward of any
+// scale or sign, and a transpose that is not inverted.
 #pragma once
 
 #include <cstdint>
@@ -61,11 +61,11 @@ struct GradcheckReport {
 // runs, and put back when it returns or throws. f must be a function of them alone. Throws Error for inputs
 // that are not f64, or not leaves.
 [[nodiscard]] GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
-    GradcheckOptions options = {}, Site at = Site::current());
+    GradcheckOptions options = {}, Site site = Site::current());
 
 // The same for the gradients as functions (create_graph): derivatives of J'v by every input and by v, checked against
 // duals that run through forward and backward.
 [[nodiscard]] GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
-    GradcheckOptions options = {}, Site at = Site::current());
+    GradcheckOptions options = {}, Site site = Site::current());
 
 }  // namespace whence

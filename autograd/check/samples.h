@@ -1,9 +1,5 @@
-// How gradients are checked: samples of an op, gradcheck for any function, and the registry that the battery walks.
-//
-// There are two checks. Dual numbers run the ordinary forward code and give J u exactly: <v, J u> must equal <J'v,
-// u> to rounding (1e-12). Central differences with a random cotangent v use neither backward nor duals. A
-// cotangent of ones (".sum()") is never used: it would pass a softmax backward of any scale or sign, and a
-// transpose that is not inverted.
+// What an op gives the generic tests: samples of its inputs, calls that it must refuse, and a place in the registry of
+// ops, which tests/battery.cpp walks.
 #pragma once
 
 #include <functional>

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "autograd/backward.h"
 #include "autograd/op.h"
@@ -18,11 +16,13 @@ namespace {
 
 using detail::PlaceNames, detail::names_of;
 
-const Tape::Entry& entry_of(const Tape& tape, const Place& place) {
-  if (place.nodes.empty() || !tape.entries().contains(place.nodes.back()))
-    fail("explain", "'", place.name, "' is not on the tape; a place that the pass went by required");
-  return tape.entries().at(place.nodes.back());
+Edge edge_at(const Tape& tape, const Place& place) {
+  const Tape::Entry* entry = place.results.empty() ? nullptr : tape.of(place.results.back());
+  if (!entry) fail("explain", "'", place.name, "' is not on the tape; a place that the pass went by required");
+  return {entry->node, static_cast<std::uint8_t>(place.results.back() - entry->node->id)};
 }
+
+const Tensor& value_of(const Tape& tape, const Edge& edge) { return tape.of(edge.id())->results[edge.result]; }
 
 index_t element_at(const Shape& at, const Shape& shape, const std::string& name) {
   index_t element = 0;
@@ -35,28 +35,15 @@ index_t element_at(const Shape& at, const Shape& shape, const std::string& name)
   return element;
 }
 
-Shape position_of(index_t element, const Shape& shape) {
-  Shape at = shape;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) at[axis] = element % shape[axis], element /= shape[axis];
-  return at;
-}
-
-// 1 at `element`, 0 elsewhere.
-Tensor unit(const Shape& shape, DType dtype, index_t element) {
-  const Tensor one = Tensor::zeros(shape, dtype);
-  raw::copy_into(Tensor::ones({1}, dtype), raw::slice(raw::reshape(one, {-1}), 0, element, element + 1));
-  return one;
-}
-
 class ValueExplainer {
  public:
   ValueExplainer(const Tape& tape, const std::vector<Place>& places, std::size_t most)
       : tape_(tape), names_(names_of(places)), most_(most) {}
 
-  Contribution explain(const Tape::Entry& entry, index_t element) const {
-    Contribution result = number(entry.output, element);
-    result.op = entry.node->name(), result.line = to_string(entry.node->site);
-    for (Contribution& operand : operands(entry, element))
+  Contribution explain(const Edge& edge, index_t element) const {
+    Contribution result = number(value_of(tape_, edge), element);
+    result.op = edge.node->name(), result.line = to_string(edge.node->site);
+    for (Contribution& operand : operands(edge, element))
       if (result.from.size() < most_)
         result.from.push_back(std::move(operand));
       else
@@ -80,59 +67,54 @@ class ValueExplainer {
   }
 
   // What an element of an op's output depends on.
-  std::vector<Source> sources(const Tape::Entry& entry, index_t element) const {
-    Node& node = *entry.node;
-    const auto needed = std::make_unique<bool[]>(entry.inputs.size());
-    std::vector<Tensor> weights(entry.inputs.size());
-    for (std::size_t k = 0; k < entry.inputs.size(); ++k)
-      needed[k] = entry.inputs[k].defined() && is_floating(entry.inputs[k].dtype()) && node.inputs()[k];
-    {
-      const detail::Exchange running(detail::backward_node, &node);
-      node.backward(unit(node.shape, node.dtype, element), {needed.get(), entry.inputs.size()}, weights);
-    }
+  std::vector<Source> sources(const Edge& edge, index_t element) const {
+    const Tape::Entry& entry = *tape_.of(edge.id());
+    const Tensor& y = entry.results[edge.result];
+    std::vector<double> unit(static_cast<std::size_t>(y.numel()));
+    unit[static_cast<std::size_t>(element)] = 1;
+    std::vector<Tensor> dy(entry.results.size());
+    dy[edge.result] = Tensor::of(unit, y.shape(), y.dtype());
+    const std::vector<Tensor> weights = detail::terms_for_inputs(*edge.node, dy, nullptr, false);
     std::vector<Source> found;
     for (std::size_t k = 0; k < weights.size(); ++k) {
-      if (!needed[k] || !weights[k].defined()) continue;
+      if (!weights[k].defined()) continue;
       const std::vector<double> numbers = weights[k].to_vector();
       for (std::size_t e = 0; e < numbers.size(); ++e)
         if (numbers[e] != 0) found.push_back({k, &entry.inputs[k], static_cast<index_t>(e), numbers[e]});
     }
     for (std::size_t k = 0; k < entry.inputs.size(); ++k)
-      if (const auto constant = constant_beside(entry, k, element)) found.push_back(*constant);
+      if (const auto constant = constant_beside(entry, k, y.shape(), element)) found.push_back(*constant);
     return found;
   }
 
-  // Backward knows nothing of constants. Where one stands beside a number in a function of two, a dual in its place
-  // tells the derivative by it.
-  static std::optional<Source> constant_beside(const Tape::Entry& entry, std::size_t k, index_t element) {
+  // Backward knows nothing of constants. Where one stands beside a number in a function that works number by number,
+  // a dual in its place tells the derivative by it.
+  static std::optional<Source> constant_beside(
+      const Tape::Entry& entry, std::size_t k, const Shape& shape, index_t element) {
     const Tensor& input = entry.inputs[k];
-    static const std::unordered_set<std::string> functions_of_two{"add", "subtract", "multiply", "divide"};
-    if (!functions_of_two.contains(entry.node->name()) || !input.defined() || input.link()) return std::nullopt;
-    std::vector<Tensor> inputs;
-    for (const Tensor& each : entry.inputs) {
-      const bool moves = &each == &input;
-      const Tensor dual = raw::copy(raw::cast(raw::contiguous(each.detach()), DType::dual));
-      for (index_t e = 0; moves && e < dual.numel(); ++e) dual.data<Dual>()[e].tangent = 1;
-      inputs.push_back(dual);
-    }
-    const double derivative = raw::contiguous(entry.node->again(inputs)).data<Dual>()[element].tangent;
-    const Shape& shape = entry.node->shape;
+    if (!entry.node->broadcasts() || !input.defined() || input.link()) return std::nullopt;
     const Shape at = position_of(element, shape);
+    std::vector<Tensor> alone;  // what this number was made of
     index_t inside = 0;
-    for (int axis = 0; axis < input.rank(); ++axis) {
-      const index_t extent = input.size(axis), place = at[shape.rank() - input.rank() + axis];
-      inside = inside * extent + (extent == 1 ? 0 : place);
+    for (const Tensor& each : entry.inputs) {
+      index_t place = 0;
+      for (int axis = 0; axis < each.rank(); ++axis)
+        place = place * each.size(axis) + (each.size(axis) == 1 ? 0 : at[at.rank() - each.rank() + axis]);
+      alone.push_back(
+          raw::cast(raw::copy(raw::slice(raw::reshape(each.detach(), {-1}), 0, place, place + 1)), DType::dual));
+      if (&each == &input) inside = place, alone.back().data<Dual>()[0].tangent = 1;
     }
+    const double derivative = entry.node->again(alone)[0].data<Dual>()[0].tangent;
     return derivative == 0 ? std::nullopt : std::optional(Source{k, &input, inside, derivative});
   }
 
-  std::vector<Contribution> operands(const Tape::Entry& entry, index_t element) const {
+  std::vector<Contribution> operands(const Edge& edge, index_t element) const {
     std::vector<std::pair<Contribution, Source>> all;
-    for (const Source& source : sources(entry, element)) {
+    for (const Source& source : sources(edge, element)) {
       all.emplace_back(number(*source.tensor, source.element), source);
       all.back().first.derivative = source.derivative;
     }
-    keep_what_adds_up(all, entry.inputs.size(), number(entry.output, element).value);
+    keep_what_adds_up(all, edge.node->inputs().size(), number(value_of(tape_, edge), element).value);
     std::ranges::stable_sort(all, std::ranges::greater{},
         [](const auto& each) { return std::abs(each.first.derivative * each.first.value); });
     std::vector<Contribution> result;
@@ -160,18 +142,17 @@ class ValueExplainer {
   }
 
   Contribution followed(Contribution operand, const Source& source) const {
-    const Node* node = node_of(*source.tensor);
-    if (!node) return operand;
-    if (const auto name = names_.find(node->id); name != names_.end()) {
+    const Edge edge = edge_of(*source.tensor);
+    if (!edge) return operand;
+    if (const auto name = names_.find(edge.id()); name != names_.end()) {
       operand.name = name->second;
       return operand;
     }
-    const auto entry = tape_.entries().find(node->id);
-    if (entry == tape_.entries().end()) {
-      operand.name = node->path;  // a leaf
+    if (!tape_.of(edge.id())) {
+      operand.name = edge.node->path;  // a leaf
       return operand;
     }
-    Contribution made = explain(entry->second, source.element);
+    Contribution made = explain(edge, source.element);
     // What only moves a number is left out.
     if (made.more == 0 && made.from.size() == 1 && made.from[0].derivative == 1 && made.from[0].value == made.value) {
       Contribution moved = std::move(made.from[0]);
@@ -190,40 +171,43 @@ class ValueExplainer {
 // Dual numbers put through everything between a number and the places that feel it next.
 class TangentPass {
  public:
-  TangentPass(const Tape& tape, PlaceNames names, const Node* result)
-      : tape_(tape), names_(std::move(names)), result_(result) {}
+  // `last`: the id of the result behind which nothing is looked for; 0: there is none.
+  TangentPass(const Tape& tape, PlaceNames names, std::uint64_t last)
+      : tape_(tape), names_(std::move(names)), last_(last) {}
 
-  // visit(name, tangents) for each place that is reached.
-  template <class Visit> void run(const Tape::Entry& start, const Tensor& dual, const Visit& visit) {
-    duals_.emplace(start.node->id, dual);
-    for (auto next = tape_.entries().upper_bound(start.node->id); next != tape_.entries().end(); ++next) {
-      const auto& [id, entry] = *next;
-      const Tensor moved = again(entry);
-      if (!moved.defined()) continue;
-      const auto name = names_.find(id);
-      if (name == names_.end() && entry.node.get() != result_)
-        duals_.emplace(id, moved);
-      else
-        visit(name == names_.end() ? std::string() : name->second, *entry.node, moved);
+  // visit(name, edge, tangents) for each place that is reached.
+  template <class Visit> void run(std::uint64_t start, const Tensor& dual, const Visit& visit) {
+    duals_.emplace(start, dual);
+    for (auto next = tape_.entries().upper_bound(start); next != tape_.entries().end(); ++next) {
+      const Tape::Entry& entry = next->second;
+      const std::vector<Tensor> moved = again(entry);
+      for (std::size_t k = 0; k < moved.size(); ++k) {
+        const Edge edge{entry.node, static_cast<std::uint8_t>(k)};
+        const auto name = names_.find(edge.id());
+        if (name == names_.end() && edge.id() != last_)
+          duals_.emplace(edge.id(), moved[k]);
+        else
+          visit(name == names_.end() ? std::string() : name->second, edge, moved[k]);
+      }
     }
   }
 
  private:
-  // Undefined where nothing that it reads moves.
-  Tensor again(const Tape::Entry& entry) const {
+  // Empty where nothing that it reads moves.
+  std::vector<Tensor> again(const Tape::Entry& entry) const {
     bool any = false;
     std::vector<Tensor> inputs;
     for (const Tensor& input : entry.inputs) {
-      const auto dual = input.defined() && input.link() ? duals_.find(node_of(input)->id) : duals_.end();
+      const auto dual = input.defined() && input.link() ? duals_.find(edge_of(input).id()) : duals_.end();
       any = any || dual != duals_.end();
       inputs.push_back(dual != duals_.end() ? dual->second : input.defined() ? input.detach() : input);
     }
-    return any ? entry.node->again(inputs) : Tensor();
+    return any ? entry.node->again(inputs) : std::vector<Tensor>();
   }
 
   const Tape& tape_;
   PlaceNames names_;
-  const Node* result_;
+  std::uint64_t last_;
   std::unordered_map<std::uint64_t, Tensor> duals_;
 };
 
@@ -246,10 +230,10 @@ std::vector<Place> without(const std::vector<Place>& places, const std::string& 
 Contribution explain_value(
     const Tape& tape, const Place& place, const Shape& at, const std::vector<Place>& places, std::size_t most) {
   const RecordingScope values_only(false);
-  const detail::ProbesKeepNothing quiet;
-  const Tape::Entry& entry = entry_of(tape, place);
+  const Exchange quiet(detail::probes_keep_gradients, false);
+  const Edge edge = edge_at(tape, place);
   Contribution result =
-      ValueExplainer(tape, places, most).explain(entry, element_at(at, entry.output.shape(), place.name));
+      ValueExplainer(tape, places, most).explain(edge, element_at(at, value_of(tape, edge).shape(), place.name));
   // A probe passes on what another op made: that is what one wants to know.
   if (result.from.size() == 1 && !result.from[0].op.empty()) {
     Contribution made = std::move(result.from[0]);  // first out of what it is about to replace
@@ -261,29 +245,31 @@ Contribution explain_value(
 
 ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Place& place, const Shape& at,
     const std::vector<Place>& places, std::size_t most) {
-  const detail::ProbesKeepNothing quiet;
-  const Tape::Entry& entry = entry_of(tape, place);
-  const index_t element = element_at(at, entry.output.shape(), place.name);
-  const auto gradient_at = [&](const Node& node) {
-    const Tensor handle = Tensor::empty(node.shape, node.dtype);
-    handle.set_link(Ref<GraphLink>(const_cast<Node*>(&node)));
+  const Exchange quiet(detail::probes_keep_gradients, false);
+  const Edge start = edge_at(tape, place);
+  const Tensor& value = value_of(tape, start);
+  const index_t element = element_at(at, value.shape(), place.name);
+  const auto gradient_at = [&](const Edge& edge) {
+    const Tensor handle = value_of(tape, edge).detach();
+    handle.set_link(edge.node, edge.result);
     const Tensor found = grad(y, {}, {handle}, {.allow_unused = true})[0];
-    return found.defined() ? found.to_vector() : std::vector<double>(static_cast<std::size_t>(numel(node.shape)));
+    return found.defined() ? found.to_vector() : std::vector<double>(static_cast<std::size_t>(handle.numel()));
   };
   ExplainedGradient result;
-  result.gradient = gradient_at(*entry.node)[static_cast<std::size_t>(element)];
+  result.gradient = gradient_at(start)[static_cast<std::size_t>(element)];
   std::vector<GradientTerm> terms;
   const RecordingScope values_only(false);
-  const Tensor dual = dual_of(entry.output, [&](index_t e) { return e == element ? 1.0 : 0.0; });
-  TangentPass(tape, names_of(without(places, place.name)), node_of(y))
-      .run(entry, dual, [&](const std::string& name, const Node& node, const Tensor& moved) {
+  const Tensor dual = dual_of(value, [&](index_t e) { return e == element ? 1.0 : 0.0; });
+  const std::uint64_t last = edge_of(y).id();
+  TangentPass(tape, names_of(without(places, place.name)), last)
+      .run(start.id(), dual, [&](const std::string& name, const Edge& edge, const Tensor& moved) {
         const Tensor flat = raw::contiguous(moved);
         std::optional<std::vector<double>> gradients;
         for (index_t e = 0; e < flat.numel(); ++e) {
           const double derivative = flat.data<Dual>()[e].tangent;
           if (derivative == 0) continue;
-          if (!gradients) gradients = &node == node_of(y) ? std::vector<double>{1} : gradient_at(node);
-          terms.push_back({name, position_of(e, node.shape), (*gradients)[static_cast<std::size_t>(e)], derivative});
+          if (!gradients) gradients = edge.id() == last ? std::vector<double>{1} : gradient_at(edge);
+          terms.push_back({name, position_of(e, moved.shape()), (*gradients)[static_cast<std::size_t>(e)], derivative});
         }
       });
   std::ranges::stable_sort(terms, std::ranges::greater{},
@@ -300,16 +286,16 @@ ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Plac
 
 std::map<std::string, std::vector<double>> moved_by(
     const Tape& tape, const Place& place, const std::vector<double>& tangent, const std::vector<Place>& places) {
-  const detail::ProbesKeepNothing quiet;
+  const Exchange quiet(detail::probes_keep_gradients, false);
   const RecordingScope values_only(false);
-  const Tape::Entry& entry = entry_of(tape, place);
-  if (static_cast<index_t>(tangent.size()) != entry.output.numel())
-    fail("moved_by", tangent.size(), " numbers given; ", entry.output.numel(), " required, one for each of ",
-        place.name);
+  const Edge start = edge_at(tape, place);
+  const Tensor& value = value_of(tape, start);
+  if (static_cast<index_t>(tangent.size()) != value.numel())
+    fail("moved_by", tangent.size(), " numbers given; ", value.numel(), " required, one for each of ", place.name);
   std::map<std::string, std::vector<double>> found;
-  const Tensor dual = dual_of(entry.output, [&](index_t e) { return tangent[static_cast<std::size_t>(e)]; });
-  TangentPass(tape, names_of(without(places, place.name)), nullptr)
-      .run(entry, dual, [&](const std::string& name, const Node&, const Tensor& moved) {
+  const Tensor dual = dual_of(value, [&](index_t e) { return tangent[static_cast<std::size_t>(e)]; });
+  TangentPass(tape, names_of(without(places, place.name)), 0)
+      .run(start.id(), dual, [&](const std::string& name, const Edge&, const Tensor& moved) {
         const Tensor flat = raw::contiguous(moved);
         std::vector<double>& numbers = found[name];
         numbers.resize(static_cast<std::size_t>(flat.numel()));

@@ -1,8 +1,8 @@
 // One number, worked out. A number of a pass: from the numbers that its op read, each with the derivative by it, and
 // those from what they were made of, down to named places and parameters. A number of a gradient: from the gradients of
 // the next named places on the way to the result, each times how much it moves with this number. Nothing here knows
-// what an op computes: contributions come from its own backward and, for gradients, from dual numbers put through it
-// again. (Constants are looked for beside numbers in sums, differences, products and quotients alone.)
+// what an op computes: contributions come from its own backward and, for gradients and constants, from dual numbers put
+// through it again. (Constants are looked for in ops that say that they broadcast, autograd/node.h.)
 #pragma once
 
 #include <map>

@@ -1,9 +1,7 @@
 #include "autograd/inspect/op_clock.h"
 
 #include <chrono>
-#include <utility>
 
-#include "autograd/inspect/probe.h"
 #include "autograd/node.h"
 
 namespace whence {
@@ -13,23 +11,16 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-OpClock::OpClock(std::function<void(const OpTime&)> tell)
-    : tell_(std::move(tell)), previous_(std::exchange(detail::op_clock, this)) {}
-
-OpClock::~OpClock() { detail::op_clock = previous_; }
-
-// Nobody times what runs inside.
 void OpTimer::start(const char* op, const Node* node) {
   detail::op_clock = nullptr;
   op_ = op, node_ = node, started_ = now();
 }
 
-void OpTimer::stop() noexcept {
+void OpTimer::tell() const {
   const double seconds = now() - started_;
   static const std::string root;
   const std::string& path = node_ ? node_->path : detail::scope_path ? *detail::scope_path : root;
   clock_->tell_({op_, path, node_ != nullptr, seconds});
-  detail::op_clock = clock_;
 }
 
 }  // namespace whence

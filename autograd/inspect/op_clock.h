@@ -7,10 +7,11 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+
+#include "autograd/thread.h"
 
 namespace whence {
-
-class Node;
 
 struct OpTime {
   const char* op;
@@ -21,36 +22,34 @@ struct OpTime {
 
 class OpClock {
  public:
-  explicit OpClock(std::function<void(const OpTime&)> tell);
-  ~OpClock();
-  OpClock(const OpClock&) = delete;
-  OpClock& operator=(const OpClock&) = delete;
+  explicit OpClock(std::function<void(const OpTime&)> tell) : tell_(std::move(tell)) {}
 
  private:
   friend class OpTimer;
   std::function<void(const OpTime&)> tell_;
-  OpClock* previous_;
+  const Exchange<OpClock*> current_{detail::op_clock, this};
 };
 
-namespace detail {
-inline thread_local OpClock* op_clock = nullptr;
-}
-
-// One op's run, from construction to destruction. `node`: the node whose backward runs; null in forward.
+// One op's run. `node`: the node whose backward runs; null in forward. Nobody times what runs inside.
 class OpTimer {
  public:
   explicit OpTimer(const char* op, const Node* node = nullptr) : clock_(detail::op_clock) {
     if (clock_) start(op, node);
   }
   ~OpTimer() {
-    if (clock_) stop();
+    if (clock_) detail::op_clock = clock_;
   }
   OpTimer(const OpTimer&) = delete;
   OpTimer& operator=(const OpTimer&) = delete;
 
+  // The op is done: tells the clock. What the clock's function throws goes to whoever called the op.
+  void stop() const {
+    if (clock_) tell();
+  }
+
  private:
   void start(const char* op, const Node* node);
-  void stop() noexcept;
+  void tell() const;
 
   OpClock* clock_;
   const char* op_ = nullptr;

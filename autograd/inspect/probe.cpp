@@ -79,7 +79,7 @@ const Probed& Capture::operator[](const std::string& name) const {
       "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known);
 }
 
-Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
+Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& site) {
   ++passed_;
   Tensor value = x;
   for (const Edit& edit : edits_) {
@@ -96,16 +96,16 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& at) {
   auto entry = std::find_if(seen_.begin(), seen_.end(), [&](const auto& seen) { return seen.first == name; });
   if (entry == seen_.end()) entry = seen_.insert(seen_.end(), {name, std::make_shared<Probed>()});
   Probed& probed = *entry->second;
-  probed.value_ = value.detach(), probed.site_ = at;
-  const Tensor passed = apply(ProbeOp{entry->second}, at, value);
-  if (node_of(passed)) probed.nodes_.push_back(node_of(passed)->id);
+  probed.value_ = value.detach(), probed.site_ = site;
+  const Tensor passed = apply(ProbeOp{entry->second}, site, value);
+  if (passed.link()) probed.results_.push_back(edge_of(passed).id());
   return passed;
 }
 
-Tensor detail::probe_captured(const char* name, const Tensor& x, const Site& at) {
+Tensor detail::probe_captured(const char* name, const Tensor& x, const Site& site) {
   const std::string full = scope_path && !scope_path->empty() ? *scope_path + "." + name : std::string(name);
   Tensor value = x;
-  for (Capture* capture = active_capture; capture; capture = capture->outer_) value = capture->pass(full, value, at);
+  for (Capture* capture = active_capture; capture; capture = capture->outer_) value = capture->pass(full, value, site);
   return value;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/thread.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -20,33 +21,20 @@ namespace whence {
 // for.
 struct Place {
   std::string name;
-  std::vector<std::uint64_t> nodes;  // several where a probe was passed several times
+  std::vector<std::uint64_t> results;  // their ids (Edge::id); several where a probe was passed several times
 };
 
-class Capture;
-
 namespace detail {
-inline thread_local Capture* active_capture = nullptr;
-inline thread_local const std::string* scope_path = nullptr;
-inline thread_local bool probes_keep_gradients = true;
-Tensor probe_captured(const char* name, const Tensor& x, const Site& at);
+Tensor probe_captured(const char* name, const Tensor& x, const Site& site);
 }  // namespace detail
 
 // Names of probes are relative to the innermost Scope of this thread. A module opens one with its path.
-class Scope {
- public:
-  // REQUIRES: `path` outlives the scope.
-  explicit Scope(const std::string& path) : previous_(detail::scope_path) { detail::scope_path = &path; }
-  ~Scope() { detail::scope_path = previous_; }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  const std::string* previous_;
+struct Scope : Exchange<const std::string*> {
+  explicit Scope(const std::string& path) : Exchange(detail::scope_path, &path) {}  // REQUIRES: `path` outlives it
 };
 
-inline Tensor probe(const char* name, const Tensor& x, Site at = Site::current()) {
-  return detail::active_capture ? detail::probe_captured(name, x, at) : x;
+inline Tensor probe(const char* name, const Tensor& x, Site site = Site::current()) {
+  return detail::active_capture ? detail::probe_captured(name, x, site) : x;
 }
 
 // What one probe saw: the last value that passed, and the gradient of what backward started from, summed over its uses.
@@ -61,7 +49,7 @@ class Probed {
   friend struct ProbeOp;
   Tensor value_, gradient_;
   Site site_ = Site::current();
-  std::vector<std::uint64_t> nodes_;  // of the graph, one for each pass
+  std::vector<std::uint64_t> results_;  // of the graph, one for each pass
 };
 
 class Capture {
@@ -83,10 +71,10 @@ class Capture {
 
   std::vector<std::string> names() const;  // in the order first seen
   bool contains(const std::string& name) const;
-  // Error that lists the nearest names when nothing of that name was seen.
+  // Error that lists what was seen when nothing of that name was.
   const Probed& operator[](const std::string& name) const;
   // Where in the graph it stands; nowhere if it had no history.
-  [[nodiscard]] Place place(const std::string& name) const { return {name, (*this)[name].nodes_}; }
+  [[nodiscard]] Place place(const std::string& name) const { return {name, (*this)[name].results_}; }
 
   // Whether an active capture of this thread has a pattern that could match a name under `path`, other than those of
   // `but` spelled out.
@@ -98,7 +86,7 @@ class Capture {
     std::string pattern;
     std::function<Tensor(const Tensor&)> function;
   };
-  Tensor pass(const std::string& name, const Tensor& x, const Site& at);
+  Tensor pass(const std::string& name, const Tensor& x, const Site& site);
 
   std::vector<std::string> patterns_;
   std::vector<Edit> edits_;

@@ -1,5 +1,5 @@
-// What it means where an op's derivative is 0. An op says it of its inputs (autograd/node.h: stops); autograd/inspect/zeros.h
-// follows it through a graph.
+// What it means where an op's derivative is 0. An op says it of its inputs (autograd/node.h: stops);
+// autograd/inspect/zeros.h follows it through a graph.
 #pragma once
 
 namespace whence {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/node.h"
+#include "autograd/thread.h"
 
 namespace whence {
 
@@ -18,24 +19,22 @@ class Tape {
 
   struct Entry {
     Ref<Node> node;
-    std::vector<Tensor> inputs;  // with their history
-    Tensor output;               // without
+    std::vector<Tensor> inputs;   // with their history
+    std::vector<Tensor> results;  // without
   };
   // By the node's id, and so in the order of the pass.
   const std::map<std::uint64_t, Entry>& entries() const { return entries_; }
 
+  const Entry* of(std::uint64_t result) const;  // of the op that made it; null where none did while this was alive
+
   void stop();  // what was kept stays
 
-  void keep(Node& node, const std::vector<Tensor>& inputs, const Tensor& output);
+  void keep(Node& node, const std::vector<Tensor>& inputs, std::span<const Tensor> results);
 
  private:
   std::map<std::uint64_t, Entry> entries_;
   Tape* previous_;
   bool stopped_ = false;
 };
-
-namespace detail {
-inline thread_local Tape* tape = nullptr;
-}
 
 }  // namespace whence

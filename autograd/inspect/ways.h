@@ -19,15 +19,14 @@ namespace whence {
 [[nodiscard]] Place place_of(const std::string& name, const Tensor& leaf);
 
 struct Way {
-  std::vector<std::string> steps;  // names of the places that were passed, from y down to x; and of the parts of ops
+  std::vector<std::string> steps;  // names of the places that were passed, from y down to x
   Tensor gradient;                 // of x's shape
 };
 
-// All ways from y to x, those with fewer steps first. `seed` as in grad(). An op that is a sum of parts that have
-// names, such as the taps of a convolution, counts as a place for each of them, if it ran in a Scope whose path begins
-// with `parts_in`. Empty where y does not depend on x. The graph stays as it was.
-[[nodiscard]] std::vector<Way> ways(const Tensor& y, const Tensor& seed, const Place& x,
-    const std::vector<Place>& places, const std::string& parts_in = {}, Site at = Site::current());
+// All ways from y to x, those with fewer steps first. `seed` as in grad(). Empty where y does not depend on x. The
+// graph stays as it was.
+[[nodiscard]] std::vector<Way> ways(
+    const Tensor& y, const Tensor& seed, const Place& x, const std::vector<Place>& places, Site site = Site::current());
 
 // A step of the backward pass between two places that have no other between them: y's graph with all that is unnamed
 // left out.
@@ -38,6 +37,6 @@ struct Passage {
 
 // In the order in which backward arrives at `to`.
 [[nodiscard]] std::vector<Passage> passages(
-    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at = Site::current());
+    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site = Site::current());
 
 }  // namespace whence

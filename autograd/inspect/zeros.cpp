@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <unordered_map>
 
 #include "autograd/op.h"
 #include "autograd/pass.h"
+#include "autograd/walk.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -17,36 +17,32 @@ namespace {
 using Codes = std::vector<unsigned char>;
 using Numbers = std::vector<double>;
 
-// How far a sum may be from 0, of what it would be without signs that fit together, to count as cancelled.
+// A sum counts as cancelled when it is below this share of the sum of its terms' sizes.
 double rounding(DType dtype) { return dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : 1e-2; }
 
 class ReasonsPass {
  public:
-  ReasonsPass(const std::vector<Place>& places, Node* root)
-      : names_(detail::names_of(places)), wanted_(detail::leading_to(root, detail::nodes_named(names_, root))) {
+  ReasonsPass(const std::vector<Place>& places, const Tensor& y)
+      : y_(edge_of(y)), names_(detail::names_of(places)), wanted_(node_of(y), detail::ids_of(places)) {
     zeros_.reasons.emplace_back();
   }
 
-  void seed(Node* root, const Tensor& gradient) {
-    if (!wanted_.count(root)) return;
-    const Numbers numbers = gradient.to_vector();
+  Zeros run(const Tensor& start) {
+    if (!wanted_(y_)) return std::move(zeros_);
+    const Numbers numbers = start.to_vector();
     Codes codes(numbers.size());
-    for (std::size_t e = 0; e < numbers.size(); ++e) codes[e] = numbers[e] == 0 ? code_of(Stop::no_target, *root) : 0;
-    arrive(*root, gradient, codes);
-  }
-
-  Zeros run() {
-    while (!ready_.empty()) {
-      Node& node = *ready_.top();
-      ready_.pop();
-      Slot slot = std::move(arrived_.extract(&node).mapped());
-      settle(node, slot);
-      if (const auto name = names_.find(node.id); name != names_.end()) {
+    for (std::size_t e = 0; e < numbers.size(); ++e)
+      codes[e] = numbers[e] == 0 ? code_of(Stop::no_target, *y_.node) : 0;
+    arrive(y_, start, codes);
+    walk_.run_by_result([&](const Edge& edge, Slot& slot) {
+      if (!slot.gradient.gradient().defined()) return;
+      settle(*edge.node, slot);
+      if (const auto name = names_.find(edge.id()); name != names_.end()) {
         const auto [entry, is_new] = zeros_.of.try_emplace(name->second, slot.codes);
         if (!is_new) merge(entry->second, slot.codes);
       }
-      if (!node.is_leaf()) step(node, slot);
-    }
+      step(edge, slot);
+    });
     return std::move(zeros_);
   }
 
@@ -72,13 +68,13 @@ class ReasonsPass {
       if (stop_of(others[e]) < stop_of(codes[e])) codes[e] = others[e];
   }
 
-  void arrive(Node& node, const Tensor& gradient, const Codes& codes) {
-    const auto [entry, is_new] = arrived_.try_emplace(&node);
-    entry->second.gradient.add(gradient, detail::sum_dtype(node));
-    if (is_new)
-      entry->second.codes = codes, ready_.push(&node);
+  void arrive(const Edge& edge, const Tensor& gradient, const Codes& codes) {
+    Slot& slot = walk_.arrive(edge);
+    slot.gradient.add(gradient, edge);
+    if (slot.codes.empty())
+      slot.codes = codes;
     else
-      merge(entry->second.codes, codes);
+      merge(slot.codes, codes);
   }
 
   // The terms of an entry that lives may still add up to 0.
@@ -90,16 +86,13 @@ class ReasonsPass {
 
   // What backward makes of `weights` at those entries of dy that have `code`, and 0 elsewhere.
   std::vector<Tensor> sent(
-      Node& node, const Numbers& weights, const Codes& codes, unsigned char code, const Tensor& dy) {
+      const Edge& edge, const Numbers& weights, const Codes& codes, unsigned char code, const Tensor& dy) {
     Numbers numbers(weights.size());
     for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = codes[e] == code ? weights[e] : 0;
-    return terms(node, Tensor::of(numbers, dy.shape(), dy.dtype()));
-  }
-  std::vector<Tensor> terms(Node& node, const Tensor& dy) {
-    return detail::terms_for_inputs(node, dy, &wanted_, false);
+    return detail::terms_for_inputs(edge, Tensor::of(numbers, dy.shape(), dy.dtype()), wanted_);
   }
 
-  void step(Node& node, Slot& slot) {
+  void step(const Edge& edge, Slot& slot) {
     const Tensor dy = slot.gradient.take();
     const Codes& codes = slot.codes;
     const Numbers numbers = dy.to_vector();
@@ -108,27 +101,30 @@ class ReasonsPass {
     for (std::size_t e = 0; e < weights.size(); ++e)
       weights[e] = 0.5 + random.uniform53(e), weighted[e] = weights[e] * numbers[e];
 
-    const std::vector<Tensor> dx = terms(node, dy), size = terms(node, Tensor::of(weighted, dy.shape(), dy.dtype()));
+    const std::vector<Tensor> dx = detail::terms_for_inputs(edge, dy, wanted_),
+                              size =
+                                  detail::terms_for_inputs(edge, Tensor::of(weighted, dy.shape(), dy.dtype()), wanted_);
     std::array<bool, 256> occurs{};
     for (const unsigned char code : codes) occurs[code] = true;
     std::map<unsigned char, std::vector<Tensor>> by_code;
     for (std::size_t code = 0; code < zeros_.reasons.size(); ++code)
-      if (occurs[code]) by_code.emplace(code, sent(node, weights, codes, static_cast<unsigned char>(code), dy));
+      if (occurs[code]) by_code.emplace(code, sent(edge, weights, codes, static_cast<unsigned char>(code), dy));
     for (std::size_t k = 0; k < dx.size(); ++k) {
       if (!dx[k].defined()) continue;
       std::map<unsigned char, Numbers> depends;
       for (const auto& [code, all] : by_code) depends.emplace(code, all[k].to_vector());
-      arrive(*node.inputs()[k], dx[k], codes_of(node, k, dx[k], codes, size[k].to_vector(), depends));
+      arrive(edge.node->inputs()[k], dx[k], codes_of(edge, k, dx[k], codes, size[k].to_vector(), depends));
     }
   }
 
-  Codes codes_of(const Node& node, std::size_t input, const Tensor& dx, const Codes& of_dy, const Numbers& size,
+  Codes codes_of(const Edge& edge, std::size_t input, const Tensor& dx, const Codes& of_dy, const Numbers& size,
       const std::map<unsigned char, Numbers>& depends) {
+    const Node& node = *edge.node;
     const Numbers numbers = dx.to_vector();
     const std::vector<Stop> stops = node.stops(input);
     const auto own_of = [&](std::size_t e) { return stops.empty() ? Stop::nothing : stops[stops.size() == 1 ? 0 : e]; };
     const auto stopped_here = [&](std::size_t e) { return own_of(e) == Stop::nothing ? Stop::zero : own_of(e); };
-    const bool each_by_itself = node.by_element(input) && dx.shape() == node.shape;
+    const bool each_by_itself = node.by_element(input) && dx.shape() == node.result(edge.result).shape;
     Codes codes(numbers.size());
     for (std::size_t e = 0; e < codes.size(); ++e) {
       std::optional<unsigned char> first;  // of what it depends on, in the order of Stop
@@ -154,10 +150,10 @@ class ReasonsPass {
   Zeros zeros_;
   const Node* node_of_codes_ = nullptr;
   std::array<std::optional<unsigned char>, stop_count> codes_of_node_;
+  Edge y_;
   detail::PlaceNames names_;
-  std::unordered_set<const Node*> wanted_;
-  std::unordered_map<Node*, Slot> arrived_;
-  detail::Ready ready_;
+  detail::Wanted wanted_;
+  detail::Walk<Slot> walk_;
 };
 
 }  // namespace
@@ -172,14 +168,12 @@ unsigned char number_of(const Reason& reason, std::vector<Reason>& reasons) {
   return static_cast<unsigned char>(found - reasons.begin());
 }
 
-Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at) {
-  const CallSite place(at);
+Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site) {
+  const CallSite place(site);
   const Tensor start = detail::checked_seed("why_zero", y, seed);
   const RecordingScope values_only(false);
-  const detail::ProbesKeepNothing quiet;
-  ReasonsPass pass(places, node_of(y));
-  pass.seed(node_of(y), start);
-  return pass.run();
+  const Exchange quiet(detail::probes_keep_gradients, false);
+  return ReasonsPass(places, y).run(start);
 }
 
 }  // namespace whence

@@ -35,6 +35,6 @@ struct Zeros {
 // For the gradient of y by each of `places`. `seed` as in grad(). A place with several nodes lives where one of them
 // does.
 [[nodiscard]] Zeros why_zero(
-    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site at = Site::current());
+    const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site = Site::current());
 
 }  // namespace whence

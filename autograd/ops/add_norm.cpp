@@ -1,7 +1,6 @@
 // A residual stream's sum and its norm, in one kernel each way.    sum = x + added,  normed = norm(sum)
 //   dx = dadded = dsum + the norm's gradient by sum
 #include "autograd/check/checked.h"
-#include "autograd/joint.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -10,6 +9,7 @@ namespace {
 
 struct AddNorm {
   static constexpr const char* name = "add_norm";
+  static constexpr bool once = true;
   double epsilon;
   struct Saved {
     SavedTensor sum, weight, mean, rstd;
@@ -34,7 +34,7 @@ struct AddNorm {
     return {sum, y};
   }
 
-  Grads<4> backward(const Saved& saved, const std::array<Tensor, 2>& dy, Needs<4>) const {
+  Grads<4> backward(const Saved& saved, std::span<const Tensor, 2> dy, Needs<4>) const {
     const Tensor sum = saved.sum.get(), weight = saved.weight.get();
     const Tensor dsum = dy[0].defined() ? raw::contiguous(dy[0]) : dy[0];
     if (!dy[1].defined()) {
@@ -126,7 +126,7 @@ const CheckedEntry checked({AddNorm::name, true, samples, bad_inputs, reference}
 
 SumAndNorm add_norm(
     const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon, Site at) {
-  auto [sum, normed] = apply_joint<2>(AddNorm{epsilon}, at, x, added, weight, bias);
+  auto [sum, normed] = apply(AddNorm{epsilon}, at, x, added, weight, bias);
   return {sum, normed};
 }
 

@@ -32,6 +32,7 @@ template <class Op> std::vector<BadInput> clashes() {
 // y = a + b    da = dy    db = dy
 struct Add {
   static constexpr const char* name = "add";
+  static constexpr bool broadcasts = true;
   struct Saved {
     Shape a, b;
   };
@@ -49,6 +50,7 @@ struct Add {
 // y = a - b    da = dy    db = -dy
 struct Subtract {
   static constexpr const char* name = "subtract";
+  static constexpr bool broadcasts = true;
   struct Saved {
     Shape a, b;
   };
@@ -66,6 +68,7 @@ struct Subtract {
 // y = a b    da = dy b    db = dy a
 struct Multiply {
   static constexpr const char* name = "multiply";
+  static constexpr bool broadcasts = true;
   struct Saved {
     SavedTensor a, b;  // each only when the other one needs it
     Shape a_shape, b_shape;
@@ -89,6 +92,7 @@ struct Multiply {
 // y = a / b    da = dy / b    db = -(dy / b) y
 struct Divide {
   static constexpr const char* name = "divide";
+  static constexpr bool broadcasts = true;
   struct Saved {
     SavedTensor b, y;
     Shape a_shape;
@@ -115,6 +119,7 @@ struct Divide {
 // y = max(a, b) or min(a, b): the gradient goes to the one taken; where both are equal, each has half.
 //   da = dy s    db = dy (1 - s)    s = 1 where a is taken, 0 where b is, 1/2 where they are equal
 struct Extremum {
+  static constexpr bool broadcasts = true;
   struct Saved {
     SavedTensor a, b;
   };

@@ -14,26 +14,28 @@ class ConcatNode final : public Node {
  public:
   ConcatNode(int axis, const std::vector<Tensor>& parts, const Site& made_at) : Node(made_at), axis_(axis) {
     for (const Tensor& part : parts) {
-      edges_.emplace_back(node_of(part));
+      edges_.push_back(edge_of(part));
       extents_.push_back(part.size(axis));
     }
   }
   const char* name() const override { return "concat_along"; }
-  std::span<const Ref<Node>> inputs() const override { return edges_; }
+  std::span<const Edge> inputs() const override { return edges_; }
   void release_saved() override { released_ = true; }
-  Tensor again(const std::vector<Tensor>& parts) const override { return concat_along(axis_, parts, site); }
-  void backward(const Tensor& dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
+  std::vector<Tensor> again(const std::vector<Tensor>& parts) const override {
+    return {concat_along(axis_, parts, site)};
+  }
+  void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) override {
     if (released_) detail::refuse_released(*this);
     // y[begin_k ... begin_k + extent_k) = x_k: each gradient is a view of dy
     index_t begin = 0;
     for (std::size_t k = 0; k < edges_.size(); begin += extents_[k++])
-      if (needed[k]) gradients[k] = slice(dy, axis_, begin, begin + extents_[k]);
+      if (needed[k]) dx[k] = slice(dy[0], axis_, begin, begin + extents_[k]);
   }
 
  private:
   int axis_;
   std::vector<index_t> extents_;
-  std::vector<Ref<Node>> edges_;
+  std::vector<Edge> edges_;
 };
 
 constexpr const char* op = "concat_along";
@@ -99,10 +101,8 @@ Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at) {
   const Tensor y = join(normal, parts);
   if (recording() && std::any_of(parts.begin(), parts.end(), tracked)) {
     Ref<ConcatNode> node(new ConcatNode(normal, parts, at));
-    node->shape = y.shape();
-    node->dtype = y.dtype();
-    y.set_link(node);
-    if (detail::tape) detail::tape->keep(*node, parts, y);
+    node->made(y);
+    if (detail::tape) detail::tape->keep(*node, parts, {&y, 1});
   }
   if (detail::check_finite) detail::require_finite(op, "forward", y, parts);
   return y;

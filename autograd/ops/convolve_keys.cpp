@@ -89,34 +89,6 @@ struct ConvolveKeys {
     return grads;
   }
 
-  // Its taps, by which key they read for key j; and the bias. A kernel of one tap is a linear layer, and has no parts.
-  std::vector<std::string> parts(const Saved& saved) const {
-    const index_t taps = saved.weight.peek().size(3);
-    if (taps == 1) return {};
-    std::vector<std::string> names;
-    for (index_t t = 0; t < taps; ++t) names.push_back(to_text("tap j", t < left ? "" : "+", t - left));
-    names.emplace_back("bias");
-    return names;
-  }
-  Grads<3> backward_of_part(const Saved& saved, const Tensor& dy, Needs<3> needs, std::size_t part) const {
-    const Tensor weight = saved.weight.get();
-    const auto tap = static_cast<index_t>(part);
-    Grads<3> grads;
-    if (tap == weight.size(3)) {
-      if (needs[2]) grads[2] = sum(dy, {0, 2, 3});
-      return grads;
-    }
-    const Tensor alone = Tensor::zeros(weight.shape(), weight.dtype(), weight.device());
-    raw::copy_into(raw::slice(weight, 3, tap, tap + 1), raw::slice(alone, 3, tap, tap + 1));
-    if (needs[0]) grads[0] = apply(Adjoint{left, right}, Site::current(), dy, alone);
-    if (needs[1]) {
-      const Tensor all = apply(KernelGradient{left, right, weight.size(3)}, Site::current(), dy, saved.x.get());
-      grads[1] = Tensor::zeros(weight.shape(), weight.dtype(), weight.device());
-      raw::copy_into(raw::slice(all, 3, tap, tap + 1), raw::slice(grads[1], 3, tap, tap + 1));
-    }
-    return grads;
-  }
-
   void check(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
     raw::require_floating(name, "x", x);
     raw::require_alike(name, "x", x, "weight", weight);

@@ -7,7 +7,6 @@
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
-#include "autograd/releasing.h"
 #include "tensor/raw.h"
 
 namespace whence {

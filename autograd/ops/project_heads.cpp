@@ -2,7 +2,6 @@
 //   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> each [b h t d]
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
 #include "autograd/check/checked.h"
-#include "autograd/joint.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 
@@ -14,6 +13,7 @@ using Three = std::array<Tensor, outputs>;
 
 struct ProjectHeads {
   static constexpr const char* name = "project_heads";
+  static constexpr bool once = true;
   index_t heads;
   struct Saved {
     SavedTensor x, weight;  // [b t c], the joined [3hd c]
@@ -46,12 +46,12 @@ struct ProjectHeads {
     return y;
   }
 
-  Grads<7> backward(const Saved& saved, const Three& dy, Needs<7> needs) const {
+  Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
     const Tensor x = saved.x.get(), weight = saved.weight.get(), rows = raw::reshape(x, as_rows(x.shape()));
     const auto made = [&](const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); };
     const Tensor joined = made({rows.size(0), weight.size(0)});
     const Shape apart{x.size(0), heads, x.size(1), weight.size(0) / 3 / heads};
-    Three from = dy;
+    Three from{dy[0], dy[1], dy[2]};
     for (Tensor& part : from)
       if (!part.defined()) part = Tensor::zeros(apart, x.dtype(), x.device());
     kernels(x.device()).copy_all(from, by_head(joined, apart));
@@ -180,8 +180,8 @@ const CheckedEntry checked({ProjectHeads::name, true, samples, bad_inputs, refer
 
 Heads project_heads(
     const Tensor& x, const Projection& query, const Projection& key, const Projection& value, index_t heads, Site at) {
-  auto [q, k, v] = apply_joint<outputs>(
-      ProjectHeads{heads}, at, x, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias);
+  auto [q, k, v] =
+      apply(ProjectHeads{heads}, at, x, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias);
   return {q, k, v};
 }
 

@@ -18,6 +18,7 @@ Tensor times_derivative(Unary f, UnaryAttributes p, const Tensor& kept, const Te
 // The same as an op. Its own derivative needs g', and is where we stop.
 struct UnaryBackward {
   static constexpr const char* name = "unary_backward";
+  static constexpr bool broadcasts = true;
   static constexpr bool once = true;
   Unary f;
   UnaryAttributes p;
@@ -57,16 +58,14 @@ struct UnaryBackward {
 };
 
 // What a derivative of next to nothing means.
-Stop stop_of(Unary f) {
-  return visit(f, []<class F>(F) {
-    using namespace functions;
-    if constexpr (std::is_same_v<F, Clamp>) return Stop::clamped;
-    if constexpr (std::is_same_v<F, Relu>) return Stop::dead;
-    if constexpr (std::is_same_v<F, LeakyRelu>) return Stop::leaking;
-    constexpr bool flattens = std::is_same_v<F, Sigmoid> || std::is_same_v<F, Tanh> || std::is_same_v<F, Softplus> ||
-                              std::is_same_v<F, Silu> || std::is_same_v<F, Gelu> || std::is_same_v<F, GeluErf>;
-    return flattens ? Stop::saturated : Stop::zero;
-  });
+Stop stop_of(Flat flat) {
+  switch (flat) {
+    case Flat::saturated: return Stop::saturated;
+    case Flat::clamped: return Stop::clamped;
+    case Flat::dead: return Stop::dead;
+    case Flat::leaking: return Stop::leaking;
+    default: return Stop::zero;
+  }
 }
 
 struct UnaryOp {
@@ -92,7 +91,7 @@ struct UnaryOp {
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
     if (facts_of(f).saves == Saves::nothing) return {};
     const Tensor& kept = saved.kept.peek();
-    const Stop meant = stop_of(f);
+    const Stop meant = stop_of(facts_of(f).flat);
     std::vector<Stop> all;
     for (const double slope :
         times_derivative(f, p, kept, Tensor::ones(kept.shape(), kept.dtype(), kept.device())).to_vector())

@@ -135,7 +135,7 @@ void Inspection::find_reasons() {
       if (const auto found = zeros.of.find(quantity.path); found != zeros.of.end()) {
         quantity.reasons = std::move(found->second);
       } else {
-        const bool constant = !quantity.is_parameter && capture_->place(quantity.path).nodes.empty();
+        const bool constant = !quantity.is_parameter && capture_->place(quantity.path).results.empty();
         const Stop stop = quantity.frozen ? Stop::frozen : constant ? Stop::constant : Stop::no_path;
         quantity.reasons.assign(static_cast<std::size_t>(quantity.value.numel()), number_of({stop}, reasons_));
       }
@@ -200,7 +200,7 @@ void Inspection::find_ways(index_t layer) const {
   std::vector<Place> places;
   for (const Place& place : places_)
     if (place.name.starts_with(inside) && capture_->contains(place.name))
-      places.push_back({place.name.substr(inside.size()), place.nodes});
+      places.push_back({place.name.substr(inside.size()), place.results});
   for (const char* name : {"x", "q", "k", "v"}) {
     WaysTo found{layer, name, {}, {}};
     const Quantity* whole = nullptr;
@@ -208,8 +208,8 @@ void Inspection::find_ways(index_t layer) const {
       if (quantity.path == inside + name) whole = &quantity;
     if (!whole || !whole->gradient.defined()) continue;
     found.whole = whole->gradient;
-    found.ways = whence::ways(loss_, {}, capture_->place(inside + name), places, inside);
-    // Most taps reach no key in a short text.
+    found.ways = whence::ways(loss_, {}, capture_->place(inside + name), places);
+    // By some nothing comes.
     std::erase_if(found.ways, [](const Way& way) { return largest(way.gradient) == 0; });
     std::vector<double> sum(static_cast<std::size_t>(found.whole.numel()));
     for (const Way& way : found.ways) {

@@ -64,7 +64,7 @@ static void give(const Tensor& parameter, const Tensor& value) {
   parameter.replace(value);
   if (!tracked(parameter)) return;
   clear_gradient(parameter);
-  node_of(parameter)->dtype = value.dtype();
+  node_of(parameter)->made(parameter);
 }
 
 void Module::to(DType dtype) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "autograd/inspect/inspect.h"
+#include "autograd/inspect/memory_report.h"
 #include "nn/training/planned_modules.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

@@ -6,14 +6,8 @@
 namespace whence {
 
 void index_out_of_range(const IndexCheck& check, const Shape& shape, index_t element, index_t value) {
-  Shape position = shape;
-  for (index_t axis = position.rank() - 1, rest = element; axis >= 0; --axis) {
-    const index_t extent = position[static_cast<int>(axis)];
-    position[static_cast<int>(axis)] = rest % extent;
-    rest /= extent;
-  }
-  fail(check.op, check.argument, " at ", position, " is ", value, "; a value in [0, ", check.count, ") required",
-      check.also < 0 ? to_text(", or ", check.also, " to ignore it") : std::string());
+  fail(check.op, check.argument, " at ", position_of(element, shape), " is ", value, "; a value in [0, ", check.count,
+      ") required", check.also < 0 ? to_text(", or ", check.also, " to ignore it") : std::string());
 }
 
 Tensor CpuKernels::checked_index(const IndexCheck& check, const Tensor& index) {

@@ -1,11 +1,11 @@
-// Ops with several results (autograd/joint.h): every result used, one, or one twice; again and again; after errors; seen
+// Ops with several results (autograd/op.h): every result used, one, or one twice; again and again; after errors; seen
 // by whoever walks the graph. And add_norm beside the ops that it joins.
-#include "autograd/joint.h"
-
+#include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/explain.h"
-#include "autograd/inspect/inspect.h"
+#include "autograd/inspect/graph_text.h"
 #include "autograd/inspect/ways.h"
 #include "autograd/inspect/zeros.h"
+#include "autograd/op.h"
 #include "tensor/device/allocator.h"
 #include "tests/close.h"
 
@@ -26,6 +26,7 @@ Tensor times(const Tensor& x, double c) {
 // y_0 = 2 x + z, y_1 = 5 x, of which backward says what came, and fails when it is told to.
 struct Two {
   static constexpr const char* name = "two";
+  static constexpr bool once = true;
   struct Seen {
     int calls = 0;
     bool first = false, second = false, fails = false;
@@ -38,7 +39,7 @@ struct Two {
     saved.x = x;
     return {whence::add(x * 2.0, z), x * 5.0};
   }
-  Grads<2> backward(const Saved& saved, const std::array<Tensor, 2>& dy, Needs<2>) const {
+  Grads<2> backward(const Saved& saved, std::span<const Tensor, 2> dy, Needs<2>) const {
     ++seen->calls, seen->first = dy[0].defined(), seen->second = dy[1].defined();
     if (seen->fails) fail(name, "told to fail");
     const Tensor none = Tensor::zeros(saved.x.get().shape(), saved.x.get().dtype());
@@ -52,13 +53,13 @@ struct Same {
   static constexpr const char* name = "same";
   struct Saved {};
   std::array<Tensor, 1> forward(Saved&, const Tensor& x) const { return {x}; }
-  Grads<1> backward(const Saved&, const std::array<Tensor, 1>& dy, Needs<1>) const { return {dy[0]}; }
+  Grads<1> backward(const Saved&, std::span<const Tensor, 1> dy, Needs<1>) const { return {dy[0]}; }
 };
 
 struct Example {
   Two::Seen seen;
   Tensor x = leaf({1, -2}, {2}), z = leaf({3, 4}, {2});
-  std::array<Tensor, 2> y() { return apply_joint<2>(Two{&seen}, Site::current(), x, z); }
+  std::array<Tensor, 2> y() { return apply(Two{&seen}, Site::current(), x, z); }
 };
 
 struct Norms {
@@ -94,7 +95,7 @@ std::vector<Tensor> derived(const Norms& of, const SumAndNorm& made, Used used) 
 
 }  // namespace
 
-TEST_CASE("joint: both results, one, one twice, and none") {
+TEST_CASE("several results: both results, one, one twice, and none") {
   Example of;
   const std::array<Tensor, 2> made = of.y();
   const Tensor &first = made[0], &second = made[1];
@@ -117,7 +118,7 @@ TEST_CASE("joint: both results, one, one twice, and none") {
   CHECK(of.seen.calls == 3);  // it ended at the results
 }
 
-TEST_CASE("joint: backward again and again, and once") {
+TEST_CASE("several results: backward again and again, and once") {
   Example of;
   const std::array<Tensor, 2> made = of.y();
   const Tensor &first = made[0], &second = made[1];
@@ -135,7 +136,7 @@ TEST_CASE("joint: backward again and again, and once") {
   CHECK(gradient(of.x).to_vector() == Numbers{75, -35});
 }
 
-TEST_CASE("joint: a backward that fails leaves nothing for the next") {
+TEST_CASE("several results: a backward that fails leaves nothing for the next") {
   Example of;
   const std::array<Tensor, 2> made = of.y();
   const Tensor &first = made[0], &second = made[1];
@@ -149,32 +150,32 @@ TEST_CASE("joint: a backward that fails leaves nothing for the next") {
   CHECK_FALSE(of.seen.second);
 }
 
-TEST_CASE("joint: a second derivative is refused, by the name and the place of the op") {
+TEST_CASE("several results: a second derivative is refused, by the name and the place of the op") {
   Example of;
   const std::array<Tensor, 2> made = of.y();
   const Tensor &first = made[0], &second = made[1];
   const std::string text =
       message([&] { (void)grad(first * second, Tensor::ones({2}, DType::f64), {of.x}, {.create_graph = true}); });
-  CHECK(text.find("backward: two recorded at joint.cpp:") == 0);
+  CHECK(text.find("backward: two recorded at results.cpp:") == 0);
   CHECK(text.find(" is differentiable once; create_graph goes through ops with composed backwards only") !=
         std::string::npos);
 }
 
-TEST_CASE("joint: what an op gives back unchanged keeps its own history") {
+TEST_CASE("several results: what an op gives back unchanged keeps its own history") {
   const Tensor x = leaf({1, 2}, {2});
-  const Tensor y = apply_joint<1>(Same{}, Site::current(), x)[0];
+  const Tensor y = apply(Same{}, Site::current(), x)[0];
   CHECK(x.link() != y.link());
   CHECK(grad(sum(y * y), {}, {x})[0].to_vector() == Numbers{2, 4});
 }
 
-TEST_CASE("joint: graphs are freed, used or not, and after an error") {
+TEST_CASE("several results: graphs are freed, used or not, and after an error") {
   const std::size_t before = Allocator::cpu().statistics().live;
   for (const bool fails : {false, true}) {
     Example of;
     of.seen.fails = fails;
     Tensor y = of.x;
     for (int k = 0; k < 1000; ++k) {
-      const std::array<Tensor, 2> made = apply_joint<2>(Two{&of.seen}, Site::current(), y, of.z);
+      const std::array<Tensor, 2> made = apply(Two{&of.seen}, Site::current(), y, of.z);
       y = k % 2 ? made[0] * 0.5 : made[1] * 0.2;
     }
     CHECK(error_text([&] { backward(sum(y)); }).empty() == !fails);
@@ -182,16 +183,16 @@ TEST_CASE("joint: graphs are freed, used or not, and after an error") {
   CHECK(Allocator::cpu().statistics().live == before);
 }
 
-TEST_CASE("joint: walks over the graph meet each result as an op of its own") {
+TEST_CASE("several results: walks over the graph meet each result by itself") {
   Example of;
   const Tape tape;
   const Tensor scaled = of.x * 3.0;
-  const std::array<Tensor, 2> made = apply_joint<2>(Two{&of.seen}, Site::current(), scaled, of.z);
+  const std::array<Tensor, 2> made = apply(Two{&of.seen}, Site::current(), scaled, of.z);
   const Tensor &first = made[0], &second = made[1];
   const Tensor y = sum(first * 7.0) + sum(second);
   // x reaches y by first (3 2 7) and by second (3 5).
   const std::vector<Way> found =
-      ways(y, {}, place_of("x", of.x), {place_of("first", first), place_of("second", second)}, "");
+      ways(y, {}, place_of("x", of.x), {place_of("first", first), place_of("second", second)});
   REQUIRE(found.size() == 2);
   for (const Way& way : found)
     CHECK(way.gradient.to_vector() ==
@@ -210,7 +211,15 @@ TEST_CASE("joint: walks over the graph meet each result as an op of its own") {
   CHECK(slope.sum == doctest::Approx(19));
 }
 
-TEST_CASE("joint: what is not finite is told with the numbers that came") {
+TEST_CASE("several results: print_graph shows one node, and which of its results went where") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const std::string text = print_graph(made[1] + made[0]);
+  CHECK(text.find("#3 two f64 [2], f64 [2] <- #1, #2") != std::string::npos);
+  CHECK(text.find("#4 add f64 [2] <- #3.1, #3.0") != std::string::npos);
+}
+
+TEST_CASE("several results: what is not finite is told with the numbers that came") {
   Example of;
   const std::array<Tensor, 2> made = of.y();
   const Tensor &first = made[0], &second = made[1];
@@ -221,7 +230,7 @@ TEST_CASE("joint: what is not finite is told with the numbers that came") {
   CHECK(text.find("in [-3, 1e+308]") != std::string::npos);
 }
 
-TEST_CASE("joint: add_norm is the sum and then the norm, in value and all gradients") {
+TEST_CASE("several results: add_norm is the sum and then the norm, in value and all gradients") {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     for (const bool bias : {true, false}) {
       for (const Used used : {Used::both, Used::sum, Used::normed}) {

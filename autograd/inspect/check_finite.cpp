@@ -1,0 +1,35 @@
+#include "autograd/inspect/check_finite.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/op.h"
+
+namespace whence {
+
+static std::string range_of(const Tensor& x) {
+  if (!is_floating(x.dtype())) return to_text(x.dtype(), " ", x.shape());
+  double low = INFINITY, high = -INFINITY;
+  std::size_t bad = 0;
+  for (const double value : x.to_vector())
+    if (!std::isfinite(value))
+      ++bad;
+    else
+      low = std::min(low, value), high = std::max(high, value);
+  return to_text(
+      x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? to_text(" with ", bad, " not finite") : "");
+}
+
+void detail::require_finite(const char* op, const char* pass, const Tensor& result, std::span<const Tensor> inputs) {
+  if (!result.defined() || !is_floating(result.dtype())) return;
+  const std::vector<double> values = result.to_vector();
+  const auto bad = std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+  if (bad == values.end()) return;
+  std::string ranges;
+  for (std::size_t k = 0; k < inputs.size(); ++k)
+    if (inputs[k].defined()) ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
+  throw NotFinite(error_at_call_site(op, to_text("its ", pass, " made ", *bad, " at element ", bad - values.begin(),
+                                             " of ", result.shape(), "; finite numbers required; ", ranges)));
+}
+
+}  // namespace whence
