@@ -1,91 +1,57 @@
 // What carries bytes between ranks of one machine, sums over them, and who started us. Ranks are threads here, or
-// processes where they are to die; they only speak with each other, so that a fork needs no threads of its own.
+// children where they are to die.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <functional>
 #include <map>
-#include <thread>
 
+#include "examples/app/progress.h"
 #include "tensor/random.h"
 #include "tensor/ranks/collectives.h"
-#include "tensor/ranks/communicator.h"
+#include "tensor/ranks/fork.h"
+#include "tests/program_run.h"
 #include "tests/rank_threads.h"
 #include "tests/reference.h"
+#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::test;
-namespace fs = std::filesystem;
 
 namespace {
 
-// What each process says in the end, and how long after the start. `work` may throw, which is what it says, or never
-// come back, when it is ended after 20 seconds.
+// What each child says in the end, and how long after the start. `work` may throw, which is what it says, or never come
+// back, when it is ended 3 seconds after the limit.
 struct Said {
   std::string text;
   double seconds = 0;
 };
 std::vector<Said> in_processes(int size, double limit, const std::function<void(Communicator&)>& work) {
-  const std::string identity = new_identity();
-  struct Place {
-    char text[600];
-    double seconds;
-  };
-  const auto seconds = [] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  };
-  const std::size_t bytes = sizeof(Place) * static_cast<std::size_t>(size);
-  auto* const places =
-      static_cast<Place*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  const double began = seconds();
-  std::vector<pid_t> processes;
-  for (int rank = 0; rank < size; ++rank) {
-    processes.push_back(fork());
-    if (processes.back() != 0) continue;
+  const Scratch scratch("ranks-say");
+  const auto place = [&](int rank) { return scratch / std::to_string(rank); };
+  const double began = steady_seconds();
+  ForkedRanks children(size, limit);
+  if (std::unique_ptr<Communicator> own = children.fork()) {
     std::string said = "done";
     try {
-      const auto ranks = join_shared_memory(launch_of(rank, size, identity), limit);
-      try {
-        work(*ranks);
-      } catch (const std::exception& error) {
-        ranks->give_up(error.what());
-        throw;
-      }
-    } catch (const std::exception& error) { said = error.what(); }
-    std::strncpy(places[rank].text, said.c_str(), sizeof places[rank].text - 1);
-    places[rank].seconds = seconds() - began;
+      work(*own);
+    } catch (const std::exception& error) {
+      said = error.what();
+      own->give_up(said);
+    }
+    std::ofstream(place(own->rank())) << said;
+    own.reset();
     _exit(0);
   }
-  std::thread end([&] {
-    for (int tenths = 0; tenths < 200; ++tenths) {
-      usleep(100000);
-      bool all = true;
-      for (int rank = 0; rank < size; ++rank) all = all && places[rank].text[0] != 0;
-      if (all) return;
-      if (seconds() - began > limit + 3) break;
-    }
-    for (const pid_t process : processes) kill(process, SIGKILL);
-  });
-  for (const pid_t process : processes) waitpid(process, nullptr, 0);
-  end.join();
-  std::vector<Said> said;
-  for (int rank = 0; rank < size; ++rank) said.push_back({places[rank].text, places[rank].seconds});
-  munmap(places, bytes);
+  std::vector<Said> said(static_cast<std::size_t>(size));
+  while (children.running() && steady_seconds() < began + limit + 3) {
+    if (const auto one = children.ended())
+      said[static_cast<std::size_t>(one->rank)] = {
+          one->died.empty() ? text_of(place(one->rank)) : one->died, steady_seconds() - began};
+    usleep(2000);
+  }
   return said;
-}
-
-std::size_t left_behind() {
-  std::size_t found = 0;
-  for (const auto& entry : fs::directory_iterator("/dev/shm"))
-    found += entry.path().filename().string().find(to_text("ranks-", getpid())) != std::string::npos;
-  return found;
 }
 
 // ((0 + 1) + (2 + 3)) + ..., in the dtype.
@@ -146,7 +112,6 @@ TEST_CASE("ranks: gathers and broadcasts, of texts of different lengths too") {
       require(bytes == std::vector<std::byte>(700001, std::byte{0}), "broadcast bytes");
     });
   }
-  CHECK(left_behind() == 0);
 }
 
 TEST_CASE("ranks: one that is killed is named by the others at once; one that gives up hands on its words") {
@@ -169,7 +134,6 @@ TEST_CASE("ranks: one that is killed is named by the others at once; one that gi
   });
   for (const std::size_t rank : {0UL, 1UL, 2UL})
     CHECK_MESSAGE(gave_up[rank].text.find("the disk is full") != std::string::npos, gave_up[rank].text);
-  CHECK(left_behind() == 0);
 }
 
 TEST_CASE("ranks: one that hangs ends the others at the limit, by its number") {
@@ -182,7 +146,6 @@ TEST_CASE("ranks: one that hangs ends the others at the limit, by its number") {
     CHECK_MESSAGE(said[rank].text.find("rank 1 of 4 lives and has not answered") != std::string::npos, said[rank].text);
     CHECK(said[rank].seconds >= 1.5);
   }
-  CHECK(left_behind() == 0);
 }
 
 TEST_CASE("ranks: one that ends after its last exchange has been heard by all") {
@@ -197,54 +160,24 @@ TEST_CASE("ranks: one that ends after its last exchange has been heard by all") 
       CHECK(said.text == "done");
 }
 
-TEST_CASE("ranks: what cannot be is refused: three of them, one twice, other numbers, one that does not come") {
-  CHECK(
-      error_text([] { (void)join(launch_of(0, 3, new_identity())); }).find("3 given; 1, 2, 4, 8") != std::string::npos);
-  Launch apart = launch_of(0, 2, new_identity());
-  apart.local_size = 1;
-  CHECK(error_text([&] { (void)join(apart, {.body = "shared"}); }).find("all on one required") != std::string::npos);
-  CHECK(error_text([] {
-    (void)join_shared_memory(launch_of(0, 2, new_identity()), 0.2);
-  }).find("rank 1 of 2 has not come") != std::string::npos);
-  const std::string identity = new_identity();
-  std::thread first([&] {
-    const auto ranks = join_shared_memory(launch_of(0, 2, identity), 20);
-    (void)any_of_ranks(*ranks, false);
+TEST_CASE("ranks: who died is told to those that wait for a third, and one alone says what went wrong") {
+  const std::vector<Said> said = in_processes(8, 15, [](Communicator& ranks) {
+    if (ranks.rank() == 7) _exit(5);
+    if (ranks.rank() == 6) usleep(200000);
+    for (;;) (void)any_of_ranks(ranks, false);
   });
-  const std::string path = to_text("/dev/shm/whence-", geteuid(), "-", identity);
-  while (!fs::exists(path) || fs::file_size(path) == 0) usleep(1000);
-  usleep(50000);
-  CHECK(error_text([&] { (void)join_shared_memory(launch_of(0, 2, identity), 5); }).find("two processes say") !=
-        std::string::npos);
-  CHECK(error_text([&] { (void)join_shared_memory(launch_of(2, 4, identity), 5); }).find("the same number for all") !=
-        std::string::npos);
-  {
-    const auto ranks = join_shared_memory(launch_of(1, 2, identity), 20);  // the first was left alone by all that
-    (void)any_of_ranks(*ranks, false);
-    CHECK(error_text([&] { ranks->exchange(1, std::span<const std::byte>(), {}); }).find("a single bit") !=
-          std::string::npos);
+  for (std::size_t rank = 0; rank < 7; ++rank) {
+    CHECK_MESSAGE(said[rank].text.find("rank 7 of 8 died: exit code 5") != std::string::npos, said[rank].text);
+    CHECK(said[rank].seconds < 1);
   }
-  first.join();
-  CHECK(left_behind() == 0);
-}
-
-TEST_CASE("ranks: what an earlier start left in shared memory, all killed, is not taken for their successors") {
-  const std::string identity = new_identity();
-  const pid_t killed = fork();
-  if (killed == 0) {
-    (void)join_shared_memory(launch_of(0, 2, identity), 30);
-    _exit(0);
-  }
-  const std::string path = to_text("/dev/shm/whence-", geteuid(), "-", identity);
-  while (!fs::exists(path) || fs::file_size(path) == 0) usleep(1000);
-  usleep(50000);
-  kill(killed, SIGKILL);
-  waitpid(killed, nullptr, 0);
-  REQUIRE(fs::exists(path));
-  std::thread second([&] { (void)any_of_ranks(*join_shared_memory(launch_of(1, 2, identity), 20), false); });
-  (void)any_of_ranks(*join_shared_memory(launch_of(0, 2, identity), 20), true);
-  second.join();
-  CHECK(left_behind() == 0);
+  const ForkedRanks memory(4, 15);
+  const auto first = memory.seat(2), second = memory.seat(1);
+  CHECK(first->give_up("the disk is full"));
+  const std::string heard = error_text([&] { second->look_around(); });
+  CHECK_MESSAGE(heard.find("rank 2 of 4 gave up: the disk is full") != std::string::npos, heard);
+  CHECK_FALSE(second->give_up(heard));
+  CHECK(error_text([&] { memory.seat(0)->exchange(3, std::span<const std::byte>(), {}); }).find("a single bit") !=
+        std::string::npos);
 }
 
 TEST_CASE("ranks: who started us, from the variables of launchers") {
@@ -261,27 +194,20 @@ TEST_CASE("ranks: who started us, from the variables of launchers") {
     int rank, size, local_rank, local_size;
   };
   const Variables torchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
-      {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29501"}, {"TORCHELASTIC_RUN_ID", "a"},
-      {"TORCHELASTIC_RESTART_COUNT", "0"}};
-  const Variables open_mpi{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "1003945985"}};
-  const Variables mpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
-  const Variables srun{{"SLURM_PROCID", "6"}, {"SLURM_NTASKS", "7"}, {"SLURM_STEP_NUM_TASKS", "7"},
-      {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}, {"SLURM_JOB_ID", "12"},
-      {"SLURM_STEP_ID", "0"}};
+      {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29501"}};
+  const Variables open_mpi{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  const Variables srun{{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_ID", "0"}};
   const auto with = [](Variables variables, const Variables& more) {
     for (const auto& [name, value] : more) variables[name] = value;
     return variables;
   };
   for (const Case& one : std::vector<Case>{{{}, "", 0, 1, 0, 1}, {torchrun, "torchrun", 5, 8, 1, 4},
-           {open_mpi, "Open MPI", 3, 4, 1, 2}, {mpich, "PMI", 1, 2, 1, 2}, {srun, "SLURM", 6, 7, 0, 1},
-           {with(srun, {{"PMI_RANK", "6"}, {"PMI_SIZE", "7"}}), "PMI", 6, 7, 0, 1},  // --mpi=pmi2
-           {with(srun, {{"SLURM_NODEID", "1"}, {"SLURM_LOCALID", "1"}}), "SLURM", 6, 7, 1, 2},
-           {with(srun, {{"SLURM_STEP_ID", "4294967291"}}), "", 0, 1, 0, 1},    // sbatch
-           {{{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "12"}}, "", 0, 1, 0, 1},  // salloc
+           {open_mpi, "Open MPI", 0, 4, 0, 1}, {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, "PMI", 0, 2, 0, 1},
+           {srun, "SLURM", 0, 8, 0, 1}, {with(srun, {{"PMI_SIZE", "8"}}), "PMI", 0, 8, 0, 1},  // --mpi=pmi2
+           {with(srun, {{"SLURM_STEP_ID", "4294967291"}}), "", 0, 1, 0, 1},                    // sbatch
+           {{{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "12"}}, "", 0, 1, 0, 1},                  // salloc
            {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "", 0, 1, 0, 1},
-           {with(srun, open_mpi), "Open MPI", 3, 4, 1, 2},  // mpirun in a job
-           {with(open_mpi, {{"WHENCE_RANK", "0"}, {"WHENCE_RANKS", "1"}}), "", 0, 1, 0, 1}}) {
+           {with(srun, open_mpi), "Open MPI", 0, 4, 0, 1}}) {  // mpirun in a job
     const Launch launch = found(one.given);
     CAPTURE(one.by);
     CHECK(launch.by == one.by);
@@ -291,16 +217,10 @@ TEST_CASE("ranks: who started us, from the variables of launchers") {
     CHECK(launch.local_size == one.local_size);
   }
   CHECK(found(torchrun).address == "node1:29501");
-  // Of two starts side by side, or one after the other, none finds the other's ranks.
-  CHECK(found(torchrun).identity == found(with(torchrun, {{"RANK", "4"}, {"LOCAL_RANK", "0"}})).identity);
-  for (const char* name : {"MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
-    CHECK(found(torchrun).identity != found(with(torchrun, {{name, "7"}})).identity);
-  CHECK(found(open_mpi).identity != found(with(open_mpi, {{"PMIX_NAMESPACE", "7"}})).identity);
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})
-    CHECK(found(srun).identity != found(with(srun, {{name, "7"}})).identity);
   const auto refusal = [&](const Variables& given) { return error_text([&] { (void)found(given); }); };
   CHECK(refusal({{"RANK", "1"}}).find("RANK given in the environment without WORLD_SIZE") != std::string::npos);
   CHECK(refusal(with(torchrun, {{"RANK", "8"}})).find("RANK=8 and WORLD_SIZE=8") != std::string::npos);
   CHECK(refusal(with(torchrun, {{"RANK", "one"}})).find("RANK='one'") != std::string::npos);
   CHECK(refusal(with(torchrun, {{"LOCAL_RANK", "4"}})).find("rank 4 of 4 on this machine") != std::string::npos);
+  CHECK(refusal({{"PMI_SIZE", "3"}}).find("3 given; 1, 2, 4, 8") != std::string::npos);
 }

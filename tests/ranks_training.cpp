@@ -6,16 +6,18 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "autograd/ops.h"
+#include "examples/app/ranks.h"
 #include "nn/layers/loss.h"
 #include "nn/training/training_step.h"
 #include "tensor/ranks/collectives.h"
-#include "tensor/ranks/communicator.h"
 #include "tests/models.h"
 #include "tests/program_run.h"
 #include "tests/rank_threads.h"
+#include "tests/reference.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -84,16 +86,19 @@ Arguments operator+(Arguments left, const Arguments& right) {
 const Arguments cope{"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
     "--batch", "2", "--test-sequences", "8", "--accumulate", "8", "--save-every", "5", "--quiet"};
 
-// A process that is made a rank by hand.
-RunningProgram rank_of(const Scratch& scratch, int rank, int size, const Arguments& arguments) {
-  setenv("WHENCE_RANK", std::to_string(rank).c_str(), 1);
-  setenv("WHENCE_RANKS", std::to_string(size).c_str(), 1);
-  setenv("WHENCE_RENDEZVOUS", to_text("test-", getpid(), "-", scratch.folder.filename().string()).c_str(), 1);
-  RunningProgram program("train", arguments, scratch / to_text("rank-", rank));
-  for (const char* name : {"WHENCE_RANK", "WHENCE_RANKS", "WHENCE_RENDEZVOUS"}) unsetenv(name);
-  return program;
+// The processes that a program forked, by rank.
+std::vector<pid_t> ranks_of(const RunningProgram& program) {
+  std::istringstream children(text_of(to_text("/proc/", program.child(), "/task/", program.child(), "/children")));
+  std::vector<pid_t> all;
+  for (pid_t child = 0; children >> child;) all.push_back(child);
+  return all;
 }
 
+std::size_t count(const std::string& text, const std::string& words) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
+  return found;
+}
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 std::string newest_checkpoint(const std::string& folder) {
@@ -223,51 +228,85 @@ TEST_CASE("ranks: accumulate is a rank's batch each where it is left out, and re
 }
 
 TEST_CASE("ranks: one with other options, or other data, is named on all, and nothing is trained") {
-  const Scratch scratch("ranks-options");
-  const std::string out = scratch / "run";
-  const RunningProgram first = rank_of(scratch, 0, 2, cope + Arguments{"--steps", "20", "--out", out});
-  const RunningProgram other = rank_of(scratch, 1, 2, cope + Arguments{"--steps", "20", "--lr", "0.5", "--out", out});
-  const Outcome ended = first.finish_within(60), also = other.finish_within(60);
-  CHECK(ended.code == 2);
-  CHECK(also.code == 2);
-  CHECK_MESSAGE(has(ended.err, "rank 0 and rank 1 have lr \"0.0003\" and \"0.5\""), ended.err);
-  CHECK_FALSE(fs::exists(out));
+  std::vector<std::string> said(2);
+  in_threads(2, [&](Communicator& ranks) {
+    const bool other = ranks.rank() == 1;
+    said[other ? 1 : 0] = error_text([&] {
+      require_same_on_all(ranks, {{"data", "a"}, {"lr", other ? "0.5" : "0.0003"}});
+    });
+  });
+  for (const std::string& text : said)
+    CHECK_MESSAGE(has(text, "rank 0 and rank 1 have lr \"0.0003\" and \"0.5\""), text);
 }
 
-TEST_CASE("ranks: one comes later, one dies, one hangs, Ctrl-C: all end, named, and go on to the same bits") {
+TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
   const Scratch scratch("ranks-faults");
   const std::string out = scratch / "run", whole = scratch / "whole";
   const Arguments task = cope + Arguments{"--steps", "300"};
   REQUIRE(RunningProgram("train", task + Arguments{"--out", whole}, scratch / "log").finish_within(120).code == 0);
-  const auto two = [&](const Arguments& more,
-                       const std::function<void(const RunningProgram&, const RunningProgram&)>& meanwhile) {
+  const auto two = [&](const Arguments& more, const std::function<void(const RunningProgram&, pid_t)>& meanwhile) {
     const std::string before = newest_checkpoint(out);
-    const RunningProgram second = rank_of(scratch, 1, 2, task + more + Arguments{"--out", out, "--rank-limit", "3"});
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    const RunningProgram first = rank_of(scratch, 0, 2, task + more + Arguments{"--out", out, "--rank-limit", "3"});
+    const RunningProgram program(
+        "train", task + more + Arguments{"--processes", "2", "--out", out, "--rank-limit", "3"}, scratch / "log");
     for (int waited = 0; waited < 2000 && newest_checkpoint(out) <= before; ++waited)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    meanwhile(first, second);
-    const Outcome of_second = second.finish_within(60);
-    return std::pair(first.finish_within(60), of_second);
+    const std::vector<pid_t> ranks = ranks_of(program);
+    REQUIRE(ranks.size() == 2);
+    meanwhile(program, ranks[1]);
+    return program.finish_within(60);
   };
-  const auto died = two({}, [](const auto&, const auto& second) { second.signal(SIGKILL); });
-  CHECK(died.first.code == 1);
-  CHECK_MESSAGE(has(died.first.err, "rank 1 of 2 died"), died.first.err);
-  const auto hung = two({"--resume"}, [](const auto&, const auto& second) {
-    second.signal(SIGSTOP);
+  const auto died = two({}, [](const auto&, pid_t second) { kill(second, SIGKILL); });
+  CHECK(died.code == 1);
+  CHECK_MESSAGE(has(died.err, "rank 1 of 2 died: it was ended by signal 9"), died.err);
+  CHECK_MESSAGE(count(died.err, "rank 1") == 1, died.err);
+  const auto hung = two({"--resume"}, [](const auto&, pid_t second) {
+    kill(second, SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(4000));
-    second.signal(SIGCONT);
+    kill(second, SIGCONT);
   });
-  CHECK(hung.first.code == 1);
-  CHECK_MESSAGE(has(hung.first.err, "has not answered rank 0 for 3 seconds"), hung.first.err);
-  CHECK(hung.second.code == 1);
-  const auto stopped = two({"--resume"}, [](const auto&, const auto& second) { second.signal(SIGINT); });
-  CHECK(stopped.first.code == 130);
-  CHECK(stopped.second.code == 130);
-  CHECK_MESSAGE(has(stopped.first.err, "saved; go on with --resume"), stopped.first.err);
+  CHECK(hung.code == 1);
+  CHECK_MESSAGE(has(hung.err, "rank 1 of 2 lives and has not answered rank 0 for 3 seconds"), hung.err);
+  const auto stopped = two({"--resume"}, [](const auto&, pid_t second) { kill(second, SIGINT); });
+  CHECK(stopped.code == 130);
+  CHECK_MESSAGE(count(stopped.err, "saved; go on with --resume") == 1, stopped.err);
+  const auto asked = two({"--resume"}, [](const auto& program, pid_t) { program.signal(SIGUSR1); });
+  CHECK(asked.code == 130);
+  CHECK_MESSAGE(count(asked.err, "saved; go on with --resume") == 1, asked.err);
   CHECK(RunningProgram("train", task + Arguments{"--out", out, "--resume", "--processes", "4"}, scratch / "log")
             .finish_within(120)
             .code == 0);
   CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+}
+
+TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at any moment ends all; told once") {
+  const Scratch scratch("ranks-start");
+  const auto shared = [] {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator("/dev/shm")) names.insert(entry.path().filename().string());
+    return names;
+  };
+  const std::set<std::string> before = shared();
+  for (int turn = 0; turn < 8; ++turn)
+    for (const int fault : {SIGKILL, SIGTERM}) {
+      const RunningProgram program("train",
+          cope + Arguments{"--steps", "100000", "--processes", "4", "--out", scratch / to_text("run", turn, fault)},
+          scratch / "log");
+      std::vector<pid_t> ranks;
+      for (int waited = 0; waited < 2000 && (ranks = ranks_of(program)).empty(); ++waited) usleep(1000);
+      usleep(static_cast<useconds_t>(turn * 5000));
+      program.signal(fault);
+      const Outcome ended = program.finish_within(30);
+      CHECK_MESSAGE(ended.code == (fault == SIGKILL ? 128 + SIGKILL : 130), ended.err);
+      for (const pid_t rank : ranks) {
+        for (int waited = 0; waited < 1000 && kill(rank, 0) == 0; ++waited) usleep(1000);
+        CHECK(kill(rank, 0) != 0);
+      }
+    }
+  for (const std::string& name : shared()) CHECK_MESSAGE(before.contains(name), name);
+  std::ofstream(scratch / "file") << "no folder";
+  const Outcome refused = RunningProgram(
+      "train", cope + Arguments{"--steps", "5", "--processes", "4", "--out", scratch / "file/run"}, scratch / "log")
+                              .finish_within(60);
+  CHECK(refused.code == 4);
+  CHECK_MESSAGE(count(refused.err, "\n") == 1, refused.err);
 }

@@ -93,19 +93,19 @@ std::string next_port(const std::string& address) {
 
 class Nccl final : public Communicator {
  public:
-  Nccl(const Launch& launch, const CommunicatorOptions& options, std::unique_ptr<Communicator> control)
-      : Communicator(launch.rank, launch.size), limit_(options.limit), control_(std::move(control)) {
+  Nccl(const Launch& launch, const NcclOptions& options)
+      : Communicator(launch.rank, launch.size), limit_(options.limit), control_(options.control) {
     try {
-      start(launch, options);
-    } catch (const std::exception& error) {
-      give_up(error.what());
+      start(launch, options.rendezvous);
+    } catch (const std::exception&) {
+      if (comm_) nccl_.abort(comm_);
       throw;
     }
   }
   ~Nccl() override {
-    if (std::uncaught_exceptions() > 0) give_up("it ended early; its own messages say why");
     if (!comm_) return;
     try {
+      if (std::uncaught_exceptions() > 0) throw LostRank("this rank itself");
       wait_until_done("finalize", nccl_.finalize(comm_), 0);
       nccl_.destroy(comm_);
     } catch (const Error&) { nccl_.abort(comm_); }
@@ -122,20 +122,20 @@ class Nccl final : public Communicator {
   void look_around() override {
     if (control_) control_->look_around();
   }
-  void give_up(const std::string& why) noexcept override {
-    if (control_) control_->give_up(why);
+  bool give_up(const std::string& why) noexcept override {
+    const bool speaks = !control_ || control_->give_up(why);
     if (comm_) nccl_.abort(comm_);  // what is under way ends, and the others hear of an error
     comm_ = nullptr;
+    return speaks;
   }
 
  private:
-  void start(const Launch& launch, const CommunicatorOptions& options) {
+  void start(const Launch& launch, const std::string& rendezvous) {
     UniqueId id{};
     int problem = success;
     if (rank() == 0) problem = nccl_.unique_id(&id);
     if (problem != success) throw SystemError("ranks: ncclGetUniqueId: ", nccl_.text(problem));
-    const std::string where =
-        options.rendezvous.empty() && !launch.address.empty() ? next_port(launch.address) : options.rendezvous;
+    const std::string where = rendezvous.empty() && !launch.address.empty() ? next_port(launch.address) : rendezvous;
     if (control_)
       broadcast(*control_, id.bytes);
     else if (where.empty())
@@ -204,7 +204,7 @@ class Nccl final : public Communicator {
 
   const Library& nccl_ = library();
   double limit_;
-  std::unique_ptr<Communicator> control_;
+  Communicator* control_;
   Comm comm_ = nullptr;
 };
 
@@ -212,22 +212,17 @@ class Nccl final : public Communicator {
 
 bool nccl_can_be_loaded() { return library().problem.empty(); }
 
-std::unique_ptr<Communicator> join_nccl(
-    const Launch& launch, const CommunicatorOptions& options, std::unique_ptr<Communicator> control) {
-  const auto refuse = [&](const std::string& why) {
-    const std::string text = to_text("ranks: NCCL asked for, and ", why);
-    if (control) control->give_up(text);
-    throw InputError(text);
-  };
+std::unique_ptr<Communicator> join_nccl(const Launch& launch, const NcclOptions& options) {
+  const auto refuse = [](const auto&... why) { throw InputError("ranks: NCCL asked for, and ", why...); };
   if (!nccl_can_be_loaded())
-    refuse(to_text("it cannot be loaded: ", library().problem,
-        "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY"));
+    refuse("it cannot be loaded: ", library().problem,
+        "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY");
   if (options.device.is_cpu())
-    refuse("this rank computes on the CPU; --device cuda on all ranks, or another --communicator, required");
+    refuse("this rank computes on the CPU; --device cuda on all ranks required, or ranks by --processes or mpirun");
   if (!launch.own_gpu)
-    refuse(to_text("this machine has fewer GPUs than the ", launch.local_size,
-        " ranks on it, while NCCL has one for each; fewer ranks, or --communicator shared"));
-  return std::make_unique<Nccl>(launch, options, std::move(control));
+    refuse("this machine has fewer GPUs than the ", launch.local_size,
+        " ranks on it, while NCCL has one for each; fewer ranks required, or --processes with --communicator shared");
+  return std::make_unique<Nccl>(launch, options);
 }
 
 }  // namespace whence

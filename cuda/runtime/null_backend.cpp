@@ -18,10 +18,10 @@ gpu::emulator::Settings* emulator_settings() { return nullptr; }
 
 bool nccl_can_be_loaded() { return false; }
 
-std::unique_ptr<Communicator> join_nccl(const Launch&, const CommunicatorOptions&, std::unique_ptr<Communicator>) {
+std::unique_ptr<Communicator> join_nccl(const Launch&, const NcclOptions&) {
   throw InputError(
-      "ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON, or take another "
-      "--communicator");
+      "ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON, or start ranks of CPUs "
+      "by --processes or mpirun");
 }
 
 }  // namespace whence

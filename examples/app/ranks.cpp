@@ -1,18 +1,13 @@
 #include "examples/app/ranks.h"
 
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <thread>
 
@@ -24,100 +19,39 @@
 #include "examples/app/text.h"
 #include "tensor/device/device_choice.h"
 #include "tensor/ranks/collectives.h"
+#include "tensor/ranks/fork.h"
 
 namespace whence {
 namespace {
 
-// The command line that this process was started with.
-std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
-  if (arguments.empty())
-    throw SystemError("--processes: /proc/self/cmdline cannot be read; the ranks are started with it");
-  arguments[0] = "/proc/self/exe";  // this very file, even when another is built in its place
-  return arguments;
+// Until all have ended: their exit code, as the header has it.
+int code_of_all(ForkedRanks& ranks, int count) {
+  // A save that is under way may take a while; who waits for a dead rank has noticed long before.
+  constexpr double seconds_to_end = 60;
+  int all = 0;
+  std::optional<double> kill_at;
+  for (int turn = 0; ranks.running(); ++turn) {
+    // It asks however often it comes. The first may come to a rank that has not installed its handler yet.
+    if (interrupt_requested() && turn % 20 == 0) ranks.signal(SIGUSR1);
+    while (const auto ended = ranks.ended()) {
+      if (!ended->died.empty())
+        std::cerr << to_text("ranks: rank ", ended->rank, " of ", count, " died: ", ended->died, "\n") << std::flush;
+      const int code = ended->died.empty() ? exit_code_of(ended->status) : static_cast<int>(ExitCode::failed);
+      if (all == 0 || all == static_cast<int>(ExitCode::failed)) all = code == 0 ? all : code;
+      if (code != 0 && code != static_cast<int>(ExitCode::interrupted) && !kill_at)
+        kill_at = steady_seconds() + seconds_to_end;
+    }
+    if (kill_at && steady_seconds() > *kill_at) {
+      std::cerr << "ranks: some did not end within " << seconds_to_end << " seconds of the first failure; killed\n";
+      ranks.signal(SIGKILL);
+      kill_at = 1e300;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return all;
 }
 
-// Processes of this command as ranks of this machine.
-class StartedRanks {
- public:
-  explicit StartedRanks(int count) {
-    const std::vector<std::string> arguments = own_arguments();
-    const std::string name = to_text(getpid(), "-", std::random_device{}());
-    setenv("WHENCE_RANKS", std::to_string(count).c_str(), 1);
-    setenv("WHENCE_RENDEZVOUS", name.c_str(), 1);
-    try {
-      for (int rank = 0; rank < count; ++rank) {
-        setenv("WHENCE_RANK", std::to_string(rank).c_str(), 1);
-        processes_.push_back(start_child(arguments, "", Errors::as_ours));
-      }
-    } catch (...) {
-      signal_all(SIGKILL);
-      wait_for_all();
-      throw;
-    }
-  }
-
-  int wait() {
-    std::optional<double> kill_at;
-    while (running() > 0) {
-      if (interrupt_requested() && !asked_) signal_all(SIGUSR1), asked_ = true;  // which asks however often
-      if (collect()) continue;
-      if (failed_ && !kill_at) kill_at = steady_seconds() + seconds_to_end;
-      if (kill_at && steady_seconds() > *kill_at) {
-        std::cerr << "ranks: some did not end within " << seconds_to_end << " seconds of the first failure; killed\n";
-        signal_all(SIGKILL);
-        kill_at.reset();
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return code_;
-  }
-
- private:
-  // A save that is under way may take a while; who waits for a dead rank has noticed long before.
-  static constexpr double seconds_to_end = 60;
-
-  std::ptrdiff_t running() const {
-    return std::ranges::count_if(processes_, [](pid_t process) { return process > 0; });
-  }
-  void signal_all(int number) const {
-    for (const pid_t process : processes_)
-      if (process > 0) kill(process, number);
-  }
-  void wait_for_all() {
-    for (const pid_t process : processes_)
-      while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) continue;
-  }
-
-  // Of one that has ended, if one has. What ends a rank by its own fault says more than that the others missed it.
-  bool collect() {
-    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-      int status = 0;
-      if (processes_[rank] <= 0 || waitpid(processes_[rank], &status, WNOHANG) <= 0) continue;
-      processes_[rank] = 0;
-      const int code = exit_code_of(status);
-      if (code == 0) return true;
-      const bool interrupted = code == static_cast<int>(ExitCode::interrupted) || (asked_ && code == 128 + SIGUSR1);
-      failed_ = failed_ || !interrupted;
-      if (WIFSIGNALED(status) && !interrupted)
-        std::cerr << "ranks: rank " << rank << " was ended by signal " << WTERMSIG(status) << std::endl;
-      const int said = interrupted           ? static_cast<int>(ExitCode::interrupted)
-                       : WIFSIGNALED(status) ? static_cast<int>(ExitCode::failed)
-                                             : code;
-      if (code_ == 0 || code_ == static_cast<int>(ExitCode::failed)) code_ = said;
-      return true;
-    }
-    return false;
-  }
-
-  std::vector<pid_t> processes_;  // 0: ended
-  bool asked_ = false, failed_ = false;
-  int code_ = 0;
-};
-
-// Of a rank that would only repeat what rank 0 says.
+// Of a rank that would only repeat what another says.
 void silence(int stream) {
   std::cout.flush();
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -126,20 +60,30 @@ void silence(int stream) {
   close(nowhere);
 }
 
-int run_as_rank(Communicator& ranks, const std::function<int(Communicator*)>& work) {
+// `cpus`: what carries numbers of CPUs; null under torchrun.
+int run_as_rank(Launch& launch, const RankOptions& options, const std::string& wanted, Communicator* cpus,
+    const std::function<int(Communicator*)>& work) {
+  std::unique_ptr<Communicator> gpus;
   try {
-    return work(&ranks);
-  } catch (const LostRank& lost) {
-    ranks.give_up(lost.what());
-    if (ranks.rank() > 1) silence(STDERR_FILENO);  // two say it, as one of them may be the lost one
-    if (interrupt_requested())
-      throw Interrupted(to_text("stopped at the last checkpoint, as another rank had ended first: ", lost.what()));
-    throw LostRank(to_text("rank ", ranks.rank(), ": ", lost.what()));
+    if (wanted != "cpu") take_gpu(launch);  // before anything looks at GPUs
+    const Device device = choose_device(wanted).device;
+    if (!cpus || options.communicator == "nccl" ||
+        (options.communicator == "auto" && !device.is_cpu() && launch.own_gpu && nccl_can_be_loaded()))
+      gpus = join_nccl(
+          launch, {.limit = options.limit, .rendezvous = options.rendezvous, .device = device, .control = cpus});
+    if (options.announced)
+      std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over "
+                << (gpus ? *gpus : *cpus).name()
+                << (device.is_cpu() || launch.own_gpu ? "" : ", as some share a GPU, between which NCCL does not go")
+                << std::endl;
+    return work(gpus ? gpus.get() : cpus);
   } catch (const std::exception& error) {
-    ranks.give_up(error.what());
-    const bool of_all = dynamic_cast<const InputError*>(&error) || dynamic_cast<const Interrupted*>(&error);
-    if (ranks.rank() > 0 && of_all) silence(STDERR_FILENO);  // if it is not of all, rank 0 hears of it and says so
-    throw;
+    Communicator* const told = gpus ? gpus.get() : cpus;
+    if (told && !told->give_up(error.what())) silence(STDERR_FILENO);
+    if (!dynamic_cast<const LostRank*>(&error)) throw;
+    if (interrupt_requested())
+      throw Interrupted(to_text("stopped at the last checkpoint, as another rank had ended first: ", error.what()));
+    throw LostRank(to_text("rank ", launch.rank, ": ", error.what()));
   }
 }
 
@@ -163,26 +107,34 @@ void declare(CommandLine& line, RankOptions& options) {
 int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator*)>& work) {
   Launch launch = find_launch();
-  if (launch.size == 1 && options.processes > 1) {
-    if (!std::has_single_bit(static_cast<unsigned>(options.processes)))
-      line.refuse("processes", "a power of two", "sums over ranks are halves of halves: 2, 4 or 8");
-    install_interrupt_handler();
-    return StartedRanks(options.processes).wait();
-  }
-  if (launch.by != "whence" && options.processes > 1)
+  if (launch.by.empty() && options.processes == 1) return work(nullptr);
+  if (!launch.by.empty() && options.processes > 1)
     line.refuse("processes", to_text("1 under ", launch.by, ", which started ", launch.size, " ranks"), "leave it out");
-  if (launch.size == 1) return work(nullptr);
+  if (!std::has_single_bit(static_cast<unsigned>(options.processes)))
+    line.refuse("processes", "a power of two", "sums over ranks are halves of halves: 2, 4 or 8");
+  const std::string body = launch.by.empty() ? "shared" : launch.by == "torchrun" ? "nccl" : "mpi";
+  if (options.communicator != "auto" && options.communicator != "nccl" && options.communicator != body)
+    line.refuse("communicator", body + " or nccl",
+        "ranks of --processes share memory, those of mpirun and srun have MPI, those of torchrun NCCL alone");
+  std::optional<ForkedRanks> forked;
+  std::unique_ptr<Communicator> cpus;
+  if (body == "shared") {
+    install_interrupt_handler();
+    std::cout.flush();
+    forked.emplace(options.processes, options.limit);
+    cpus = forked->fork();
+    if (!cpus) return code_of_all(*forked, options.processes);
+    launch = {.rank = cpus->rank(),
+        .size = cpus->size(),
+        .local_rank = cpus->rank(),
+        .local_size = cpus->size(),
+        .by = "whence"};
+  } else if (body == "mpi") {
+    cpus = join_mpi(launch, options.limit);
+  }
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
-  if (machine.device != "cpu") take_gpu(launch);  // before anything looks at GPUs
   if (launch.rank > 0) silence(STDOUT_FILENO);
-  const Device device = choose_device(machine.device).device;
-  const std::unique_ptr<Communicator> ranks = join(launch,
-      {.body = options.communicator, .limit = options.limit, .rendezvous = options.rendezvous, .device = device});
-  if (options.announced)
-    std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << ranks->name()
-              << (device.is_cpu() || launch.own_gpu ? "" : ", as some share a GPU, between which NCCL does not go")
-              << std::endl;
-  return run_as_rank(*ranks, work);
+  return run_as_rank(launch, options, machine.device, cpus.get(), work);
 }
 
 bool fit_accumulate(const CommandLine& line, TrainingOptions& training) {

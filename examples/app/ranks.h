@@ -25,11 +25,11 @@ void declare(CommandLine& line, RankOptions& options);
 
 // What a command does as one of its ranks: all of it where there is but one. Before `work`, --threads is shared by the
 // ranks of this machine unless it was typed, and ranks other than 0 stop printing to standard output. The exit code of
-// `work`; where it throws, the other ranks are told why.
-// With --processes N, and no launcher that made this process a rank: starts this very command N times, as ranks that
-// share memory, waits, and `work` is not called here. A signal to stop is handed on to all. When one fails the others
-// end too; the exit code is 130 when they were interrupted, else that of a rank whose own fault it was, before the 1 of
-// those that missed it.
+// `work`; where it throws, the other ranks are told why, and one alone says it on standard error.
+// With --processes N, and no launcher that made this process a rank: forks N children, which return from here as ranks;
+// this process waits for them. A signal to stop is handed on to all. When one fails the others end too; the exit code is
+// 130 when they were interrupted, else that of a rank whose own fault it was, before the 1 of those that missed it.
+// REQUIRES: no GPU was asked for anything before.
 [[nodiscard]] int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator* ranks)>& work);
 

@@ -185,13 +185,12 @@ int run(int argc, char** argv) {
       .example("mpirun -n 4 whence bench ranks", "the same over MPI, in a build with -DWHENCE_MPI=ON");
   if (line.shows_page(argc, argv)) return 0;
   (void)numbers_of("millions", options.millions);
-  const Device device = choose_device(options.settings.device).device;  // refused once, not by each rank
   MachineOptions machine;
   machine.threads = options.settings.threads, machine.device = options.settings.device;
   return run_as_ranks(line, options.ranks, machine, [&](Communicator* ranks) {
     if (!ranks) line.refuse("processes", "2 or more", "one process has nobody to talk to");
     set_threads(machine.threads);
-    RanksBench(options, device, *ranks).run();
+    RanksBench(options, choose_device(machine.device).device, *ranks).run();
     return 0;
   });
 }

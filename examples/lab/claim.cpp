@@ -14,7 +14,6 @@
 #include "examples/app/text.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
-#include "tensor/ranks/launch.h"
 
 namespace whence {
 namespace {
@@ -38,6 +37,20 @@ const std::string& this_boot() {
     return first_line("/proc/sys/kernel/random/boot_id") + fs::read_symlink("/proc/self/ns/pid", none).string();
   }();
   return boot;
+}
+
+// In the kernel's ticks: with its number it names a process for as long as the machine is up. Empty: there is none, or it
+// has ended and nobody has asked how.
+std::string beginning_of_process(int process) {
+  const std::string line = first_line(to_text("/proc/", process, "/stat"));
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  fields >> field;
+  if (field == "Z" || field == "X") return {};
+  for (int k = 0; k < 19; ++k) fields >> field;
+  return field;
 }
 
 std::string host_name() {

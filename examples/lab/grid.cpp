@@ -23,6 +23,7 @@
 #include "examples/lab/cell_run.h"
 #include "examples/lab/run_mark.h"
 #include "tensor/error.h"
+#include "tensor/ranks/launch.h"
 
 namespace whence {
 namespace {
@@ -311,7 +312,7 @@ void run_grids(std::vector<Grid>& grids, const Machine& machine) {
   require_own_folders(grids);
   for (const Grid& grid : grids) ensure_output_folder(grid.folder);
   // Workers may be ranks of a launcher's; what they run is not.
-  setenv("WHENCE_RANK", "0", 1), setenv("WHENCE_RANKS", "1", 1);
+  leave_launcher();
   Laboratory(grids, machine).run();
 }
 

@@ -35,37 +35,4 @@ void Communicator::exchange_on_device(int, const Tensor& mine, const Tensor&) {
   fail("exchange", "numbers on ", to_string(mine.device()), " given; ", name(), " carries those of the CPU alone");
 }
 
-namespace {
-
-bool started_by_mpi(const Launch& launch) {
-  return built_with_mpi() && (launch.by == "Open MPI" || launch.by == "PMI" || launch.by == "SLURM");
-}
-
-std::unique_ptr<Communicator> join_on_one_machine(const Launch& launch, double limit) {
-  if (launch.local_size != launch.size)
-    throw InputError("ranks: ", launch.size, " given, ", launch.local_size,
-        " of them on this machine; all on one required, whose memory they share; over machines: MPI (a build with "
-        "-DWHENCE_MPI=ON, started by mpirun or srun), or GPUs and NCCL");
-  return join_shared_memory(launch, limit);
-}
-
-std::unique_ptr<Communicator> join_on_cpus(const Launch& launch, double limit) {
-  return started_by_mpi(launch) ? join_mpi(launch, limit) : join_on_one_machine(launch, limit);
-}
-
-}  // namespace
-
-std::unique_ptr<Communicator> join(const Launch& launch, const CommunicatorOptions& options) {
-  if (!std::has_single_bit(static_cast<unsigned>(launch.size)))
-    throw InputError("ranks: ", launch.size,
-        " given; 1, 2, 4, 8 or another power of two required: sums over ranks are halves of halves, so that their bits "
-        "are those of one rank");
-  if (options.body == "shared") return join_on_one_machine(launch, options.limit);
-  if (options.body == "mpi") return join_mpi(launch, options.limit);
-  const bool over_cpus = started_by_mpi(launch) || launch.local_size == launch.size;
-  if (options.body == "auto" && (options.device.is_cpu() || (over_cpus && (!launch.own_gpu || !nccl_can_be_loaded()))))
-    return join_on_cpus(launch, options.limit);
-  return join_nccl(launch, options, over_cpus ? join_on_cpus(launch, options.limit) : nullptr);
-}
-
 }  // namespace whence

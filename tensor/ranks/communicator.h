@@ -30,11 +30,11 @@ class Communicator {
 
   int rank() const { return rank_; }     // 0, 1, ... size() - 1
   int size() const { return size_; }     // a power of two
-  virtual std::string name() const = 0;  // "shared memory", "MPI (Open MPI 4.1.4)", "NCCL 2.27.3"
+  virtual std::string name() const = 0;  // "shared memory", "MPI (Open MPI v4.1.4)", "NCCL 2.27.3"
 
   // Sends `mine` to `peer`, which is another rank, and receives as many bytes into `theirs`; the peer calls it with
   // this rank at the same time. Peers are rank() ^ 1, rank() ^ 2, rank() ^ 4, ... alone. LostRank when the peer died,
-  // when any rank gave up, or when nothing came for the limit.
+  // when any rank gave up, or when nothing came for the limit; MPI ends the process in its place.
   void exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs);
   // The same with tensors that are contiguous, of one dtype and size, and on the CPU or a device that it reaches().
   void exchange(int peer, const Tensor& mine, const Tensor& theirs);
@@ -42,8 +42,9 @@ class Communicator {
   // Numbers on this device go from rank to rank without a way over the CPU.
   virtual bool reaches(Device device) const { return device.is_cpu(); }
 
-  // Tells the others, which are waiting or soon will be, that this rank cannot go on: they throw LostRank with `why`.
-  virtual void give_up(const std::string& why) noexcept = 0;
+  // This rank cannot go on: those that wait for it, now or later, throw LostRank with `why`, or end with this process.
+  // False when another rank or the parent has said what went wrong, or is about to: once is enough.
+  virtual bool give_up(const std::string& why) noexcept = 0;
 
   // LostRank when a rank is known to have died or given up. Waits for nobody: for those who wait elsewhere.
   virtual void look_around() {}
@@ -67,28 +68,19 @@ class Communicator {
   Traffic traffic_;
 };
 
-struct CommunicatorOptions {
-  std::string body = "auto";    // shared, mpi or nccl
-  double limit = 600;           // seconds that a rank waits for another which neither dies nor answers
-  std::string rendezvous = {};  // of nccl over machines without MPI: "HOST:PORT", or a file that all see
-  Device device = {};           // where what is summed lives
+// ---- Bodies. That of forked ranks is in fork.h. `limit`: seconds that a rank waits for another which does not answer.
+
+// Fills in the ranks of `launch`, which MPI says. InputError in a build without MPI, or under another MPI's launcher.
+[[nodiscard]] std::unique_ptr<Communicator> join_mpi(Launch& launch, double limit);
+
+struct NcclOptions {
+  double limit = 600;
+  std::string rendezvous = {};      // without `control`: "HOST:PORT" of rank 0, or a file that all see
+  Device device = {};               // where this rank computes
+  Communicator* control = nullptr;  // carries NCCL's id, and messages of the CPU; null: nobody. Outlives this one
 };
-
-// This rank's end. Returns when all ranks have come. InputError when they are not a power of two, or the body is not to
-// be had here; LostRank when not all come within the limit.
-// auto: on GPUs NCCL where it can be loaded; else MPI where this build has it and MPI started the ranks; else shared
-// memory, where all are on this machine.
-[[nodiscard]] std::unique_ptr<Communicator> join(const Launch& launch, const CommunicatorOptions& options = {});
-
-// ---- The bodies.
-
-[[nodiscard]] std::unique_ptr<Communicator> join_shared_memory(const Launch& launch, double limit);
-[[nodiscard]] std::unique_ptr<Communicator> join_mpi(
-    const Launch& launch, double limit);  // InputError in a build without MPI
-// `control`, where there is one, carries the id, and messages of the CPU; without it the rendezvous gives the id.
-[[nodiscard]] std::unique_ptr<Communicator> join_nccl(
-    const Launch& launch, const CommunicatorOptions& options, std::unique_ptr<Communicator> control);
+// InputError where NCCL cannot be loaded, or ranks have no GPU each.
+[[nodiscard]] std::unique_ptr<Communicator> join_nccl(const Launch& launch, const NcclOptions& options);
 [[nodiscard]] bool nccl_can_be_loaded();
-[[nodiscard]] bool built_with_mpi();
 
 }  // namespace whence

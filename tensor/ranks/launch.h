@@ -1,5 +1,5 @@
-// Who started this process, and as which of several: read from what torchrun, Open MPI, MPICH, SLURM or `train
-// --processes` put into the environment.
+// Who started this process, and as which of several: read from what torchrun, Open MPI, MPICH or SLURM put into the
+// environment. Forked ranks (fork.h) say it themselves.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,21 @@ struct Launch {
   int rank = 0, size = 1;              // of all
   int local_rank = 0, local_size = 1;  // of those on this machine
   std::string by = {};                 // "whence", "torchrun", "Open MPI", "PMI", "SLURM"; empty: alone
-  // The same for all ranks of one start on one machine, and for no others: the name under which they find each other.
-  std::string identity = {};
-  bool own_gpu = true;       // false: of this machine's ranks some share one
-  std::string address = {};  // HOST:PORT of rank 0 where the launcher says it; empty: it does not
+  bool own_gpu = true;                 // false: of this machine's ranks some share one
+  std::string address = {};            // HOST:PORT of rank 0, where torchrun says it
 };
 
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 
-// In this order: WHENCE_RANK and WHENCE_RANKS; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (torchrun);
-// OMPI_COMM_WORLD_RANK (Open MPI); PMI_RANK (MPICH, and srun --mpi=pmi2); SLURM_PROCID in a step that srun started.
-// One rank is alone, whoever started it: WHENCE_RANK=0 WHENCE_RANKS=1 makes a child of a rank so. InputError where they
-// contradict themselves: a rank that is not below the size, one without the other, not a number.
+// In this order: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (torchrun); OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH,
+// and srun --mpi=pmi2); SLURM_STEP_NUM_TASKS in a step that srun started. Of the last three only `size` and `by`: MPI
+// says the rest (join_mpi). One rank is alone, whoever started it. InputError where the variables contradict themselves,
+// or the ranks are no power of two.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
 
-// When a process of this machine began, in the kernel's ticks: with its number it names it for as long as the machine is
-// up. Empty: there is none, or it has ended and nobody has asked how.
-[[nodiscard]] std::string beginning_of_process(int process);
+// What this process starts is alone: takes the launchers' variables out of the environment.
+void leave_launcher();
 
 // Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them
 // in turn. Before anything asks CUDA.

@@ -30,8 +30,7 @@ def attack_ranks(attack, whole=False):
     wanted, seconds, slow = result_of(out), time.time() - began, 5 if attack.sanitized else 1
     faults = ["kill", "kill all", "interrupt", "terminate", "disk", *(["stop"] if whole else [])]  # after a stop whence waits for a minute
     counts = {"kill": 0, "stop": 0}
-    shared = lambda: set(pathlib.Path("/dev/shm").glob(f"whence-{os.geteuid()}-*"))
-    before = shared()
+    before = set(os.listdir("/dev/shm"))
     while not attack.time_is_up():
         out, fault, count = attack.new("run"), faults[attack.inputs % len(faults)], attack.random.choice([2, 4, 8])
         attack.inputs += 1
@@ -69,8 +68,8 @@ def attack_ranks(attack, whole=False):
             attack.failed(f"exit code {process.returncode}, of 130: {said[-300:]!r}", command)
         elif fault in ("kill", "stop") and ranks and named not in said:
             attack.failed(f"no {named!r} in {said[-300:]!r}", command)
-        elif fault == "disk" and process.returncode != 4:
-            attack.failed(f"exit code {process.returncode}, of 4: {said[-300:]!r}", command)
+        elif fault == "disk" and (process.returncode != 4 or said.count(named) != 1):
+            attack.failed(f"exit code {process.returncode}, of 4, or not {named!r} once: {said[-300:]!r}", command)
         for rank in ranks:  # who was stopped is still there
             try:
                 os.kill(rank, signal.SIGKILL)
@@ -86,5 +85,6 @@ def attack_ranks(attack, whole=False):
         found = ended.complaint({0}) if ended.code != 0 else result_of(out)
         if found != wanted:
             attack.failed(f"{difference(found, wanted)} after resuming", command)
-    left = shared() - before  # of ranks that were all killed before they had met
-    attack.notes.append(f"killed {counts['kill']}, stopped {counts['stop']}; left in /dev/shm: {len(left)}")
+    if left := [name for name in os.listdir("/dev/shm") if "whence" in name and name not in before]:
+        attack.failed(f"left in /dev/shm: {left}", "all of the above")
+    attack.notes.append(f"killed {counts['kill']}, stopped {counts['stop']}")
