@@ -16,9 +16,13 @@ inline void in_threads(int size, const std::function<void(Communicator&)>& work)
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
+      const std::unique_ptr<Communicator> own = memory.seat(rank);
       try {
-        work(*memory.seat(rank));
-      } catch (...) { problems[static_cast<std::size_t>(rank)] = std::current_exception(); }
+        work(*own);
+      } catch (...) {
+        problems[static_cast<std::size_t>(rank)] = std::current_exception();
+        own->give_up("its test failed");
+      }
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& problem : problems)

@@ -242,7 +242,7 @@ TEST_CASE("ranks: one with other options, or other data, is named on all, and no
 TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
   const Scratch scratch("ranks-faults");
   const std::string out = scratch / "run", whole = scratch / "whole";
-  const Arguments task = cope + Arguments{"--steps", "300"};
+  const Arguments task = cope + Arguments{"--steps", "1000"};
   REQUIRE(RunningProgram("train", task + Arguments{"--out", whole}, scratch / "log").finish_within(120).code == 0);
   const auto two = [&](const Arguments& more, const std::function<void(const RunningProgram&, pid_t)>& meanwhile) {
     const std::string before = newest_checkpoint(out);

@@ -20,8 +20,6 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/ranks/communicator.h"
-
 namespace whence {
 namespace {
 

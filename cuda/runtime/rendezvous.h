@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tensor/ranks/launch.h"
+#include "tensor/ranks/communicator.h"
 
 namespace whence {
 

@@ -1,6 +1,7 @@
 #include "examples/app/ranks.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +12,9 @@
 #include <sstream>
 #include <thread>
 
-#include "examples/app/child.h"
 #include "examples/app/code_hash.h"
 #include "examples/app/interrupt.h"
+#include "examples/app/launch.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_main.h"
 #include "examples/app/text.h"
@@ -25,7 +26,7 @@ namespace whence {
 namespace {
 
 // Until all have ended: their exit code, as the header has it.
-int code_of_all(ForkedRanks& ranks, int count) {
+int code_of_all(ForkedRanks& ranks) {
   // A save that is under way may take a while; who waits for a dead rank has noticed long before.
   constexpr double seconds_to_end = 60;
   int all = 0;
@@ -34,10 +35,10 @@ int code_of_all(ForkedRanks& ranks, int count) {
     // It asks however often it comes. The first may come to a rank that has not installed its handler yet.
     if (interrupt_requested() && turn % 20 == 0) ranks.signal(SIGUSR1);
     while (const auto ended = ranks.ended()) {
-      if (!ended->died.empty())
-        std::cerr << to_text("ranks: rank ", ended->rank, " of ", count, " died: ", ended->died, "\n") << std::flush;
-      const int code = ended->died.empty() ? exit_code_of(ended->status) : static_cast<int>(ExitCode::failed);
-      if (all == 0 || all == static_cast<int>(ExitCode::failed)) all = code == 0 ? all : code;
+      if (!ended->news.empty()) std::cerr << "ranks: " + ended->news + "\n" << std::flush;
+      const int failed = static_cast<int>(ExitCode::failed),
+                code = WIFSIGNALED(ended->status) ? failed : WEXITSTATUS(ended->status);
+      if (code != 0 && (all == 0 || all == failed)) all = code;
       if (code != 0 && code != static_cast<int>(ExitCode::interrupted) && !kill_at)
         kill_at = steady_seconds() + seconds_to_end;
     }
@@ -123,7 +124,7 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
     std::cout.flush();
     forked.emplace(options.processes, options.limit);
     cpus = forked->fork();
-    if (!cpus) return code_of_all(*forked, options.processes);
+    if (!cpus) return code_of_all(*forked);
     launch = {.rank = cpus->rank(),
         .size = cpus->size(),
         .local_rank = cpus->rank(),

@@ -17,13 +17,13 @@
 #include <thread>
 
 #include "examples/app/interrupt.h"
+#include "examples/app/launch.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
 #include "examples/lab/cell_run.h"
 #include "examples/lab/run_mark.h"
 #include "tensor/error.h"
-#include "tensor/ranks/launch.h"
 
 namespace whence {
 namespace {

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "tensor/error.h"
-#include "tensor/ranks/launch.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -66,6 +65,15 @@ class Communicator {
 
   int rank_, size_;
   Traffic traffic_;
+};
+
+// Who started this process, and as which of several.
+struct Launch {
+  int rank = 0, size = 1;              // of all
+  int local_rank = 0, local_size = 1;  // of those on this machine
+  std::string by = {};                 // "whence", "torchrun", "Open MPI", "PMI", "SLURM"; empty: alone
+  bool own_gpu = true;                 // false: of this machine's ranks some share one
+  std::string address = {};            // HOST:PORT of rank 0, where torchrun says it
 };
 
 // ---- Bodies. That of forked ranks is in fork.h. `limit`: seconds that a rank waits for another which does not answer.

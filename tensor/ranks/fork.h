@@ -18,7 +18,7 @@ class ForkedRanks {
   static constexpr int most = 64;
 
   // Takes the memory for `count` ranks, a power of two and at most 64. `limit`: seconds that a rank waits for another
-  // which neither ends nor answers. SystemError when there is no such room.
+  // which neither dies nor answers. SystemError when there is no such room.
   ForkedRanks(int count, double limit);
   ~ForkedRanks();  // kills who still runs
   ForkedRanks(const ForkedRanks&) = delete;
@@ -32,11 +32,11 @@ class ForkedRanks {
   // REQUIRES: no thread that children need, nothing asked of CUDA yet; called by the thread that lives longest.
   [[nodiscard]] std::unique_ptr<Communicator> fork();
 
-  // One that has ended since, as waitpid() says it. Where it did not leave by itself, `died` says how ("exit code 5"),
-  // and the others have been woken, to throw LostRank.
+  // One that has ended since, as waitpid() says it. Where that was no end that the others know of, they have been woken
+  // to throw LostRank, and `news` is who it was and how: "rank 1 of 4 died: it was ended by signal 9 ...".
   struct Ended {
     int rank, status;
-    std::string died;
+    std::string news;
   };
   [[nodiscard]] std::optional<Ended> ended();
 
@@ -44,9 +44,11 @@ class ForkedRanks {
   void signal(int number) const;  // to all that run
 
  private:
-  int count_;
+  struct Board;
+  class SharedMemory;
+
   double limit_;
-  std::shared_ptr<void> memory_;
+  std::shared_ptr<Board> board_;
   std::vector<pid_t> processes_;  // the parent's; 0: ended
 };
 

@@ -1,4 +1,4 @@
-#include "tensor/ranks/launch.h"
+#include "examples/app/launch.h"
 
 #include <unistd.h>
 

@@ -1,20 +1,14 @@
 // Who started this process, and as which of several: read from what torchrun, Open MPI, MPICH or SLURM put into the
-// environment. Forked ranks (fork.h) say it themselves.
+// environment. Ranks of --processes say it themselves (tensor/ranks/fork.h).
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
 
-namespace whence {
+#include "tensor/ranks/communicator.h"
 
-struct Launch {
-  int rank = 0, size = 1;              // of all
-  int local_rank = 0, local_size = 1;  // of those on this machine
-  std::string by = {};                 // "whence", "torchrun", "Open MPI", "PMI", "SLURM"; empty: alone
-  bool own_gpu = true;                 // false: of this machine's ranks some share one
-  std::string address = {};            // HOST:PORT of rank 0, where torchrun says it
-};
+namespace whence {
 
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
