@@ -60,7 +60,7 @@ def attack_ranks(attack, whole=False):
             attack.failed(f"a hang of {time.time() - struck:.0f} s", command)
             said = process.communicate()[1].decode(errors="replace")
         done = result_of(out) == wanted if process.returncode == 0 else False
-        named = {"kill": "was ended by signal 9", "stop": "has not answered" if len(ranks) == count else "", "disk": "cannot be written"}.get(fault, "")
+        named = {"kill": "was ended by signal 9", "stop": "has not answered" if len(ranks) == count else "", "disk": "File too large"}.get(fault, "")
         if process.returncode == 0:
             if not done:
                 attack.failed("another result", command)
@@ -69,7 +69,7 @@ def attack_ranks(attack, whole=False):
         elif fault in ("kill", "stop") and ranks and named not in said:
             attack.failed(f"no {named!r} in {said[-300:]!r}", command)
         elif fault == "disk" and (process.returncode != 4 or said.count(named) != 1):
-            attack.failed(f"exit code {process.returncode}, of 4, or not {named!r} once: {said[-300:]!r}", command)
+            attack.failed(f"exit code {process.returncode}, of 4, or {named!r} not once: {said[-300:]!r}", command)
         for rank in ranks:  # who was stopped is still there
             try:
                 os.kill(rank, signal.SIGKILL)
