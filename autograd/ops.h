@@ -211,7 +211,7 @@ struct StripOf {
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 
-// ---- Attention in tiles (ops/tiled_attention.cpp): no [i j] tensor is made, in neither direction ----
+// ---- Attention in tiles (ops/tiled_attention.cpp, tiled_mix.cpp): no [i j] tensor is made, in neither direction ----
 struct TiledResult {
   Tensor output;    // [b h i d]
   Tensor bin_sums;  // [b h i bins], undefined where at.bins is 0
@@ -222,6 +222,8 @@ struct TiledResult {
 // where tiled_refusal has a reason.
 [[nodiscard]] TiledResult tiled_attention(
     const TiledAttention& at, const TiledAttention::Operands& operands, Site site = Site::current());
+// The head mix, [b h i d]: tensor/tiled_mix.h.
+[[nodiscard]] Tensor tiled_mix(const TiledMix& at, const TiledMix::Operands& operands, Site site = Site::current());
 
 // ---- What training runs on a GPU: functions from above, joined. Tests hold each equal to what it joins ----
 struct SumAndNorm {

@@ -87,13 +87,23 @@ void Kernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t
   softmax_backward(y, dy, dx);  // y is 0 where nothing is seen
 }
 
+[[noreturn]] static void no_tiles(const char* op, const Tensor& output) {
+  fail(op, to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+}
 void Kernels::attention(
     const TiledAttention&, const TiledAttention::Operands&, const Tensor& output, const Tensor&, const Tensor&) {
-  fail("tiled_attention", to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+  no_tiles("tiled_attention", output);
 }
 void Kernels::attention_backward(const TiledAttention&, const TiledAttention::Operands&, const Tensor& output,
     const Tensor&, const Tensor&, const Tensor&, const Tensor&, const TiledAttention::Operands&) {
-  fail("tiled_attention", to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+  no_tiles("tiled_attention", output);
+}
+void Kernels::mixed_attention(const TiledMix&, const TiledMix::Operands&, const Tensor& output, const Tensor&) {
+  no_tiles("tiled_mix", output);
+}
+void Kernels::mixed_attention_backward(const TiledMix&, const TiledMix::Operands&, const Tensor& output, const Tensor&,
+    const Tensor&, const TiledMix::Operands&) {
+  no_tiles("tiled_mix", output);
 }
 
 Kernels& kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }

@@ -7,7 +7,7 @@
 
 #include "tensor/pointwise.h"
 #include "tensor/tensor.h"
-#include "tensor/tiled_attention.h"
+#include "tensor/tiled_mix.h"
 
 namespace whence {
 
@@ -147,6 +147,10 @@ class Kernels {
   virtual void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
       const TiledAttention::Operands& d);
+  virtual void mixed_attention(
+      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum);
+  virtual void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
+      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d);
 
   virtual void random_uniform(const Tensor& out, const Stream& stream, double low, double high) = 0;
   virtual void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) = 0;

@@ -1,8 +1,9 @@
 // Attention in tiles: what a device is asked for, and nothing of how it does it.
 //   S_ij  = scale q_i.k_j                                                            content scores
-//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + column_j + scan_ij                     logits, then the head mix
+//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + column_j + scan_ij                     logits
 //   P     = softmax over the keys that row i sees,  Z_i = log sum_j e^{A_ij}
 //   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
+// A row that sees no key has o = 0. One whose logits are all -inf has NaN, as softmax has.
 // No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew from Z.
 // Each term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient to its own
 // operands. An operand that is undefined leaves its program out.
@@ -14,10 +15,6 @@
 //                        p_ij = sum_{l=j..i} g_il
 //                        scan_ij = (1-w) z_i[floor p'] + w z_i[ceil p'], p' = min(p, n - 1), z [b h i n]
 //                        or slope_h p_ij, slopes [h]
-//   head mix (DAPE)      A_hij += sum_{d,t} W2[h d t] hidden_d[i, j + t - left]
-//                        hidden_d[i, c] = leaky_relu(u[e, d, i-c] + sum_{h,t} W1[d h t] X_h[i, c + t - left])
-//                        X = S where i sees j, else 0. u holds b1 and what W1 makes of the base's bias:
-//                        e = min(c - first key that is present, left) columns lie on the left of c
 #pragma once
 
 #include <array>
@@ -28,33 +25,28 @@
 
 namespace whence {
 
-struct TiledAttention : AttentionOperands {
-  using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
-
+// What all tiles are told, a head mix (tensor/tiled_mix.h) too.
+struct TiledFacts {
   double scale = 1;
   bool causal = true;
   index_t first_row = 0;  // query i is token first_row + i of the keys
   Tensor present = {};    // bool [b j], contiguous; undefined: no padding. What is present lies together.
-
-  // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
-  Tensor query_step = {}, key_step = {};
-  index_t lowest = 0;  // the steps of a table's row 0 (by distance, by row and distance, bins)
-  double relative_scale = 1, gate_scale = 1, position_scale = 1;
-  Tensor bin_of = {};  // i64 [n]
-  index_t bins = 0;
-
-  struct Mix {
-    index_t left = 0, right = 0;  // taps on either side
-    index_t lowest = 0;           // the steps of u's row 0
-    index_t behind = 0;           // columns of hidden behind the last key, where the run goes on
-    bool remask = false;          // hidden is 0 where row i does not see the column
-    double slope = 0.01;          // of leaky_relu
-  } mix = {};
+  index_t lowest = 0;     // the steps of row 0 of what is read by distance
 
   // Number ((b h' + h) total_rows + first_row + i) j' + j of the stream decides whether P_ij stays, h' heads, j' keys.
   double dropout = 0;
   Stream stream = {};
   index_t total_rows = 0;
+};
+
+struct TiledAttention : AttentionOperands, TiledFacts {
+  using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
+
+  // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
+  Tensor query_step = {}, key_step = {};
+  double relative_scale = 1, gate_scale = 1, position_scale = 1;
+  Tensor bin_of = {};  // i64 [n]
+  index_t bins = 0;
 };
 
 }  // namespace whence

@@ -11,6 +11,7 @@ struct OperandInfo {
   bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
 };
 
+// Of tiled_attention.h.
 struct AttentionOperands {
   enum Operand : std::size_t {
     query,
@@ -25,9 +26,6 @@ struct AttentionOperands {
     position_logits,  // z
     position_keys,    // e: z_i = position_scale q_i.e
     position_slopes,
-    mix_input,   // W1
-    mix_table,   // u
-    mix_output,  // W2
     operand_count
   };
   static constexpr OperandInfo info[operand_count] = {
@@ -43,6 +41,26 @@ struct AttentionOperands {
       {"position_logits", "b h i p", true},
       {"position_keys", "p d", false},
       {"position_slopes", "h", false},
+  };
+};
+
+// Of tiled_mix.h; the first four as above.
+struct MixOperands {
+  enum Operand : std::size_t {
+    query,
+    key,
+    value,
+    distance_table,
+    mix_input,   // W1
+    mix_table,   // u
+    mix_output,  // W2
+    operand_count
+  };
+  static constexpr OperandInfo info[operand_count] = {
+      {"query", "b h i d", true},
+      {"key", "b h j d", true},
+      {"value", "b h j c", true},
+      {"distance_table", "h n", false},
       {"mix_input", "w h k", false},
       {"mix_table", "e w m", false},
       {"mix_output", "h w k", false},

@@ -210,6 +210,25 @@ TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row 
   CHECK(outcome(false).output.at({0, 0, 0, 2}) == 0);
 }
 
+TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is NaN, as in softmax") {
+  const index_t tokens = 70;
+  const double infinite = std::numeric_limits<double>::infinity();
+  TiledAttention at;
+  TiledAttention::Operands operands;
+  for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+    operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
+  std::vector<double> present(tokens, 1), column(tokens, 0);
+  present[0] = 0, column[1] = column[2] = -infinite;
+  at.present = Tensor::of(present, {1, tokens}, DType::boolean);
+  operands[TiledAttention::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
+  const Tensor y = tiled_attention(at, operands).output;
+  CHECK(y.at({0, 0, 0, 0}) == 0);
+  for (const index_t row : {1, 2}) CHECK(std::isnan(y.at({0, 0, row, 0})));
+  CHECK(std::isfinite(y.at({0, 0, 3, 0})));
+  CHECK(std::isfinite(y.at({0, 0, 69, 0})));
+  CHECK(std::isnan(softmax(Tensor::full({1, 2}, -infinite, DType::f64)).at({0, 0})));
+}
+
 // Scratch is taken on the planned device as on the CPU, where nothing is computed.
 TEST_CASE("tiles: memory at work grows with the length, not with its square") {
   const auto at_work = [](const std::string& text, index_t tokens) {

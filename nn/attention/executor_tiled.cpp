@@ -22,7 +22,6 @@ std::optional<TileTerms> terms_of(const AttendContext& at, const Stages& stages)
     const StageScope scope(*stage.path);
     if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
   }
-  if (!terms.go_together()) return std::nullopt;
   return terms;
 }
 
@@ -41,11 +40,9 @@ class TiledExecutor final : public Executor {
     if (!tiles_take(inputs.query)) return otherwise.attend(inputs, stages);
     const AttendContext at = rotated_context(inputs, stages);
     std::optional<TileTerms> terms = terms_of(at, stages);
-    if (!terms) return otherwise.attend(inputs, stages);
-    if (inputs.dropout)
-      terms->facts.dropout = inputs.dropout->probability, terms->facts.stream = inputs.dropout->stream;
-    const TiledResult result = tiled_attention(terms->facts, terms->operands);
-    return terms->bin_values.defined() ? result.output + matmul(result.bin_sums, terms->bin_values) : result.output;
+    const std::optional<TiledResult> result = terms ? terms->run(inputs.dropout) : std::nullopt;
+    if (!result) return otherwise.attend(inputs, stages);
+    return terms->bin_values.defined() ? result->output + matmul(result->bin_sums, terms->bin_values) : result->output;
   }
 };
 

@@ -1,5 +1,6 @@
 #include "nn/attention/tiles.h"
 
+#include "nn/attention/executor.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -71,6 +72,20 @@ bool TileTerms::add_bins(const DistanceSteps& steps, const Tensor& bins, const T
   return true;
 }
 
-bool TileTerms::go_together() const { return tiled_refusal(facts, operands).empty(); }
+std::optional<TiledResult> TileTerms::run(const std::optional<PatternDropout>& dropout) {
+  if (dropout) facts.dropout = dropout->probability, facts.stream = dropout->stream;
+  if (!mix)
+    return tiled_refusal(facts, operands).empty() ? std::optional(tiled_attention(facts, operands)) : std::nullopt;
+  // A mix knows the operands that both kinds of tiles have, and reads distances in a row.
+  if (facts.query_step.defined() || facts.bins > 0) return std::nullopt;
+  for (std::size_t k = TiledAttention::distance_table + 1; k < operands.size(); ++k)
+    if (operands[k].defined()) return std::nullopt;
+  TiledMix at = mix->facts;
+  static_cast<TiledFacts&>(at) = facts;
+  return TiledResult{
+      tiled_mix(at, {operands[TiledAttention::query], operands[TiledAttention::key], operands[TiledAttention::value],
+                        operands[TiledAttention::distance_table], mix->input, mix->table, mix->output}),
+      {}};
+}
 
 }  // namespace whence

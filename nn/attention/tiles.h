@@ -7,12 +7,19 @@
 
 namespace whence {
 
-// The terms of one attention. Each function adds one; it says false where that does not go together with what is there,
-// and the call is then computed in another way.
+struct PatternDropout;
+
+// The terms of one attention. Each function adds one; it says false where there is one already that it cannot be added
+// to, and the call is then computed in another way.
 struct TileTerms {
   TiledAttention facts;
   TiledAttention::Operands operands;  // of [b h i d], [b h j d] and so on
-  Tensor bin_values;                  // [bins d]: what the sums by distance are multiplied by and added to the output
+  struct Mix {
+    TiledMix facts;  // of the mix alone
+    Tensor input, table, output;
+  };
+  std::optional<Mix> mix;
+  Tensor bin_values;  // [bins d]: what the sums by distance are multiplied by and added to the output
 
   explicit TileTerms(const AttendContext& at);  // queries, keys, values, and what can be seen
 
@@ -30,8 +37,8 @@ struct TileTerms {
   [[nodiscard]] bool add_gates(const Tensor& query, const Tensor& key, double scale);
   // bins[m]: which of `count` the distance of m steps belongs to, i64 [n]; values [count d]
   [[nodiscard]] bool add_bins(const DistanceSteps& steps, const Tensor& bins, const Tensor& values);
-  // Whether all that was added is something that the programs do together.
-  [[nodiscard]] bool go_together() const;
+  // Nothing where what was added is no program's, or not something that programs do together.
+  [[nodiscard]] std::optional<TiledResult> run(const std::optional<PatternDropout>& dropout);
 
  private:
   bool read_steps(const DistanceSteps& steps);  // false where other steps are read already

@@ -46,6 +46,7 @@ std::optional<Adaptive::BaseTable> Adaptive::base_table(const AttendContext& at)
     const StageScope scope(*stage.path);
     if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
   }
+  if (terms.mix) return std::nullopt;
   TiledAttention::Operands without = terms.operands;
   for (const auto expected :
       {TiledAttention::query, TiledAttention::key, TiledAttention::value, TiledAttention::distance_table})
@@ -60,14 +61,11 @@ std::optional<Adaptive::BaseTable> Adaptive::base_table(const AttendContext& at)
 }
 
 bool Adaptive::add_network(TileTerms& terms, const DistanceSteps& steps, const Network& network) {
-  if (terms.has(TiledAttention::mix_input)) return false;
-  terms[TiledAttention::mix_input] = network.hidden, terms[TiledAttention::mix_table] = network.table;
-  terms[TiledAttention::mix_output] = network.output;
-  terms.facts.mix = {.left = network.left,
-      .right = network.right,
-      .lowest = steps.lowest - network.right,
-      .behind = network.behind,
-      .remask = network.remask};
+  if (terms.mix) return false;
+  terms.mix = {{}, network.hidden, network.table, network.output};
+  TiledMix& mix = terms.mix->facts;
+  mix.left = network.left, mix.right = network.right, mix.table_lowest = steps.lowest - network.right;
+  mix.behind = network.behind, mix.remask = network.remask;
   const index_t heads = network.output_bias.size(0), count = steps.values.size(0);
   return terms.add_by_distance(steps, expand(reshape(network.output_bias, {heads, 1}), {heads, count}));
 }

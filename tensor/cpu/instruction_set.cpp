@@ -1,5 +1,6 @@
 #include "tensor/cpu/instruction_set.h"
 
+#include <atomic>
 #include <cstdlib>
 
 #include "tensor/error.h"
@@ -37,6 +38,19 @@ static InstructionSet choose() {
 InstructionSet instruction_set() {
   static const InstructionSet chosen = choose();
   return chosen;
+}
+
+// Of tiled attention; `best` until someone chooses.
+static std::atomic<InstructionSet> of_tiles = InstructionSet::best;
+namespace tiles {
+InstructionSet chosen_set() {
+  const InstructionSet set = of_tiles;
+  return set == InstructionSet::best ? instruction_set() : set;
+}
+}  // namespace tiles
+void use_instruction_set(InstructionSet set) {
+  if (!cpu_has(set)) fail("use_instruction_set", "this machine or this build has not that instruction set");
+  of_tiles = set;
 }
 
 }  // namespace whence

@@ -65,6 +65,11 @@ class CpuKernels final : public Kernels {
   void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
       const TiledAttention::Operands& d) override;
+  // tiled_mix.cpp
+  void mixed_attention(
+      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum) override;
+  void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
+      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d) override;
   // convolve.cpp
   void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
       const Tensor& y) override;

@@ -99,6 +99,14 @@ class PlannedKernels final : public Kernels {
       const TiledAttention::Operands& d) override {
     cpu_kernels().attention_backward(at, x, output, bin_sums, log_sum, d_output, d_bins, d);
   }
+  void mixed_attention(
+      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum) override {
+    cpu_kernels().mixed_attention(at, x, output, log_sum);
+  }
+  void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
+      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d) override {
+    cpu_kernels().mixed_attention_backward(at, x, output, log_sum, d_output, d);
+  }
   void random_uniform(const Tensor&, const Stream&, double, double) override {}
   void random_normal(const Tensor&, const Stream&, double, double) override {}
   void adam_all(const AdamStep&, const Tensor&, std::span<const AdamEntry>) override {}

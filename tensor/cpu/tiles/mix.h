@@ -1,8 +1,7 @@
-// The tile program of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits
-// of
-// all.                                                          Zheng et al. 2024, arXiv:2405.14722 and 2410.04798
+// The head mix of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits of all.
+//                                                               Zheng et al. 2024, arXiv:2405.14722 and 2410.04798
 //   hidden_d[c] = leaky(u[d, i-c] + sum_{h,t} W1[d h t] X_h[c + t - left])
-//   A_h[j]      = X_h[j] + residual[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
+//   A_h[j]      = X_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
 // Numbers of a part of the queries lie as [head or hidden number, key, lane]. Keys next to each other are rows next to
 // each other: a tap of the convolution is the same product from a pointer that is one row further.
 //   forward   walks up the keys by segments. X and hidden exist for one segment and the kernel - 1 columns before it;
@@ -22,7 +21,8 @@
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Queries of a block in forward, and pairs of a segment.
+// Queries of a block in forward, and pairs of a segment: X, hidden and logits of all heads for 1024 pairs stay in the
+// second cache, and are many enough that what a segment begins and carries is little.
 template <class T> inline constexpr extent mix_block = has_vectors<T> ? block_rows<T> / 2 : 2;
 template <class T> inline constexpr extent segment_pairs = has_vectors<T> ? 1024 : 8;
 
@@ -35,12 +35,12 @@ template <class T> struct Columns {
 };
 
 template <class T> struct Part {
-  const Problem<T>& p;
+  const MixProblem<T>& p;
   Block<T> block;  // of head 0: which queries
   extent wide, keys;
   extent first_seen, hidden_end;  // columns where hidden is computed, those behind everybody's reach left out
 
-  Part(const Problem<T>& problem, extent b, extent first_query, extent lanes_of_part)
+  Part(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
         block(problem, b, 0, first_query, least(lanes_of_part, problem.queries - first_query), lanes_of_part),
         wide(lanes_of_part),
@@ -55,8 +55,18 @@ template <class T> struct Part {
   }
   extent segment() const { return most(1, segment_pairs<T> / wide); }
   extent packs(extent columns) const { return columns * wide / lanes<T>; }
-  // Where a table of distances is read for lane 0 and a column.
-  extent place(extent column) const { return block.first_token() - column - p.mix_lowest; }
+
+  // What the base's bias gives to hidden and to the logits: lanes of column c, of hidden numbers and of heads
+  // mix_distances apart; and where their gradients are summed. Null: nothing.
+  const T* to_hidden(extent c) const { return p.mix_table + hidden_table(c) * p.mix_distances + place(c); }
+  const T* to_logits(extent c) const { return p.mix_base ? p.mix_base + place(c) : nullptr; }
+  T* d_hidden(extent c) const {
+    const extent table = block.b * (p.left + 1) * p.width + hidden_table(c);
+    return p.d_mix_table ? p.d_mix_table + table * p.mix_distances + place(c) : nullptr;
+  }
+  T* d_logits(extent c) const {
+    return p.d_mix_base ? p.d_mix_base + block.b * p.heads * p.mix_distances + place(c) : nullptr;
+  }
   // Lanes from here on see column c, were it a key.
   extent first_lane(extent c) const { return p.causal ? least(wide, most(0, c - block.first_token())) : 0; }
   Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
@@ -69,6 +79,10 @@ template <class T> struct Part {
       if (none || first_lane(c) > 0) clear(head + (c - begin) * wide, none ? wide : first_lane(c));
     }
   }
+  // Where a table of distances is read for lane 0 and a column, and which of hidden's tables.
+  extent place(extent c) const { return block.first_token() - c - p.mix_lowest; }
+  extent hidden_table(extent c) const { return least(c - first_seen, p.left) * p.width; }
+
   // f(number of the vector) -> where column c's lanes begin, as `place` or `begin` of products().
   template <class F> auto by_column(extent begin, const F& f) const {
     return [=, this](extent n) {
@@ -86,18 +100,16 @@ template <class T> static auto from_zero() {
 // hidden for the columns [begin, end).
 template <class T>
 static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
-  const Problem<T>& p = part.p;
+  const MixProblem<T>& p = part.p;
   const extent from = least(most(begin, part.first_seen), end), to = most(least(end, part.hidden_end), from);
   for (extent d = 0; d < p.width; ++d) {
     clear(hidden(d, begin), (from - begin) * part.wide);
     clear(hidden(d, to), (end - to) * part.wide);
   }
-  const auto table = [&](extent c) {
-    return p.mix_table + least(c - part.first_seen, p.left) * p.width * p.mix_distances + part.place(c);
-  };
   products<T, Finish::leaky>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, part.wide},
-      {p.mix_input, p.heads * p.kernel, p.kernel}, scores(from - p.left), scores.row, part.by_column(from, table),
-      p.mix_distances, part.by_column(from, [&](extent c) { return hidden(c); }), hidden.row, p.slope);
+      {p.mix_input, p.heads * p.kernel, p.kernel}, scores(from - p.left), scores.row,
+      part.by_column(from, [&](extent c) { return part.to_hidden(c); }), p.mix_distances,
+      part.by_column(from, [&](extent c) { return hidden(c); }), hidden.row, p.slope);
   for (extent c = from; p.remask && c < to; ++c)
     for (extent d = 0; d < p.width; ++d) clear(hidden(d, c), part.first_lane(c));
 }
@@ -106,11 +118,11 @@ static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin,
 template <class T>
 static void mixed_logits(
     const Part<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
-  const Problem<T>& p = part.p;
-  const auto residual = [&](extent c) { return p.mix_residual ? p.mix_residual + part.place(c) : nullptr; };
+  const MixProblem<T>& p = part.p;
   products<T, Finish::none>(p.heads, part.packs(end - begin), {p.width, p.kernel, 1, part.wide},
-      {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row, part.by_column(begin, residual),
-      p.mix_distances, part.by_column(begin, [&](extent c) { return logits(c); }), logits.row, T(0));
+      {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
+      part.by_column(begin, [&](extent c) { return part.to_logits(c); }), p.mix_distances,
+      part.by_column(begin, [&](extent c) { return logits(c); }), logits.row, T(0));
   for (extent h = 0; h < p.heads; ++h) {
     const T* x = scores(h, begin);
     T* y = logits(h, begin);
@@ -127,13 +139,13 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
 }
 
 // f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; all at once where
-// there are no packs. Between two of them is time to ask for rows of the next head: heads lie far apart, and between
-// two blocks of queries no cache keeps what all of them read.
+// there are no packs. Between two pieces f prefetches the next head's rows: heads lie far apart, and between two blocks
+// of queries no cache keeps what all of them read.
 template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
   const extent few = packs >= most_packs ? rows_at_once<most_packs> : packs > 0 ? rows_at_once<2> : end - begin;
   for (extent at = begin; at < end; at += few) f(at, least(few, end - at));
 }
-template <class T> static void expect(const T* rows, extent row, extent count, extent width) {
+template <class T> static void prefetch(const T* rows, extent row, extent count, extent width) {
   for (extent r = 0; r < count; ++r)
     for (extent c = 0; c < width; c += 64 / static_cast<extent>(sizeof(T)))
       __builtin_prefetch(rows + r * row + c, 0, 2);
@@ -144,11 +156,11 @@ template <class T> static void expect(const T* rows, extent row, extent count, e
 template <class T>
 static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
     extent end, Columns<T> scores, bool ahead) {
-  const Problem<T>& p = part.p;
+  const MixProblem<T>& p = part.p;
   const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), packs = part.wide / lanes<T>;
   for (extent h = 0; h < p.heads; ++h) {
     by_few_rows(from, to, ahead ? packs : 0, [&](extent at, extent count) {
-      if (ahead && h + 1 < p.heads) expect(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
+      if (ahead && h + 1 < p.heads) prefetch(keys.of(part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
       const extent skip = part.first_lane(at) / lanes<T> * lanes<T>;
       multiply<T>(count, part.wide - skip, {dim}, {keys.of(part.block.b, h) + at * keys.row, keys.row, 1},
           queries + h * dim * part.wide + skip, part.wide, scores(h, at) + skip, part.wide, Start::zero);
@@ -163,7 +175,7 @@ template <class T> struct MixForward {
   T *queries, *scores, *hidden, *logits, *output, *top, *total, *factor;
   extent row;  // of scores, hidden and logits
 
-  extent layout(const Problem<T>& p, T* at) {
+  extent layout(const MixProblem<T>& p, T* at) {
     Cutter<T> cut{at};
     row = segment_pairs<T> + 2 * p.kernel * mix_block<T>;
     queries = cut.take(p.heads * p.dim * mix_block<T>);
@@ -177,9 +189,11 @@ template <class T> struct MixForward {
   RunningSoftmax<T> softmax(extent h) const { return {top + h * block_rows<T>, total + h * block_rows<T>, factor}; }
 };
 
-template <class T> static extent mix_forward_scratch(const Problem<T>& p) { return MixForward<T>().layout(p, nullptr); }
+template <class T> static extent mix_forward_scratch(const MixProblem<T>& p) {
+  return MixForward<T>().layout(p, nullptr);
+}
 
-template <class T> static void mix_forward(const Problem<T>& p, extent b, extent first_query, T* scratch) {
+template <class T> static void mix_forward(const MixProblem<T>& p, extent b, extent first_query, T* scratch) {
   const Part<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;
   f.layout(p, scratch);
@@ -234,7 +248,7 @@ template <class T> struct MixBackward {
   T *log_sum, *output_dot;      // [head, lane]
   extent step_row, piece_row;   // rows of scores, gradient and pattern, and of hidden and dpre
 
-  extent layout(const Problem<T>& p, T* at) {
+  extent layout(const MixProblem<T>& p, T* at) {
     Cutter<T> cut{at};
     constexpr extent wide = block_rows<T>;
     queries = cut.take(p.heads * p.dim * wide), d_outputs = cut.take(p.heads * p.value_dim * wide);
@@ -249,9 +263,9 @@ template <class T> struct MixBackward {
     log_sum = cut.take(p.heads * wide), output_dot = cut.take(p.heads * wide);
     return cut.taken;
   }
-  static extent sums(const Problem<T>& p) { return p.kernel * p.heads * p.width * lanes<T>; }
+  static extent sums(const MixProblem<T>& p) { return p.kernel * p.heads * p.width * lanes<T>; }
 };
-template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
+template <class T> static extent mix_backward_scratch(const MixProblem<T>& p) {
   return MixBackward<T>().layout(p, nullptr);
 }
 
@@ -259,15 +273,14 @@ template <class T> static extent mix_backward_scratch(const Problem<T>& p) {
 template <class T>
 static void sum_outputs(
     const Part<T>& part, Columns<T> gradient, Columns<T> hidden, extent begin, extent end, T* output_sums) {
-  const Problem<T>& p = part.p;
+  const MixProblem<T>& p = part.p;
   for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
     dots<T>(p.heads, p.width, (end - begin) * part.wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
         hidden.row, output_sums + t * p.heads * p.width * lanes<T>);
-  for (extent c = begin; c < end && p.d_mix_residual; ++c) {
-    for (extent h = 0; h < p.heads; ++h) {
-      T* to = p.d_mix_residual + (part.block.b * p.heads + h) * p.mix_distances + part.place(c);
+  for (extent c = begin; c < end; ++c) {
+    T* to = part.d_logits(c);
+    for (extent h = 0; to && h < p.heads; ++h, to += p.mix_distances)
       for (extent n = 0; n < part.wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(gradient(h, c) + n));
-    }
   }
 }
 
@@ -275,7 +288,7 @@ static void sum_outputs(
 template <class T>
 static void hidden_gradient(const Part<T>& part, Columns<T> scores, Columns<T> gradient, Columns<T> hidden,
     extent begin, extent end, Columns<T> dpre, T* input_sums) {
-  const Problem<T>& p = part.p;
+  const MixProblem<T>& p = part.p;
   const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
   products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -part.wide},
       {p.mix_output, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(), 0,
@@ -285,10 +298,9 @@ static void hidden_gradient(const Part<T>& part, Columns<T> scores, Columns<T> g
   // Distances run along lanes and keys: neighbouring keys go to overlapping places. Rows run inside, so that a place is
   // not read right after it was written.
   for (extent c = from; c < to; ++c) {
-    const extent table = (part.block.b * (p.left + 1) + least(c - part.first_seen, p.left)) * p.width;
-    for (extent d = 0; d < p.width; ++d) {
-      T *g = dpre(d, c), *sums = p.d_mix_table;
-      if (sums) sums += (table + d) * p.mix_distances + part.place(c);
+    T* sums = part.d_hidden(c);
+    for (extent d = 0; d < p.width; ++d, sums = sums ? sums + p.mix_distances : nullptr) {
+      T* g = dpre(d, c);
       if (p.remask) clear(g, part.first_lane(c));
       for (extent n = 0; n < part.wide; n += lanes<T>) {
         const Vector<T> x = load(g + n), sloped = load(hidden(d, c) + n) > zero<T>() ? x : x * splat(p.slope);
@@ -305,7 +317,7 @@ static void hidden_gradient(const Part<T>& part, Columns<T> scores, Columns<T> g
 // dX of the columns [begin, end), added to dA.
 template <class T>
 static void score_gradient(const Part<T>& part, Columns<T> gradient, Columns<T> dpre, extent begin, extent end) {
-  const Problem<T>& p = part.p;
+  const MixProblem<T>& p = part.p;
   const extent from = most(begin, part.first_seen), to = least(end, part.keys);
   if (from >= to) return;
   const auto column = [&](extent c) { return gradient(c); };
@@ -320,14 +332,14 @@ static void score_gradient(const Part<T>& part, Columns<T> gradient, Columns<T> 
 template <class T>
 static void head_products(const Part<T>& part, const MixBackward<T>& f, Columns<T> pattern, Columns<T> gradient,
     extent h, extent begin, extent end) {
-  const Problem<T>& p = part.p;
+  const MixProblem<T>& p = part.p;
   const Block<T> block = part.of_head(h);
   const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim), b = block.b;
   const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
                                 Rows<T> to) {
     if (!to) return;
     by_few_rows(first, behind, row_width / lanes<T>, [&](extent at, extent count) {
-      if (h + 1 < p.heads) expect<T>(to.of(b, h + 1) + at * to.row, to.row, count, row_width);
+      if (h + 1 < p.heads) prefetch<T>(to.of(b, h + 1) + at * to.row, to.row, count, row_width);
       sum_over_queries(Tile<T>(block, at, count), x(h, at), rows + h * part.wide * row_width, row_width,
           to.of(b, h) + at * to.row, to.row);
     });
@@ -341,82 +353,120 @@ static void head_products(const Part<T>& part, const MixBackward<T>& f, Columns<
 }
 
 // A block of queries: `number` times block_rows is the first.
-template <class T> static void mix_backward(const Problem<T>& p, extent b, extent number, T* scratch) {
-  const Part<T> part(p, b, number * block_rows<T>, block_rows<T>);
+template <class T> struct MixWalk {
+  const MixProblem<T>& p;
+  const extent b, number;
+  const Part<T> part;
   MixBackward<T> f;
-  f.layout(p, scratch);
-  const extent kept = p.kernel - 1, width = padded<T>(p.dim), value_width = padded<T>(p.value_dim);
-  const extent first_query = part.block.first_query, rows = part.block.rows, wide = part.wide;
-  for (extent h = 0; h < p.heads; ++h) {
-    const T *query = p.in[At::query].of(b, h) + first_query * p.in[At::query].row,
-            *d_output = p.output_gradient.of(b, h) + first_query * p.output_gradient.row;
-    pack_transposed(query, p.in[At::query].row, rows, p.dim, wide, p.scale, f.queries + h * p.dim * wide);
-    pack_transposed(
-        d_output, p.output_gradient.row, rows, p.value_dim, wide, T(1), f.d_outputs + h * p.value_dim * wide);
-    pack_rows(query, p.in[At::query].row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
-    pack_rows(
-        d_output, p.output_gradient.row, rows, p.value_dim, value_width, f.d_output_rows + h * wide * value_width);
-    read_rows(part.of_head(h), f.log_sum + h * wide, f.output_dot + h * wide);
-    clear(f.gradient + h * f.step_row, 2 * p.left * wide);
+  const extent width, value_width, kept, wide;         // kept: columns that stay from piece to piece
+  Columns<T> scores, gradient, pattern, hidden, dpre;  // each follows the one that it reads by `left` columns
+
+  MixWalk(const MixProblem<T>& problem, extent batch, extent block, T* scratch)
+      : p(problem),
+        b(batch),
+        number(block),
+        part(p, b, number * block_rows<T>, block_rows<T>),
+        width(padded<T>(p.dim)),
+        value_width(padded<T>(p.value_dim)),
+        kept(p.kernel - 1),
+        wide(part.wide) {
+    f.layout(p, scratch);
+    const extent first = part.first_seen;
+    scores = {f.scores, first - 2 * p.left, f.step_row, wide};
+    gradient = {f.gradient, first - 2 * p.left, f.step_row, wide};
+    pattern = {f.pattern, first, f.step_row, wide};
+    hidden = {f.hidden, first - p.left, f.piece_row, wide};
+    dpre = {f.dpre, first - p.left - kept, f.piece_row, wide};
   }
-  clear(f.d_query_rows, p.heads * wide * width);
-  clear(f.input_sums, f.sums(p)), clear(f.output_sums, f.sums(p));
-  for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.piece_row, kept * wide);
-  const extent first = part.first_seen;
-  Columns<T> scores{f.scores, first - 2 * p.left, f.step_row, wide},
-      gradient = scores, pattern = scores, hidden{f.hidden, first - p.left, f.piece_row, wide}, dpre = hidden;
-  gradient.at = f.gradient, pattern.at = f.pattern, pattern.first = first;
-  dpre.at = f.dpre, dpre.first = hidden.first - kept;
-  score_columns(part, f.queries, p.in[At::key], p.dim, scores.first, scores.first + 2 * kept, scores, true);
-  for (extent begin = first, step = 0; begin < part.keys; begin += step_keys<T>, ++step) {
-    // The last step takes along what follows behind the others.
-    const bool last = begin + step_keys<T> >= part.keys;
-    const extent end = last ? part.keys + 2 * p.left : begin + step_keys<T>;
+
+  void run() {
+    begin();
+    for (extent first = part.first_seen, count = 0; first < part.keys; first += step_keys<T>, ++count)
+      step(first, count);
+    write_queries();
+    p.enter(p.turns, b, number, last_step);
+    write_weights();
+    p.leave(p.turns, b, number, last_step);
+  }
+
+  // The block's rows of queries and of the output's gradient; nothing is there yet on the left of the first step.
+  void begin() {
+    const extent first_query = part.block.first_query, rows = part.block.rows;
+    for (extent h = 0; h < p.heads; ++h) {
+      const extent query_row = p.in[At::query].row, gradient_row = p.output_gradient.row;
+      const T *query = p.in[At::query].of(b, h) + first_query * query_row,
+              *d_output = p.output_gradient.of(b, h) + first_query * gradient_row;
+      pack_transposed(query, query_row, rows, p.dim, wide, p.scale, f.queries + h * p.dim * wide);
+      pack_transposed(d_output, gradient_row, rows, p.value_dim, wide, T(1), f.d_outputs + h * p.value_dim * wide);
+      pack_rows(query, query_row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
+      pack_rows(d_output, gradient_row, rows, p.value_dim, value_width, f.d_output_rows + h * wide * value_width);
+      read_rows(part.of_head(h), f.log_sum + h * wide, f.output_dot + h * wide);
+      clear(f.gradient + h * f.step_row, 2 * p.left * wide);
+    }
+    clear(f.d_query_rows, p.heads * wide * width);
+    clear(f.input_sums, f.sums(p)), clear(f.output_sums, f.sums(p));
+    for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.piece_row, kept * wide);
+    score_columns(part, f.queries, p.in[At::key], p.dim, scores.first, scores.first + 2 * kept, scores, true);
+  }
+
+  // The keys of a step; the last takes along what follows behind the others.
+  void step(extent begin, extent count) {
+    const extent end = begin + step_keys<T> >= part.keys ? part.keys + 2 * p.left : begin + step_keys<T>;
     score_columns(part, f.queries, p.in[At::key], p.dim, begin + 2 * p.right, end + 2 * p.right, scores, true);
     score_columns(part, f.d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
-    p.enter(p.turns, b, number, step);
-    for (extent at = begin; at < end;) {
-      const extent count = least(piece_keys<T>, end - at), base = hidden.first, to = least(at + count, part.keys);
-      hidden_columns(part, scores, at == first ? base : base + kept, base + kept + count, hidden);
-      if (at < to) {
-        mixed_logits(part, scores, hidden, at, to, pattern);
-        for (extent h = 0; h < p.heads; ++h) {
-          const Block<T> block = part.of_head(h);
-          pattern_and_gradient(Tile<T>(block, at, to - at), f.log_sum + h * wide, f.output_dot + h * wide,
-              pattern(h, at), gradient(h, at));
-        }
-        sum_outputs(part, gradient, hidden, at, to, f.output_sums);
-      }
-      hidden_gradient(part, scores, gradient, hidden, base, base + count, dpre, f.input_sums);
-      score_gradient(part, gradient, dpre, base - p.left, base - p.left + count);
-      carry(p.width, kept, count, hidden);
-      carry(p.width, kept, count, dpre);
-      at += count;
-    }
+    p.enter(p.turns, b, number, count);
+    for (extent at = begin; at < end; at += piece_keys<T>) piece(at, least(piece_keys<T>, end - at));
     for (extent h = 0; h < p.heads; ++h) head_products(part, f, pattern, gradient, h, begin, end);
-    p.leave(p.turns, b, number, step);
+    p.leave(p.turns, b, number, count);
     carry(p.heads, 2 * kept, step_keys<T>, scores);
     carry(p.heads, 2 * p.left, step_keys<T>, gradient);
     pattern.first += step_keys<T>;
   }
-  for (extent h = 0; p.d[At::query] && h < p.heads; ++h)
-    for (extent i = 0; i < rows; ++i)
-      for (extent c = 0; c < p.dim; ++c)
-        p.d[At::query].of(b, h)[(first_query + i) * p.d[At::query].row + c] =
-            f.d_query_rows[(h * wide + i) * width + c] * p.scale;
-  p.enter(p.turns, b, number, last_step);
-  for (extent t = 0; t < p.kernel; ++t) {
-    for (extent h = 0; h < p.heads; ++h) {
-      for (extent d = 0; d < p.width; ++d) {
-        const extent from = ((t * p.heads + h) * p.width + d) * lanes<T>;
-        const extent inputs = ((b * p.width + d) * p.heads + h) * p.kernel + t,
-                     outputs = ((b * p.heads + h) * p.width + d) * p.kernel + t;
-        if (p.d_mix_input) p.d_mix_input[inputs] += sum_of_lanes<T>(load(f.input_sums + from));
-        if (p.d_mix_output) p.d_mix_output[outputs] += sum_of_lanes<T>(load(f.output_sums + from));
+
+  // The mix of a step's columns [at, at + count): hidden, P and dA, then dpre and dX of the columns before them.
+  void piece(extent at, extent count) {
+    const extent base = hidden.first, to = least(at + count, part.keys);
+    hidden_columns(part, scores, at == part.first_seen ? base : base + kept, base + kept + count, hidden);
+    if (at < to) {
+      mixed_logits(part, scores, hidden, at, to, pattern);
+      for (extent h = 0; h < p.heads; ++h) {
+        const Block<T> block = part.of_head(h);
+        pattern_and_gradient(Tile<T>(block, at, to - at), f.log_sum + h * wide, f.output_dot + h * wide, pattern(h, at),
+            gradient(h, at));
+      }
+      sum_outputs(part, gradient, hidden, at, to, f.output_sums);
+    }
+    hidden_gradient(part, scores, gradient, hidden, base, base + count, dpre, f.input_sums);
+    score_gradient(part, gradient, dpre, base - p.left, base - p.left + count);
+    carry(p.width, kept, count, hidden);
+    carry(p.width, kept, count, dpre);
+  }
+
+  void write_queries() const {
+    const Rows<T> to = p.d[At::query];
+    for (extent h = 0; to && h < p.heads; ++h)
+      for (extent i = 0; i < part.block.rows; ++i)
+        for (extent c = 0; c < p.dim; ++c)
+          to.of(b, h)[(part.block.first_query + i) * to.row + c] = f.d_query_rows[(h * wide + i) * width + c] * p.scale;
+  }
+
+  void write_weights() const {
+    for (extent t = 0; t < p.kernel; ++t) {
+      for (extent h = 0; h < p.heads; ++h) {
+        for (extent d = 0; d < p.width; ++d) {
+          const extent from = ((t * p.heads + h) * p.width + d) * lanes<T>;
+          const extent inputs = ((b * p.width + d) * p.heads + h) * p.kernel + t,
+                       outputs = ((b * p.heads + h) * p.width + d) * p.kernel + t;
+          if (p.d_mix_input) p.d_mix_input[inputs] += sum_of_lanes<T>(load(f.input_sums + from));
+          if (p.d_mix_output) p.d_mix_output[outputs] += sum_of_lanes<T>(load(f.output_sums + from));
+        }
       }
     }
   }
-  p.leave(p.turns, b, number, last_step);
+};
+
+template <class T> static void mix_backward(const MixProblem<T>& p, extent b, extent number, T* scratch) {
+  MixWalk<T>(p, b, number, scratch).run();
 }
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

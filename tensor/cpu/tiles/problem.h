@@ -38,13 +38,6 @@ template <class T> struct Problem {
   extent bins;
   Rows<T> bin_sums;  // [b h i bins]
 
-  // head mix. Rows of q, k, v and of their gradients are padded to whole vectors. Tables have room on both sides, so
-  // that a block reads them along its lanes: [left + 1, width, mix_distances], and one row for each head.
-  extent width, kernel, left, right, mix_lowest, mix_distances, behind;
-  bool remask;
-  T slope;
-  const T *mix_input, *mix_table, *mix_output, *mix_residual;
-
   // Writes for keys [first, first + count) of a row 1/(1-p) where the pattern stays, else 0. Null: all stay.
   void (*draw)(const void* stream, extent b, extent h, extent row, extent first, extent count, T* kept);
   const void* stream;
@@ -54,28 +47,40 @@ template <class T> struct Problem {
   // part, which the caller has cleared and adds up in order.
   Rows<const T> output_gradient, bin_gradient;
   Rows<T> d[At::operand_count];
-  // [b, ...]; d_mix_residual like mix_residual
-  T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_residual;
+};
+
+// The head mix; its first operands have the numbers that they have in `in` and `d`. Rows of q, k, v and of their
+// gradients are padded to whole vectors. Tables have room on both sides, so that a block reads them along its lanes:
+// [left + 1, width, mix_distances], and the base's bias one row for each head.
+template <class T> struct MixProblem : Problem<T> {
+  extent width, kernel, left, right, mix_lowest, mix_distances, behind;
+  bool remask;
+  T slope;
+  const T *mix_input, *mix_table, *mix_output, *mix_base;
+  T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_base;  // [b, as above]
   // Blocks of queries add to the same keys and distances, one behind the other: whoever enters a step up the keys has
   // waited until the block before it has left that step.
   void (*enter)(void* turns, extent b, extent block, extent step);
   void (*leave)(void* turns, extent b, extent block, extent step);
   void* turns;
 };
+static_assert(MixOperands::query == std::size_t(At::query) && MixOperands::key == std::size_t(At::key) &&
+              MixOperands::value == std::size_t(At::value) &&
+              MixOperands::distance_table == std::size_t(At::distance_table));
 
 // What one instruction set offers for one type of numbers.
 template <class T> struct Functions {
-  // One head at a time: all programs but the head mix. `scratch` is at least scratch(problem) numbers, aligned to 64.
+  // One head at a time. `scratch` is at least scratch(problem) numbers, aligned to 64.
   extent (*forward_scratch)(const Problem<T>&);
   void (*forward)(const Problem<T>&, extent b, extent h, extent first_query, extent queries, T* scratch);
   extent (*backward_scratch)(const Problem<T>&);
   void (*backward)(const Problem<T>&, extent b, extent h, T* scratch);
   // The head mix: all heads of `mix_block` queries in forward, of `mix_rows` in backward.
   extent mix_block, mix_rows;
-  extent (*mix_forward_scratch)(const Problem<T>&);
-  void (*mix_forward)(const Problem<T>&, extent b, extent first_query, T* scratch);
-  extent (*mix_backward_scratch)(const Problem<T>&);
-  void (*mix_backward)(const Problem<T>&, extent b, extent block, T* scratch);
+  extent (*mix_forward_scratch)(const MixProblem<T>&);
+  void (*mix_forward)(const MixProblem<T>&, extent b, extent first_query, T* scratch);
+  extent (*mix_backward_scratch)(const MixProblem<T>&);
+  void (*mix_backward)(const MixProblem<T>&, extent b, extent block, T* scratch);
 };
 
 }  // namespace whence::tiles

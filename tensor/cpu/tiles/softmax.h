@@ -73,10 +73,12 @@ template <class T> struct RunningSoftmax {
   }
   // What the sums of a row are to be multiplied by at the end: 0 where it sees nothing.
   T share(extent i) const { return total[i] > T(0) || total[i] != total[i] ? T(1) / total[i] : T(0); }
-  // o and Z of a block, from sums of values [rows, width].
+  // o and Z of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as e^{-inf - -inf} is
+  // in softmax; one that sees nothing is 0.
   void write(const Block<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i) {
+      if (total[i] == T(0) && block.sees_any(i)) total[i] = T(__builtin_nanf(""));
       const extent row = block.first_query + i;
       T* to = p.output.of(block.b, block.h) + row * p.output.row;
       for (extent c = 0; c < p.value_dim; ++c) to[c] = sums[i * width + c] * share(i);

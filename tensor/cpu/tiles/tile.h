@@ -27,6 +27,13 @@ template <class T> struct Block {
   // The keys that the block's last row sees: the others are not looked at.
   extent keys() const { return p.causal ? least(p.keys, first_token() + rows) : p.keys; }
   const bool* present() const { return p.present ? p.present + b * p.keys : nullptr; }
+  bool sees_any(extent i) const {
+    const extent seen = p.causal ? least(p.keys, first_token() + i + 1) : p.keys;
+    if (!p.present) return seen > 0;
+    for (extent key = 0; key < seen; ++key)
+      if (present()[key]) return true;
+    return false;
+  }
 };
 
 template <class T> struct Tile {

@@ -1,0 +1,88 @@
+// The head mix in tiles: tensor/tiled_mix.h has the equations, tensor/cpu/tiles/mix.h computes it.
+#include "autograd/ops/tiled.h"
+
+namespace whence {
+namespace {
+
+using namespace tiled;
+using At = TiledMix;
+
+struct Mix {
+  using At = TiledMix;
+  static constexpr const char* name = "tiled_mix";
+  static index_t extra(const At&) { return 0; }
+  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum) {
+    kernels(y.device()).mixed_attention(at, x, y, log_sum);
+  }
+  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum, const Tensor& dy,
+      const At::Operands& d) {
+    kernels(y.device()).mixed_attention_backward(at, x, y, log_sum, dy, d);
+  }
+};
+
+void check_all(const At& at, const At::Operands& x) {
+  Extents known;
+  known['e'] = at.left + 1;
+  const index_t kernel = check<Mix>(x, known)['k'];
+  for (const std::size_t k : {At::mix_input, At::mix_table, At::mix_output})
+    if (!x[k].defined()) fail(Mix::name, At::info[k].name, " is undefined; ", At::info[k].axes, " required");
+  if (at.left + at.right != kernel - 1 || at.right > at.left)
+    fail(Mix::name, kernel, " taps with ", at.left, " on the left and ", at.right,
+        " on the right given; kernel - 1 together, and no more on the right than on the left, required");
+}
+
+// ---- samples ----
+
+Case<At> with_mix(Case<At> c, index_t width, index_t kernel, index_t right, index_t heads, index_t keys) {
+  c.at.left = kernel - 1 - right, c.at.right = right, c.at.table_lowest = -right;
+  c = with(std::move(c), At::mix_input, draw::normal({width, heads, kernel}));
+  c = with(std::move(c), At::mix_table, draw::normal({kernel - right, width, keys + right}));
+  return with(std::move(c), At::mix_output, draw::normal({heads, width, kernel}));
+}
+
+std::vector<Case<At>> cases() {
+  std::vector<Case<At>> list;
+  list.push_back(with_mix(of<At>("one tap", 2, 3, 5, 5, 2), 4, 1, 0, 3, 5));
+  list.push_back(with_mix(of<At>("3 taps", 1, 2, 7, 7, 2), 3, 3, 1, 2, 7));
+  list.back().at.behind = 1;
+  list.push_back(with(
+      with_mix(of<At>("5 taps, residual", 1, 2, 6, 6, 2), 3, 5, 2, 2, 6), At::distance_table, draw::normal({2, 6})));
+  list.back().at.remask = true;
+  list.push_back(with_mix(of<At>("taps on the left", 1, 2, 6, 6, 2), 3, 2, 0, 2, 6));
+  list.push_back(with_mix(of<At>("padding and dropout", 2, 2, 6, 6, 2), 3, 3, 1, 2, 6));
+  list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 6}, DType::boolean);
+  list.back().at.dropout = 0.25, list.back().at.stream = Stream(5, "pattern");
+  return list;
+}
+
+std::vector<CheckedSample> samples() {
+  return samples_of(cases(), [](const At& at, const At::Operands& x) { return tiled_mix(at, x); });
+}
+
+std::vector<BadInput> bad_inputs() {
+  const auto call = [](index_t left, index_t taps) {
+    At at;
+    at.left = left;
+    At::Operands x;
+    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = Tensor::zeros({1, 2, 4, 3});
+    x[At::mix_input] = Tensor::zeros({5, 2, 3}), x[At::mix_table] = Tensor::zeros({left + 1, 5, 4});
+    x[At::mix_output] = Tensor::zeros({2, 5, taps});
+    (void)tiled_mix(at, x);
+  };
+  return {{"tiled_mix: mix_output is [2,5,1]; [2,5,3] required, as the other operands are", [=] { call(2, 1); }},
+      {"tiled_mix: 3 taps with 1 on the left and 0 on the right given; kernel - 1 together, and no more on the right "
+       "than "
+       "on the left, required",
+          [=] { call(1, 3); }}};
+}
+
+const CheckedEntry checked({Mix::name, true, samples, bad_inputs, {}, true});
+
+}  // namespace
+
+Tensor tiled_mix(const TiledMix& at, const TiledMix::Operands& operands, Site site) {
+  const CallSite place(site);
+  return run<Mix>(at, operands, site, [&](const At::Operands& x) { check_all(at, x); });
+}
+
+}  // namespace whence
