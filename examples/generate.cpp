@@ -41,8 +41,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
       .integer("context", &options.generation.context, Count{0, 1000000000},
           {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the "
-           "training length where the "
-           "scheme knows no longer one",
+           "training length where the scheme does not accept a text of any length",
               "tokens"});
   line.heading("Drawing")
       .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000},
@@ -59,10 +58,10 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
-// A scheme that knows positions up to the training length sees no more than these.
-bool extrapolates(const TransformerOptions& model) {
+// Whether every scheme of a model accepts a run of any length.
+bool accepts_any_length(const TransformerOptions& model) {
   for (const SchemeSpec& spec : parse_schemes(model.scheme))
-    if (!spec.make({model.dim, model.heads, model.length})->claims().extrapolates) return false;
+    if (spec.make({model.dim, model.heads, model.length})->claims().longest != Claims::any_length) return false;
   return true;
 }
 
@@ -105,7 +104,7 @@ int run(int argc, char** argv) {
   place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
-  if (options.generation.context == 0 && !extrapolates(saved.model->options()))
+  if (options.generation.context == 0 && !accepts_any_length(saved.model->options()))
     options.generation.context = saved.model->options().length;
   say_memory(*saved.model, prompt, options);
 

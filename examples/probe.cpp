@@ -97,9 +97,7 @@ DType dtype_named(const std::string& name) {
 SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
   try {
     return run_probe(input, executor);
-  } catch (const InputError&) { throw; } catch (const OutOfMemory&) {
-    throw;
-  } catch (const Error& error) {
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     if (input.setting.positions.defined()) throw FileError(options.in, ": tensor positions: ", error.what());
     for (const auto& [name, given] : input.draws)
       if (given.defined()) throw FileError(options.in, ": tensor ", name, ": ", error.what());

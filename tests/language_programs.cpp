@@ -159,8 +159,12 @@ TEST_CASE("generate: a scheme that knows no longer positions goes on all the sam
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   const Outcome too_long =
       run(scratch, "generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
-  CHECK(too_long.code != 0);
+  CHECK(too_long.code == 2);
   CHECK_MESSAGE(has(too_long.err, "absolute"), too_long.err);
+  const Scratch drawn("generate-randomised");
+  save_model(drawn, "randomised(rope, length=64)");
+  const Outcome beyond = run(drawn, "generate", {"--run", drawn.folder.string(), "--tokens", "90", "--quiet"});
+  CHECK_MESSAGE(beyond.code == 0, beyond.err);
 }
 
 TEST_CASE("L2: generate: bad usage and damaged runs are one line") {

@@ -69,24 +69,37 @@ TEST_CASE("ops: softplus and silu far from 0, and log sigmoid(x) = -softplus(-x)
   }
 }
 
-TEST_CASE("ops: dropout of a strip of rows drops what dropout of the whole drops there") {
+TEST_CASE("ops: dropout of a strip, of some rows and columns, drops what dropout of the whole drops there") {
   for (const Shape& shape : {Shape{2, 3, 11, 7}, Shape{2, 8, 4}, Shape{9, 5}, Shape{3, 6, 1}}) {
     const Tensor x = normal(shape, "dropout", DType::f32);
     const Stream stream(7, "drop", 2);
     const Tensor all = dropout(x, 0.4, stream);
-    const index_t total = x.size(-2);
-    CHECK(same(dropout(x, 0.4, stream, {0, total}), all));
+    const index_t total = x.size(-2), columns = x.size(-1);
+    CHECK(same(dropout(x, 0.4, stream, {0, total, columns}), all));
     for (index_t begin = 0; begin < total; ++begin) {
       for (const index_t end : {begin, begin + 1, (begin + 1 + total) / 2, total}) {
-        const Tensor strip = requires_grad(raw::copy(raw::slice(x, -2, begin, end)));
-        const Tensor y = dropout(strip, 0.4, stream, {begin, total});
-        CHECK(same(y, raw::slice(all, -2, begin, end)));
-        // the gradient passes where the value did
-        const Tensor kept = grad(y, Tensor::ones(y.shape()), {strip})[0];
-        CHECK(same(kept, raw::slice(dropout(Tensor::ones(shape), 0.4, stream), -2, begin, end)));
+        for (const index_t first : {(columns + 1) / 2, columns}) {
+          const auto part = [&](const Tensor& of) { return raw::slice(raw::slice(of, -2, begin, end), -1, 0, first); };
+          const Tensor strip = requires_grad(raw::copy(part(x)));
+          const Tensor y = dropout(strip, 0.4, stream, {begin, total, columns});
+          CHECK(same(y, part(all)));
+          // the gradient passes where the value did
+          const Tensor kept = grad(y, Tensor::ones(y.shape()), {strip})[0];
+          CHECK(same(kept, part(dropout(Tensor::ones(shape), 0.4, stream))));
+        }
       }
     }
   }
+}
+
+TEST_CASE("ops: lerp_at reads row 0 where a position is NaN, with derivative 0: an index stays inside its table") {
+  const Tensor table = requires_grad(Tensor::of({4, 5, 7}, {1, 3}, DType::f64)),
+               position = requires_grad(Tensor::of({NAN, 0.5, NAN}, {1, 3}, DType::f64));
+  const Tensor y = lerp_at(table, position);
+  CHECK(y.to_vector() == std::vector<double>{4, 4.5, 4});
+  const auto gradients = grad(y, Tensor::ones(y.shape(), DType::f64), {table, position});
+  CHECK(gradients[0].to_vector() == std::vector<double>{2.5, 0.5, 0});
+  CHECK(gradients[1].to_vector() == std::vector<double>{0, 1, 0});
 }
 
 TEST_CASE("ops: straight_through has the one's value and the other's gradient") {

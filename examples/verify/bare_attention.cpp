@@ -62,7 +62,7 @@ Claims BareAttention::claims() const {
     const Claims one = scheme->claims();
     all.causal_only |= one.causal_only;
     all.shift_invariant &= one.shift_invariant;
-    all.extrapolates &= one.extrapolates;
+    all.longest = std::min(all.longest, one.longest);
     all.row_local &= one.row_local;
     all.prefix_consistent &= one.prefix_consistent;
     all.sees_no_future &= one.sees_no_future;

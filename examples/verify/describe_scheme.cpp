@@ -26,9 +26,9 @@ Json json_of(const Module::Parameter& parameter) {
   return entry;
 }
 
-Json json_of(const Claims& claims) {
+Json json_of(const Claims& claims, index_t length) {
   return {{"causal_only", claims.causal_only}, {"shift_invariant", claims.shift_invariant},
-      {"extrapolates", claims.extrapolates}, {"row_local", claims.row_local},
+      {"extrapolates", claims.longest > length}, {"row_local", claims.row_local},
       {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
       {"mask_per_head", claims.mask_per_head}, {"uses_positions", claims.uses_positions},
       {"drawn_each_step", claims.drawn_each_step}, {"exact_gradient", claims.exact_gradient}};
@@ -53,7 +53,7 @@ std::string describe_scheme(const BareAttention& scheme, index_t batch) {
   std::string text = "{\n  \"scheme\": " + Json(scheme.text()).dump() + ",\n  \"sizes\": " + numbers.dump() + ",\n";
   text += block("tensors", expected_tensors(scheme, batch, sizes.length)) + ",\n";
   text += block("parameters", scheme.root().parameters()) + ",\n";
-  text += "  \"claims\": " + json_of(scheme.claims()).dump() + ",\n";
+  text += "  \"claims\": " + json_of(scheme.claims(), sizes.length).dump() + ",\n";
   return text + "  \"probes\": " + Json(scheme.probe_names()).dump() + "\n}\n";
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -128,11 +129,12 @@ PairDistances pair_distances(const AttendContext& at);
 
 // What a scheme promises; the conformance tests check it.
 struct Claims {
+  static constexpr index_t any_length = std::numeric_limits<index_t>::max();
   enum class Drawn : unsigned char { positions, distances };
 
   bool causal_only = false;        // meaningless without a causal mask
   bool shift_invariant = false;    // moving all positions by one constant changes nothing
-  bool extrapolates = true;        // accepts sequences longer than those trained on
+  index_t longest = any_length;    // the longest run that it accepts, in tokens
   bool row_local = true;           // row i needs no other query row
   bool prefix_consistent = true;   // a row does not depend on how long the run becomes
   bool sees_no_future = true;      // row i depends on tokens up to i alone, under a causal mask

@@ -11,15 +11,15 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
  public:
   Absolute(index_t rows, index_t dim) : table_(param("table", {rows, dim}, Init::normal(0, 0.02))) {}
 
-  Claims claims() const override { return {.extrapolates = false, .whole_positions = true}; }
+  Claims claims() const override { return {.longest = table_.size(0), .whole_positions = true}; }
 
   // x:[b t c], P:[n c], positions whole numbers below n   ->   x + P[t]
   Tensor embed(const Tensor& x, const Positions& positions) const override {
     const index_t rows = table_.size(0);
     for (const double position : positions.query.to_vector()) {
       if (position >= static_cast<double>(rows) || position != static_cast<double>(static_cast<index_t>(position))) {
-        fail("absolute", "position ", position, " given; whole numbers in [0, ", rows,
-            ") required; train with a longer length");
+        throw InputError(error_at_call_site("absolute", to_text("position ", position, " given; whole numbers in [0, ",
+                                                            rows, ") required; train with a longer length")));
       }
     }
     // Padding on the left stands below 0; no other token sees it, so any row will do.

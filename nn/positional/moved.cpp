@@ -46,7 +46,11 @@ class Shifted final : public Moved {
  public:
   Shifted(std::unique_ptr<PositionalScheme> base, double by) : Moved("shifted", std::move(base)), by_(by) {}
 
-  Claims claims() const override { return base().claims(); }
+  Claims claims() const override {
+    Claims claims = base().claims();
+    if (claims.longest != Claims::any_length) claims.longest -= static_cast<index_t>(by_);
+    return claims;
+  }
   Positions move(const Positions& positions) const override {
     Positions moved = positions;
     moved.query = positions.query + by_;
@@ -89,17 +93,16 @@ class Interpolated final : public Moved {
 
 class Randomised final : public Moved {
  public:
-  Randomised(std::unique_ptr<PositionalScheme> base, index_t length, index_t trained_length)
+  Randomised(std::unique_ptr<PositionalScheme> base, index_t length)
       : Moved("randomised", std::move(base)),
         length_(length),
-        trained_length_(trained_length),
         draws_distances_(Moved::base().claims().drawn == Claims::Drawn::distances) {}
 
   // With the same draw a row stays as it is, however long the run becomes: all positions of a run are drawn at once.
   Claims claims() const override {
     Claims claims = base().claims();
     claims.shift_invariant = claims.shift_invariant && draws_distances_;
-    claims.extrapolates = length_ > trained_length_;
+    claims.longest = length_;
     claims.drawn_each_step = true;
     return claims;
   }
@@ -153,7 +156,7 @@ class Randomised final : public Moved {
     return Tensor::of(found, positions.shape(), DType::f64);
   }
 
-  index_t length_, trained_length_;
+  index_t length_;
   bool draws_distances_;
 };
 
@@ -195,8 +198,8 @@ const RegisterScheme randomised{{.name = "randomised",
     .variants = {"randomised(rope, length=64)", "randomised(alibi, length=64)", "randomised(sinusoidal, length=64)",
         "randomised(yarn(original=4, dynamic=yes), length=64)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Randomised>(
-          arguments.base(arguments.integer("length")), arguments.integer("length"), arguments.sizes().length);
+      const index_t length = arguments.integer("length");
+      return std::make_unique<Randomised>(arguments.base(length), length);
     }}};
 
 }  // namespace
