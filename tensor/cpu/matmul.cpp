@@ -1,6 +1,7 @@
 // Matrix products. One tile is multiplied on one thread, by product.cpp where the processor has AVX-512, else by
 // OpenBLAS; the shapes alone decide the bits. There are as many tiles as the threads need, because the sides of a tile
-// change no bits in product.cpp; in BLAS they may, and the shapes alone decide them too.
+// change no bits in product.cpp; in BLAS they may, and the shapes alone decide them too. A few rows, as in decoding, are
+// not worth packing the other operand for: few_rows() reads it once, at the speed of memory.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/product.h"
+#include "tensor/cpu/rows.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/products.h"
@@ -33,6 +35,7 @@ namespace whence {
 namespace {
 
 constexpr int row_major = 101, as_is = 111, transposed = 112;
+constexpr index_t most_few_rows = 7;
 
 // While alive, OpenBLAS runs on this thread alone. What is built with OpenMP asks that for the count, on each thread
 // anew; what has threads of its own is told once. OpenMP is looked up, because only the former brings it.
@@ -158,6 +161,41 @@ void small_product(const Matrix& a, const Matrix& b, T alpha, const T* pa, const
   }
 }
 
+// to[r, j] = bias[j] + alpha sum_k a[r, k] b[k, j] for a few rows of a, each contiguous. b is read once from memory, as it
+// lies: column by column, or a strip of columns row by row.
+template <class T>
+void few_rows(const Matrix& a, const Matrix& b, T alpha, const T* pa, const T* pb, const T* bias, index_t columns,
+    T* to, index_t leading) {
+  const index_t rows = a.rows, depth = b.rows;
+  const auto finished = [&](T sum, index_t j) { return (bias ? bias[j] : T(0)) + alpha * sum; };
+  if (!b.is_plain()) {
+    for (index_t j = 0; j < columns; ++j) {
+      const T* const column = pb + j * b.column_stride;
+      for (index_t r = 0; r < rows; ++r) {
+        const T* const row = pa + r * a.row_stride;
+        to[r * leading + j] = finished(sum_of<T>(depth, [=](index_t k) { return row[k] * column[k]; }), j);
+      }
+    }
+    return;
+  }
+  constexpr index_t strip = 512;
+  T sums[most_few_rows * strip];
+  for (index_t first = 0; first < columns; first += strip) {
+    const index_t count = std::min(strip, columns - first);
+    std::fill_n(sums, rows * strip, T(0));
+    for (index_t k = 0; k < depth; ++k) {
+      const T* __restrict line = pb + k * b.row_stride + first;
+      for (index_t r = 0; r < rows; ++r) {
+        const T factor = pa[r * a.row_stride + k];
+        T* __restrict sum = sums + r * strip;
+        for (index_t j = 0; j < count; ++j) sum[j] += factor * line[j];
+      }
+    }
+    for (index_t r = 0; r < rows; ++r)
+      for (index_t j = 0; j < count; ++j) to[r * leading + first + j] = finished(sums[r * strip + j], first + j);
+  }
+}
+
 // Offsets of every matrix of the batch in a and in b.
 std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   Shape batch;
@@ -177,7 +215,7 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Product& p) {
   return offsets;
 }
 
-enum class By { plain_loops, tiles, bf16_tiles, blas };
+enum class By { plain_loops, few_rows, tiles, bf16_tiles, blas };
 
 // Everything that one tile of work needs to know.
 template <class T> struct Job {
@@ -247,7 +285,8 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
         return products::multiply<T>(tile, scratch);
       }
     }
-    if (job.by != By::plain_loops) return multiply_by_blas(job, left, right, bias, rows, columns, depth, to, n);
+    if (job.by == By::few_rows) return few_rows<T>(job.a, job.b, job.alpha, left, right, bias, columns, to, n);
+    if (job.by == By::blas) return multiply_by_blas(job, left, right, bias, rows, columns, depth, to, n);
   }
   small_product(job.a, job.b, job.alpha, left, right, bias, rows, columns, depth, to, n);
 }
@@ -274,11 +313,12 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
-// What multiplies best. A few rows or columns are not worth packing the other operand for.
+// What multiplies best. A few columns are not worth packing the other operand for, either.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
   if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
+  if (m <= most_few_rows) return By::few_rows;
   static const bool has_avx512 = instruction_set() == InstructionSet::avx512;
-  if (!has_avx512 || m < 8 || n < 8) return By::blas;
+  if (!has_avx512 || n < 8) return By::blas;
   return std::is_same_v<T, float> && product_numbers() == DType::bf16 ? By::bf16_tiles : By::tiles;
 }
 
@@ -288,10 +328,13 @@ template <class T> void run_product(const Product& p) {
   const index_t m = a.rows, n = b.columns, k = a.columns;
   Job<T> job{a, b, p.a.data<T>(), p.b.data<T>(), p.bias ? p.bias->data<T>() : nullptr, p.out.data<T>(),
       T(static_cast<T>(p.alpha)), batch_offsets(p), {}, best_way<T>(m, n, k)};
-  if (job.by == By::blas || (job.by != By::plain_loops && !products::compiled)) blas::require_buffers(threads());
+  const bool in_tiles = job.by == By::tiles || job.by == By::bf16_tiles;
+  if (job.by == By::blas || (in_tiles && !products::compiled)) blas::require_buffers(threads());
   const index_t wanted = threads() == 1 ? 1 : 4 * index_t{threads()};
   if (job.by == By::plain_loops)
     job.tile = {std::min<index_t>(m, 64), n, k};
+  else if (job.by == By::few_rows)  // parts of b of some 256 KB, whole lines of the cache
+    job.tile = {m, std::clamp<index_t>(65536 / k / 16 * 16, 16, n), k};
   else if (job.by == By::blas)
     job.tile = choose_tiles(job.matrices(), m, n, k, 512, 8, true);
   else
@@ -356,7 +399,8 @@ void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, do
   }
   const Tensor flat_bias = bias && bias->strides()[0] != 1 ? converted(*bias, bias->dtype()) : Tensor();
   Product product{a, b, out, flat_bias.defined() ? &flat_bias : bias, alpha};
-  if (!blas_can_read(a)) product.a = converted(a, a.dtype());
+  const bool few = a.size(-2) <= most_few_rows && a.size(-1) > 1 && a.strides()[-1] != 1;  // are read along the rows
+  if (!blas_can_read(a) || few) product.a = converted(a, a.dtype());
   if (!blas_can_read(b)) product.b = converted(b, b.dtype());
   product = collapse_batch(product);
   visit_floating("matmul", out.dtype(), [&]<class T>(Type<T>) {
