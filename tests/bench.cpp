@@ -213,7 +213,7 @@ TEST_CASE("bench table: the papers' figures, and what they say of DAPE and ALiBi
   CHECK(milliseconds.at("dape(alibi)2048") / milliseconds.at("alibi2048") == doctest::Approx(3.90).epsilon(0.005));
 }
 
-TEST_CASE("bench gemm, ops, step: a line of JSON per measurement; the parts of a step add up") {
+TEST_CASE("bench gemm, decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
   const Scratch scratch("bench");
   const auto lines = [&](const std::string& command, std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--repetitions", "2", "--threads", "1", "--json"});
@@ -225,6 +225,11 @@ TEST_CASE("bench gemm, ops, step: a line of JSON per measurement; the parts of a
   REQUIRE(gemm.size() == (can_multiply_bf16() ? 7 : 4));  // ceilings; y, dx, dW, each in f32 and perhaps in bf16
   for (std::size_t k = 1; k < gemm.size(); ++k)
     for (const char* field : {"ms", "gflops", "fraction"}) CHECK(gemm[k].at(field) > 0);
+  const auto decode = lines("decode", {"--schemes", "alibi", "--prompt", "3", "--tokens", "2"});
+  REQUIRE(decode.size() == 2);
+  CHECK(decode[0].at("read_gb_per_s") > 0.1);
+  CHECK(decode[1].at("parameters") > 85e6);
+  for (const char* field : {"ms", "tokens_per_second", "fraction"}) CHECK(decode[1].at(field) > 0);
   const auto ops = lines("ops", {"--scale", "0.001"});
   CHECK(ops.size() == 1 + 9 + 6);
   for (const nlohmann::json& line : ops)

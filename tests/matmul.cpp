@@ -117,8 +117,21 @@ TEST_CASE("NaN and infinity pass through") {
   CHECK(y[3] == 3);
 }
 
+TEST_CASE("products of a few rows, which read the other operand once") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+    for (const Layout layout_a : {Layout::contiguous, Layout::permuted})
+      for (const Layout layout_b : {Layout::contiguous, Layout::permuted})
+        for (const Problem& problem : {Problem{{1, 300}, {300, 705}}, Problem{{7, 65}, {65, 1030}},
+                 Problem{{3, 2, 1, 70}, {3, 2, 70, 64}}, Problem{{4, 1, 90}, {90, 70}}, Problem{{5, 1}, {1, 4096}}})
+          check(problem, dtype, layout_a, layout_b);
+}
+
 TEST_CASE("products give the same bits for any number of threads") {
   for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor token = random_tensor({3, 800}, dtype, 18), weight = random_tensor({800, 3000}, dtype, 19);
+    expect_thread_independent("a few rows", [&] { return raw::matmul(token, weight, 0.3); });
+    expect_thread_independent("a few rows of a layer",
+        [&] { return raw::matmul(token, raw::transpose(raw::contiguous(raw::transpose(weight)))); });
     const Tensor a = random_tensor({520, 300}, dtype, 8), b = random_tensor({300, 310}, dtype, 9),
                  bias = random_tensor({310}, dtype, 10);
     expect_thread_independent("matmul", [&] { return raw::matmul(a, b, 1, &bias); });

@@ -96,6 +96,25 @@ double copy_gb_per_s(int workers) {
   return 2.0 * static_cast<double>(part) * workers / seconds / 1e9;
 }
 
+double read_gb_per_s(int workers) {
+  constexpr std::size_t count = std::size_t(32) << 20;  // numbers of 8 bytes: beyond any cache here
+  const auto from = std::make_unique<std::uint64_t[]>(count);
+  const std::size_t part = count / static_cast<std::size_t>(workers) / 64 * 64;
+  std::vector<std::uint64_t> kept(static_cast<std::size_t>(workers));
+  const double seconds = best_seconds([&] {
+    parallel_for(workers, 1, [&](index_t worker, index_t) {
+      std::uint64_t sums[64] = {};  // sums that do not wait for one another
+      const std::uint64_t* at = from.get() + static_cast<std::size_t>(worker) * part;
+      for (std::size_t i = 0; i < part; i += 64)
+        for (std::size_t lane = 0; lane < 64; ++lane) sums[lane] += at[i + lane];
+      for (const std::uint64_t sum : sums) kept[static_cast<std::size_t>(worker)] += sum;
+    });
+  });
+  for (const std::uint64_t sum : kept)  // so that nothing is left out as unused
+    if (sum != 0) throw Error("bench: zeros had a sum");
+  return 8.0 * static_cast<double>(part) * workers / seconds / 1e9;
+}
+
 std::string three_digits(double value) {
   const double size = std::abs(value);
   return fixed(value, size < 0.9995 ? 3 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
@@ -118,7 +137,7 @@ std::string text_of(const Figure& figure) { return three_digits(figure.median) +
 std::string Ceilings::text() const {
   return to_text("ceilings, measured now: multiply-adds in f32 ", fixed(fma_gflops, 0), " GFLOP/s with ", threads(),
       " threads (", fixed(fma_gflops_alone, 0), " with one, ", vectors, "); copy ", fixed(copy_gb_per_s, 1),
-      " GB/s read and written; load ", fixed(load, 1));
+      " GB/s read and written, read alone ", fixed(read_gb_per_s, 1), "; load ", fixed(load, 1));
 }
 
 Ceilings measure_ceilings() {
@@ -127,6 +146,7 @@ Ceilings measure_ceilings() {
   found.fma_gflops_alone = fma_gflops(chains, 1);
   found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(chains, threads());
   found.copy_gb_per_s = copy_gb_per_s(threads());
+  found.read_gb_per_s = read_gb_per_s(threads());
   if (getloadavg(&found.load, 1) != 1) found.load = std::nan("");
   return found;
 }
@@ -195,7 +215,8 @@ Bench::Bench(std::string name, const Settings& settings, bool on_cpu, std::int64
   } else if (on_cpu) {
     record({{"threads", std::int64_t{threads()}}, {"vectors", ceilings_.vectors},
         {"fma_gflops_alone", ceilings_.fma_gflops_alone}, {"fma_gflops", ceilings_.fma_gflops},
-        {"copy_gb_per_s", ceilings_.copy_gb_per_s}, {"load", ceilings_.load}, {"beside", beside}});
+        {"copy_gb_per_s", ceilings_.copy_gb_per_s}, {"read_gb_per_s", ceilings_.read_gb_per_s},
+        {"load", ceilings_.load}, {"beside", beside}});
   }
 }
 

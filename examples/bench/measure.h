@@ -27,6 +27,7 @@ struct Ceilings {
   double fma_gflops_alone = 0;  // f32 multiply-adds of one thread, two operations each
   double fma_gflops = 0;        // of all threads
   double copy_gb_per_s = 0;     // memory to memory, bytes read and bytes written, all threads
+  double read_gb_per_s = 0;     // from memory, all threads
   double load = 0;              // programs that wanted a core in the last minute: what else this machine does
 
   [[nodiscard]] double milliseconds_of(double operations) const { return operations / fma_gflops / 1e6; }

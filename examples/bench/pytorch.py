@@ -234,6 +234,56 @@ class Step:
         return found
 
 
+class Decode:
+    """Tokens one by one through a pre-norm transformer, with keys and values of earlier ones kept in place."""
+
+    def __init__(self, request, tensors):
+        self.device, self.layers, self.heads, self.prompt = request["device"], request["layers"], request["heads"], request["prompt"]
+        self.tokens = tensors.pop("tokens").to(self.device)
+        self.p = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        self.dim, length = self.p["embedding.weight"].shape[1], self.tokens.shape[1]
+        self.scheme = request["scheme"]
+        if self.scheme not in ("none", "absolute", "alibi"):
+            raise ValueError(f"no peer for decoding with {self.scheme}")
+        self.alibi = Formulas("alibi", self.heads, length, self.dim // self.heads, self.device).alibi
+        self.kept = torch.zeros(2, self.layers, 1, self.heads, length, self.dim // self.heads, device=self.device)
+
+    linear, norm = Step.linear, Step.norm
+
+    def attention(self, x, layer, begin):
+        end, path = begin + x.shape[1], f"blocks.{layer}.attention."
+        q, k, v = (self.linear(x, path + name).view(1, end - begin, self.heads, -1).transpose(1, 2) for name in ("query", "key", "value"))
+        self.kept[0, layer, :, :, begin:end], self.kept[1, layer, :, :, begin:end] = k, v
+        mask = torch.zeros(end - begin, end, device=self.device).masked_fill_(torch.ones(end - begin, end, device=self.device).triu(begin + 1).bool(), -math.inf)
+        if self.scheme == "alibi":
+            mask = mask + self.alibi[:, :, begin:end, :end]
+        y = F.scaled_dot_product_attention(q, self.kept[0, layer, :, :, :end], self.kept[1, layer, :, :, :end], attn_mask=mask)
+        return self.linear(y.transpose(1, 2).reshape(1, end - begin, -1), path + "output")
+
+    def logits(self, begin, end):
+        x = F.embedding(self.tokens[:, begin:end], self.p["embedding.weight"])
+        if self.scheme == "absolute":
+            x = x + self.p["position.table"][begin:end]
+        for layer in range(self.layers):
+            path = f"blocks.{layer}."
+            x = x + self.attention(self.norm(x, path + "norm1"), layer, begin)
+            x = x + self.linear(F.gelu(self.linear(self.norm(x, path + "norm2"), path + "mlp.in"), approximate="tanh"), path + "mlp.out")
+        return F.linear(self.norm(x, "norm"), self.p["embedding.weight"])
+
+    def run(self):
+        with torch.inference_mode():
+            self.logits(0, self.prompt)
+            wait()
+            start = time.perf_counter()
+            for at in range(self.prompt, self.tokens.shape[1]):
+                self.last = self.logits(at, at + 1)
+            wait()
+        return {"forward_ms": (time.perf_counter() - start) * 1e3}
+
+    def results(self):
+        return [("logits", self.last)]
+
+
 class Gemm:
     """One matrix product."""
 
@@ -292,7 +342,7 @@ class Op:
         return [("output", self.output)] + [(f"gradient of input {k}", gradient) for k, gradient in enumerate(self.gradients)]
 
 
-BENCHES = {"attention": Attention, "gemm": Gemm, "step": Step, "ops": Op}
+BENCHES = {"attention": Attention, "decode": Decode, "gemm": Gemm, "step": Step, "ops": Op}
 work = None
 
 
