@@ -1,6 +1,6 @@
 #include "tensor/kernels.h"
 
-#include "tensor/cpu/memory.h"
+#include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/pairs.h"
@@ -108,10 +108,7 @@ void Kernels::mixed_attention_backward(const TiledMix&, const TiledMix::Operands
 
 Kernels& kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }
 
-DeviceMemory& memory_of(Device device) {
-  static CpuMemory cpu;
-  return device.is_cpu() ? static_cast<DeviceMemory&>(cpu) : *backend_of(device).memory;
-}
+Allocator& memory_of(Device device) { return device.is_cpu() ? Allocator::cpu() : *backend_of(device).memory; }
 
 DeviceRuntime& runtime_of(Device device) {
   if (device.is_cpu())

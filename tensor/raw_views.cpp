@@ -1,4 +1,5 @@
 // Views: new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
+#include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/raw.h"
 
@@ -186,10 +187,10 @@ Tensor to_device(const Tensor& x, Device device) {
   const Tensor result = Tensor::empty(x.shape(), x.dtype(), device);
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
   if (bytes > 0 && device.is_cpu()) {
-    memory_of(x.device()).copy_to_cpu(from.bytes(), result.bytes(), bytes);
+    memory_of(x.device()).source().copy_to_cpu(from.bytes(), result.bytes(), bytes);
     kernels(x.device()).report_faults();
   }
-  if (bytes > 0 && !device.is_cpu()) memory_of(device).copy_from_cpu(from.bytes(), result.bytes(), bytes);
+  if (bytes > 0 && !device.is_cpu()) memory_of(device).source().copy_from_cpu(from.bytes(), result.bytes(), bytes);
   return result;
 }
 

@@ -382,7 +382,7 @@ TEST_CASE("emulator: fresh memory is NaN, and none is left when there is none") 
   { const Tensor used = on_device(counting(50)); }
   for (const double value : Tensor::empty({50}, DType::f32, device).to_vector()) CHECK(std::isnan(value));
   const std::size_t before = settings().memory;
-  memory_of(device).allocator().release_cached();
+  memory_of(device).release_cached();
   settings().memory = std::size_t{1} << 20;
   const std::string text = error_text([] { (void)Tensor::empty({1 << 20}, DType::f32, device); });
   CHECK(names(text, {"allocate", "4 MiB"}));
@@ -400,7 +400,7 @@ TEST_CASE("emulator: what is recorded runs when it is replayed") {
   CHECK(y.to_vector() == std::vector<double>{0, 0, 0});
   work->replay();
   CHECK(y.to_vector() == std::vector<double>{1, 2, 3});
-  memory_of(device).copy_from_cpu(Tensor::full({3}, 10).bytes(), x.bytes(), 12);
+  memory_of(device).source().copy_from_cpu(Tensor::full({3}, 10).bytes(), x.bytes(), 12);
   work->replay();
   CHECK(y.to_vector() == std::vector<double>{11, 12, 13});
   CHECK_THROWS_AS((void)runtime_of(device).record([] { fail("planted", "an error"); }), Error);

@@ -204,9 +204,9 @@ TEST_CASE("emulator: memory is written and copied only while a tensor holds it")
   CHECK(zeros(777).to_vector() == std::vector<double>(777, 0.0));
   std::vector<float> here(2000);
   const Tensor x = zeros(1000);
-  names(error_text([&] { memory_of(device).copy_to_cpu(x.bytes(), here.data(), 4004); }),
+  names(error_text([&] { memory_of(device).source().copy_to_cpu(x.bytes(), here.data(), 4004); }),
       {"copy", "4004 bytes that are not all of one tensor on cuda:0"});
-  names(error_text([&] { memory_of(device).copy_from_cpu(here.data(), x.bytes() + 8, 4000); }),
+  names(error_text([&] { memory_of(device).source().copy_from_cpu(here.data(), x.bytes() + 8, 4000); }),
       {"copy", "4000 bytes that are not all of one tensor on cuda:0"});
 }
 
@@ -407,7 +407,7 @@ TEST_CASE("emulator: dry, device memory is not touched, and what is read from it
     CHECK(resident_bytes() < before + (std::size_t{64} << 20));
   }
   CHECK(zeros(777).to_vector() == std::vector<double>(777, 0.0));
-  memory_of(device).allocator().release_cached();
+  memory_of(device).release_cached();
 }
 
 TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") {

@@ -112,7 +112,7 @@ TEST_CASE("captured work: reading, waiting and recording inside are refused, and
 TEST_CASE("captured work: the memory of a graph is its own while it lives, and everyone's afterwards") {
   const auto device = gpu();
   if (!device) return;
-  Allocator& allocator = memory_of(*device).allocator();
+  Allocator& allocator = memory_of(*device);
   const Tensor x = Tensor::full({64}, 3, DType::f32, *device);
   const std::size_t live = allocator.statistics().live;
   {
@@ -133,7 +133,7 @@ TEST_CASE("captured work: the memory of a graph is its own while it lives, and e
 TEST_CASE("device memory: a GPU that is full says so in numbers, and goes on") {
   const auto device = gpu();
   if (!device) return;
-  Allocator& allocator = memory_of(*device).allocator();
+  Allocator& allocator = memory_of(*device);
   const std::size_t capacity = allocator.room().capacity, live = allocator.statistics().live;
   REQUIRE(capacity > 0);
   const Tensor held = Tensor::empty({1 << 18}, DType::f32, *device);

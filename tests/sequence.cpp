@@ -108,7 +108,7 @@ void check_mask(const Sequence& sequence) {
 }
 
 std::size_t peak_of(const std::function<void()>& work) {
-  Allocator& allocator = memory_of(Device::cpu()).allocator();
+  Allocator& allocator = memory_of(Device::cpu());
   allocator.reset_peak();
   const std::size_t held = allocator.statistics().live;
   work();

@@ -241,7 +241,7 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
     const std::vector<Tensor> leaves{leaf(by_head), leaf(by_head), leaf(by_head)};
     const AttendInputs inputs{
         leaf({1, tokens, 768}), leaves[0], leaves[1], leaves[2], Sequence::run(tokens).on(planned)};
-    Allocator& allocator = memory_of(planned).allocator();
+    Allocator& allocator = memory_of(planned);
     const Tensor seed = Tensor::empty(by_head, DType::f32, planned);
     const std::size_t held = allocator.statistics().live, operand = static_cast<std::size_t>(numel(by_head)) * 4;
     allocator.reset_peak();

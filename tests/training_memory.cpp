@@ -37,7 +37,7 @@ PlannedTraining training_of(const TransformerOptions& model, index_t batch, std:
 
 // Of the same steps, taken.
 std::size_t measured_peak(const PlannedTraining& training) {
-  Allocator& allocator = memory_of(Device::cpu()).allocator();
+  Allocator& allocator = memory_of(Device::cpu());
   const std::size_t live = allocator.statistics().live;
   allocator.reset_peak();
   Transformer model(training.model);
@@ -110,9 +110,9 @@ TEST_CASE("training memory: planned within 10 % of the measured peak") {
 
 TEST_CASE("training memory: parts are those of the model, and nothing is left behind") {
   const PlannedTraining training = training_of(base, 4);
-  const std::size_t live = memory_of(Device::planned(Device::cpu())).allocator().statistics().live;
+  const std::size_t live = memory_of(Device::planned(Device::cpu())).statistics().live;
   const TrainingMemory found = planned_memory(training);
-  CHECK(memory_of(Device::planned(Device::cpu())).allocator().statistics().live == live);
+  CHECK(memory_of(Device::planned(Device::cpu())).statistics().live == live);
   std::size_t weights = 0;
   const Transformer model(base);
   for (const Module::Parameter& parameter : model.parameters())
@@ -188,7 +188,7 @@ TEST_CASE("training memory: one line where it is small, a table where it is not"
 TEST_CASE("the planned device counts, computes nothing and reads as 0") {
   for (const Device like : {Device::cpu(), Device::cuda(0)}) {
     const Device device = Device::planned(like);
-    Allocator& allocator = memory_of(device).allocator();
+    Allocator& allocator = memory_of(device);
     const std::size_t live = allocator.statistics().live;
     {
       const Tensor x = raw::to_device(Tensor::ones({1000, 256}), device);
@@ -224,7 +224,7 @@ TEST_CASE("free memory: no more than the machine says is available") {
   REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
   const std::size_t limited = free_memory(Device::cpu());
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
-  const MemoryStatistics held = memory_of(Device::cpu()).allocator().statistics();
+  const MemoryStatistics held = memory_of(Device::cpu()).statistics();
   CHECK(limited > 0);
   CHECK(limited <= left + held.reserved - held.live);
 }

@@ -51,7 +51,7 @@ TEST_CASE("planned models: as many parameters as the real ones, with every schem
 }
 
 TEST_CASE("planned models: 2.7B and 6.7B by hand, and nothing of their size is allocated") {
-  Allocator& memory = memory_of(Device::cpu()).allocator();
+  Allocator& memory = memory_of(Device::cpu());
   memory.reset_peak();
   const std::size_t before = memory.statistics().live;
   const auto by_hand = [](index_t c, index_t depth) {

@@ -10,6 +10,7 @@
 #include "cuda/runtime/runtime.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
+#include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 
 namespace whence {
@@ -90,10 +91,10 @@ void CudaKernels::report_faults() {
   if (!gpu::fault_notes) return;
   const gpu::FaultNotes& notes = *gpu::fault_notes;
   std::int32_t found = 0;
-  memory_of(Device::cuda()).copy_to_cpu(notes.found.bytes(), &found, sizeof found);
+  memory_of(Device::cuda()).source().copy_to_cpu(notes.found.bytes(), &found, sizeof found);
   if (found == 0) return;
   std::array<index_t, 3> note{};
-  memory_of(Device::cuda()).copy_to_cpu(notes.note.bytes(), note.data(), sizeof note);
+  memory_of(Device::cuda()).source().copy_to_cpu(notes.note.bytes(), note.data(), sizeof note);
   fill(notes.found, 0);
   const gpu::KnownCheck& known = notes.known[static_cast<std::size_t>(note[0])];
   const CallSite place(known.site);

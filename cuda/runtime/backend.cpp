@@ -14,10 +14,9 @@ Backend cuda_backend() {
   const DeviceFacts& facts = gpu::device_facts();
   if (!facts.refusal.empty())
     fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
-  static CudaMemory& memory = *new CudaMemory;
-  static CudaRuntime& runtime = *new CudaRuntime(memory.allocator());
+  static CudaRuntime& runtime = *new CudaRuntime;
   static CudaKernels& kernels = *new CudaKernels;
-  return {&kernels, &memory, &runtime, &index_launcher()};
+  return {&kernels, &gpu_memory(), &runtime, &index_launcher()};
 }
 
 const DeviceFacts& cuda_facts() { return gpu::device_facts(); }

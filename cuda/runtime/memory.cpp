@@ -20,18 +20,28 @@ class GpuBlocks final : public BlockSource {
   }
   const char* name() const override { return "GPU memory"; }
   bool host_may_read() const override { return false; }
+  void hand_out(void* block, std::size_t bytes) override { gpu::unset(block, bytes); }
+  void retire(void* block) noexcept override { gpu::retire(block); }
+  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { gpu::copy_to_cpu(from, to, bytes); }
+  void copy_from_cpu(const void* from, void* to, std::size_t bytes) override {
+    gpu::copy_from_cpu(from, to, bytes);
+    if (gpu::capturing())
+      recorded_bytes += bytes;
+    else
+      bytes_to_device += bytes;
+  }
 };
 
 // Destroyed, it hands its memory to everyone.
 class RecordedGraph final : public RecordedWork {
  public:
-  RecordedGraph(gpu::Graph* graph, std::uint64_t bytes, Allocator& allocator, Allocator::Pool pool)
-      : graph_(graph), bytes_(bytes), allocator_(allocator), pool_(pool) {}
+  RecordedGraph(gpu::Graph* graph, std::uint64_t bytes, Allocator::Pool pool)
+      : graph_(graph), bytes_(bytes), pool_(pool) {}
   RecordedGraph(const RecordedGraph&) = delete;
   RecordedGraph& operator=(const RecordedGraph&) = delete;
   ~RecordedGraph() override {
     gpu::destroy_graph(graph_);
-    allocator_.release_pool(pool_);
+    gpu_memory().release_pool(pool_);
   }
   void replay() override {
     if (gpu::capturing()) fail("replay", "asked for while other work is being recorded; replay afterwards");
@@ -42,30 +52,15 @@ class RecordedGraph final : public RecordedWork {
  private:
   gpu::Graph* graph_;
   std::uint64_t bytes_;
-  Allocator& allocator_;
   Allocator::Pool pool_;
 };
 
 }  // namespace
 
-CudaMemory::CudaMemory() : allocator_(*new GpuBlocks) {}
-
-void* CudaMemory::allocate(std::size_t bytes) {
-  void* const block = allocator_.allocate(bytes);
-  gpu::unset(block, bytes);
-  return block;
-}
-void CudaMemory::deallocate(void* block, std::size_t bytes) noexcept {
-  gpu::retire(block);
-  allocator_.deallocate(block, bytes);
-}
-void CudaMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { gpu::copy_to_cpu(from, to, bytes); }
-void CudaMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) {
-  gpu::copy_from_cpu(from, to, bytes);
-  if (gpu::capturing())
-    recorded_bytes += bytes;
-  else
-    bytes_to_device += bytes;
+// Never destroyed: tensors in static storage may be freed after any destructor here.
+Allocator& gpu_memory() {
+  static Allocator& allocator = *new Allocator(*new GpuBlocks);
+  return allocator;
 }
 
 void CudaRuntime::synchronise() { gpu::synchronise(); }
@@ -74,23 +69,23 @@ DeviceTraffic CudaRuntime::traffic() const { return {gpu::launches(), bytes_to_d
 
 std::unique_ptr<RecordedWork> CudaRuntime::record(const std::function<void()>& work) {
   if (!gpu::capturing())
-    allocator_
-        .release_cached();  // the graph's memory is its own: what an unrecorded step left would lie idle beside it
+    // The graph's memory is its own: what an unrecorded step left would lie idle beside it.
+    gpu_memory().release_cached();
   gpu::begin_capture();
   recorded_bytes = 0;
-  const Allocator::Pool pool = allocator_.open_pool();
+  const Allocator::Pool pool = gpu_memory().open_pool();
   try {
     work();
   } catch (...) {
     gpu::abandon_capture();
-    allocator_.release_pool(pool);
+    gpu_memory().release_pool(pool);
     throw;
   }
-  allocator_.close_pool();
+  gpu_memory().close_pool();
   try {
-    return std::make_unique<RecordedGraph>(gpu::end_capture(), recorded_bytes, allocator_, pool);
+    return std::make_unique<RecordedGraph>(gpu::end_capture(), recorded_bytes, pool);
   } catch (...) {
-    allocator_.release_pool(pool);
+    gpu_memory().release_pool(pool);
     throw;
   }
 }

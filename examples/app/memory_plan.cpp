@@ -186,7 +186,7 @@ std::pair<std::size_t, std::size_t> bytes_of(const PlannedPass& pass) {
     TransformerOptions options = pass.model;
     options.layers = layers;
     const Device device = Device::planned(pass.device);
-    Allocator& allocator = memory_of(device).allocator();
+    Allocator& allocator = memory_of(device);
     const std::size_t before = allocator.statistics().live;
     allocator.reset_peak();
     const PlannedModules planned(pass.device);
@@ -224,7 +224,7 @@ std::size_t least_of(const PlannedPass& pass) {
 }  // namespace
 
 std::size_t free_memory(Device device) {
-  Allocator& allocator = memory_of(device).allocator();
+  Allocator& allocator = memory_of(device);
   const std::size_t free = device.is_cpu() ? free_of_machine() : allocator.room().free;
   const MemoryStatistics held = allocator.statistics();
   return free == 0 ? 0 : free + held.reserved - held.live;
@@ -317,7 +317,7 @@ std::string require_pass_memory(const PlannedPass& pass, std::size_t free) {
 }
 
 std::size_t planned_peak(const std::function<void()>& pass) {
-  Allocator& allocator = memory_of(Device::planned(Device::cpu())).allocator();
+  Allocator& allocator = memory_of(Device::planned(Device::cpu()));
   const std::size_t before = allocator.statistics().live;
   allocator.reset_peak();
   const PlannedModules planned(Device::cpu());

@@ -88,7 +88,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   results_.clear();
   std::vector<Tensor> leaves;
   for (const auto& [name, leaf] : leaves_) leaves.push_back(leaf);
-  Allocator& allocator = memory_of(device_).allocator();
+  Allocator& allocator = memory_of(device_);
   const auto live = [&] { return static_cast<double>(allocator.statistics().live); };
   const auto peak = [&] { return static_cast<double>(allocator.statistics().peak); };
   CoreRun found;

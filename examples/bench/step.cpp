@@ -340,7 +340,7 @@ class StepBench {
     Training training(what, placement_, options_.recorded);
     NamedTensors results, given;
     if (!ways_.empty()) given = training.given(), results = training.gradients();
-    Allocator& allocator = memory_of(placement_.device).allocator();
+    Allocator& allocator = memory_of(placement_.device);
     allocator.reset_peak();
     for (int round = 0; round < 2; ++round) (void)training.step();  // the second finds Adam's moments in place
     Row row{&what, "whence", {}};

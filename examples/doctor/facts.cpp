@@ -151,7 +151,7 @@ void try_device(MachineFacts& facts) {
     const Tensor x = raw::to_device(Tensor::ones({1000}), Device::cuda(0));
     const double sum = raw::reduce(Reduction::sum, x, {}, false).item();
     if (sum != 1000) facts.device_problem = to_text("the sum of 1000 ones is ", sum);
-    facts.device_memory_free = memory_of(Device::cuda(0)).allocator().room().free;
+    facts.device_memory_free = memory_of(Device::cuda(0)).room().free;
   } catch (const Error& error) { facts.device_problem = error.what(); }
 }
 

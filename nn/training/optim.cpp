@@ -6,6 +6,7 @@
 
 #include "autograd/backward.h"
 #include "tensor/adam.h"
+#include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
@@ -239,7 +240,7 @@ void Adam::prepare_replay(double learning_rate, double max_norm, double loss_sca
     fail("optimiser", "parameters on ", devices.size(), " devices given; a replayed step needs one");
   if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, devices[0]);
   const std::array<double, control_count> controls = step_controls(next_step(learning_rate, 1), max_norm, loss_scale);
-  memory_of(devices[0]).copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
+  memory_of(devices[0]).source().copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
   ++steps_;
 }
 

@@ -34,7 +34,7 @@ bool is_core(const std::string& module) {
 
 TrainingMemory planned_memory(const PlannedTraining& training) {
   const Device device = Device::planned(training.device);
-  Allocator& allocator = memory_of(device).allocator();
+  Allocator& allocator = memory_of(device);
   const std::size_t before = allocator.statistics().live;
   allocator.reset_peak();
   TrainingMemory found;

@@ -1,10 +1,7 @@
 // The CPU's memory: small blocks from the heap, large ones mapped with huge pages.
-#include "tensor/cpu/memory.h"
-
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "tensor/device/allocator.h"
 
@@ -41,11 +38,5 @@ Allocator& Allocator::cpu() {
   static Allocator* const allocator = new Allocator(*new CpuBlocks);
   return *allocator;
 }
-
-void* CpuMemory::allocate(std::size_t bytes) { return Allocator::cpu().allocate(bytes); }
-void CpuMemory::deallocate(void* block, std::size_t bytes) noexcept { Allocator::cpu().deallocate(block, bytes); }
-void CpuMemory::copy_to_cpu(const void* from, void* to, std::size_t bytes) { std::memcpy(to, from, bytes); }
-void CpuMemory::copy_from_cpu(const void* from, void* to, std::size_t bytes) { std::memcpy(to, from, bytes); }
-Allocator& CpuMemory::allocator() { return Allocator::cpu(); }
 
 }  // namespace whence

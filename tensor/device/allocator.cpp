@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
@@ -207,7 +208,11 @@ struct Allocator::State {
   }
 };
 
+void BlockSource::copy_to_cpu(const void* from, void* to, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void BlockSource::copy_from_cpu(const void* from, void* to, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
 Allocator::Allocator(BlockSource& source) : state_(new State(source)) {}
+BlockSource& Allocator::source() const { return state_->source; }
 
 Allocator::~Allocator() {
   release_cached();
@@ -226,7 +231,7 @@ void* Allocator::allocate(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 60)) fail("allocate", bytes, " bytes asked; no machine has them; check the shape");
   const std::size_t block = block_size(bytes);
   State& state = *state_;
-  const std::scoped_lock lock(state.mutex);
+  std::unique_lock lock(state.mutex);
   void* memory = state.find(block);
   if (!memory) state.refuse(bytes);
   if (bytes >= remembered) state.remember(memory, bytes);
@@ -236,12 +241,15 @@ void* Allocator::allocate(std::size_t bytes) {
     unpoison(memory, block);
     poison(static_cast<char*>(memory) + (bytes + 7) / 8 * 8, block - (bytes + 7) / 8 * 8);
   }
+  lock.unlock();
+  state.source.hand_out(memory, bytes);
   return memory;
 }
 
 void Allocator::deallocate(void* block, std::size_t bytes) noexcept {
   const std::size_t size = block_size(bytes);
   State& state = *state_;
+  state.source.retire(block);
   const std::scoped_lock lock(state.mutex);
   state.statistics.live -= size;
   if (bytes >= remembered) state.large.erase(block);

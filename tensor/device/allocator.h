@@ -17,7 +17,7 @@ struct MemoryStatistics {
   std::size_t reserved = 0;  // bytes held from the device, in use or cached
 };
 
-// The memory that a device offers.
+// The memory that a device offers: blocks, and copies between it and the CPU's.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
@@ -29,6 +29,11 @@ class BlockSource {
   virtual Room room() const = 0;
   virtual const char* name() const = 0;    // "GPU memory"
   virtual bool host_may_read() const = 0;  // of memory that AddressSanitizer knows
+  // A block that a tensor has from now on, and no longer: for memory that watches over its use.
+  virtual void hand_out(void* /*block*/, std::size_t /*bytes*/) {}
+  virtual void retire(void* /*block*/) noexcept {}
+  virtual void copy_to_cpu(const void* from, void* to, std::size_t bytes);    // waits for what was launched before
+  virtual void copy_from_cpu(const void* from, void* to, std::size_t bytes);  // `from` may change afterwards
 };
 
 // A block in use and the op that asked for it. CallSite names the op.
@@ -45,6 +50,7 @@ class Allocator {
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();  // gives cached blocks back
   static Allocator& cpu();
+  BlockSource& source() const;
 
   // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it
   // is asked again. Then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.

@@ -10,17 +10,6 @@ namespace whence {
 class Allocator;
 class DeviceRuntime;
 
-// Bytes on a device.
-class DeviceMemory {
- public:
-  virtual ~DeviceMemory() = default;
-  virtual void* allocate(std::size_t bytes) = 0;
-  virtual void deallocate(void* block, std::size_t bytes) noexcept = 0;
-  virtual void copy_to_cpu(const void* from, void* to, std::size_t bytes) = 0;    // waits for what was launched before
-  virtual void copy_from_cpu(const void* from, void* to, std::size_t bytes) = 0;  // `from` may change afterwards
-  virtual Allocator& allocator() = 0;
-};
-
 // The body of an index-style op (tensor/device/launch.h) without its type.
 struct IndexBody {
   const void* body;  // `bytes` of it, trivially copyable
@@ -41,7 +30,7 @@ class IndexLauncher {
 
 struct Backend {
   Kernels* kernels = nullptr;
-  DeviceMemory* memory = nullptr;
+  Allocator* memory = nullptr;       // tensor/device/allocator.h
   DeviceRuntime* runtime = nullptr;  // tensor/device/device_runtime.h
   IndexLauncher* launcher = nullptr;
 };
@@ -50,7 +39,7 @@ Backend cuda_backend();           // defined in cuda/; empty in a build without 
 const DeviceFacts& cuda_facts();  // defined in cuda/; never an Error
 
 // Throw Error when this build has no such device.
-DeviceMemory& memory_of(Device device);
+Allocator& memory_of(Device device);
 DeviceRuntime& runtime_of(Device device);
 IndexLauncher& launcher_of(const char* op, Device device);
 

@@ -128,22 +128,11 @@ class Addresses final : public BlockSource {
   Room room() const override { return {}; }
   const char* name() const override { return "planned memory"; }
   bool host_may_read() const override { return false; }
+  void copy_to_cpu(const void*, void* to, std::size_t bytes) override { std::memset(to, 0, bytes); }
+  void copy_from_cpu(const void*, void*, std::size_t) override {}
 
  private:
   std::uintptr_t next_ = std::uintptr_t{1} << 44;
-};
-
-class PlannedMemory final : public DeviceMemory {
- public:
-  void* allocate(std::size_t bytes) override { return allocator_.allocate(bytes); }
-  void deallocate(void* block, std::size_t bytes) noexcept override { allocator_.deallocate(block, bytes); }
-  void copy_to_cpu(const void*, void* to, std::size_t bytes) override { std::memset(to, 0, bytes); }
-  void copy_from_cpu(const void*, void*, std::size_t) override {}
-  Allocator& allocator() override { return allocator_; }
-
- private:
-  Addresses addresses_;
-  Allocator allocator_{addresses_};
 };
 
 class PlannedRuntime final : public DeviceRuntime {
@@ -173,7 +162,8 @@ Backend planned_backend(Device planned) {
   struct Parts {
     explicit Parts(bool of_cpu) : kernels(of_cpu) {}
     PlannedKernels kernels;
-    PlannedMemory memory;
+    Addresses addresses;
+    Allocator memory{addresses};
     PlannedRuntime runtime;
     PlannedLauncher launcher;
   };
