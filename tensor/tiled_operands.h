@@ -11,7 +11,7 @@ struct OperandInfo {
   bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
 };
 
-// Of tiled_attention.h.
+// Of tiled_attention.h. position_keys: z_i = position_scale q_i.e.
 struct AttentionOperands {
   enum Operand : std::size_t {
     query,
@@ -23,8 +23,8 @@ struct AttentionOperands {
     column_term,
     gate_query,
     gate_key,
-    position_logits,  // z
-    position_keys,    // e: z_i = position_scale q_i.e
+    position_logits,
+    position_keys,
     position_slopes,
     operand_count
   };
@@ -46,16 +46,7 @@ struct AttentionOperands {
 
 // Of tiled_mix.h; the first four as above.
 struct MixOperands {
-  enum Operand : std::size_t {
-    query,
-    key,
-    value,
-    distance_table,
-    mix_input,   // W1
-    mix_table,   // u
-    mix_output,  // W2
-    operand_count
-  };
+  enum Operand : std::size_t { query, key, value, distance_table, mix_input, mix_table, mix_output, operand_count };
   static constexpr OperandInfo info[operand_count] = {
       {"query", "b h i d", true},
       {"key", "b h j d", true},

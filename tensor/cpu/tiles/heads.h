@@ -37,16 +37,13 @@ template <class T> struct Forward {
     layout(scratch);
     const extent seen = p.causal ? least(p.keys, p.first_row + first_query + queries) : p.keys;
     pack_rows(p.in[At::value].of(b, h), p.in[At::value].row, seen, p.value_dim, value_width, values);
-    scores.head(p, b, h);
-    programs.head(p, b, h);
+    scores.head(p, b, h), programs.head(p, b, h);
     for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
       block_of(Block<T>(p, b, h, first, least(block_rows<T>, first_query + queries - first)));
   }
 
   void block_of(const Block<T>& block) {
-    scores.block(block);
-    softmax.begin();
-    programs.block(block);
+    scores.block(block), softmax.begin(), programs.block(block);
     clear(output, block_rows<T> * value_width);
     tiles_down<T>(block.keys(), [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
     softmax.write(block, output, value_width);
@@ -77,47 +74,33 @@ static void forward(const Problem<T>& p, extent b, extent h, extent first_query,
 
 template <class T> struct Backward {
   const Problem<T>& p;
-  extent b, h, value_width;
-  Pairing<T> scores;
+  extent b, h;
+  Pairing<T> scores, outputs;  // q and k; do and v, whose products are dP and whose tile is P
   Programs<T> programs;
-  T *values, *d_values, *x, *dx, *d_output_transposed, *d_output, *log_sum, *output_dot;
+  T *x, *dx, *log_sum, *output_dot;
 
-  Backward(const Problem<T>& problem, extent batch, extent head)
-      : p(problem), b(batch), h(head), value_width(padded<T>(problem.value_dim)) {}
+  Backward(const Problem<T>& problem, extent batch, extent head) : p(problem), b(batch), h(head) {}
 
   extent layout(T* at) {
-    const extent rows = block_rows<T>, tile = tile_keys<T> * rows;
     Cutter<T> cut{at};
     scores.take(cut, p, At::query, At::key, p.scale, true);
-    values = cut.take(p.keys * value_width), d_values = cut.take(p.keys * value_width);
-    x = cut.take(tile), dx = cut.take(tile);
-    d_output_transposed = cut.take(p.value_dim * rows), d_output = cut.take(rows * value_width);
-    log_sum = cut.take(rows), output_dot = cut.take(rows);
+    outputs.take(cut, p, p.output_gradient, {}, At::value, p.value_dim, T(1), true);
+    x = cut.take(tile_keys<T> * block_rows<T>), dx = cut.take(tile_keys<T> * block_rows<T>);
+    log_sum = cut.take(block_rows<T>), output_dot = cut.take(block_rows<T>);
     programs.take(cut, p, true);
     return cut.taken;
   }
 
   void run(T* scratch) {
     layout(scratch);
-    pack_rows(p.in[At::value].of(b, h), p.in[At::value].row, p.keys, p.value_dim, value_width, values);
-    clear(d_values, p.keys * value_width);
-    scores.head(p, b, h);
-    programs.head(p, b, h);
+    scores.head(p, b, h), outputs.head(p, b, h), programs.head(p, b, h);
     for (extent first = 0; first < p.queries; first += block_rows<T>)
       block_of(Block<T>(p, b, h, first, least(block_rows<T>, p.queries - first)));
-    scores.finish(p, b, h);
-    programs.finish(p, b, h);
-    if (const Rows<T> to = p.d[At::value])
-      for (extent k = 0; k < p.keys; ++k)
-        for (extent c = 0; c < p.value_dim; ++c) to.of(b, h)[k * to.row + c] = d_values[k * value_width + c];
+    scores.finish(p, b, h), outputs.finish(p, b, h), programs.finish(p, b, h);
   }
 
   void block_of(const Block<T>& block) {
-    scores.block(block);
-    programs.block(block);
-    const T* from = p.output_gradient.of(b, h) + block.first_query * p.output_gradient.row;
-    pack_transposed(from, p.output_gradient.row, block.rows, p.value_dim, block.columns, T(1), d_output_transposed);
-    pack_rows(from, p.output_gradient.row, block.rows, p.value_dim, value_width, d_output);
+    scores.block(block), outputs.block(block), programs.block(block);
     read_rows(block, log_sum, output_dot);
     programs.add_output_dot(block, output_dot);
     tiles_down<T>(block.keys(), [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
@@ -128,11 +111,10 @@ template <class T> struct Backward {
   void tile_of(const Tile<T>& tile) {
     scores.products(tile, x);
     programs.add(tile, x);
-    products_of_pairs(tile, p.value_dim, values + tile.first_key * value_width, value_width, d_output_transposed, dx);
+    outputs.products(tile, dx);
     programs.add_gradient(tile, dx);
     pattern_and_gradient(tile, log_sum, output_dot, x, dx);
-    if (p.d[At::value])
-      sum_over_queries(tile, x, d_output, value_width, d_values + tile.first_key * value_width, value_width);
+    outputs.gather(tile, x);
     programs.gather(tile, dx);
     if (programs.keeps(tile, dx)) return;
     for (extent n = 0; n < tile.keys * tile.block.columns; n += lanes<T>)

@@ -238,7 +238,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
 template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
 template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 
-template <class T> struct MixBackward {
+template <class T> struct MixMemory {
   T *queries, *d_outputs;          // [head, dim, lane]
   T *query_rows, *d_output_rows;   // [head, lane, dim]
   T* d_query_rows;                 // [head, lane, dim]
@@ -266,102 +266,19 @@ template <class T> struct MixBackward {
   static extent sums(const MixProblem<T>& p) { return p.kernel * p.heads * p.width * lanes<T>; }
 };
 template <class T> static extent mix_backward_scratch(const MixProblem<T>& p) {
-  return MixBackward<T>().layout(p, nullptr);
-}
-
-// What dA of [begin, end) gives to the second convolution's numbers and to the residual.
-template <class T>
-static void sum_outputs(
-    const Part<T>& part, Columns<T> gradient, Columns<T> hidden, extent begin, extent end, T* output_sums) {
-  const MixProblem<T>& p = part.p;
-  for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
-    dots<T>(p.heads, p.width, (end - begin) * part.wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
-        hidden.row, output_sums + t * p.heads * p.width * lanes<T>);
-  for (extent c = begin; c < end; ++c) {
-    T* to = part.d_logits(c);
-    for (extent h = 0; to && h < p.heads; ++h, to += p.mix_distances)
-      for (extent n = 0; n < part.wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(gradient(h, c) + n));
-  }
-}
-
-// dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
-template <class T>
-static void hidden_gradient(const Part<T>& part, Columns<T> scores, Columns<T> gradient, Columns<T> hidden,
-    extent begin, extent end, Columns<T> dpre, T* input_sums) {
-  const MixProblem<T>& p = part.p;
-  const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
-  products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -part.wide},
-      {p.mix_output, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(), 0,
-      part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
-  for (extent d = 0; d < p.width; ++d)
-    clear(dpre(d, begin), (from - begin) * part.wide), clear(dpre(d, to), (end - to) * part.wide);
-  // Distances run along lanes and keys: neighbouring keys go to overlapping places. Rows run inside, so that a place is
-  // not read right after it was written.
-  for (extent c = from; c < to; ++c) {
-    T* sums = part.d_hidden(c);
-    for (extent d = 0; d < p.width; ++d, sums = sums ? sums + p.mix_distances : nullptr) {
-      T* g = dpre(d, c);
-      if (p.remask) clear(g, part.first_lane(c));
-      for (extent n = 0; n < part.wide; n += lanes<T>) {
-        const Vector<T> x = load(g + n), sloped = load(hidden(d, c) + n) > zero<T>() ? x : x * splat(p.slope);
-        store<T>(g + n, sloped);
-        if (sums) store<T>(sums + n, load(sums + n) + sloped);
-      }
-    }
-  }
-  for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
-    dots<T>(p.heads, p.width, (to - from) * part.wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
-        input_sums + t * p.heads * p.width * lanes<T>);
-}
-
-// dX of the columns [begin, end), added to dA.
-template <class T>
-static void score_gradient(const Part<T>& part, Columns<T> gradient, Columns<T> dpre, extent begin, extent end) {
-  const MixProblem<T>& p = part.p;
-  const extent from = most(begin, part.first_seen), to = least(end, part.keys);
-  if (from >= to) return;
-  const auto column = [&](extent c) { return gradient(c); };
-  products<T, Finish::none>(p.heads, part.packs(to - from), {p.width, p.kernel, 1, -part.wide},
-      {p.mix_input, p.kernel, p.heads * p.kernel}, dpre(from + p.left), dpre.row, part.by_column(from, column),
-      gradient.row, part.by_column(from, column), gradient.row, T(0));
-  for (extent c = from; c < to; ++c)
-    for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(gradient(h, c), part.first_lane(c));
-}
-
-// What a head's P of the keys [begin, end) and its dX of the keys `2 left` before them give to dv, dk and dq.
-template <class T>
-static void head_products(const Part<T>& part, const MixBackward<T>& f, Columns<T> pattern, Columns<T> gradient,
-    extent h, extent begin, extent end) {
-  const MixProblem<T>& p = part.p;
-  const Block<T> block = part.of_head(h);
-  const extent width = padded<T>(p.dim), value_width = padded<T>(p.value_dim), b = block.b;
-  const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
-                                Rows<T> to) {
-    if (!to) return;
-    by_few_rows(first, behind, row_width / lanes<T>, [&](extent at, extent count) {
-      if (h + 1 < p.heads) prefetch<T>(to.of(b, h + 1) + at * to.row, to.row, count, row_width);
-      sum_over_queries(Tile<T>(block, at, count), x(h, at), rows + h * part.wide * row_width, row_width,
-          to.of(b, h) + at * to.row, to.row);
-    });
-  };
-  const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
-  over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d[At::value]);
-  over_queries(from, to, gradient, f.query_rows, width, p.d[At::key]);
-  if (p.d[At::query] && from < to)
-    sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), p.in[At::key].of(b, h) + from * p.in[At::key].row,
-        p.in[At::key].row, width, f.d_query_rows + h * part.wide * width);
+  return MixMemory<T>().layout(p, nullptr);
 }
 
 // A block of queries: `number` times block_rows is the first.
-template <class T> struct MixWalk {
+template <class T> struct MixBackward {
   const MixProblem<T>& p;
   const extent b, number;
   const Part<T> part;
-  MixBackward<T> f;
+  MixMemory<T> f;
   const extent width, value_width, kept, wide;         // kept: columns that stay from piece to piece
   Columns<T> scores, gradient, pattern, hidden, dpre;  // each follows the one that it reads by `left` columns
 
-  MixWalk(const MixProblem<T>& problem, extent batch, extent block, T* scratch)
+  MixBackward(const MixProblem<T>& problem, extent batch, extent block, T* scratch)
       : p(problem),
         b(batch),
         number(block),
@@ -416,7 +333,7 @@ template <class T> struct MixWalk {
     score_columns(part, f.d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
     p.enter(p.turns, b, number, count);
     for (extent at = begin; at < end; at += piece_keys<T>) piece(at, least(piece_keys<T>, end - at));
-    for (extent h = 0; h < p.heads; ++h) head_products(part, f, pattern, gradient, h, begin, end);
+    for (extent h = 0; h < p.heads; ++h) head_products(h, begin, end);
     p.leave(p.turns, b, number, count);
     carry(p.heads, 2 * kept, step_keys<T>, scores);
     carry(p.heads, 2 * p.left, step_keys<T>, gradient);
@@ -434,12 +351,88 @@ template <class T> struct MixWalk {
         pattern_and_gradient(Tile<T>(block, at, to - at), f.log_sum + h * wide, f.output_dot + h * wide, pattern(h, at),
             gradient(h, at));
       }
-      sum_outputs(part, gradient, hidden, at, to, f.output_sums);
+      sum_outputs(at, to);
     }
-    hidden_gradient(part, scores, gradient, hidden, base, base + count, dpre, f.input_sums);
-    score_gradient(part, gradient, dpre, base - p.left, base - p.left + count);
+    hidden_gradient(base, base + count);
+    score_gradient(base - p.left, base - p.left + count);
     carry(p.width, kept, count, hidden);
     carry(p.width, kept, count, dpre);
+  }
+
+  // What dA of the columns [begin, end) gives to the second convolution's numbers and to the base's bias.
+  void sum_outputs(extent begin, extent end) const {
+    for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
+      dots<T>(p.heads, p.width, (end - begin) * wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
+          hidden.row, f.output_sums + t * p.heads * p.width * lanes<T>);
+    for (extent c = begin; c < end; ++c) {
+      T* to = part.d_logits(c);
+      for (extent h = 0; to && h < p.heads; ++h, to += p.mix_distances) {
+        const T* from = gradient(h, c);
+        for (extent n = 0; n < wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(from + n));
+      }
+    }
+  }
+
+  // dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
+  void hidden_gradient(extent begin, extent end) const {
+    const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
+    products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -wide},
+        {p.mix_output, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(), 0,
+        part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
+    for (extent d = 0; d < p.width; ++d)
+      clear(dpre(d, begin), (from - begin) * wide), clear(dpre(d, to), (end - to) * wide);
+    // Distances run along lanes and keys: neighbouring keys go to overlapping places. Rows run inside, so that a place
+    // is not read right after it was written.
+    for (extent c = from; c < to; ++c) {
+      T* sums = part.d_hidden(c);
+      const T slope = p.slope;
+      for (extent d = 0; d < p.width; ++d, sums = sums ? sums + p.mix_distances : nullptr) {
+        T* const g = dpre(d, c);
+        const T* const of = hidden(d, c);
+        if (p.remask) clear(g, part.first_lane(c));
+        for (extent n = 0, end_lane = wide; n < end_lane; n += lanes<T>) {
+          const Vector<T> x = load(g + n), sloped = load(of + n) > zero<T>() ? x : x * splat(slope);
+          store<T>(g + n, sloped);
+          if (sums) store<T>(sums + n, load(sums + n) + sloped);
+        }
+      }
+    }
+    for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
+      dots<T>(p.heads, p.width, (to - from) * wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
+          f.input_sums + t * p.heads * p.width * lanes<T>);
+  }
+
+  // dX of the columns [begin, end), added to dA.
+  void score_gradient(extent begin, extent end) const {
+    const extent from = most(begin, part.first_seen), to = least(end, part.keys);
+    if (from >= to) return;
+    const auto column = part.by_column(from, [&](extent c) { return gradient(c); });
+    products<T, Finish::none>(p.heads, part.packs(to - from), {p.width, p.kernel, 1, -wide},
+        {p.mix_input, p.kernel, p.heads * p.kernel}, dpre(from + p.left), dpre.row, column, gradient.row, column,
+        gradient.row, T(0));
+    for (extent c = from; c < to; ++c)
+      for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(gradient(h, c), part.first_lane(c));
+  }
+
+  // What a head's P of the keys [begin, end) and its dX of the keys `2 left` before them give to dv, dk and dq.
+  void head_products(extent h, extent begin, extent end) const {
+    const Block<T> block = part.of_head(h);
+    const Rows<const T> key = p.in[At::key];
+    const auto over_queries = [&](extent first, extent behind, Columns<T> x, const T* rows, extent row_width,
+                                  Rows<T> to) {
+      if (!to) return;
+      by_few_rows(first, behind, row_width / lanes<T>, [&](extent at, extent count) {
+        if (h + 1 < p.heads) prefetch<T>(to.of(b, h + 1) + at * to.row, to.row, count, row_width);
+        sum_over_queries(Tile<T>(block, at, count), x(h, at), rows + h * wide * row_width, row_width,
+            to.of(b, h) + at * to.row, to.row);
+      });
+    };
+    const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
+    over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d[At::value]);
+    over_queries(from, to, gradient, f.query_rows, width, p.d[At::key]);
+    if (p.d[At::query] && from < to)
+      sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), key.of(b, h) + from * key.row, key.row, width,
+          f.d_query_rows + h * wide * width);
   }
 
   void write_queries() const {
@@ -466,7 +459,7 @@ template <class T> struct MixWalk {
 };
 
 template <class T> static void mix_backward(const MixProblem<T>& p, extent b, extent number, T* scratch) {
-  MixWalk<T>(p, b, number, scratch).run();
+  MixBackward<T>(p, b, number, scratch).run();
 }
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -15,10 +15,13 @@ template <class T> struct Pairing {
   extent keys_row;
   T *copies, *d_keys, *transposed, *rows, *d_rows;
 
-  void take(
-      Cutter<T>& cut, const Problem<T>& p, At::Operand queries, At::Operand of_keys, T factor, bool with_gradient) {
-    query = p.in[queries], key = p.in[of_keys], d_query = p.d[queries], d_key = p.d[of_keys];
-    dim = p.dim, width = padded<T>(dim), scale = factor, backward = with_gradient;
+  void take(Cutter<T>& cut, const Problem<T>& p, At::Operand queries, At::Operand of_keys, T factor, bool gradients) {
+    take(cut, p, p.in[queries], p.d[queries], of_keys, p.dim, factor, gradients);
+  }
+  void take(Cutter<T>& cut, const Problem<T>& p, Rows<const T> queries, Rows<T> d_queries, At::Operand of_keys,
+      extent depth, T factor, bool gradients) {
+    query = queries, key = p.in[of_keys], d_query = d_queries, d_key = p.d[of_keys];
+    dim = depth, width = padded<T>(dim), scale = factor, backward = gradients;
     if (!query) return;
     transposed = cut.take(dim * block_rows<T>);
     if (!backward) return;
