@@ -48,7 +48,7 @@ class Mpi final : public Communicator {
     // MPI_Finalize waits for all, for ever: they are asked before.
     MPI_Request all_are_done = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &all_are_done);
-    wait_for({&all_are_done, 1}, "others have not ended");
+    wait_for({&all_are_done, 1}, [&] { return to_text("rank ", rank(), " is done, others have not ended"); });
     MPI_Finalize();
   }
 
@@ -79,18 +79,18 @@ class Mpi final : public Communicator {
       std::array<MPI_Request, 2> both{};
       MPI_Irecv(theirs.data() + at, size, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &both[0]);
       MPI_Isend(mine.data() + at, size, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &both[1]);
-      wait_for(both, to_text("rank ", peer, " of ", this->size(), " has not answered rank ", rank()));
+      wait_for(both, [&] { return to_text("rank ", peer, " of ", this->size(), " has not answered rank ", rank()); });
     }
   }
 
   // Who waits for long sleeps for longer.
-  void wait_for(std::span<MPI_Request> requests, const std::string& otherwise) const {
+  template <class Text> void wait_for(std::span<MPI_Request> requests, const Text& otherwise) const {
     const auto began = std::chrono::steady_clock::now();
     int done = 0;
     while (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), done == 0) {
       const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       if (waited > limit_) {
-        std::cerr << to_text("ranks: ", otherwise, " for ", limit_, " seconds; --rank-limit allows more\n")
+        std::cerr << to_text("ranks: ", otherwise(), " for ", limit_, " seconds; --rank-limit allows more\n")
                   << std::flush;
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
