@@ -5,7 +5,8 @@
 
 namespace whence::detail {
 
-Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents) {
+// `x` with these numbers. The strides stay, unless they make two elements one.
+static Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents) {
   Tensor numbers = Tensor::of(values, x.shape(), dtype);
   if (dtype == DType::dual && tangents)
     for (std::size_t i = 0; i < values.size(); ++i) numbers.data<Dual>()[i].tangent = (*tangents)[i];

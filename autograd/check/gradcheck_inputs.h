@@ -37,7 +37,4 @@ class CheckedInputs {
   std::vector<Entry> entries_;
 };
 
-// `x` with these numbers. The strides stay, unless they make two elements one.
-Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents);
-
 }  // namespace whence::detail
