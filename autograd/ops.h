@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "tensor/kernels.h"
+#include "tensor/pointwise.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -153,8 +153,6 @@ struct Operand {
 // x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out]. On a GPU, 16-bit results of 128
 // columns or more that are no multiple of 8 have rows that begin a multiple of 128 numbers apart: not contiguous.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
-// gelu(linear(x, weight, bias)), the tanh form. On a GPU one kernel, which takes gelu before it rounds to 16 bit.
-[[nodiscard]] Tensor linear_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
 
 // Every row of x [b c i j] convolved along the keys, heads being channels.  (DAPE V2, Zheng et al. 2024)
 //   y[b,o,i,j] = bias[o] + sum_c sum_t weight[o,c,0,t] x[b,c,i,j+t-left]        x is zero outside
@@ -179,7 +177,7 @@ struct Operand {
 // floor and ceiling are the same row.
 [[nodiscard]] Tensor lerp_at(const Tensor& table, const Tensor& position, Site at = Site::current());
 
-// ---- Along the last axis (ops/softmax.cpp, ops/layer_norm.cpp, ops/rms_norm.cpp, ops/rotary.cpp) ----
+// ---- Along the last axis (ops/softmax.cpp, ops/norm.cpp, ops/rotary.cpp) ----
 // e^{x_j} / sum_l e^{x_l}. mask (may be undefined) broadcasts to x: false entries get 0, and
 // a row with no true entry is 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {}, Site at = Site::current());
@@ -211,29 +209,15 @@ struct StripOf {
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 
-// ---- Attention in tiles (ops/tiled_attention.cpp, tiled_mix.cpp): no [i j] tensor is made, in neither direction ----
-struct TiledResult {
-  Tensor output;    // [b h i d]
-  Tensor bin_sums;  // [b h i bins], undefined where at.bins is 0
-};
-// Why the programs that these operands ask for do not go together, as an error says it; empty where they do.
-[[nodiscard]] std::string tiled_refusal(const TiledAttention& at, const TiledAttention::Operands& operands);
-// What is computed: tensor/tiled_attention.h. f32 or f64, on a device that has tiles. Error when shapes do not fit, or
-// where tiled_refusal has a reason.
-[[nodiscard]] TiledResult tiled_attention(
-    const TiledAttention& at, const TiledAttention::Operands& operands, Site site = Site::current());
-// The head mix, [b h i d]: tensor/tiled_mix.h.
-[[nodiscard]] Tensor tiled_mix(const TiledMix& at, const TiledMix::Operands& operands, Site site = Site::current());
-
 // ---- What training runs on a GPU: functions from above, joined. Tests hold each equal to what it joins ----
 struct SumAndNorm {
   Tensor sum, normed;
 };
 // sum = x + added, of one shape; normed = layer_norm(sum, weight, bias, epsilon), or without a bias rms_norm(sum,
-// weight, epsilon).  (ops/add_norm.cpp)
+// weight, epsilon).  (ops/norm.cpp)
 [[nodiscard]] SumAndNorm add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
     double epsilon, Site at = Site::current());
-// linear(linear_gelu(x, weight_in, bias_in), weight_out, bias_out); biases may be undefined.  (ops/linear.cpp)
+// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out); biases may be undefined.  (ops/joined/linear_gelu_linear.cpp)
 [[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
     const Tensor& weight_out, const Tensor& bias_out, Site at = Site::current());
 struct Heads {

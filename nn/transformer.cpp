@@ -5,6 +5,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/fused.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -113,31 +114,20 @@ Block::Block(const TransformerOptions& options, index_t layer, const std::vector
   child("dropout", dropout_);
 }
 
-// The stream with all that is added to it, and the norm of that.
-static SumAndNorm joined(const Residual& stream, const Norm& norm) {
-  if (!stream.added.defined()) return {stream.x, norm(stream.x)};
-  if (stream.x.device().is_gpu()) return norm.of_sum(stream.x, stream.added);
-  const Tensor sum = stream.x + stream.added;
-  return {sum, norm(sum)};
-}
-
-Residual Block::operator()(
-    const Residual& in, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
+Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
-  if (place_ == NormPlace::before) {
-    const SumAndNorm first = joined(in, norm1_);
-    const SumAndNorm attended = joined({first.sum, attention_(first.normed, sequence, pass, cache)}, norm2_);
-    const Residual out{attended.sum, dropout_(mlp_(attended.normed, pass), pass)};
-    return out.x.device().is_gpu() ? out : Residual{out.x + out.added, {}};
-  }
+  const auto attention = [&](const Tensor& from) { return attention_(from, sequence, pass, cache); };
+  const auto mlp = [&](const Tensor& from) { return dropout_(feed_forward(mlp_, from, pass), pass); };
   if (place_ == NormPlace::parallel) {
-    const SumAndNorm first = joined(in, norm1_);
-    const Tensor attended = first.sum + attention_(first.normed, sequence, pass, cache);
-    const Residual out{attended, dropout_(mlp_(norm2_(first.sum), pass), pass)};
-    return out.x.device().is_gpu() ? out : Residual{out.x + out.added, {}};
+    const Tensor attended = x + attention(norm1_(x));
+    return attended + mlp(norm2_(x));
   }
-  const Tensor attended = joined({in.x, attention_(in.x, sequence, pass, cache)}, norm1_).normed;
-  return {joined({attended, dropout_(mlp_(attended, pass), pass)}, norm2_).normed, {}};
+  if (place_ == NormPlace::after) {
+    const Tensor attended = add_then_norm(x, attention(x), norm1_).normed;
+    return add_then_norm(attended, mlp(attended), norm2_).normed;
+  }
+  const SumAndNorm attended = add_then_norm(x, attention(norm1_(x)), norm2_);
+  return attended.sum + mlp(attended.normed);
 }
 
 Transformer::Transformer(const TransformerOptions& options)
@@ -189,10 +179,10 @@ Tensor Transformer::operator()(
     const Scope inside(*stage.path);
     x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
-  Residual stream{dropout_(x, pass), {}};
+  x = dropout_(x, pass);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
-    stream = (*blocks_[layer])(stream, sequence, pass, caches ? &(*caches)[layer] : nullptr);
-  x = norm_ ? joined(stream, *norm_).normed : stream.x;
+    x = (*blocks_[layer])(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
+  if (norm_) x = (*norm_)(x);
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
 }
 

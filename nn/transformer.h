@@ -49,17 +49,13 @@ struct TransformerOptions {
   double hidden_dropout = 0;     // inside the MLP
 };
 
-// The residual stream on its way: x, and what is still to be added to it. A GPU adds it in the kernel of the next norm.
-struct Residual {
-  Tensor x, added;  // [b t c]; `added` undefined: nothing
-};
-
 class Block final : public Module {
  public:
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared);
-  [[nodiscard]] Residual operator()(
-      const Residual& in, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
+  // x [b t c] -> [b t c]
+  [[nodiscard]] Tensor operator()(
+      const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
 
  private:

@@ -1,13 +1,13 @@
-// The primitives that a device must provide where a plain loop (tensor/device/launch.h) is not enough. Callers are the ops in
-// autograd/ops/ and tensor/raw.h. They have checked shapes, dtypes and devices and made the outputs: kernels only
-// compute. Every result is the same for any number of threads.
+// The primitives that a device must provide where a plain loop (tensor/device/launch.h) is not enough; what it may have
+// besides is in tensor/joined_kernels.h. Callers are raw.h, the ops in autograd/ops/, optimiser and initialisation. They
+// have checked shapes, dtypes and devices and made the outputs: kernels only compute. Every result is the same for any
+// number of threads.
 #pragma once
 
 #include <span>
 
 #include "tensor/pointwise.h"
 #include "tensor/tensor.h"
-#include "tensor/tiled_mix.h"
 
 namespace whence {
 
@@ -27,8 +27,6 @@ class Kernels {
   // Any strides on both sides; dtypes may differ (one rounding).
   virtual void fill(const Tensor& out, double value) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;
-  // from[k] into to[k], for each k
-  virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
   // Inputs of any strides, already expanded to out's shape; out contiguous. Floating dtypes, all equal.
   virtual void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) = 0;
@@ -48,47 +46,20 @@ class Kernels {
   // out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous, or
   // on a GPU a matrix whose rows begin further apart than they are long.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) = 0;
-  // before = a b (+ bias), out = gelu(before), the tanh form. Here in two steps. A device that does it in one takes
-  // gelu of the sum before rounding it to 16 bit.
-  virtual void matmul_gelu(
-      const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
-  // What the backward of a layer asks for: two matrices each, out contiguous. Here in steps.
-  // out [m n] = a [m k] b [k n], sums [m] = the sums of a's rows: the gradients of a weight and of its bias
-  virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
-  // out [m n] = (a b) gelu'(before), sums [n] = the sums of out's columns (may be undefined). A device that does it in
-  // one rounds a b to 16 bit only behind the product with gelu'.
-  virtual void matmul_gelu_backward(
-      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
 
   // Along the last axis, contiguous. mask (may be undefined): bool of any strides, expanded to x's shape; a masked
   // entry gets 0 and a fully masked row is all 0.
   virtual void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) = 0;
   virtual void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) = 0;  // dx = y (dy - sum y dy)
-  // The same where row i of the last two axes has the entries up to first_row + i alone. A device that goes by this fact
-  // reads no others; here it is made a mask.
-  virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
-  virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
-  // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
-  virtual void causal_softmax_by_steps(
-      const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y);
 
-  // y = (x - mean) rstd weight + bias along the last axis, contiguous; mean and rstd are [rows], in the compute type.
-  virtual void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-      const Tensor& mean, const Tensor& rstd) = 0;
-  virtual void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) = 0;
-
-  // y = x rstd weight with rstd = 1 / sqrt(mean(x^2) + epsilon), likewise. Undefined outputs of backward are not made.
-  virtual void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) = 0;
-  virtual void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
-      const Tensor& dx, const Tensor& dweight) = 0;
-
-  // sum = x + added, and y the layer norm of sum, or its rms norm where bias and mean are undefined. All contiguous.
-  virtual void add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
-      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd);
-  // dx = dsum (may be undefined) + what comes through the norm: the gradient of x and of `added` alike
-  virtual void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-      const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias);
+  // Norms along the last axis, all contiguous.  y = (x - mean) rstd weight + bias,  rstd = 1 / sqrt(variance + epsilon);
+  // where bias and mean are undefined, y = x rstd weight,  rstd = 1 / sqrt(mean(x^2) + epsilon). mean and rstd are
+  // [rows], in the compute type. Where `added` is defined, sum = x + added is stored, and normed in place of x.
+  virtual void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) = 0;
+  // x: what was normed. dx = what comes through the norm + dsum (may be undefined). Undefined outputs are not made.
+  virtual void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+      const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) = 0;
 
   // Of each row x of logits [... v] (contiguous; on a GPU rows may begin apart, and dx lies as they do) and its target in
   // [0, v), i64:
@@ -138,20 +109,6 @@ class Kernels {
   virtual void convolve_keys_weight(
       const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) = 0;
 
-  // Attention in tiles (tensor/tiled_attention.h), where the device has it. Rows of the operands and the results are
-  // contiguous: output [b h i d], bin_sums [b h i n] or undefined, log_sum [b h i].
-  virtual bool has_tiled_attention() const { return false; }
-  virtual void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& log_sum);
-  // d: where the gradient of each operand goes; undefined where nobody asks.
-  virtual void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
-      const TiledAttention::Operands& d);
-  virtual void mixed_attention(
-      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum);
-  virtual void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d);
-
   virtual void random_uniform(const Tensor& out, const Stream& stream, double low, double high) = 0;
   virtual void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) = 0;
 
@@ -167,7 +124,6 @@ class Kernels {
   virtual void clip_scale(const Tensor& total, const Tensor& controls) = 0;
 };
 
-Kernels& cpu_kernels();
 Kernels& kernels(Device device);  // Error when this build has no such device
 
 }  // namespace whence

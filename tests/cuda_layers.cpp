@@ -5,6 +5,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "nn/decoding.h"
+#include "nn/fused.h"
 #include "nn/layers/loss.h"
 #include "tests/models.h"
 #include "tests/on_gpu.h"
@@ -96,6 +97,41 @@ TEST_CASE("cuda layers: two layers with GELU between, as one") {
           [](const std::vector<Tensor>& t) { return linear_gelu_linear(t[0], t[1], t[2], t[3], t[4]); });
       expect_the_cpus({x, in, out}, hidden,
           [](const std::vector<Tensor>& t) { return linear_gelu_linear(t[0], t[1], {}, t[2], {}); });
+    }
+  }
+}
+
+TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
+  if (!has_cuda()) return;
+  for (const DType dtype : dtypes_of_layers) {
+    const Tensor x = scaled({2, 5, 24}, dtype, 1), added = scaled({2, 5, 24}, dtype, 2);
+    const auto placed = [dtype](Module& module, const Tensor& beside) {
+      module.to(dtype);
+      module.to(beside.device());
+    };
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+      Norm norm(24, kind);
+      norm.initialise(1);
+      expect_the_cpus({x, added}, 24, [&](const std::vector<Tensor>& in) {
+        placed(norm, in[0]);
+        const SumAndNorm y = add_then_norm(in[0], in[1], norm);
+        return concat_along(-1, {y.sum, y.normed});
+      });
+    }
+    Linear query(24, 12), key(24, 12), value(24, 12);
+    for (Linear* layer : {&query, &key, &value}) layer->initialise(layer == &query ? 1 : layer == &key ? 2 : 3);
+    expect_the_cpus({x}, 24, [&](const std::vector<Tensor>& in) {
+      for (Linear* layer : {&query, &key, &value}) placed(*layer, in[0]);
+      const Heads heads = project(in[0], query, key, value, 3);
+      return concat_along(-1, {heads.query, heads.key, heads.value});
+    });
+    for (const Activation activation : {Activation::gelu, Activation::relu}) {
+      MLP mlp({.dim = 24, .hidden = 32, .activation = activation});
+      mlp.initialise(1);
+      expect_the_cpus({x}, 32, [&](const std::vector<Tensor>& in) {
+        placed(mlp, in[0]);
+        return feed_forward(mlp, in[0], {});
+      });
     }
   }
 }

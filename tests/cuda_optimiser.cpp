@@ -132,7 +132,7 @@ TEST_CASE("cuda optimiser: a gradient scale that is not finite leaves everything
 }
 
 TEST_CASE("cuda optimiser: dtypes that do not go together are refused") {
-  for (Kernels* k : {&cpu_kernels(), has_cuda() ? &kernels(Device::cuda(0)) : &cpu_kernels()}) {
+  for (Kernels* k : {&kernels({}), &kernels(has_cuda() ? Device::cuda(0) : Device::cpu())}) {
     const auto refused = [&](DType gradient, DType weight, DType shadow) {
       const AdamEntry entry = held(2, 0, gradient, weight, shadow, 1).on([](const Tensor& x) { return x; }, true);
       CHECK_THROWS_AS(k->adam_all(step, {}, {&entry, 1}), Error);

@@ -6,6 +6,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
+#include "tensor/joined_kernels.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
 
@@ -38,7 +39,7 @@ Tensor upload(const Tensor& x, index_t lead) {
 }
 
 using Tensors = std::vector<Tensor>;
-using Run = std::function<void(Kernels&, const Tensors& inputs, const Tensors& outputs)>;
+using Run = std::function<void(JoinedKernels&, const Tensors& inputs, const Tensors& outputs)>;
 struct Output {
   Shape shape;
   DType dtype;
@@ -48,7 +49,7 @@ Tensors run_on_device(const Tensors& inputs, const std::vector<Output>& outputs,
   Tensors there, results, back;
   for (const Tensor& x : inputs) there.push_back(upload(x, lead));
   for (const auto& [shape, dtype] : outputs) results.push_back(upload(Tensor::zeros(shape, dtype), lead));
-  run(kernels(device), there, results);
+  run(joined_kernels(device), there, results);
   for (const Tensor& y : results) back.push_back(raw::to_device(y, Device::cpu()));
   return back;
 }
@@ -127,10 +128,10 @@ TEST_CASE("cuda rows: softmax by the causal fact, behind other tokens and of mor
       const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2);
       expect_same("causal_softmax", {x}, {{shape, dtype}}, width,
           [first_row](
-              Kernels& k, const Tensors& in, const Tensors& out) { k.causal_softmax(in[0], first_row, out[0]); });
+              JoinedKernels& k, const Tensors& in, const Tensors& out) { k.causal_softmax(in[0], first_row, out[0]); });
       const Tensor y = whence::causal_softmax(x, first_row);
       expect_same("causal_softmax_backward", {y, dy}, {{shape, dtype}}, width,
-          [first_row](Kernels& k, const Tensors& in, const Tensors& out) {
+          [first_row](JoinedKernels& k, const Tensors& in, const Tensors& out) {
             k.causal_softmax_backward(in[0], in[1], first_row, out[0]);
           });
     }
@@ -164,6 +165,12 @@ index_t rows_of_norm(index_t width, DType dtype) {  // in one chunk, or in sever
   return width == 33 ? 300 : width >= 5000 && dtype == DType::f32 ? 18 : 5;
 }
 
+Tensors zeros_of(const std::vector<Output>& outputs) {
+  Tensors made;
+  for (const auto& [shape, dtype] : outputs) made.push_back(Tensor::zeros(shape, dtype));
+  return made;
+}
+
 TEST_CASE("cuda rows: layer norm and root mean square norm") {
   if (!has_device()) return;
   for (const DType dtype : floating_dtypes) {
@@ -175,32 +182,35 @@ TEST_CASE("cuda rows: layer norm and root mean square norm") {
       const Shape shape{rows, width};
       const Tensor x = random_tensor(shape, dtype, 1), dy = random_tensor(shape, dtype, 2),
                    w = random_tensor({width}, dtype, 3);
-      const Tensor b = random_tensor({width}, dtype, 4), mean = Tensor::zeros({rows}, wide),
-                   rstd = Tensor::zeros({rows}, wide);
-      expect_same("layer_norm", {x, w, b}, {{shape, dtype}, {{rows}, wide}, {{rows}, wide}}, width,
-          [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
-            k.layer_norm(in[0], in[1], in[2], epsilon, out[0], out[1], out[2]);
-          });
-      cpu_kernels().layer_norm(x, w, b, epsilon, Tensor::empty(shape, dtype), mean, rstd);
-      expect_same("layer_norm_backward", {x, w, mean, rstd, dy}, {{shape, dtype}, {{width}, dtype}, {{width}, dtype}},
-          std::max(rows, width), [](Kernels& k, const Tensors& in, const Tensors& out) {
-            k.layer_norm_backward(in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
-          });
-      expect_same("rms_norm", {x, w}, {{shape, dtype}, {{rows}, wide}}, width,
-          [epsilon](Kernels& k, const Tensors& in, const Tensors& out) {
-            k.rms_norm(in[0], in[1], epsilon, out[0], out[1]);
-          });
-      cpu_kernels().rms_norm(x, w, epsilon, Tensor::empty(shape, dtype), rstd);
-      const Run backward = [](Kernels& k, const Tensors& in, const Tensors& out) {
-        k.rms_norm_backward(in[0], in[1], in[2], in[3], out[0], out.size() > 1 ? out[1] : Tensor());
-      };
-      expect_same(
-          "rms_norm_backward", {x, w, rstd, dy}, {{shape, dtype}, {{width}, dtype}}, std::max(rows, width), backward);
-      expect_same("rms_norm_backward, dx alone", {x, w, rstd, dy}, {{shape, dtype}}, width, backward);
-      expect_same("rms_norm_backward, dweight alone", {x, w, rstd, dy}, {{{width}, dtype}}, rows,
-          [](Kernels& k, const Tensors& in, const Tensors& out) {
-            k.rms_norm_backward(in[0], in[1], in[2], in[3], Tensor(), out[0]);
-          });
+      const Tensor b = random_tensor({width}, dtype, 4);
+      for (const bool centered : {true, false}) {  // layer norm, with a bias and a mean; or root mean square norm
+        CAPTURE(centered);
+        std::vector<Output> outputs{{shape, dtype}, {{rows}, wide}};  // y, rstd, and the mean
+        if (centered) outputs.push_back({{rows}, wide});
+        const Run forward = [=](Kernels& k, const Tensors& in, const Tensors& out) {
+          k.norm(
+              in[0], {}, in[1], centered ? in[2] : Tensor(), epsilon, {}, out[0], centered ? out[2] : Tensor(), out[1]);
+        };
+        expect_same("norm", {x, w, b}, outputs, width, forward);
+        const Tensors made = zeros_of(outputs);
+        forward(cpu_kernels(), {x, w, b}, made);
+        const Tensor mean = centered ? made[2] : Tensor();
+        for (const int asked : {7, 1, 2, 4}) {  // bits: dx, dweight, dbias
+          if (!centered && asked == 4) continue;
+          CAPTURE(asked);
+          outputs.clear();
+          if (asked & 1) outputs.push_back({shape, dtype});
+          if (asked & 2) outputs.push_back({{width}, dtype});
+          if (centered && (asked & 4)) outputs.push_back({{width}, dtype});
+          expect_same("norm_backward", {x, w, mean, made[1], dy}, outputs, std::max(rows, width),
+              [=](Kernels& k, const Tensors& in, const Tensors& out) {
+                std::size_t next = 0;
+                const auto take = [&](bool is_asked) { return is_asked ? out[next++] : Tensor(); };
+                const Tensor dx = take(asked & 1), dweight = take(asked & 2), dbias = take(centered && (asked & 4));
+                k.norm_backward(in[0], in[1], in[2], in[3], {}, in[4], dx, dweight, dbias);
+              });
+        }
+      }
     }
   }
 }
@@ -223,19 +233,18 @@ TEST_CASE("cuda rows: a sum and its norm, and their gradient, with that of the s
         std::vector<Output> outputs{{shape, dtype}, {shape, dtype}, {{rows}, wide}};
         if (centered) outputs.push_back({{rows}, wide});
         const Run forward = [=](Kernels& k, const Tensors& in, const Tensors& out) {
-          k.add_norm(in[0], in[1], in[2], bias(in[3]), epsilon, out[0], out[1], centered ? out[3] : Tensor(), out[2]);
+          k.norm(in[0], in[1], in[2], bias(in[3]), epsilon, out[0], out[1], centered ? out[3] : Tensor(), out[2]);
         };
-        expect_same("add_norm", {x, added, w, b}, outputs, width, forward);
-        Tensors made;
-        for (const auto& [of, type] : outputs) made.push_back(Tensor::zeros(of, type));
+        expect_same("norm of a sum", {x, added, w, b}, outputs, width, forward);
+        const Tensors made = zeros_of(outputs);
         forward(cpu_kernels(), {x, added, w, b}, made);
         const Tensor mean = centered ? made[3] : Tensor();
         outputs = {{shape, dtype}, {{width}, dtype}};
         if (centered) outputs.push_back({{width}, dtype});
         for (const Tensor& given : {dsum, Tensor()})
-          expect_same("add_norm_backward", {made[0], w, mean, made[2], given, dy}, outputs, std::max(rows, width),
+          expect_same("norm_backward of a sum", {made[0], w, mean, made[2], given, dy}, outputs, std::max(rows, width),
               [](Kernels& k, const Tensors& in, const Tensors& out) {
-                k.add_norm_backward(
+                k.norm_backward(
                     in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out.size() > 2 ? out[2] : Tensor());
               });
       }
@@ -287,9 +296,9 @@ TEST_CASE("cuda rows: a sum and its norm have the bits of the sum and then the n
       const DType wide = compute_dtype(dtype);
       const Tensors one{made(shape, dtype), made(shape, dtype), made({3}, wide), made({3}, wide)},
           two{made(shape, dtype), made(shape, dtype), made({3}, wide), made({3}, wide)};
-      k.add_norm(x, added, w, b, 1e-5, one[0], one[1], one[2], one[3]);
+      k.norm(x, added, w, b, 1e-5, one[0], one[1], one[2], one[3]);
       k.binary(functions::Add{}, x, added, two[0]);
-      k.layer_norm(two[0], w, b, 1e-5, two[1], two[2], two[3]);
+      k.norm(two[0], {}, w, b, 1e-5, {}, two[1], two[2], two[3]);
       for (std::size_t n = 0; n < one.size(); ++n)
         CHECK(same_bits(raw::to_device(one[n], Device::cpu()), raw::to_device(two[n], Device::cpu())));
     }

@@ -101,7 +101,7 @@ struct Shapes {
     return on_gpu(index);
   }
 
-  void of_elements(Kernels& k) const {
+  void of_elements(JoinedKernels& k) const {
     const Tensor x = random({64, 768}, 1), y = like(x), row = random({768}, 2);
     const Tensor mask = Tensor::zeros({64, 768}, DType::boolean, device);
     k.unary(functions::Exp{}, {}, x, y);
@@ -118,7 +118,7 @@ struct Shapes {
     k.copy_all(from, to);
   }
 
-  void of_rows(Kernels& k) const {
+  void of_rows(JoinedKernels& k) const {
     const Tensor x = random({64, 768}, 1), dy = random({64, 768}, 2), y = like(x), weight = random({768}, 3);
     const Tensor scores = random({64, 1024}, 4), probabilities = like(scores);
     const Tensor mask = Tensor::zeros({64, 1024}, DType::boolean, device);
@@ -128,8 +128,8 @@ struct Shapes {
     const Tensor duals = numbers({16, 256}, DType::dual);
     k.softmax(duals, {}, like(duals));
     k.softmax_backward(probabilities, scores, like(scores));
-    k.layer_norm(x, weight, weight, 1e-5, y, mean, rstd);
-    k.layer_norm_backward(x, weight, mean, rstd, dy, y, dweight, like(weight));
+    k.norm(x, {}, weight, weight, 1e-5, {}, y, mean, rstd);
+    k.norm_backward(x, weight, mean, rstd, {}, dy, y, dweight, like(weight));
     k.reduce(Reduction::sum, x, Tensor::empty({64, 1}, dtype, device));
     k.reduce(Reduction::sum, x, Tensor::empty({1, 768}, dtype, device));
     k.argmax(x, Tensor::empty({64}, DType::i64, device));
@@ -139,7 +139,7 @@ struct Shapes {
     k.cross_entropy_backward(scores, target, -100, mean, one, 1, like(scores));
   }
 
-  void of_indices(Kernels& k) const {
+  void of_indices(JoinedKernels& k) const {
     const Tensor index = indices({64, 256}, 32), table = random({64, 32}, 1), x = random({64, 256}, 2);
     const Tensor position = numbers({64, 256}, DType::f32);
     const IndexCheck allowed{"planted", "index", 32, -1};
@@ -150,7 +150,7 @@ struct Shapes {
     k.scatter_add_rows(indices({4096}, 100), rows, Tensor::zeros({100, 64}, dtype, device));
   }
 
-  void of_pairs(Kernels& k) const {
+  void of_pairs(JoinedKernels& k) const {
     const auto from = [](index_t begin, index_t end) {
       return raw::slice(raw::unsqueeze(Tensor::arange(end, DType::i64), 0), 1, begin, end);
     };
@@ -162,14 +162,14 @@ struct Shapes {
     k.causal_mask(448, {}, Tensor::empty({1, 1, 64, 512}, DType::boolean, device));
   }
 
-  void of_convolution(Kernels& k) const {
+  void of_convolution(JoinedKernels& k) const {
     const Convolution at{1, 12, 16, 256, 12, 256, 5, 4};
     const Tensor x = random({1, 12, 16, 256}, 1), weight = random({12, 12, 1, 5}, 2);
     k.convolve_keys(at, x, weight, false, {}, like(x));
     k.convolve_keys_weight(at, x, x, like(weight));
   }
 
-  void of_steps(Kernels& k) const {
+  void of_steps(JoinedKernels& k) const {
     const AdamStep step{1e-2, 0.9, 0.99, 1e-8, 0.1, 0.01, 0.5, 3};
     const Tensor gradient = random({65536}, 1), weight = numbers({65536}, DType::f32);
     const std::vector<AdamEntry> entries{
@@ -184,7 +184,9 @@ struct Shapes {
     k.clip_scale(total, controls);
   }
 
-  void run(Kernels& k) const { of_elements(k), of_rows(k), of_indices(k), of_pairs(k), of_convolution(k), of_steps(k); }
+  void run(JoinedKernels& k) const {
+    of_elements(k), of_rows(k), of_indices(k), of_pairs(k), of_convolution(k), of_steps(k);
+  }
 };
 
 // The names that kernels give themselves.
@@ -291,7 +293,7 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
 }
 
 TEST_CASE("emulator: norms are one launch, and two with all gradients") {
-  Kernels& k = kernels(device);
+  JoinedKernels& k = joined_kernels(device);
   const auto launches = [](const auto& run) {
     gpu::emulator::reset_counters();
     run();
@@ -308,15 +310,15 @@ TEST_CASE("emulator: norms are one launch, and two with all gradients") {
         const Tensor x = of.random({rows, width}, 1), dy = of.random({rows, width}, 2), sum = of.like(x),
                      y = of.like(x), dx = of.like(x), w = of.random({width}, 3), dw = of.like(w), db = of.like(w);
         const Tensor mean = of.numbers({rows}, DType::f32), rstd = of.numbers({rows}, DType::f32);
-        CHECK(launches([&] { k.layer_norm(x, w, w, 1e-5, y, mean, rstd); }) == 1);
-        CHECK(launches([&] { k.rms_norm(x, w, 1e-5, y, rstd); }) == 1);
-        CHECK(launches([&] { k.add_norm(x, dy, w, w, 1e-5, sum, y, mean, rstd); }) == 1);
-        CHECK(launches([&] { k.add_norm(x, dy, w, {}, 1e-5, sum, y, {}, rstd); }) == 1);
-        CHECK(launches([&] { k.layer_norm_backward(x, w, mean, rstd, dy, dx, dw, db); }) == 2);
-        CHECK(launches([&] { k.layer_norm_backward(x, w, mean, rstd, dy, {}, {}, db); }) == 2);
-        CHECK(launches([&] { k.rms_norm_backward(x, w, rstd, dy, dx, dw); }) == 2);
-        CHECK(launches([&] { k.rms_norm_backward(x, w, rstd, dy, dx, {}); }) == 1);
-        CHECK(launches([&] { k.add_norm_backward(sum, w, mean, rstd, x, dy, dx, dw, db); }) == 2);
+        CHECK(launches([&] { k.norm(x, {}, w, w, 1e-5, {}, y, mean, rstd); }) == 1);
+        CHECK(launches([&] { k.norm(x, {}, w, {}, 1e-5, {}, y, {}, rstd); }) == 1);
+        CHECK(launches([&] { k.norm(x, dy, w, w, 1e-5, sum, y, mean, rstd); }) == 1);
+        CHECK(launches([&] { k.norm(x, dy, w, {}, 1e-5, sum, y, {}, rstd); }) == 1);
+        CHECK(launches([&] { k.norm_backward(x, w, mean, rstd, {}, dy, dx, dw, db); }) == 2);
+        CHECK(launches([&] { k.norm_backward(x, w, mean, rstd, {}, dy, {}, {}, db); }) == 2);
+        CHECK(launches([&] { k.norm_backward(x, w, {}, rstd, {}, dy, dx, dw, {}); }) == 2);
+        CHECK(launches([&] { k.norm_backward(x, w, {}, rstd, {}, dy, dx, {}, {}); }) == 1);
+        CHECK(launches([&] { k.norm_backward(sum, w, mean, rstd, x, dy, dx, dw, db); }) == 2);
       }
     }
   }
@@ -324,7 +326,7 @@ TEST_CASE("emulator: norms are one launch, and two with all gradients") {
 
 TEST_CASE("emulator: no kernel asks more of memory than its budget") {
   const Counting on;
-  for (const DType dtype : {DType::f32, DType::bf16}) Shapes{dtype}.run(kernels(device));
+  for (const DType dtype : {DType::f32, DType::bf16}) Shapes{dtype}.run(joined_kernels(device));
   const auto counted = gpu::emulator::counters();
   const auto allowed = budgets();
   for (const std::string& name : names_of_kernels()) {

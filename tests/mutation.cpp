@@ -26,23 +26,25 @@ using Fault = std::function<Tensor(std::size_t k, const Tensor& dx)>;
 // A recorded op with a fault in its backward.
 class FaultyNode final : public Node {
  public:
-  FaultyNode(Node& op, Fault fault) : Node(op.site), op_(&op), fault_(std::move(fault)) {}
-  const char* name() const override { return op_->name(); }
-  std::span<const Edge> inputs() const override { return op_->inputs(); }
+  FaultyNode(Edge op, Fault fault) : Node(op.node->site), op_(std::move(op)), fault_(std::move(fault)) {}
+  const char* name() const override { return op_.node->name(); }
+  std::span<const Edge> inputs() const override { return op_.node->inputs(); }
   void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
-    op_->backward(dy, needed, gradients);
+    std::vector<Tensor> of_results(op_.node->results());
+    of_results[op_.result] = dy[0];
+    op_.node->backward(of_results, needed, gradients);
     for (std::size_t k = 0; k < gradients.size(); ++k)
       if (gradients[k].defined()) gradients[k] = fault_(k, gradients[k]);
   }
-  void release_saved() override { op_->release_saved(); }
+  void release_saved() override { op_.node->release_saved(); }
 
  private:
-  Ref<Node> op_;
+  Edge op_;  // and which of its results has a fault
   Fault fault_;
 };
 
 Tensor with_fault(const Tensor& y, const Fault& fault) {
-  if (node_of(y)) Ref<Node>(new FaultyNode(*node_of(y), fault))->made(y);
+  if (node_of(y)) Ref<Node>(new FaultyNode(edge_of(y), fault))->made(y);
   return y;
 }
 

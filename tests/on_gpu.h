@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/runtime/backend.h"
-#include "tensor/kernels.h"
+#include "tensor/joined_kernels.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
 

@@ -38,7 +38,7 @@ Tensor on(Device device, const Tensor& x) { return raw::to_device(x, device); }
 
 // loss and gradient of a small layer; `input` is read anew at every run
 std::vector<Tensor> layer(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  const Tensor loss = sum(square(linear_gelu(input, weight, bias)));
+  const Tensor loss = sum(square(gelu(linear(input, weight, bias))));
   std::vector<Tensor> results{loss};
   for (const Tensor& gradient : grad(loss, Tensor::ones({}, DType::f32, input.device()), {weight, bias}))
     results.push_back(gradient);

@@ -225,8 +225,8 @@ TEST_CASE("layer norm and its backward, every dtype") {
     const DType kept = compute_dtype(dtype);
     const Tensor mean = Tensor::empty({rows}, kept), rstd = Tensor::empty({rows}, kept),
                  dw = Tensor::empty({width}, dtype), db = Tensor::empty({width}, dtype);
-    kernels({}).layer_norm(x, w, b, 1e-5, y, mean, rstd);
-    kernels({}).layer_norm_backward(x, w, mean, rstd, dy, dx, dw, db);
+    kernels({}).norm(x, {}, w, b, 1e-5, {}, y, mean, rstd);
+    kernels({}).norm_backward(x, w, mean, rstd, {}, dy, dx, dw, db);
     const auto xs = read(x), ws = read(w), bs = read(b), ds = read(dy);
     std::vector<double> ey(xs.size()), edx(xs.size()), edw(ws.size()), edb(ws.size());
     for (std::size_t row = 0; row < xs.size(); row += width) {
@@ -294,11 +294,11 @@ TEST_CASE("row kernels give the same bits for any number of threads") {
   expect_thread_independent("softmax_backward", [&] { return softmax_backward(x, y); });
   expect_thread_independent("cumulative_sum", [&] { return reverse_cumulative_sum(x); });
   const Tensor w = random_tensor({301}, DType::f32, 17), mean = Tensor::empty({700}), rstd = Tensor::empty({700});
-  kernels({}).layer_norm(x, w, w, 1e-5, Tensor::empty({700, 301}), mean, rstd);
+  kernels({}).norm(x, {}, w, w, 1e-5, {}, Tensor::empty({700, 301}), mean, rstd);
   for (const int part : {0, 1, 2}) {
     expect_thread_independent("layer_norm_backward", [&] {
       const Tensor dx = Tensor::empty({700, 301}), dw = Tensor::empty({301}), db = Tensor::empty({301});
-      kernels({}).layer_norm_backward(x, w, mean, rstd, y, dx, dw, db);
+      kernels({}).norm_backward(x, w, mean, rstd, {}, y, dx, dw, db);
       return part == 0 ? dx : part == 1 ? dw : db;
     });
   }

@@ -5,6 +5,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
+#include "autograd/tiled_attention.h"
 #include "examples/verify/bare_attention.h"
 #include "tests/close.h"
 

@@ -7,6 +7,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "autograd/tiled_attention.h"
 #include "examples/verify/bare_attention.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/device/allocator.h"

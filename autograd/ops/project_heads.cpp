@@ -3,6 +3,7 @@
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "tensor/joined_kernels.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -34,12 +35,12 @@ struct ProjectHeads {
       const std::vector<Tensor> parts = part_rows(bias);
       to.insert(to.end(), parts.begin(), parts.end());
     }
-    kernels(x.device()).copy_all(from, to);
+    joined_kernels(x.device()).copy_all(from, to);
     const Tensor joined =
         raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, biased ? &bias : nullptr);
     const Shape apart{batch, heads, length, width / heads};
     const Three y{made(apart), made(apart), made(apart)};
-    kernels(x.device()).copy_all(by_head(joined, apart), y);
+    joined_kernels(x.device()).copy_all(by_head(joined, apart), y);
     saved.x = x;
     saved.weight = weight;
     saved.biased = biased;
@@ -54,12 +55,12 @@ struct ProjectHeads {
     Three from{dy[0], dy[1], dy[2]};
     for (Tensor& part : from)
       if (!part.defined()) part = Tensor::zeros(apart, x.dtype(), x.device());
-    kernels(x.device()).copy_all(from, by_head(joined, apart));
+    joined_kernels(x.device()).copy_all(from, by_head(joined, apart));
     Grads<7> grads;
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(joined, weight), x.shape());
     const Tensor dweight = made(weight.shape()), dbias = saved.biased ? made({weight.size(0)}) : Tensor();
     if (saved.biased)
-      kernels(x.device()).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
+      joined_kernels(x.device()).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
     else
       kernels(x.device()).matmul(raw::transpose(joined), rows, nullptr, 1, dweight);
     const std::vector<Tensor> weights = part_rows(dweight);

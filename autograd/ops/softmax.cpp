@@ -4,6 +4,7 @@
 
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "tensor/joined_kernels.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
 
@@ -22,7 +23,7 @@ struct Softmax {
     if (mask.defined()) raw::require_mask(name, x, mask);
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     if (first_row)
-      kernels(x.device()).causal_softmax(raw::contiguous(x), *first_row, y);
+      joined_kernels(x.device()).causal_softmax(raw::contiguous(x), *first_row, y);
     else
       kernels(x.device()).softmax(raw::contiguous(x), mask.defined() ? raw::expand(mask, x.shape()) : mask, y);
     saved.y.output(y);
@@ -35,7 +36,7 @@ struct Softmax {
     if (recording()) return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
     const Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
     if (first_row)
-      kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), *first_row, dx);
+      joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), *first_row, dx);
     else
       kernels(y.device()).softmax_backward(y, raw::contiguous(dy), dx);
     return {dx, Tensor()};
@@ -92,14 +93,14 @@ struct CausalSoftmaxByDistance {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& table) const {
     check(x, table);
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-    kernels(x.device())
+    joined_kernels(x.device())
         .causal_softmax_by_steps(raw::contiguous(x), steps.on(x.device()), raw::contiguous(table), first_row, y);
     saved.y.output(y);
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     const Tensor y = saved.y.get(), dx = Tensor::empty(y.shape(), y.dtype(), y.device());
-    kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), first_row, dx);
+    joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), first_row, dx);
     Grads<2> grads{dx, Tensor()};
     if (!needs[1]) return grads;
     grads[1] = Tensor::empty({y.size(1), steps.count}, y.dtype(), y.device());

@@ -5,6 +5,8 @@
 
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "autograd/tiled_attention.h"
+#include "tensor/joined_kernels.h"
 #include "tensor/operands.h"
 #include "tensor/raw.h"
 

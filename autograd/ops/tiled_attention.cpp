@@ -18,11 +18,11 @@ struct Attention {
   static constexpr const char* name = "tiled_attention";
   static index_t extra(const At& at) { return at.bins; }
   static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum) {
-    kernels(y.device()).attention(at, x, output_of(at, y), bins_of(at, y), log_sum);
+    joined_kernels(y.device()).attention(at, x, output_of(at, y), bins_of(at, y), log_sum);
   }
   static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum, const Tensor& dy,
       const At::Operands& d) {
-    kernels(y.device())
+    joined_kernels(y.device())
         .attention_backward(at, x, output_of(at, y), bins_of(at, y), log_sum, output_of(at, dy), bins_of(at, dy), d);
   }
 };

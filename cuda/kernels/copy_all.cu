@@ -59,7 +59,7 @@ void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor>
   bool done = from.empty();
   if (!done && std::all_of(from.begin(), from.end(), as_first) && std::all_of(to.begin(), to.end(), as_first))
     visit(to[0].dtype(), [&]<class T>(Type<T>) { done = gpu::move_all<T>(from, to); });
-  if (!done) Kernels::copy_all(from, to);
+  if (!done) JoinedKernels::copy_all(from, to);
 }
 
 }  // namespace whence

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "tensor/adam.h"
-#include "tensor/kernels.h"
+#include "tensor/joined_kernels.h"
 
 namespace whence {
 
-class CudaKernels final : public Kernels {
+class CudaKernels final : public JoinedKernels {
  public:
   // copy.cu
   void fill(const Tensor& out, double value) override;
@@ -37,17 +37,10 @@ class CudaKernels final : public Kernels {
   void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
   void causal_softmax_by_steps(
       const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-      const Tensor& mean, const Tensor& rstd) override;
-  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
-  void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
-      const Tensor& dweight) override;
-  void add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+  void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
       const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
-  void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-      const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
+  void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dsum,
+      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
   // cross_entropy.cu
   void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;

@@ -146,13 +146,13 @@ void CudaKernels::matmul_gelu(
   const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype()) && (!bias || bias->is_contiguous());
   const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
   if (fits && multiply_fused(*this, a, b, 1, epilogue, out)) return;
-  Kernels::matmul_gelu(a, b, bias, before, out);
+  JoinedKernels::matmul_gelu(a, b, bias, before, out);
 }
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
   const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
   if (fits && multiply_fused(*this, a, b, 1, {.row_sums = sums.bytes()}, out)) return;
-  Kernels::matmul_row_sums(a, b, out, sums);
+  JoinedKernels::matmul_row_sums(a, b, out, sums);
 }
 
 void CudaKernels::matmul_gelu_backward(
@@ -160,7 +160,7 @@ void CudaKernels::matmul_gelu_backward(
   const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
   const BlasEpilogue epilogue{.gelu_at = before.bytes(), .column_sums = sums.defined() ? sums.bytes() : nullptr};
   if (fits && multiply_fused(*this, a, b, 1, epilogue, out)) return;
-  Kernels::matmul_gelu_backward(a, b, before, out, sums);
+  JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
 }
 
 }  // namespace whence

@@ -296,23 +296,6 @@ template <class T> struct NormJoin {
 
 template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
-// `mean` is undefined for the root mean square norm, `added` and `sum` where x itself is normed.
-void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
-    const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  if (x.numel() == 0) return;
-  const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
-    using C = compute_t<T>;
-    const NormTensors<T> tensors{global<const T>(x), global<const T>(added), global<const T>(weight),
-        global<const T>(bias), global<T>(sum), global<T>(y), global<C>(mean), global<C>(rstd), rows, width,
-        share_of<C>(width), static_cast<C>(epsilon), mean.defined(), added.defined()};
-    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}), [&]<class P>(P) {
-      using Body = NormRows<T, P>;
-      launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
-    });
-  });
-}
-
 // How much of a row a thread holds: of x and dy what is stored, and of each column two sums. So less than
 // with_held_part holds, that all stays below 128 registers.
 template <class T, int pack, class F> void with_summed_part_of_pack(index_t width, const F& run) {
@@ -331,12 +314,34 @@ template <class T, class F> void with_summed_part(index_t width, bool packs, con
   with_summed_part_of_pack<T, 1>(width, run);
 }
 
-// Outputs that are undefined are not made; dsum, if given, is added to dx.
-void norm_backward(CudaKernels& kernels, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+}  // namespace
+}  // namespace whence::gpu
+
+namespace whence {
+
+using namespace gpu;
+
+void CudaKernels::norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+    const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  if (x.numel() == 0) return;
+  const index_t width = x.size(-1), rows = x.numel() / width;
+  visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    const NormTensors<T> tensors{global<const T>(x), global<const T>(added), global<const T>(weight),
+        global<const T>(bias), global<T>(sum), global<T>(y), global<C>(mean), global<C>(rstd), rows, width,
+        share_of<C>(width), static_cast<C>(epsilon), mean.defined(), added.defined()};
+    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}), [&]<class P>(P) {
+      using Body = NormRows<T, P>;
+      launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
+    });
+  });
+}
+
+void CudaKernels::norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
     const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   if (x.numel() == 0) {
-    if (dweight.defined()) kernels.fill(dweight, 0);
-    if (dbias.defined()) kernels.fill(dbias, 0);
+    if (dweight.defined()) fill(dweight, 0);
+    if (dbias.defined()) fill(dbias, 0);
     return;
   }
   const index_t width = x.size(-1), rows = x.numel() / width, chunk = chunk_of(rows), chunks = blocks_for(rows, chunk);
@@ -361,40 +366,6 @@ void norm_backward(CudaKernels& kernels, const Tensor& x, const Tensor& weight, 
     const index_t outputs = dweight.defined() && dbias.defined() ? 2 : 1;
     launch_kernel(join, {outputs * Join::tiles(width), Join::shared_bytes});
   });
-}
-
-}  // namespace
-}  // namespace whence::gpu
-
-namespace whence {
-
-void CudaKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-    const Tensor& mean, const Tensor& rstd) {
-  gpu::norm(x, {}, weight, bias, epsilon, {}, y, mean, rstd);
-}
-
-void CudaKernels::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-    const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
-  gpu::norm_backward(*this, x, weight, mean, rstd, {}, dy, dx, dweight, dbias);
-}
-
-void CudaKernels::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) {
-  gpu::norm(x, {}, weight, {}, epsilon, {}, y, {}, rstd);
-}
-
-void CudaKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
-    const Tensor& dx, const Tensor& dweight) {
-  gpu::norm_backward(*this, x, weight, {}, rstd, {}, dy, dx, dweight, {});
-}
-
-void CudaKernels::add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
-    double epsilon, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
-  gpu::norm(x, added, weight, bias, epsilon, sum, y, mean, rstd);
-}
-
-void CudaKernels::add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-    const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
-  gpu::norm_backward(*this, sum, weight, mean, rstd, dsum, dy, dx, dweight, dbias);
 }
 
 }  // namespace whence

@@ -338,7 +338,7 @@ void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, ind
 void CudaKernels::causal_softmax_by_steps(
     const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
   if (x.numel() == 0) return;
-  if (!steps.even || x.dtype() == DType::dual) return Kernels::causal_softmax_by_steps(x, steps, table, first_row, y);
+  if (!steps.even || x.dtype() == DType::dual) return JoinedKernels::causal_softmax_by_steps(x, steps, table, first_row, y);
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
     if constexpr (!std::is_same_v<T, Dual>) {
       const BiasBySteps<T> bias{step_rows(steps), global<const T>(table), x.size(1), x.size(2)};

@@ -203,13 +203,13 @@ class OpsBench {
       overheads_.push_back(row);
     };
     add_row(
-        "add [4]", [&] { cpu_kernels().binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
+        "add [4]", [&] { kernels({}).binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
     add_row(
-        "sigmoid [4]", [&] { cpu_kernels().unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
+        "sigmoid [4]", [&] { kernels({}).unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
     add_row(
-        "matmul [4,4]", [&] { cpu_kernels().matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
+        "matmul [4,4]", [&] { kernels({}).matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
     add_row(
-        "softmax [4,4]", [&] { cpu_kernels().softmax(m, {}, product); }, [&] { (void)softmax(m); });
+        "softmax [4,4]", [&] { kernels({}).softmax(m, {}, product); }, [&] { (void)softmax(m); });
     const Shape square{2, 2};
     add_row(
         "reshape [4]", [&] { (void)raw::reshape(a, square); }, [&] { (void)reshape(a, square); });

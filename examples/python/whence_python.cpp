@@ -207,7 +207,7 @@ const CheckedOp& op_named(const std::string& name) {
 // Whether all samples are of one function.
 bool has_no_attributes(const std::string& name) {
   static const std::set<std::string> plain{"add", "subtract", "multiply", "divide", "maximum", "minimum", "linear",
-      "linear_gelu", "linear_gelu_linear", "lerp_at", "contiguous"};
+      "linear_gelu_linear", "lerp_at", "contiguous"};
   const auto& all = Unary::all();
   return plain.contains(name) || std::any_of(all.begin(), all.end(), [&](Unary f) { return facts_of(f).name == name; });
 }

@@ -2,6 +2,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/fused.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -69,23 +70,11 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
   child("position", schemes_.root());
 }
 
-Tensor Attention::by_head(const Tensor& x) const {
-  const Shape heads_apart{x.size(0), x.size(1), options_.heads, options_.dim / options_.heads};
-  return permute(reshape(x, heads_apart), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
-}
-
-Heads Attention::heads_of(const Tensor& x) const {
-  // A GPU takes one large product for three, and multiplies all heads in one call where each lies by itself.
-  const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
-  if (x.device().is_gpu()) return project_heads(x, both(query_), both(key_), both(value_), options_.heads);
-  return {by_head(query_(x)), by_head(key_(x)), by_head(value_(x))};
-}
-
 Tensor Attention::operator()(
     const Tensor& input, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   const Tensor x = probe("x", input);
-  const Heads heads = heads_of(x);
+  const Heads heads = project(x, query_, key_, value_, options_.heads);
   AttendInputs inputs{x, heads.query, heads.key, heads.value, sequence};
   if (cache) {
     const index_t capacity = sequence.positions.length;

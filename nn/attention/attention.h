@@ -57,9 +57,6 @@ class Attention final : public Module {
   const Stages& stages() const { return stages_; }
 
  private:
-  Tensor by_head(const Tensor& x) const;  // [b t c] -> [b h t d], a view
-  Heads heads_of(const Tensor& x) const;  // x [b t c]
-
   AttentionOptions options_;
   Linear query_, key_, value_, output_;
   Dropout dropout_;

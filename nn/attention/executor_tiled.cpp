@@ -2,9 +2,10 @@
 // one op, which keeps no [i j] tensor (autograd/ops/tiled_attention.cpp). A call that the programs cannot do runs in
 // strips, or on all pairs where a scheme needs other rows.
 #include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
 #include "nn/attention/executor.h"
 #include "nn/attention/tiles.h"
-#include "tensor/kernels.h"
+#include "tensor/joined_kernels.h"
 
 namespace whence {
 namespace {
@@ -51,7 +52,7 @@ class TiledExecutor final : public Executor {
 bool tiles_take(const Tensor& query) {
   const DType dtype = query.dtype();
   return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) &&
-         kernels(query.device()).has_tiled_attention();
+         joined_kernels(query.device()).has_tiled_attention();
 }
 
 const Executor& tiled_executor() {

@@ -1,5 +1,6 @@
 #include "nn/attention/tiles.h"
 
+#include "autograd/ops.h"
 #include "nn/attention/executor.h"
 #include "tensor/raw.h"
 

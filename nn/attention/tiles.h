@@ -2,7 +2,7 @@
 // so that gradients reach parameters as they always do. The pairs belong to the programs alone.
 #pragma once
 
-#include "autograd/ops.h"
+#include "autograd/tiled_attention.h"
 #include "nn/attention/position.h"
 
 namespace whence {

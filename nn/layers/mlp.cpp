@@ -20,14 +20,6 @@ const char* to_string(Activation activation) {
   }
 }
 
-static Tensor activate(Activation activation, const Linear& in, const Tensor& x, Site at) {
-  switch (activation) {
-    case Activation::gelu: return linear_gelu(x, in.weight(), in.bias(), at);
-    case Activation::gelu_erf: return gelu_erf(in(x, at), at);
-    default: return relu(in(x, at), at);
-  }
-}
-
 MLP::MLP(const MLPOptions& options)
     : in_(options.dim, options.hidden, options.bias, options.in, options.bias_init),
       out_(options.hidden, options.dim, options.bias, options.out, options.bias_init),
@@ -44,9 +36,13 @@ MLP::MLP(const MLPOptions& options)
 
 Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site at) const {
   const Scope scope(path());
-  if (x.device().is_gpu() && activation_ == Activation::gelu && !dropout_.drops(pass) && !Capture::wants_under(path()))
-    return linear_gelu_linear(x, in_.weight(), in_.bias(), out_.weight(), out_.bias(), at);
-  const Tensor hidden = gate_ ? silu((*gate_)(x, at), at) * in_(x, at) : activate(activation_, in_, x, at);
+  Tensor hidden = in_(x, at);
+  switch (activation_) {
+    case Activation::gelu: hidden = gelu(hidden, at); break;
+    case Activation::gelu_erf: hidden = gelu_erf(hidden, at); break;
+    case Activation::relu: hidden = relu(hidden, at); break;
+    case Activation::swiglu: hidden = silu((*gate_)(x, at), at) * hidden; break;
+  }
   return out_(dropout_(probe("hidden", hidden, at), pass), at);
 }
 

@@ -36,6 +36,11 @@ class MLP final : public Module {
   // x [..., dim] -> [..., dim]. Probe: "hidden", after the activation.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass = {}, Site at = Site::current()) const;
 
+  const Linear& in() const { return in_; }
+  const Linear& out() const { return out_; }
+  // y = gelu(x W1' + b1) W2' + b2 with nothing dropped
+  bool is_gelu_alone(const Pass& pass) const { return activation_ == Activation::gelu && !dropout_.drops(pass); }
+
  private:
   Linear in_, out_;
   std::unique_ptr<Linear> gate_;  // of swiglu

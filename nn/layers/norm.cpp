@@ -20,9 +20,4 @@ Tensor Norm::operator()(const Tensor& x, Site at) const {
   return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, epsilon_, at) : rms_norm(x, weight_, epsilon_, at);
 }
 
-SumAndNorm Norm::of_sum(const Tensor& x, const Tensor& added, Site at) const {
-  const Scope scope(path());
-  return add_norm(x, added, weight_, bias_, epsilon_, at);
-}
-
 }  // namespace whence

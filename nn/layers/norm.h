@@ -3,7 +3,6 @@
 //   RMS norm (Zhang and Sennrich 2019):   x / sqrt(mean(x^2) + epsilon) * weight
 #pragma once
 
-#include "autograd/ops.h"
 #include "nn/layers/module.h"
 
 namespace whence {
@@ -17,8 +16,10 @@ class Norm final : public Module {
 
   // x [..., dim] -> [..., dim]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
-  // x + added of one shape, and the norm of that, in one kernel
-  [[nodiscard]] SumAndNorm of_sum(const Tensor& x, const Tensor& added, Site at = Site::current()) const;
+
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }  // undefined in RMS norm
+  double epsilon() const { return epsilon_; }
 
  private:
   Tensor weight_, bias_;

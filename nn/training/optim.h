@@ -6,7 +6,6 @@
 
 #include "nn/layers/module.h"
 #include "tensor/adam.h"
-#include "tensor/kernels.h"
 
 namespace whence {
 

@@ -1,7 +1,7 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward.
 #include "tensor/cpu/kernels.h"
+#include "tensor/cpu/rows.h"
 #include "tensor/device/launch.h"
-#include "tensor/math.h"
 
 namespace whence {
 namespace {
@@ -10,8 +10,7 @@ constexpr int lanes = 8;  // partial sums, so that the compiler may add side by 
 
 template <class C, class T> C log_sum_exp(const T* x, index_t width) {
   // log sum e^x = top + log sum e^{x - top}: no power overflows
-  C largest = x[0];
-  for (index_t v = 1; v < width; ++v) largest = C(x[v]) > largest ? C(x[v]) : largest;
+  const C largest = maximum_of<C>(x, width);
   C sums[lanes] = {};
   index_t v = 0;
   for (; v + lanes <= width; v += lanes)

@@ -6,18 +6,18 @@
 namespace whence {
 
 #ifdef WHENCE_KERNELS_OF
-Kernels& WHENCE_KERNELS_OF();
-Kernels& WHENCE_KERNELS_OF() {
+JoinedKernels& WHENCE_KERNELS_OF();
+JoinedKernels& WHENCE_KERNELS_OF() {
   static CpuKernels kernels;
   return kernels;
 }
 #else
 #ifdef WHENCE_LEVELS
-Kernels& kernels_of_avx2();
-Kernels& kernels_of_avx512();
+JoinedKernels& kernels_of_avx2();
+JoinedKernels& kernels_of_avx512();
 #endif
 
-static Kernels& chosen_kernels() {
+static JoinedKernels& chosen_kernels() {
 #ifdef WHENCE_LEVELS
   if (instruction_set() == InstructionSet::avx512) return kernels_of_avx512();
   if (instruction_set() == InstructionSet::avx2) return kernels_of_avx2();
@@ -26,8 +26,8 @@ static Kernels& chosen_kernels() {
   return kernels;
 }
 
-Kernels& cpu_kernels() {
-  static Kernels& chosen = chosen_kernels();
+JoinedKernels& cpu_kernels() {
+  static JoinedKernels& chosen = chosen_kernels();
   return chosen;
 }
 #endif

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tensor/adam.h"
-#include "tensor/kernels.h"
+#include "tensor/joined_kernels.h"
 
 namespace whence {
 
@@ -12,7 +12,7 @@ inline constexpr index_t cpu_grain = 16384;
 // How many rows of `width` elements make a chunk.
 constexpr index_t rows_per_chunk(index_t width) { return width >= cpu_grain ? 1 : cpu_grain / (width > 0 ? width : 1); }
 
-class CpuKernels final : public Kernels {
+class CpuKernels final : public JoinedKernels {
  public:
   // copy.cpp
   void fill(const Tensor& out, double value) override;
@@ -31,13 +31,10 @@ class CpuKernels final : public Kernels {
   // softmax.cpp, norm.cpp
   void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
   void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
-  void layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-      const Tensor& mean, const Tensor& rstd) override;
-  void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+  void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
+  void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dsum,
       const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
-  void rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) override;
-  void rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy, const Tensor& dx,
-      const Tensor& dweight) override;
   // cross_entropy.cpp
   void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;

@@ -349,7 +349,7 @@ template <class T> void run_product(const Product& p) {
 
 Tensor converted(const Tensor& x, DType dtype) {
   Tensor result = Tensor::empty(x.shape(), dtype);
-  cpu_kernels().copy(x, result);
+  kernels({}).copy(x, result);
   return result;
 }
 

@@ -6,7 +6,7 @@
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/rows.h"
-#include "tensor/device/launch.h"
+#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -18,37 +18,60 @@ template <class T> std::vector<compute_t<T>> parameter(const Tensor& x) {
   return values;
 }
 
-// Two passes over a row in cache: the mean first, then squares of differences from it, which do not cancel.
+// The sum of f(k) over [0, width) for the root mean square norm, in an order that is a function of width alone,
+// and not that of sum_of.
+template <class C, class F> C sum_of_row(index_t width, const F& f) {
+  constexpr index_t lanes = 16;
+  C sums[lanes] = {}, total = C(0);
+  index_t k = 0;
+  for (; k + lanes <= width; k += lanes)
+    for (index_t lane = 0; lane < lanes; ++lane) sums[lane] += f(k + lane);
+  for (; k < width; ++k) total += f(k);
+  for (index_t lane = 0; lane < lanes; ++lane) total += sums[lane];
+  return total;
+}
+
+// Two passes over a row in cache: the mean first, then squares of differences from it, which do not cancel. Root mean
+// square norm: as if the mean were 0.
 template <class T>
-void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
+void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
     const Tensor& mean, const Tensor& rstd) {
   using C = compute_t<T>;
+  const bool centered = mean.defined();
   const index_t width = x.size(-1), rows = x.numel() / width;
-  const std::vector<C> w = parameter<T>(weight), b = parameter<T>(bias);
+  const C count = C(static_cast<double>(width));
+  const std::vector<C> w = parameter<T>(weight), b = centered ? parameter<T>(bias) : std::vector<C>();
   const T* in = x.data<T>();
   T* out = y.data<T>();
-  C *mean_of = mean.data<C>(), *rstd_of = rstd.data<C>();
+  C *mean_of = centered ? mean.data<C>() : nullptr, *rstd_of = rstd.data<C>();
   parallel_for(rows, rows_per_chunk(width), [&](index_t begin, index_t end) {
     const std::size_t length = static_cast<std::size_t>(width);
     std::vector<C> buffer(length), result(length);
     for (index_t row = begin; row < end; ++row) {
       const C* values = row_as(in + row * width, width, buffer.data());
-      const C center = sum_of<C>(width, [values](index_t i) { return values[i]; }) / C(static_cast<double>(width));
-      const C spread = sum_of<C>(width, [values, center](index_t i) {
-        const C d = values[i] - center;
-        return d * d;
-      });
-      const C scale = C(1) / math::sqrt(spread / C(static_cast<double>(width)) + C(epsilon));
       C* __restrict to = result.data();
       const C* __restrict gain = w.data(), * __restrict shift = b.data();
-      for (index_t i = 0; i < width; ++i) to[i] = (values[i] - center) * scale * gain[i] + shift[i];
+      if (centered) {
+        const C center = sum_of<C>(width, [values](index_t i) { return values[i]; }) / count;
+        const C spread = sum_of<C>(width, [values, center](index_t i) {
+          const C d = values[i] - center;
+          return d * d;
+        });
+        const C scale = C(1) / math::sqrt(spread / count + C(epsilon));
+        for (index_t i = 0; i < width; ++i) to[i] = (values[i] - center) * scale * gain[i] + shift[i];
+        mean_of[row] = center, rstd_of[row] = scale;  // what backward starts from
+      } else {
+        const C squares = sum_of_row<C>(width, [values](index_t i) { return values[i] * values[i]; });
+        const C scale = C(1) / math::sqrt(squares / count + C(epsilon));
+        for (index_t i = 0; i < width; ++i) to[i] = values[i] * scale * gain[i];
+        rstd_of[row] = scale;
+      }
       store_block(to, width, out + row * width, 1);
-      mean_of[row] = center, rstd_of[row] = scale;  // what backward starts from
     }
   });
 }
 
-// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)),  dw = sum dy n,  db = sum dy.
+// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)),  dw += dy n,  db += dy.
 template <class C>
 void layer_norm_backward_row(const C* __restrict x, const C* __restrict dy, const C* __restrict w, C mean, C rstd,
     index_t width, C* __restrict normal, C* __restrict dx, C* __restrict dw, C* __restrict db) {
@@ -63,12 +86,23 @@ void layer_norm_backward_row(const C* __restrict x, const C* __restrict dy, cons
   }
 }
 
+// With n = x rstd and g = dy w:  dx = rstd (g - n mean(g n)),  dw += dy n.  mean(g n) n = x rstd^2 mean(g x)
+template <class C>
+void rms_norm_backward_row(const C* __restrict x, const C* __restrict dy, const C* __restrict w, C rstd, index_t width,
+    C* __restrict dx, C* __restrict dw) {
+  const C product = sum_of_row<C>(width, [=](index_t i) { return dy[i] * w[i] * x[i]; });
+  const C share = product * rstd * rstd / C(static_cast<double>(width));
+  for (index_t i = 0; i < width; ++i) {
+    dx[i] = rstd * (dy[i] * w[i] - x[i] * share);
+    dw[i] += dy[i] * (x[i] * rstd);
+  }
+}
+
 // Adds the chunks' partial rows up in order and stores them.
-template <class T>
-void join_chunks(const std::vector<compute_t<T>>& partial, index_t chunks, index_t width, const Tensor& out) {
+template <class T> void join_chunks(const compute_t<T>* partial, index_t chunks, index_t width, const Tensor& out) {
   std::vector<wide_t<T>> total(static_cast<std::size_t>(width));
   for (index_t chunk = 0; chunk < chunks; ++chunk) {
-    const compute_t<T>* row = partial.data() + chunk * width;
+    const compute_t<T>* row = partial + chunk * width;
     for (index_t i = 0; i < width; ++i) total[static_cast<std::size_t>(i)] += static_cast<wide_t<T>>(row[i]);
   }
   store_block(total.data(), width, out.data<T>(), 1);
@@ -76,152 +110,64 @@ void join_chunks(const std::vector<compute_t<T>>& partial, index_t chunks, index
 
 // dw and db are sums over all rows: each chunk of rows adds up its own, then the chunks are joined in order.
 template <class T>
-void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+void norm_backward_rows(Kernels& kernels, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
     const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   using C = compute_t<T>;
+  const bool centered = mean.defined();
   const index_t width = x.size(-1), rows = x.numel() / width;
-  const index_t grain = std::max<index_t>(rows_per_chunk(width), 16), chunks = (rows + grain - 1) / grain;
+  const index_t grain = centered ? std::max<index_t>(rows_per_chunk(width), 16) : 64;
+  const index_t chunks = (rows + grain - 1) / grain;
   const std::vector<C> w = parameter<T>(weight);
-  const std::size_t partial_size = static_cast<std::size_t>(chunks * width);
-  std::vector<C> dw(partial_size), db(partial_size);
+  const Tensor dw = Tensor::zeros({chunks, width}, dtype_of<C>);
+  std::vector<C> db(static_cast<std::size_t>(centered ? chunks * width : 0));
   const T *in = x.data<T>(), *gradient = dy.data<T>();
-  T* out = dx.data<T>();
+  const C *mean_of = centered ? mean.data<C>() : nullptr, *rstd_of = rstd.data<C>();
+  C* const dw_of = dw.data<C>();
+  T* const out = dx.defined() ? dx.data<T>() : nullptr;
   parallel_for(rows, grain, [&](index_t begin, index_t end) {
     const std::size_t length = static_cast<std::size_t>(width);
     std::vector<C> x_buffer(length), d_buffer(length), normal(length), result(length);
-    const index_t chunk = begin / grain;
+    const index_t sums = begin / grain * width;
     for (index_t row = begin; row < end; ++row) {
       const C* values = row_as(in + row * width, width, x_buffer.data());
       const C* d = row_as(gradient + row * width, width, d_buffer.data());
-      layer_norm_backward_row(values, d, w.data(), mean.data<C>()[row], rstd.data<C>()[row], width, normal.data(),
-          result.data(), dw.data() + chunk * width, db.data() + chunk * width);
-      store_block(result.data(), width, out + row * width, 1);
+      if (centered) {
+        layer_norm_backward_row(values, d, w.data(), mean_of[row], rstd_of[row], width, normal.data(), result.data(),
+            dw_of + sums, db.data() + sums);
+      } else {
+        rms_norm_backward_row(values, d, w.data(), rstd_of[row], width, result.data(), dw_of + sums);
+      }
+      if (out) store_block(result.data(), width, out + row * width, 1);
     }
   });
-  join_chunks<T>(dw, chunks, width, dweight);
-  join_chunks<T>(db, chunks, width, dbias);
+  if (dbias.defined()) join_chunks<T>(db.data(), chunks, width, dbias);
+  if (!dweight.defined()) return;
+  if (centered) return join_chunks<T>(dw_of, chunks, width, dweight);
+  const Tensor total = Tensor::empty({1, width}, dtype_of<C>);
+  kernels.reduce(Reduction::sum, dw, total);
+  kernels.copy(total.view(dweight.shape(), contiguous_strides(dweight.shape())), dweight);
 }
-
-// ---- Root mean square norm. With n = x r and g = dy w:  dx = r (g - n mean(g n)),  dw = sum over rows of dy n
-
-// The sum of f(k) over [0, width), in an order that is a function of width alone. Fewer sums side by side than in
-// sum_of, because f reads 16-bit numbers as they are stored.
-template <class C, class F> C sum_of_row(index_t width, const F& f) {
-  constexpr index_t lanes = 16;
-  C sums[lanes] = {}, total = C(0);
-  index_t k = 0;
-  for (; k + lanes <= width; k += lanes)
-    for (index_t lane = 0; lane < lanes; ++lane) sums[lane] += f(k + lane);
-  for (; k < width; ++k) total += f(k);
-  for (index_t lane = 0; lane < lanes; ++lane) total += sums[lane];
-  return total;
-}
-
-template <class T> struct RmsNormRow {
-  using C = compute_t<T>;
-  const T *x, *weight;
-  T* y;
-  C* rstd;
-  index_t width;
-  double epsilon;
-  void operator()(index_t row) const {
-    const T* __restrict from = x + row * width;
-    const C squares = sum_of_row<C>(width, [=](index_t k) { return C(from[k]) * C(from[k]); });
-    const C r = C(1) / math::sqrt(squares / C(static_cast<double>(width)) + C(epsilon));
-    T* __restrict to = y + row * width;
-    for (index_t k = 0; k < width; ++k) to[k] = static_cast<T>(C(from[k]) * r * C(weight[k]));
-    rstd[row] = r;
-  }
-};
-
-template <class T> struct RmsNormBackwardRow {
-  using C = compute_t<T>;
-  const T *x, *weight, *dy;
-  const C* rstd;
-  T* dx;
-  index_t width;
-  void operator()(index_t row) const {
-    const T* __restrict from = x + row * width, * __restrict g = dy + row * width, * __restrict w = weight;
-    const C r = rstd[row];
-    // mean(g n) n = x r^2 mean(g x)
-    const C product = sum_of_row<C>(width, [=](index_t k) { return C(g[k]) * C(w[k]) * C(from[k]); });
-    const C share = product * r * r / C(static_cast<double>(width));
-    T* __restrict to = dx + row * width;
-    for (index_t k = 0; k < width; ++k) to[k] = static_cast<T>(r * (C(g[k]) * C(w[k]) - C(from[k]) * share));
-  }
-};
-
-// dw over one run of rows and one block of channels.
-// How many runs there are depends on the shape alone, and they are added in order.
-constexpr index_t channel_block = 64, rows_per_run = 64;
-template <class T> struct WeightGradient {
-  using C = compute_t<T>;
-  const T *x, *dy;
-  const C* rstd;
-  C* partial;  // [runs, width]
-  index_t rows, width, blocks;
-  void operator()(index_t part) const {
-    const index_t run = part / blocks, first = part % blocks * channel_block;
-    const index_t count = width - first < channel_block ? width - first : channel_block;
-    const index_t end = (run + 1) * rows_per_run < rows ? (run + 1) * rows_per_run : rows;
-    C* __restrict sum = partial + run * width + first;
-    for (index_t k = 0; k < count; ++k) sum[k] = C(0);
-    for (index_t row = run * rows_per_run; row < end; ++row) {
-      const T* __restrict from = x + row * width + first, * __restrict g = dy + row * width + first;
-      const C r = rstd[row];
-      for (index_t k = 0; k < count; ++k) sum[k] += C(g[k]) * (C(from[k]) * r);
-    }
-  }
-};
 
 }  // namespace
 
-void CpuKernels::layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
-    const Tensor& mean, const Tensor& rstd) {
+void CpuKernels::norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
+    const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
-  visit_floating(
-      "layer_norm", x.dtype(), [&]<class T>(Type<T>) { layer_norm_rows<T>(x, weight, bias, epsilon, y, mean, rstd); });
+  if (added.defined()) binary(functions::Add{}, x, added, sum);
+  visit_floating("norm", x.dtype(),
+      [&]<class T>(Type<T>) { norm_rows<T>(added.defined() ? sum : x, weight, bias, epsilon, y, mean, rstd); });
 }
 
-void CpuKernels::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-    const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
+void CpuKernels::norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+    const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   if (x.numel() == 0) {
-    fill(dweight, 0);
-    fill(dbias, 0);
+    for (const Tensor& of_rows : {dweight, dbias})
+      if (of_rows.defined()) fill(of_rows, 0);
     return;
   }
-  visit_floating("layer_norm_backward", x.dtype(),
-      [&]<class T>(Type<T>) { layer_norm_backward_rows<T>(x, weight, mean, rstd, dy, dx, dweight, dbias); });
-}
-
-void CpuKernels::rms_norm(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& y, const Tensor& rstd) {
-  if (x.numel() == 0) return;
-  const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("rms_norm", x.dtype(), [&]<class T>(Type<T>) {
-    launch("rms_norm", x.device(), rows,
-        RmsNormRow<T>{x.data<T>(), weight.data<T>(), y.data<T>(), rstd.data<compute_t<T>>(), width, epsilon},
-        2 * width);
-  });
-}
-
-void CpuKernels::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dy,
-    const Tensor& dx, const Tensor& dweight) {
-  const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("rms_norm_backward", x.dtype(), [&]<class T>(Type<T>) {
-    using C = compute_t<T>;
-    if (dx.defined()) {
-      launch("rms_norm", x.device(), rows,
-          RmsNormBackwardRow<T>{x.data<T>(), weight.data<T>(), dy.data<T>(), rstd.data<C>(), dx.data<T>(), width},
-          2 * width);
-    }
-    if (!dweight.defined()) return;
-    const index_t runs = (rows + rows_per_run - 1) / rows_per_run, blocks = (width + channel_block - 1) / channel_block;
-    const Tensor partial = Tensor::empty({runs, width}, dtype_of<C>), total = Tensor::empty({1, width}, dtype_of<C>);
-    launch("rms_norm", x.device(), runs * blocks,
-        WeightGradient<T>{x.data<T>(), dy.data<T>(), rstd.data<C>(), partial.data<C>(), rows, width, blocks}, 8192);
-    reduce(Reduction::sum, partial, total);
-    copy(total.view(dweight.shape(), contiguous_strides(dweight.shape())), dweight);
-  });
+  visit_floating("norm_backward", x.dtype(),
+      [&]<class T>(Type<T>) { norm_backward_rows<T>(*this, x, weight, mean, rstd, dy, dx, dweight, dbias); });
+  if (dx.defined() && dsum.defined()) binary(functions::Add{}, dx, dsum, dx);
 }
 
 }  // namespace whence

@@ -26,7 +26,9 @@ struct Sum {
 struct Maximum {
   template <class W> static W start() { return W(-std::numeric_limits<double>::infinity()); }
   template <class W> static W join(W a, W b) { return larger(a, b); }
-  template <class W, class T> static W row(const T* x, index_t count) { return static_cast<W>(maximum_of(x, count)); }
+  template <class W, class T> static W row(const T* x, index_t count) {
+    return static_cast<W>(maximum_of<T>(x, count));
+  }
 };
 
 // One run of elements `stride` apart, any length.
@@ -139,7 +141,7 @@ void reduce_columns(
 // For layouts that neither pass can walk.
 Tensor contiguous_copy(const Tensor& x) {
   Tensor result = Tensor::empty(x.shape(), x.dtype());
-  cpu_kernels().copy(x, result);
+  kernels({}).copy(x, result);
   return result;
 }
 
@@ -172,14 +174,14 @@ template <class F, class T> void reduce_groups(const Tensor& x, const std::vecto
   int axis = -1, left = 0;
   for (int i = 0; i < groups.x.rank(); ++i)
     if (groups.reduced[static_cast<std::size_t>(i)]) axis = i, ++left;
-  if (left == 0) return cpu_kernels().copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
+  if (left == 0) return kernels({}).copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
   if (left == 1) {
     if (out.dtype() == x.dtype()) return reduce_group<F, T>(groups.x, axis, out.data<T>());
   }
   const Shape rest = without(groups.x.shape(), axis);
   const Tensor partial = Tensor::empty(rest, dtype_of<W>);
   reduce_group<F, T>(groups.x, axis, partial.data<W>());
-  if (left == 1) return cpu_kernels().copy(partial, out.view(rest, contiguous_strides(rest)));
+  if (left == 1) return kernels({}).copy(partial, out.view(rest, contiguous_strides(rest)));
   std::vector<bool> kinds = groups.reduced;
   kinds.erase(kinds.begin() + axis);
   reduce_groups<F, W>(partial, kinds, out);
@@ -194,7 +196,7 @@ template <class T> void argmax_rows(const Tensor& x, index_t* out) {
     std::vector<C> buffer(static_cast<std::size_t>(width));
     for (index_t row = begin; row < end; ++row) {
       const C* values = row_as(in + row * width, width, buffer.data());
-      const C best = maximum_of(values, width);
+      const C best = maximum_of<C>(values, width);
       index_t first = 0;  // NaN counts as the largest
       while (first + 1 < width && !(values[first] == best) && values[first] == values[first]) ++first;
       out[row] = first;

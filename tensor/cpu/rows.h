@@ -2,8 +2,6 @@
 // values so that additions overlap. The length alone decides which element meets which.
 #pragma once
 
-#include <cstring>
-
 #include "tensor/dtype.h"
 #include "tensor/math.h"
 #include "tensor/shape.h"
@@ -32,19 +30,20 @@ template <class T, class Term> inline T sum_of(index_t count, const Term& term) 
 // The larger of two; NaN if either is.
 template <class T> inline T larger(T a, T b) { return b > a || !(b == b) ? b : a; }
 
-template <class T> inline T maximum_of(const T* x, index_t count) {
-  constexpr int lanes = 2 * lane_count<T>;
-  if (std::is_same_v<T, Dual> || count < lanes) {
-    T best = x[0];
-    for (index_t i = 1; i < count; ++i) best = larger(best, x[i]);
+// The largest of a row as C.
+template <class C, class T> inline C maximum_of(const T* x, index_t count) {
+  constexpr int lanes = 2 * lane_count<C>;
+  if (std::is_same_v<C, Dual> || count < lanes) {
+    C best = C(x[0]);
+    for (index_t i = 1; i < count; ++i) best = larger(best, C(x[i]));
     return best;
   }
-  T partial[lanes];
-  std::memcpy(static_cast<void*>(partial), x, sizeof partial);
+  C partial[lanes];
+  for (int lane = 0; lane < lanes; ++lane) partial[lane] = C(x[lane]);
   index_t i = lanes;
   for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane) partial[lane] = larger(partial[lane], x[i + lane]);
-  for (; i < count; ++i) partial[0] = larger(partial[0], x[i]);
+    for (int lane = 0; lane < lanes; ++lane) partial[lane] = larger(partial[lane], C(x[i + lane]));
+  for (; i < count; ++i) partial[0] = larger(partial[0], C(x[i]));
   for (int width = lanes / 2; width > 0; width /= 2)
     for (int lane = 0; lane < width; ++lane) partial[lane] = larger(partial[lane], partial[lane + width]);
   return partial[0];

@@ -12,7 +12,7 @@ namespace {
 
 // x and y may be the same row.
 template <class C> void softmax_row(const C* x, C* y, index_t width) {
-  const C top = maximum_of(x, width);
+  const C top = maximum_of<C>(x, width);
   for (index_t i = 0; i < width; ++i) y[i] = math::exp(x[i] - top);
   // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe.
   const C scale = C(1) / sum_of<C>(width, [y](index_t i) { return y[i]; });
@@ -31,7 +31,7 @@ void masked_softmax_row(
     return;
   }
   for (index_t i = 0; i < width; ++i) low[i] = choose(mask[i], x[i], nothing);
-  const C top = maximum_of(low, width);
+  const C top = maximum_of<C>(low, width);
   for (index_t i = 0; i < width; ++i) {
     const C power = math::exp(low[i] - top);
     low[i] = choose(mask[i], power, C(0));

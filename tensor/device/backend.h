@@ -9,6 +9,7 @@ namespace whence {
 
 class Allocator;
 class DeviceRuntime;
+class JoinedKernels;
 
 // The body of an index-style op (tensor/device/launch.h) without its type.
 struct IndexBody {
@@ -29,7 +30,7 @@ class IndexLauncher {
 };
 
 struct Backend {
-  Kernels* kernels = nullptr;
+  JoinedKernels* kernels = nullptr;
   Allocator* memory = nullptr;       // tensor/device/allocator.h
   DeviceRuntime* runtime = nullptr;  // tensor/device/device_runtime.h
   IndexLauncher* launcher = nullptr;

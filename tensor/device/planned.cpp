@@ -10,6 +10,7 @@
 #include "tensor/device/device_runtime.h"
 #include "tensor/device/planned.h"
 #include "tensor/error.h"
+#include "tensor/joined_kernels.h"
 #include "tensor/random.h"
 
 namespace whence {
@@ -18,12 +19,14 @@ namespace {
 thread_local PlannedOperations operations;
 
 // Numbers that each take one operation: those that a kernel reads or makes, whichever are more.
-void count(const Tensor& numbers) { operations.others += static_cast<double>(numbers.numel()); }
+void count(const Tensor& numbers) {
+  if (numbers.defined()) operations.others += static_cast<double>(numbers.numel());
+}
 void count_products(index_t sums, index_t terms) {
   operations.products += 2 * static_cast<double>(sums) * static_cast<double>(terms);
 }
 
-class PlannedKernels final : public Kernels {
+class PlannedKernels final : public JoinedKernels {
  public:
   explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
 
@@ -48,18 +51,13 @@ class PlannedKernels final : public Kernels {
   void softmax_backward(const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
   void causal_softmax(const Tensor&, index_t, const Tensor& y) override { count(y); }
   void causal_softmax_backward(const Tensor&, const Tensor&, index_t, const Tensor& dx) override { count(dx); }
-  void layer_norm(
-      const Tensor& x, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&, const Tensor&) override {
-    count(x);
-  }
-  void layer_norm_backward(const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+  void norm(const Tensor& x, const Tensor& added, const Tensor&, const Tensor&, double, const Tensor&, const Tensor&,
       const Tensor&, const Tensor&) override {
-    count(x);
+    count(x), count(added);
   }
-  void rms_norm(const Tensor& x, const Tensor&, double, const Tensor&, const Tensor&) override { count(x); }
-  void rms_norm_backward(
-      const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {
-    count(x);
+  void norm_backward(const Tensor& x, const Tensor&, const Tensor&, const Tensor&, const Tensor& dsum, const Tensor&,
+      const Tensor&, const Tensor&, const Tensor&) override {
+    count(x), count(dsum);
   }
   void cross_entropy(const Tensor& logits, const Tensor&, index_t, const Tensor&, const Tensor&) override {
     count(logits);

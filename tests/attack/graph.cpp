@@ -213,11 +213,6 @@ const std::map<std::string, std::function<Tensor(Line&)>>& ops() {
             const Tensor x = at.node(), w = at.node();
             return linear(x, w, at.node());
           }},
-      {"linear_gelu",
-          [](Line& at) {
-            const Tensor x = at.node(), w = at.node();
-            return linear_gelu(x, w, at.node());
-          }},
       {"layer_norm",
           [](Line& at) {
             const Tensor x = at.node(), w = at.node();

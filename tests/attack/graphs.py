@@ -34,8 +34,7 @@ for _ in range(r.randint(2, 12)):
     elif kind == 7: b = leaf(m, n, low=0.5); node(f"divide {a} {b}", x / nodes[b])
     elif kind == 8: b = leaf(n, r.randint(1, 4)); node(f"matmul {a} {b}", x @ nodes[b])
     elif kind == 9:
-        o = r.randint(1, 4); w, b = leaf(o, n), leaf(o); y = F.linear(x, nodes[w], nodes[b]); name = r.choice(["linear", "linear_gelu"])
-        node(f"{name} {a} {w} {b}", y if name == "linear" else F.gelu(y, approximate="tanh"))
+        o = r.randint(1, 4); w, b = leaf(o, n), leaf(o); node(f"linear {a} {w} {b}", F.linear(x, nodes[w], nodes[b]))
     elif kind == 10 and n > 1: w, b = leaf(n), leaf(n); node(f"layer_norm {a} {w} {b}", F.layer_norm(x, (n,), nodes[w], nodes[b], 1e-5))
     elif kind == 11: w = leaf(n); node(f"rms_norm {a} {w}", x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6) * nodes[w])
     elif kind == 12: axis = r.randrange(2); name = r.choice(["sum", "mean"]); node(f"{name} {a} {axis}", getattr(x, name)(axis, keepdim=True))

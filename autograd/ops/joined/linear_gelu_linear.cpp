@@ -1,0 +1,136 @@
+// Two layers with GELU between, its tanh form within the first product.
+//   y = g W_out' + b_out,  g = gelu(h),  h = x W_in' + b_in        x:[... in]  W_in:[hidden in]  W_out:[out hidden]
+//   dW_out = dy' g    db_out = sum over rows of dy    dh = gelu'(h) (dy W_out)
+//   dW_in = dh' x     db_in = sum over rows of dh     dx = dh W_in
+#include <cmath>
+
+#include "autograd/check/checked.h"
+#include "autograd/ops.h"
+#include "tensor/joined_kernels.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct LinearGeluLinear {
+  static constexpr const char* name = "linear_gelu_linear";
+  static constexpr bool once = true;
+  struct Saved {
+    SavedTensor x, weight_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both in rows
+  };
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
+      const Tensor& weight_out, const Tensor& bias_out) const {
+    check(x, weight_in, bias_in, weight_out, bias_out);
+    const Tensor rows = raw::reshape(x, as_rows(x.shape()));
+    const Tensor before = Tensor::empty({rows.size(0), weight_in.size(0)}, x.dtype(), x.device());
+    const Tensor hidden = Tensor::empty(before.shape(), x.dtype(), x.device());
+    joined_kernels(x.device())
+        .matmul_gelu(rows, raw::transpose(weight_in), bias_in.defined() ? &bias_in : nullptr, before, hidden);
+    saved.x = x;
+    saved.weight_in = weight_in;
+    saved.weight_out = weight_out;
+    saved.before = before;
+    saved.hidden = hidden;
+    Shape shape = x.shape();
+    shape[-1] = weight_out.size(0);
+    const Tensor y = raw::matmul(hidden, raw::transpose(weight_out), 1, bias_out.defined() ? &bias_out : nullptr);
+    return raw::reshape(y, shape);
+  }
+
+  Grads<5> backward(const Saved& saved, const Tensor& dy, Needs<5> needs) const {
+    JoinedKernels& on = joined_kernels(dy.device());
+    const auto made = [&](const Shape& shape) { return Tensor::empty(shape, dy.dtype(), dy.device()); };
+    const Tensor rows = raw::reshape(dy, as_rows(dy.shape())), h = saved.before.get();
+    Grads<5> grads;
+    if (needs[3] && needs[4]) {
+      grads[3] = made(saved.weight_out.peek().shape()), grads[4] = made({rows.size(1)});
+      on.matmul_row_sums(raw::transpose(rows), saved.hidden.get(), grads[3], grads[4]);
+    } else if (needs[3]) {
+      grads[3] = raw::matmul(raw::transpose(rows), saved.hidden.get());
+    } else if (needs[4]) {
+      grads[4] = raw::reduce(Reduction::sum, rows, {0}, false);
+    }
+    if (!needs[0] && !needs[1] && !needs[2]) return grads;
+    const Tensor dh = made(h.shape()), x = saved.x.get();
+    if (needs[2]) grads[2] = made({h.size(1)});
+    on.matmul_gelu_backward(rows, saved.weight_out.get(), h, dh, grads[2]);
+    if (needs[1]) grads[1] = raw::matmul(raw::transpose(dh), raw::reshape(x, as_rows(x.shape())));
+    if (needs[0]) grads[0] = raw::reshape(raw::matmul(dh, saved.weight_in.get()), x.shape());
+    return grads;
+  }
+
+  static void check(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
+      const Tensor& bias_out) {
+    raw::require_floating(name, "x", x);
+    raw::require_alike(name, "x", x, "weight_in", weight_in);
+    raw::require_alike(name, "x", x, "weight_out", weight_out);
+    if (x.rank() == 0 || weight_in.rank() != 2 || weight_out.rank() != 2 || x.size(-1) != weight_in.size(1) ||
+        weight_in.size(0) != weight_out.size(1)) {
+      fail(name, "x is ", x.shape(), ", weight_in is ", weight_in.shape(), ", weight_out is ", weight_out.shape(),
+          "; x [... in], weight_in [hidden,in] and weight_out [out,hidden] required");
+    }
+    const auto check_bias = [&](const char* argument, const Tensor& bias, const Tensor& weight) {
+      if (!bias.defined()) return;
+      raw::require_alike(name, "x", x, argument, bias);
+      raw::require_shape(name, argument, bias, {weight.size(0)});
+    };
+    check_bias("bias_in", bias_in, weight_in);
+    check_bias("bias_out", bias_out, weight_out);
+  }
+
+  static Samples<LinearGeluLinear> samples() {
+    const Shape in{8, 4}, out{3, 8};
+    const auto sample = [&](const char* called, const Tensor& x, bool with_in, bool with_out) {
+      const Tensor bias_in = with_in ? draw::normal({8}) : Tensor(), bias_out = with_out ? draw::normal({3}) : Tensor();
+      return Sample<LinearGeluLinear>{called, {}, {x, draw::normal(in), bias_in, draw::normal(out), bias_out}};
+    };
+    return {sample("rows", draw::normal({3, 4}), true, true),
+        sample("leading axes", draw::normal({2, 3, 4}), true, true),
+        sample("no biases", draw::normal({3, 4}), false, false),
+        sample("a bias within", draw::normal({3, 4}), true, false),
+        sample("a bias behind", draw::normal({3, 4}), false, true),
+        sample("one row without an axis", draw::normal({4}), true, true),
+        sample("no rows", draw::normal({0, 4}), true, true)};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {{"linear_gelu_linear: x is [2,3], weight_in is [4,3], weight_out is [3,5]; x [... in], weight_in "
+             "[hidden,in] and weight_out [out,hidden] required",
+                [] {
+                  (void)linear_gelu_linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), {}, Tensor::zeros({3, 5}), {});
+                }},
+        {"linear_gelu_linear: bias_out is [4]; [3] required", [] {
+           (void)linear_gelu_linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({4}),
+               Tensor::zeros({3, 4}), Tensor::zeros({4}));
+         }}};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    const index_t rows = in[0].size(0), width = in[1].size(0);
+    std::vector<double> y;
+    for (index_t row = 0; row < rows; ++row) {
+      std::vector<double> hidden;
+      for (index_t n = 0; n < width; ++n) {
+        double h = in[2].at({n});
+        for (index_t k = 0; k < in[0].size(1); ++k) h += in[0].at({row, k}) * in[1].at({n, k});
+        hidden.push_back(h / 2 * (1 + std::tanh(0.7978845608028654 * (h + 0.044715 * h * h * h))));
+      }
+      for (index_t out = 0; out < in[3].size(0); ++out) {
+        double total = in[4].at({out});
+        for (index_t n = 0; n < width; ++n) total += hidden[static_cast<std::size_t>(n)] * in[3].at({out, n});
+        y.push_back(total);
+      }
+    }
+    return Tensor::of(y, {rows, in[3].size(0)}, DType::f64);
+  }
+};
+
+const Checked<LinearGeluLinear> checked;
+
+}  // namespace
+
+Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
+    const Tensor& bias_out, Site at) {
+  return apply(LinearGeluLinear{}, at, x, weight_in, bias_in, weight_out, bias_out);
+}
+
+}  // namespace whence

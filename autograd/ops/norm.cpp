@@ -1,0 +1,198 @@
+// Normalisation of rows, of x or of a residual stream's sum.    x, added:[... c]  weight w:[c]  bias b:[c]  ->  y:[... c]
+//   s = x + added, or x where nothing is added
+//   n = (s - mean) r,  r = 1 / sqrt(variance + epsilon),  y = n w + b        layer norm (Ba et al. 2016)
+//   n = s r,  r = 1 / sqrt(mean(s^2) + epsilon),  y = n w                    without a bias (Zhang and Sennrich 2019)
+//   dx = dadded = r (g - mean(g) - n mean(g n)) + what comes to s itself,  g = dy w        (mean(g) for layer norm alone)
+//   dw = sum over rows of dy n        db = sum over rows of dy
+#include "autograd/check/checked.h"
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct Norm {
+  static constexpr const char* name = "norm";
+  static constexpr bool once = true;
+  double epsilon;
+  const char* called;  // the public function
+  struct Saved {
+    SavedTensor sum, weight, mean, rstd;
+  };
+  const char* label() const { return called; }
+
+  // s and y. `added` and `bias` may be undefined.
+  std::array<Tensor, 2> forward(
+      Saved& saved, const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias) const {
+    check(x, added, weight, bias);
+    const auto contiguous = [](const Tensor& given) { return given.defined() ? raw::contiguous(given) : given; };
+    const auto made = [&](const Shape& shape, DType dtype) { return Tensor::empty(shape, dtype, x.device()); };
+    const Tensor from = contiguous(x), w = contiguous(weight), y = made(x.shape(), x.dtype());
+    const Tensor sum = added.defined() ? made(x.shape(), x.dtype()) : from;
+    // Statistics in compute precision: backward sees the numbers that forward divided by, not their rounding to 16 bit.
+    const Shape rows{x.numel() / x.size(-1)};
+    const DType wide = compute_dtype(x.dtype());
+    const Tensor mean = bias.defined() ? made(rows, wide) : Tensor(), rstd = made(rows, wide);
+    kernels(x.device()).norm(from, contiguous(added), w, contiguous(bias), epsilon, sum, y, mean, rstd);
+    if (added.defined())
+      saved.sum.output(sum);
+    else
+      saved.sum = sum;
+    saved.weight = w;
+    if (mean.defined()) saved.mean = mean;
+    saved.rstd = rstd;
+    return {sum, y};
+  }
+
+  Grads<4> backward(const Saved& saved, std::span<const Tensor, 2> dy, Needs<4> needs) const {
+    const Tensor sum = saved.sum.get(), weight = saved.weight.get();
+    const Tensor dsum = dy[0].defined() ? raw::contiguous(dy[0]) : dy[0];
+    if (!dy[1].defined()) {
+      const Tensor nothing = Tensor::zeros(weight.shape(), weight.dtype(), weight.device());
+      return {dsum, dsum, nothing, nothing};
+    }
+    const auto made = [](bool needed, const Tensor& like) {
+      return needed ? Tensor::empty(like.shape(), like.dtype(), like.device()) : Tensor();
+    };
+    const Tensor dx = made(needs[0] || needs[1], sum), dweight = made(needs[2], weight), dbias = made(needs[3], weight);
+    kernels(sum.device())
+        .norm_backward(sum, weight, saved.mean.defined() ? saved.mean.get() : Tensor(), saved.rstd.get(), dsum,
+            raw::contiguous(dy[1]), dx, dweight, dbias);
+    return {dx, dx, dweight, dbias};
+  }
+
+  void check(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias) const {
+    raw::require_floating(called, "x", x);
+    if (x.rank() == 0 || x.size(-1) == 0) fail(called, "x is ", x.shape(), "; [... c] with c > 0 required");
+    const auto require_one = [&](const char* argument, const Tensor& given, const Shape& shape) {
+      raw::require_alike(called, "x", x, argument, given);
+      raw::require_shape(called, argument, given, shape);
+    };
+    if (added.defined()) require_one("added", added, x.shape());
+    require_one("weight", weight, {x.size(-1)});
+    if (bias.defined()) require_one("bias", bias, {x.size(-1)});
+    if (!(epsilon >= 0)) fail(called, "epsilon ", epsilon, " given; 0 or more required");
+  }
+};
+
+// ---- samples ----
+
+using Inputs = std::vector<Tensor>;
+enum class Kind { layer, rms, layer_of_sum, rms_of_sum };
+
+// The arguments of layer_norm, rms_norm or add_norm.
+Inputs inputs_of(Kind kind, const Tensor& x) {
+  Inputs inputs{x};
+  if (kind == Kind::layer_of_sum || kind == Kind::rms_of_sum) inputs.push_back(draw::normal(x.shape()));
+  inputs.push_back(draw::normal({x.size(-1)}));
+  if (kind == Kind::layer || kind == Kind::layer_of_sum) inputs.push_back(draw::normal({x.size(-1)}));
+  if (kind == Kind::rms_of_sum) inputs.push_back({});
+  return inputs;
+}
+
+CheckedSample sample(std::string name, Kind kind, const Tensor& x, double epsilon, bool norm_alone = false) {
+  return {std::move(name), false, inputs_of(kind, x), [=](const Inputs& in) {
+            if (kind == Kind::layer) return layer_norm(in[0], in[1], in[2], epsilon);
+            if (kind == Kind::rms) return rms_norm(in[0], in[1], epsilon);
+            const SumAndNorm y = add_norm(in[0], in[1], in[2], in[3], epsilon);
+            return norm_alone ? y.normed : concat_along(-1, {y.sum, y.normed});
+          }};
+}
+
+std::vector<CheckedSample> samples_of(Kind kind) {
+  // In a row of equal sums the rounding of their mean is all there is, and epsilon says how large it comes out.
+  const double epsilon = kind == Kind::rms ? 1e-6 : 1e-5, large = kind == Kind::layer_of_sum ? 0.1 : 1e-3;
+  const auto of = [&](const char* name, const Shape& shape, double e) {
+    return sample(name, kind, draw::normal(shape), e);
+  };
+  return {of("rows", {4, 7}, epsilon), of("leading axes", {2, 3, 16}, epsilon),
+      of("one row without an axis", {5}, large), of("no rows", {0, 3}, epsilon)};
+}
+
+std::vector<CheckedSample> samples_of_layer_norm() {
+  std::vector<CheckedSample> all = samples_of(Kind::layer);
+  all.push_back(sample("two channels", Kind::layer, draw::normal({3, 2}), 1e-5));
+  return all;
+}
+std::vector<CheckedSample> samples_of_rms_norm() {
+  std::vector<CheckedSample> all = samples_of(Kind::rms);
+  all.push_back(sample("several runs of rows, blocks of channels", Kind::rms, draw::normal({130, 70}), 1e-6));
+  all.push_back(sample("one channel", Kind::rms, draw::normal({3, 1}), 0.1));
+  all.push_back(sample("a row of zeros", Kind::rms, Tensor::zeros({2, 3}, DType::f64), 1e-2));
+  return all;
+}
+std::vector<CheckedSample> samples_of_add_norm() {
+  std::vector<CheckedSample> all = samples_of(Kind::layer_of_sum);
+  all.push_back(sample("without bias", Kind::rms_of_sum, draw::normal({4, 7}), 1e-5));
+  all.push_back(sample("the norm alone", Kind::rms_of_sum, draw::normal({3, 6}), 1e-5, true));
+  return all;
+}
+
+std::vector<BadInput> bad_layer_norms() {
+  const auto call = [](const Shape& x, const Shape& weight) {
+    return [=] { (void)layer_norm(Tensor::zeros(x), Tensor::zeros(weight), Tensor::zeros({x[-1]})); };
+  };
+  return {{"layer_norm: weight is [4]; [3] required", call({2, 3}, {4})},
+      {"layer_norm: x is [2,0]; [... c] with c > 0 required", call({2, 0}, {0})}};
+}
+std::vector<BadInput> bad_rms_norms() {
+  const auto call = [](const Shape& x, const Shape& weight, double epsilon) {
+    return [=] { (void)rms_norm(Tensor::zeros(x), Tensor::zeros(weight), epsilon); };
+  };
+  return {{"rms_norm: weight is [4]; [3] required", call({2, 3}, {4}, 0)},
+      {"rms_norm: x is [2,0]; [... c] with c > 0 required", call({2, 0}, {0}, 0)},
+      {"rms_norm: epsilon -1 given; 0 or more required", call({2, 3}, {3}, -1)}};
+}
+std::vector<BadInput> bad_add_norms() {
+  const auto call = [](const Shape& x, const Shape& added, const Shape& weight, double epsilon) {
+    return [=] { (void)add_norm(Tensor::zeros(x), Tensor::zeros(added), Tensor::zeros(weight), {}, epsilon); };
+  };
+  return {{"add_norm: added is [1,3]; [2,3] required", call({2, 3}, {1, 3}, {3}, 0)},
+      {"add_norm: weight is [4]; [3] required", call({2, 3}, {2, 3}, {4}, 0)},
+      {"add_norm: x is [2,0]; [... c] with c > 0 required", call({2, 0}, {2, 0}, {0}, 0)},
+      {"add_norm: epsilon -1 given; 0 or more required", call({2, 3}, {2, 3}, {3}, -1)}};
+}
+
+// y of [r c], with the sums before it where something is added: of the first samples.
+Tensor reference(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon) {
+  const index_t rows = x.size(0), width = x.size(1);
+  std::vector<double> y;
+  for (index_t row = 0; row < rows; ++row) {
+    const auto sum = [&](index_t k) { return x.at({row, k}) + (added.defined() ? added.at({row, k}) : 0); };
+    double mean = 0, variance = 0;
+    for (index_t k = 0; bias.defined() && k < width; ++k) mean += sum(k) / static_cast<double>(width);
+    for (index_t k = 0; k < width; ++k) variance += std::pow(sum(k) - mean, 2) / static_cast<double>(width);
+    for (index_t k = 0; added.defined() && k < width; ++k) y.push_back(sum(k));
+    const double scale = 1 / std::sqrt(variance + epsilon);
+    for (index_t k = 0; k < width; ++k)
+      y.push_back((sum(k) - mean) * scale * weight.at({k}) + (bias.defined() ? bias.at({k}) : 0));
+  }
+  return Tensor::of(y, {rows, added.defined() ? 2 * width : width}, DType::f64);
+}
+Tensor layer_reference(const Inputs& in) { return reference(in[0], {}, in[1], in[2], 1e-5); }
+Tensor rms_reference(const Inputs& in) { return reference(in[0], {}, in[1], {}, 1e-6); }
+Tensor sum_reference(const Inputs& in) { return reference(in[0], in[1], in[2], in[3], 1e-5); }
+
+const CheckedEntry checked_layer({"layer_norm", true, samples_of_layer_norm, bad_layer_norms, layer_reference});
+const CheckedEntry checked_rms({"rms_norm", true, samples_of_rms_norm, bad_rms_norms, rms_reference});
+const CheckedEntry checked_sum({"add_norm", true, samples_of_add_norm, bad_add_norms, sum_reference});
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, Site at) {
+  const CallSite place(at);
+  static_cast<void>(bias.shape());  // an Error where it is undefined
+  return apply(Norm{epsilon, "layer_norm"}, at, x, Tensor(), weight, bias)[1];
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, Site at) {
+  return apply(Norm{epsilon, "rms_norm"}, at, x, Tensor(), weight, Tensor())[1];
+}
+
+SumAndNorm add_norm(
+    const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon, Site at) {
+  auto [sum, normed] = apply(Norm{epsilon, "add_norm"}, at, x, added, weight, bias);
+  return {sum, normed};
+}
+
+}  // namespace whence

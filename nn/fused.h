@@ -1,0 +1,22 @@
+// What a GPU does in fewer kernels than the layers are written in: the only file that asks where a layer runs. Each
+// function is its plain form, which the CPU runs; tests/fused.cpp holds the two equal.
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/layers/mlp.h"
+#include "nn/layers/norm.h"
+
+namespace whence {
+
+// {x + added, norm(x + added)}, of one shape [..., c]
+[[nodiscard]] SumAndNorm add_then_norm(
+    const Tensor& x, const Tensor& added, const Norm& norm, Site at = Site::current());
+
+// x [b t c] by each of the three, with its heads apart: [b h t d].  (Vaswani et al. 2017, section 3.2.2)
+[[nodiscard]] Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value, index_t heads,
+    Site at = Site::current());
+
+// mlp(x, pass), x [..., c]
+[[nodiscard]] Tensor feed_forward(const MLP& mlp, const Tensor& x, const Pass& pass, Site at = Site::current());
+
+}  // namespace whence

@@ -1,0 +1,53 @@
+// Kernels that a device may have besides those that it must have (tensor/kernels.h): several in one, for the sake of
+// time, with a default that runs them one after the other; and attention in tiles.
+#pragma once
+
+#include "tensor/kernels.h"
+#include "tensor/tiled_mix.h"
+
+namespace whence {
+
+class JoinedKernels : public Kernels {
+ public:
+  // from[k] into to[k], for each k
+  virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
+
+  // before = a b (+ bias), out = gelu(before), the tanh form. A device that does it in one takes gelu of the sum before
+  // rounding it to 16 bit.
+  virtual void matmul_gelu(
+      const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
+  // What the backward of a layer asks for: two matrices each, out contiguous.
+  // out [m n] = a [m k] b [k n], sums [m] = the sums of a's rows: the gradients of a weight and of its bias
+  virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
+  // out [m n] = (a b) gelu'(before), sums [n] = the sums of out's columns (may be undefined). A device that does it in
+  // one rounds a b to 16 bit only behind the product with gelu'.
+  virtual void matmul_gelu_backward(
+      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
+
+  // softmax where row i of the last two axes has the entries up to first_row + i alone. A device that goes by this fact
+  // reads no others; the default makes a mask of it.
+  virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
+  virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
+  // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
+  virtual void causal_softmax_by_steps(
+      const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y);
+
+  // Attention in tiles (tensor/tiled_attention.h), where the device has it. Rows of the operands and the results are
+  // contiguous: output [b h i d], bin_sums [b h i n] or undefined, log_sum [b h i].
+  virtual bool has_tiled_attention() const { return false; }
+  virtual void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum);
+  // d: where the gradient of each operand goes; undefined where nobody asks.
+  virtual void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const TiledAttention::Operands& d);
+  virtual void mixed_attention(
+      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum);
+  virtual void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
+      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d);
+};
+
+JoinedKernels& cpu_kernels();
+JoinedKernels& joined_kernels(Device device);  // of any device; Error when this build has no such device
+
+}  // namespace whence
