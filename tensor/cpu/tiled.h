@@ -167,6 +167,7 @@ struct Drop {
 template <class At, class T>
 Extents enter_facts(const char* op, const At& at, const typename At::Operands& x, const Drop& drop, Problem<T>& p) {
   const Extents of = extents_of(op, At::info, x);
+  for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
   for (const std::size_t k : {At::query, At::key, At::value, At::distance_table})
     p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);

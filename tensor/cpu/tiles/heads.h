@@ -117,8 +117,7 @@ template <class T> struct Backward {
     outputs.gather(tile, x);
     programs.gather(tile, dx);
     if (programs.keeps(tile, dx)) return;
-    for (extent n = 0; n < tile.keys * tile.block.columns; n += lanes<T>)
-      store<T>(dx + n, load(dx + n) * splat(p.scale));
+    scale_tile(tile, p.scale, dx);
     scores.gather(tile, dx);
   }
 };

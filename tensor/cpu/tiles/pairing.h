@@ -42,7 +42,7 @@ template <class T> struct Pairing {
     pack_transposed(from, query.row, block.rows, dim, block.columns, scale, transposed);
     if (!backward) return;
     pack_rows(from, query.row, block.rows, dim, width, rows);
-    clear(d_rows, block_rows<T> * width);
+    if (d_query) clear(d_rows, block_rows<T> * width);
   }
   void products(const Tile<T>& tile, T* x) const {
     products_of_pairs(tile, dim, keys + tile.first_key * keys_row, keys_row, transposed, x);
@@ -63,5 +63,10 @@ template <class T> struct Pairing {
       for (extent c = 0; c < dim; ++c) to[r * to_row + c] = from[r * width + c];
   }
 };
+
+template <class T> static void scale_tile(const Tile<T>& tile, T scale, T* x) {
+  for (extent n = 0, count = tile.keys * tile.block.columns; n < count; n += lanes<T>)
+    store<T>(x + n, load(x + n) * splat(scale));
+}
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

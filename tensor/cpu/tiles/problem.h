@@ -24,6 +24,8 @@ template <class T> struct Rows {
 
 template <class T> struct Problem {
   extent batch, heads, queries, keys, dim, value_dim, distances, positions;
+  extent sizes[26];  // by the letters of tensor/tiled_operands.h; -1: none
+  extent size(char letter) const { return sizes[letter - 'a']; }
   Rows<const T> in[At::operand_count];  // null where there is none
   T scale, relative_scale, gate_scale, position_scale;
   bool causal;

@@ -21,7 +21,9 @@ template <class T> struct RowScan : Program<T> {
   bool backward, by_table;
   Pairing<T> gates;  // where gates are not those of the scores
   T slope;
-  T *gate_scores, *p_of_pairs;  // of one tile: p of each pair, or P where slopes take it
+  // Of one tile: p of each pair, or P where slopes take it. Loops hold it in `places`: a member would be read again
+  // behind each store.
+  T *gate_scores, *p_of_pairs;
   // Per lane of the block: P so far; z[f] and z[f+1] - z[f] and the f that they are of; dz[f] and dz[f+1] so far and
   // the f that they are of; the sum of dp up the keys.
   T *sums, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors, *dp_sums;
@@ -90,6 +92,7 @@ template <class T> struct RowScan : Program<T> {
     T *const kept_gate = backward ? kept_gates + kept : nullptr, *const slopes = backward ? kept_dp + kept : nullptr;
     if (gates.query) gates.products(tile, gate_scores);
     was_at_last = at_last;
+    const T* const places = p_of_pairs;
     for (extent n = 0; n < columns; n += lanes<T>) {
       if (at_last) {
         for (extent at = n; at < tile.keys * columns; at += columns) store<T>(x + at, load(x + at) + load(z_floor + n));
@@ -100,7 +103,7 @@ template <class T> struct RowScan : Program<T> {
         read_table(tile, n, x, slopes);
       else
         for (extent at = n; at < tile.keys * columns; at += columns) {
-          store<T>(x + at, load(x + at) + splat(slope) * load(p_of_pairs + at));
+          store<T>(x + at, load(x + at) + splat(slope) * load(places + at));
           if (slopes) store<T>(slopes + at, splat(slope));
         }
     }
@@ -115,12 +118,13 @@ template <class T> struct RowScan : Program<T> {
     const Block<T>& block = tile.block;
     if (!runs(block.p) || !by_table) return;
     const V last = splat(number<T>(block.p.positions - 1));
+    const T* const places = p_of_pairs;
     for (extent n = 0; n < block.columns; n += lanes<T>) {
       if (!was_at_last && gather_near(tile, n, dx)) continue;
       V of_floor = load(dz_floors + n), below = load(dz_floor + n), above = load(dz_above + n);
       for (extent k = tile.keys - 1; k >= 0; --k) {
         const extent at = k * block.columns + n;
-        const V gradient = load(dx + at), place = was_at_last ? last : load(p_of_pairs + at);
+        const V gradient = load(dx + at), place = was_at_last ? last : load(places + at);
         const V floor = was_at_last ? last : whole_part<T>(place);
         if (const unsigned moved = bits<T>(floor != of_floor)) {
           add_to_dz(block, n, moved, of_floor, below, above);
@@ -141,11 +145,13 @@ template <class T> struct RowScan : Program<T> {
     if (!runs(p) || was_at_last) return false;
     first_moving = tile.first_key;
     T *const kept = kept_dx + tile.first_key * block.columns, *const dp = kept_dp + tile.first_key * block.columns;
+    const T* const places = p_of_pairs;
+    const T scale = p.scale;
     Vector<T> slope_sum = zero<T>();
-    for (extent n = 0; n < tile.keys * block.columns; n += lanes<T>) {
+    for (extent n = 0, count = tile.keys * block.columns; n < count; n += lanes<T>) {
       const Vector<T> gradient = load(dx + n);
-      store<T>(kept + n, gradient * splat(p.scale));
-      if (!by_table) slope_sum = slope_sum + gradient * load(p_of_pairs + n);
+      store<T>(kept + n, gradient * splat(scale));
+      if (!by_table) slope_sum = slope_sum + gradient * load(places + n);
       store<T>(dp + n, load(dp + n) * gradient);
     }
     if (const Rows<T> to = p.d[At::position_slopes]) *to.of(block.b, block.h) += sum_of_lanes<T>(slope_sum);
@@ -166,8 +172,9 @@ template <class T> struct RowScan : Program<T> {
         for (extent c = 0; c < p.positions; ++c)
           to.of(block.b, block.h)[(block.first_query + i) * to.row + c] = dz[c * block.columns + i];
     if (!p.in[At::position_keys]) return;
-    multiply<T>(block.rows, scores.width, {p.positions}, {dz, 1, block.columns}, e, scores.width, scores.d_rows,
-        scores.width, Start::given);
+    if (scores.d_query)
+      multiply<T>(block.rows, scores.width, {p.positions}, {dz, 1, block.columns}, e, scores.width, scores.d_rows,
+          scores.width, Start::given);
     if (const Rows<T> to = p.d[At::position_keys])
       multiply<T>(p.positions, scores.width, {block.rows}, {dz, block.columns, 1}, scores.rows, scores.width,
           to.of(block.b, block.h), to.row, Start::given);
@@ -181,12 +188,14 @@ template <class T> struct RowScan : Program<T> {
     const extent columns = tile.block.columns, at = tile.first_key * columns;
     T *const kept = kept_dx + at, *const d_gates = p_of_pairs;
     sum_up(tile, kept_gates + at, kept_dp + at, d_gates);
-    for (extent n = 0; n < tile.keys * columns; n += lanes<T>)
-      if (gates.query)
-        store<T>(d_gates + n, load(d_gates + n) * splat(gates.scale));
-      else
-        store<T>(kept + n, load(kept + n) + load(d_gates + n) * splat(scores.scale));
-    if (gates.query) gates.gather(tile, d_gates);
+    if (gates.query) {
+      scale_tile(tile, gates.scale, d_gates);
+      gates.gather(tile, d_gates);
+    } else {
+      const T scale = scores.scale;
+      for (extent n = 0, count = tile.keys * columns; n < count; n += lanes<T>)
+        store<T>(kept + n, load(kept + n) + load(d_gates + n) * splat(scale));
+    }
     scores.gather(tile, kept);
   }
 
@@ -211,6 +220,7 @@ template <class T> struct RowScan : Program<T> {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
     const V last = splat(number<T>(tile.block.p.positions - 1));
+    T* const places = p_of_pairs;
     V sum = load(sums + n);
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * columns + n;
@@ -218,7 +228,7 @@ template <class T> struct RowScan : Program<T> {
       if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
       sum = sum + gate;
       if (kept_gate) store<T>(kept_gate + at, gate);
-      store<T>(p_of_pairs + at, by_table ? smaller<T>(sum, last) : sum);
+      store<T>(places + at, by_table ? smaller<T>(sum, last) : sum);
     }
     store<T>(sums + n, sum);
   }
@@ -227,10 +237,11 @@ template <class T> struct RowScan : Program<T> {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
     if (read_near(tile, n, x, slopes)) return;
+    const T* const places = p_of_pairs;
     V before = load(floors + n), below = load(z_floor + n), rise = load(z_rise + n);
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * block.columns + n;
-      const V place = load(p_of_pairs + at), floor = whole_part<T>(place), share = place - floor;
+      const V place = load(places + at), floor = whole_part<T>(place), share = place - floor;
       if (bits<T>(floor != before)) {
         below = row_of(block, n, floor), rise = row_of(block, n, floor + splat(T(1))) - below;
         before = floor;
@@ -255,13 +266,14 @@ template <class T> struct RowScan : Program<T> {
   bool read_near(const Tile<T>& tile, extent n, T* x, T* slopes) const {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
+    const T* const places = p_of_pairs;
     V first, rows[near + 1];
     if (!stays_near(tile, n, first)) return false;
     for (extent r = 0; r <= near; ++r) rows[r] = row_of(block, n, first + splat(number<T>(r)));
     V floor = first, below = rows[0], rise = rows[1] - rows[0];
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * block.columns + n;
-      const V place = load(p_of_pairs + at);
+      const V place = load(places + at);
       floor = whole_part<T>(place), below = rows[0], rise = rows[1] - rows[0];
       for (extent r = 1; r < near; ++r) {
         const auto reached = floor >= first + splat(number<T>(r));
@@ -278,11 +290,12 @@ template <class T> struct RowScan : Program<T> {
   bool gather_near(const Tile<T>& tile, extent n, const T* dx) {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
+    const T* const places = p_of_pairs;
     V first, below[near] = {}, above[near] = {};
     if (!stays_near(tile, n, first)) return false;
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * block.columns + n;
-      const V gradient = load(dx + at), place = load(p_of_pairs + at), floor = whole_part<T>(place);
+      const V gradient = load(dx + at), place = load(places + at), floor = whole_part<T>(place);
       const V share = (place - floor) * gradient, rest = gradient - share;
       for (extent r = 0; r < near; ++r) {
         const auto here = floor == first + splat(number<T>(r));
