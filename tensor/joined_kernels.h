@@ -33,18 +33,19 @@ class JoinedKernels : public Kernels {
       const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y);
 
   // Attention in tiles (tensor/tiled_attention.h), where the device has it. Rows of the operands and the results are
-  // contiguous: output [b h i d], bin_sums [b h i n] or undefined, log_sum [b h i].
+  // contiguous: output [b h i d], bin_sums [b h i n] or undefined, norms
+  // [b h i 2], of each row what backward needs and the device chooses.
   virtual bool has_tiled_attention() const { return false; }
   virtual void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& log_sum);
+      const Tensor& bin_sums, const Tensor& norms);
   // d: where the gradient of each operand goes; undefined where nobody asks.
   virtual void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
       const TiledAttention::Operands& d);
   virtual void mixed_attention(
-      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum);
+      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms);
   virtual void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d);
+      const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d);
 };
 
 JoinedKernels& cpu_kernels();

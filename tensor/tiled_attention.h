@@ -1,15 +1,18 @@
 // Attention in tiles: what a device is asked for, and nothing of how it does it.
 //   S_ij  = scale q_i.k_j                                                            content scores
-//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + column_j + scan_ij                     logits
-//   P     = softmax over the keys that row i sees,  Z_i = log sum_j e^{A_ij}
+//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + piece_ij + column_j + scan_ij          logits
+//   P     = softmax over the keys that row i sees = e^{A_ij - m_i} / Z_i,  m_i = max_j A_ij
 //   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
 // A row that sees no key has o = 0. One whose logits are all -inf has NaN, as softmax has.
-// No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew from Z.
+// No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew, from m
+// and Z.
 // Each term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient to its own
 // operands. An operand that is undefined leaves its program out.
 //
 //   by distance          table [h n]: distance m steps reads row m - lowest, 0 beyond the table
 //   by row and distance  r_i[m] = relative_scale p_i.r[m], p [b h i d], r [1|h n d]
+//   piecewise (FIRE)     slope_h[n] a + offset_h[n], a = row_i distance[i-j] in piece n: begin[n] < a <= begin[n+1],
+//                        distance [n], row [b h i], begin [s] without a gradient, slopes and offsets [h s]
 //   column               [b h j]; a number for each row would do nothing: softmax ignores it
 //   row scan (CoPE)      g_ij = sigmoid(S_ij), or of gate_scale gq_i.gk_j; 0 where i does not see j
 //                        p_ij = sum_{l=j..i} g_il

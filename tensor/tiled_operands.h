@@ -26,6 +26,11 @@ struct AttentionOperands {
     position_logits,
     position_keys,
     position_slopes,
+    piece_distance,
+    piece_row,
+    piece_begins,
+    piece_slopes,
+    piece_offsets,
     operand_count
   };
   static constexpr OperandInfo info[operand_count] = {
@@ -41,6 +46,11 @@ struct AttentionOperands {
       {"position_logits", "b h i p", true},
       {"position_keys", "p d", false},
       {"position_slopes", "h", false},
+      {"piece_distance", "n", false},
+      {"piece_row", "b h i", false},
+      {"piece_begins", "s", false},
+      {"piece_slopes", "h s", false},
+      {"piece_offsets", "h s", false},
   };
 };
 

@@ -199,6 +199,27 @@ TEST_CASE("bench memory: what is kept, and the power with which it grows; no run
   CHECK(lines[4].at("ended") == "at 512 it would take more than --limit-mib");
 }
 
+TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "errors",
+      {"--schemes", "none,kerple,cope,forgetting,dape(kerple)", "--lengths", "512", "--heads", "2", "--gates", "both",
+          "--json"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
+  for (const nlohmann::json& line : lines_of(outcome.out))
+    if (line.contains("executor"))
+      found[line.at("scheme").get<std::string>() + line.at("gates").get<std::string>()][line.at("executor")] = line;
+  CHECK(found.size() == 6);
+  // Others jump at kinks, where chance decides which of the two is off.
+  for (const auto& [scheme, by_executor] : found) {
+    for (const char* name : {"output", "gradient of v", "gradient of v, summed"}) {
+      CAPTURE(scheme);
+      CAPTURE(name);
+      CHECK(by_executor.at("tiled").at(name).get<double>() <= 2 * by_executor.at("reference").at(name).get<double>());
+    }
+  }
+}
+
 TEST_CASE("bench table: the papers' figures, and what they say of DAPE and ALiBi") {
   const Scratch scratch("bench");
   const Outcome table = run(scratch, "table", {"--papers-only"});

@@ -1,6 +1,7 @@
 // What the ops in tiles share: attention by programs (tiled_attention.cpp) and the head mix (tiled_mix.cpp).
 //   backward: dv_j = sum_i P_ij do_i,  dA_ij = P_ij (do_i.v_j - o_i.do_i),  and each program sums dA to its operands.
-// Kept for it: the operands, the output and one number per row, log sum_j e^{A_ij}.
+// Kept for it: the operands, the output and two numbers per row, its largest logit m and 1 / sum_j e^{A_ij - m}. Their
+// logarithm, rounded, would be off for all keys of a row alike, and with it whatever sums over keys.
 #pragma once
 
 #include "autograd/check/checked.h"
@@ -37,7 +38,7 @@ template <class Kind> struct Op {
   At at;
   struct Saved {
     std::array<SavedTensor, count> operands;
-    SavedTensor y, log_sum;
+    SavedTensor y, norms;
   };
 
   // y [b h i d+extra]
@@ -51,10 +52,10 @@ template <class Kind> struct Op {
     Shape shape = query.shape();
     shape[3] = x[At::value].size(3) + Kind::extra(at);
     const Tensor y = by_token(shape, query.dtype(), query.device());
-    const Tensor log_sum = Tensor::empty({shape[0], shape[1], shape[2]}, query.dtype(), query.device());
-    if (y.numel() > 0) Kind::forward(at, x, y, log_sum);
+    const Tensor norms = Tensor::empty({shape[0], shape[1], shape[2], 2}, query.dtype(), query.device());
+    if (y.numel() > 0) Kind::forward(at, x, y, norms);
     saved.y.output(y);
-    saved.log_sum = log_sum;
+    saved.norms = norms;
     return y;
   }
 
@@ -69,7 +70,7 @@ template <class Kind> struct Op {
         result[k] = d[k] =
             y.numel() > 0 ? gradient_like(At::info[k], x[k]) : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
     }
-    if (y.numel() > 0) Kind::backward(at, x, y, saved.log_sum.get(), dy, d);
+    if (y.numel() > 0) Kind::backward(at, x, y, saved.norms.get(), dy, d);
     return result;
   }
 };

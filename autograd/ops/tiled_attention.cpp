@@ -17,13 +17,13 @@ struct Attention {
   using At = TiledAttention;
   static constexpr const char* name = "tiled_attention";
   static index_t extra(const At& at) { return at.bins; }
-  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum) {
-    joined_kernels(y.device()).attention(at, x, output_of(at, y), bins_of(at, y), log_sum);
+  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
+    joined_kernels(y.device()).attention(at, x, output_of(at, y), bins_of(at, y), norms);
   }
-  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum, const Tensor& dy,
+  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
       const At::Operands& d) {
     joined_kernels(y.device())
-        .attention_backward(at, x, output_of(at, y), bins_of(at, y), log_sum, output_of(at, dy), bins_of(at, dy), d);
+        .attention_backward(at, x, output_of(at, y), bins_of(at, y), norms, output_of(at, dy), bins_of(at, dy), d);
   }
 };
 
@@ -65,6 +65,18 @@ std::vector<Case<At>> cases() {
   list.push_back(with(
       with(of<At>("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query, draw::normal({1, 2, 3, 3})),
       At::relative_keys, draw::normal({2, 5, 3})));
+  const auto with_pieces = [](Case<At> c, index_t distances) {
+    const Shape queries = c.inputs[0].shape();
+    c = with(std::move(c), At::piece_distance, draw::uniform({distances}, 0.2, 2));
+    c = with(std::move(c), At::piece_row, draw::uniform({queries[0], queries[1], queries[2]}, 0.3, 1));
+    c = with(std::move(c), At::piece_begins, Tensor::of({-9, 0.4, 0.9, 1.3}, {4}, DType::f64));
+    c = with(std::move(c), At::piece_slopes, draw::normal({queries[1], 4}));
+    return with(std::move(c), At::piece_offsets, draw::normal({queries[1], 4}));
+  };
+  list.push_back(with_pieces(of<At>("piecewise", 2, 2, 7, 7, 3), 7));
+  list.push_back(with_pieces(of<At>("piecewise, by drawn distance", 1, 2, 6, 6, 2), 9));
+  list.back().at.query_step = Tensor::of({0, 1, 3, 5, 7, 8}, {1, 6}, DType::i64);
+  list.back().at.key_step = list.back().at.query_step;
   list.push_back(with(of<At>("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
   list.push_back(with(of<At>("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
   list.push_back(with(of<At>("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));

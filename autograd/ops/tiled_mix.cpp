@@ -11,12 +11,12 @@ struct Mix {
   using At = TiledMix;
   static constexpr const char* name = "tiled_mix";
   static index_t extra(const At&) { return 0; }
-  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum) {
-    joined_kernels(y.device()).mixed_attention(at, x, y, log_sum);
+  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
+    joined_kernels(y.device()).mixed_attention(at, x, y, norms);
   }
-  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& log_sum, const Tensor& dy,
+  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
       const At::Operands& d) {
-    joined_kernels(y.device()).mixed_attention_backward(at, x, y, log_sum, dy, d);
+    joined_kernels(y.device()).mixed_attention_backward(at, x, y, norms, dy, d);
   }
 };
 

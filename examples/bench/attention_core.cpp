@@ -48,16 +48,19 @@ AttentionCore::AttentionCore(const CoreCase& what, Device device)
     throw InputError("scheme: ", what.scheme, " given; one that takes part in attention required, which it does not");
   scheme_.root().to(DType::f32);
   draw_parameters(scheme_.root());
+  scheme_.root().to(what.dtype);
   scheme_.root().to(device);
   operands_ = random_operands(scheme_, what.batch, what.length, 0, DType::f32);
   if (what.gates == Gates::sparse) make_sparse(operands_);
   for (const auto& [name, operand] : {std::pair("q", &operands_.q), std::pair("k", &operands_.k),
            std::pair("v", &operands_.v), std::pair("x", &operands_.x)})
-    if (operand->defined()) leaves_.emplace_back(name, *operand = requires_grad(raw::to_device(*operand, device)));
+    if (operand->defined())
+      leaves_.emplace_back(name, *operand = requires_grad(raw::to_device(raw::cast(*operand, what.dtype), device)));
   for (const Module::Parameter& parameter : scheme_.root().parameters())
     if (!parameter.frozen) leaves_.emplace_back(parameter.path, parameter.tensor);
   sequence_ = BareSetting{.causal = what.causal}.sequence(what.length).on(device);
-  cotangent_ = raw::to_device(Tensor::normal(operands_.q.shape(), 0, 1, Stream(0, "cotangent")), device);
+  const Tensor cotangent = Tensor::normal(operands_.q.shape(), 0, 1, Stream(0, "cotangent"));
+  cotangent_ = raw::to_device(raw::cast(cotangent, what.dtype), device);
   count_operations();
 }
 

@@ -22,6 +22,7 @@ struct CoreCase {
   std::int64_t length = 0, heads = 12, head_dim = 64, batch = 1;
   Gates gates = Gates::initial;
   bool causal = true;
+  DType dtype = DType::f32;  // f64: the same numbers, drawn in f32
 
   // "cope, sparse gates"
   [[nodiscard]] std::string text() const { return scheme + (gates == Gates::sparse ? ", sparse gates" : ""); }

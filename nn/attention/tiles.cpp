@@ -52,6 +52,15 @@ bool TileTerms::add_by_row_and_distance(
   return true;
 }
 
+bool TileTerms::add_pieces(const DistanceSteps& steps, const Tensor& distance, const Tensor& row, const Tensor& begins,
+    const Tensor& slopes, const Tensor& offsets) {
+  if (has(TiledAttention::piece_begins) || !read_steps(steps)) return false;
+  operands[TiledAttention::piece_distance] = distance, operands[TiledAttention::piece_row] = row;
+  operands[TiledAttention::piece_begins] = begins;
+  operands[TiledAttention::piece_slopes] = slopes, operands[TiledAttention::piece_offsets] = offsets;
+  return true;
+}
+
 bool TileTerms::add_column(const Tensor& column) {
   Tensor& all = operands[TiledAttention::column_term];
   all = all.defined() ? all + column : column;

@@ -31,6 +31,10 @@ struct TileTerms {
   // scale query.keys[., m, .] for m steps: query [b h i d], keys [1|h n d]
   [[nodiscard]] bool add_by_row_and_distance(
       const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale);
+  // slopes[h, n] a + offsets[h, n] where begins[n] < a <= begins[n + 1], a = row_i distance[m] for m steps. distance
+  // [n] for steps.values, row [b h i], begins [s] ascending, of which the first is never asked, slopes, offsets [h s]
+  [[nodiscard]] bool add_pieces(const DistanceSteps& steps, const Tensor& distance, const Tensor& row,
+      const Tensor& begins, const Tensor& slopes, const Tensor& offsets);
   // A number for each key, [b h j]. One for each query would do nothing: softmax ignores it.
   [[nodiscard]] bool add_column(const Tensor& column);
   // Gates are sigmoid(scale query.key), or those of the scores where query is undefined.

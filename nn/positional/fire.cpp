@@ -4,12 +4,14 @@
 //   b_ij   = W2 f(W1 x_ij + b1) + b2                         one number per head
 // lambda has a gradient from rows i < Lambda alone, half of it where i = Lambda: runs longer than that teach it little.
 #include <algorithm>
+#include <limits>
 
 #include "autograd/inspect/probe.h"
 #include "nn/attention/tiles.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/distances.h"
 #include "nn/scheme.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -41,24 +43,37 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
         "bias", permute(network(reshape(x, {x.size(0), x.size(2), x.size(3), 1})), {0, 3, 1, 2}));  // [1|b h i j]
   }
 
-  // As long as every row stands before Lambda, all share one normaliser: a function of the distance.
+  // As long as every row stands before Lambda, all share one normaliser: a function of the distance. Beyond it, the
+  // network of one number is a broken line for each head.
   bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
     const std::vector<double> rows = at.positions.query.to_vector();
     const std::optional<DistanceSteps> steps = distance_steps(at);
-    const Tensor lambda = threshold();
-    if (!steps || *std::max_element(rows.begin(), rows.end()) >= lambda.item()) return false;
-    const Tensor x = psi(cast(at.here(steps->values), lambda.dtype())) / (psi(lambda) + 1e-6);        // [n]
-    return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.dtype()), {-1, 1}))));  // [h n]
+    if (!steps) return false;
+    const Tensor lambda = threshold(), distance = psi(cast(at.here(steps->values), lambda.dtype()));  // [n]
+    if (*std::max_element(rows.begin(), rows.end()) < lambda.item()) {
+      const Tensor x = distance / (psi(lambda) + 1e-6);
+      return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.dtype()), {-1, 1}))));  // [h n]
+    }
+    const Tensor row = reciprocal(normaliser(at));  // [1|b 1 i 1]
+    const BrokenLine line = broken_line(at.dtype());
+    return terms.add_pieces(*steps, cast(distance, at.dtype()),
+        expand(reshape(cast(row, at.dtype()), {row.size(0), 1, row.size(2)}),
+            {at.query.size(0), at.query.size(1), at.query.size(2)}),
+        line.begins, line.slopes, line.offsets);
   }
 
  private:
   // x_ij, [1|b 1 i j]
   Tensor relative_distance(const AttendContext& at) const {
     const DType dtype = compute_dtype(distance_scale_.dtype());
+    return psi(cast(at.distance(), dtype)) / normaliser(at);
+  }
+
+  // [1|b 1 i 1]
+  Tensor normaliser(const AttendContext& at) const {
     // Padding on the left stands below 0, and so counts as row 0.
-    const Tensor distance = cast(at.distance(), dtype);    // i - j, [1|b 1 i j]
-    const Tensor row = cast(at.here(rows_of(at)), dtype);  // i, [1|b 1 i 1]
-    return psi(distance) / (psi(maximum(row, threshold())) + 1e-6);
+    const Tensor row = cast(at.here(rows_of(at)), compute_dtype(distance_scale_.dtype()));
+    return psi(maximum(row, threshold())) + 1e-6;
   }
 
   // Lambda
@@ -70,6 +85,43 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
   Tensor network(const Tensor& x) const {
     const Tensor before = in_(x);
     return out_(probe("mlp_hidden", options_.leaky ? leaky_relu(before) : relu(before)));
+  }
+
+  // The network at x >= 0: slopes[h, n] x + offsets[h, n] where begins[n] < x <= begins[n + 1]. Unit k turns on or off
+  // at its kink -b1_k / w1_k and is linear on either side. Kinks get no gradient, as the line does not break apart.
+  struct BrokenLine {
+    Tensor begins, slopes, offsets;  // [n], [h n]
+  };
+  BrokenLine broken_line(DType dtype) const {
+    const std::vector<double> weight = in_.weight().to_vector(), bias = in_.bias().to_vector();
+    const std::size_t width = weight.size();
+    std::vector<double> kinks(width), begins(width, std::numeric_limits<double>::infinity());
+    for (std::size_t k = 0; k < width; ++k) {
+      kinks[k] = -bias[k] / weight[k];
+      if (kinks[k] >= 0)
+        begins[k] = kinks[k];
+      else
+        kinks[k] = -std::numeric_limits<double>::infinity();
+    }
+    begins.push_back(-1);  // of the first piece: below 0
+    std::sort(begins.begin(), begins.end());
+    std::vector<double> passed;  // [k n]: the slope of f at unit k on piece n
+    for (std::size_t k = 0; k < width; ++k)
+      for (const double begin : begins) {
+        const bool on = weight[k] == 0 ? bias[k] > 0 : weight[k] > 0 ? !(kinks[k] > begin) : kinks[k] > begin;
+        passed.push_back(on ? 1 : options_.leaky ? 0.01 : 0);
+      }
+    const auto pieces = static_cast<index_t>(width) + 1, units = static_cast<index_t>(width);
+    const Device device = in_.weight().device();
+    const auto here = [&](const std::vector<double>& numbers, const Shape& shape) {
+      return raw::to_device(Tensor::of(numbers, shape, dtype), device);
+    };
+    const Tensor f = here(passed, {units, pieces}), w2 = cast(out_.weight(), dtype);  // [h k]
+    const auto through = [&](const Tensor& numbers) {
+      return matmul(w2 * reshape(cast(numbers, dtype), {1, units}), f);
+    };
+    return {here(begins, {pieces}), through(in_.weight()),
+        through(in_.bias()) + reshape(cast(out_.bias(), dtype), {-1, 1})};
   }
 
   Tensor psi(const Tensor& y) const { return log1p(abs(y * cast(distance_scale_, y.dtype()))); }

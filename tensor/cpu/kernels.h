@@ -58,15 +58,15 @@ class CpuKernels final : public JoinedKernels {
   // tiled_attention.cpp
   bool has_tiled_attention() const override { return true; }
   void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& log_sum) override;
+      const Tensor& bin_sums, const Tensor& norms) override;
   void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& log_sum, const Tensor& d_output, const Tensor& d_bins,
+      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
       const TiledAttention::Operands& d) override;
   // tiled_mix.cpp
   void mixed_attention(
-      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum) override;
+      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms) override;
   void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-      const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d) override;
+      const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d) override;
   // convolve.cpp
   void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
       const Tensor& y) override;

@@ -177,9 +177,8 @@ Extents enter_facts(const char* op, const At& at, const typename At::Operands& x
   if (at.dropout > 0) p.draw = Drop::row<T>, p.stream = &drop;
   return of;
 }
-template <class T>
-void enter_output(const Tensor& output, const Tensor& log_sum, const Tensor& d_output, Problem<T>& p) {
-  p.output = rows_of<T>("b h i c", output), p.log_sum = rows_of<T>("b h i", log_sum);
+template <class T> void enter_output(const Tensor& output, const Tensor& norms, const Tensor& d_output, Problem<T>& p) {
+  p.output = rows_of<T>("b h i c", output), p.norms = rows_of<T>("b h i n", norms);
   p.output_gradient = rows_of<const T>("b h i c", d_output);
 }
 

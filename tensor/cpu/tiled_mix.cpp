@@ -152,21 +152,21 @@ void backward(
 }  // namespace tiles
 
 void CpuKernels::mixed_attention(
-    const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& log_sum) {
+    const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms) {
   const tiles::Drop drop{at, x[TiledMix::key].size(1), x[TiledMix::key].size(2)};
   tiles::visit_functions("tiled_mix", output.dtype(), [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(at, x, drop);
-    tiles::enter_output<T>(output, log_sum, {}, inputs.p);
+    tiles::enter_output<T>(output, norms, {}, inputs.p);
     tiles::forward(run, inputs.p, output.device());
   });
 }
 
 void CpuKernels::mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-    const Tensor& log_sum, const Tensor& d_output, const TiledMix::Operands& d) {
+    const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d) {
   const tiles::Drop drop{at, x[TiledMix::key].size(1), x[TiledMix::key].size(2)};
   tiles::visit_functions("tiled_mix", output.dtype(), [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(at, x, drop);
-    tiles::enter_output<T>(output, log_sum, d_output, inputs.p);
+    tiles::enter_output<T>(output, norms, d_output, inputs.p);
     tiles::backward(run, output.device(), d, inputs, inputs.p);
   });
 }

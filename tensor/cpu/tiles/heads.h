@@ -1,6 +1,6 @@
 // One head at a time, forward and backward: the skeleton around the tile programs.
 //   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax,  o += x' V
-//   backward  the same tiles again:  P = e^{x - Z},  dx = P (V do' - o.do),  programs backward,
+//   backward  the same tiles again:  P = share e^{x - top},  dx = P (V do' - o.do),  programs backward,
 //             dv += P do,  dk += dx q,  dq += dx' K
 // Backward sums dk and dv of a head over its blocks in their order, so that bits do not depend on who runs what.
 #pragma once
@@ -77,7 +77,8 @@ template <class T> struct Backward {
   extent b, h;
   Pairing<T> scores, outputs;  // q and k; do and v, whose products are dP and whose tile is P
   Programs<T> programs;
-  T *x, *dx, *log_sum, *output_dot;
+  T *x, *dx;
+  RowNumbers<T> row_numbers;
 
   Backward(const Problem<T>& problem, extent batch, extent head) : p(problem), b(batch), h(head) {}
 
@@ -86,7 +87,7 @@ template <class T> struct Backward {
     scores.take(cut, p, At::query, At::key, p.scale, true);
     outputs.take(cut, p, p.output_gradient, {}, At::value, p.value_dim, T(1), true);
     x = cut.take(tile_keys<T> * block_rows<T>), dx = cut.take(tile_keys<T> * block_rows<T>);
-    log_sum = cut.take(block_rows<T>), output_dot = cut.take(block_rows<T>);
+    row_numbers.take(cut, block_rows<T>);
     programs.take(cut, p, true);
     return cut.taken;
   }
@@ -101,8 +102,8 @@ template <class T> struct Backward {
 
   void block_of(const Block<T>& block) {
     scores.block(block), outputs.block(block), programs.block(block);
-    read_rows(block, log_sum, output_dot);
-    programs.add_output_dot(block, output_dot);
+    row_numbers.read(block);
+    programs.add_output_dot(block, row_numbers.output_dot);
     tiles_down<T>(block.keys(), [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
     programs.finish(block, scores);
     scores.finish(block);
@@ -113,7 +114,7 @@ template <class T> struct Backward {
     programs.add(tile, x);
     outputs.products(tile, dx);
     programs.add_gradient(tile, dx);
-    pattern_and_gradient(tile, log_sum, output_dot, x, dx);
+    pattern_and_gradient(tile, row_numbers, x, dx);
     outputs.gather(tile, x);
     programs.gather(tile, dx);
     if (programs.keeps(tile, dx)) return;

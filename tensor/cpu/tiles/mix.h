@@ -238,6 +238,34 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
 template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
 template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 
+// Sums of the columns [begin, end) along their diagonals, which then go to the rows of a table of distances: a sum over
+// all queries is one of short sums. Distances run along lanes and keys: neighbouring keys go to overlapping places. So
+// rows run inside, and a place is not read right after it was written.
+template <class T> struct DiagonalSums {
+  extent rows, end, count, wide, table_row;
+  T* sums;  // [row, count]
+
+  DiagonalSums(const Part<T>& part, extent row_count, extent begin, extent behind, T* scratch)
+      : rows(row_count),
+        end(behind),
+        count(behind - begin - 1 + part.wide),
+        wide(part.wide),
+        table_row(part.p.mix_distances),
+        sums(scratch) {
+    clear(sums, rows * count);
+  }
+  static extent size(const MixProblem<T>& p) { return most(p.heads, p.width) * (piece_keys<T> + block_rows<T>); }
+  void add(extent row, extent column, const T* x) const {
+    T* const to = sums + row * count + end - 1 - column;
+    for (extent n = 0, end_lane = wide; n < end_lane; n += lanes<T>) store<T>(to + n, load(to + n) + load(x + n));
+  }
+  // to: where lane 0 of the last column goes, in the first row.
+  void finish(T* to) const {
+    for (extent row = 0; row < rows; ++row, to += table_row)
+      for (extent n = 0; n < count; ++n) to[n] += sums[row * count + n];
+  }
+};
+
 template <class T> struct MixMemory {
   T *queries, *d_outputs;          // [head, dim, lane]
   T *query_rows, *d_output_rows;   // [head, lane, dim]
@@ -245,8 +273,9 @@ template <class T> struct MixMemory {
   T *scores, *gradient, *pattern;  // X; dP, then dA, then dX; logits, then P
   T *hidden, *dpre;
   T *input_sums, *output_sums;  // [tap, head, hidden number], vectors whose lanes are to be summed
-  T *log_sum, *output_dot;      // [head, lane]
-  extent step_row, piece_row;   // rows of scores, gradient and pattern, and of hidden and dpre
+  T* diagonals;
+  RowNumbers<T> row_numbers;   // [head, lane]
+  extent step_row, piece_row;  // rows of scores, gradient and pattern, and of hidden and dpre
 
   extent layout(const MixProblem<T>& p, T* at) {
     Cutter<T> cut{at};
@@ -260,7 +289,8 @@ template <class T> struct MixMemory {
     pattern = cut.take(p.heads * step_row);
     hidden = cut.take(p.width * piece_row), dpre = cut.take(p.width * piece_row);
     input_sums = cut.take(sums(p)), output_sums = cut.take(sums(p));
-    log_sum = cut.take(p.heads * wide), output_dot = cut.take(p.heads * wide);
+    diagonals = cut.take(DiagonalSums<T>::size(p));
+    row_numbers.take(cut, p.heads * wide);
     return cut.taken;
   }
   static extent sums(const MixProblem<T>& p) { return p.kernel * p.heads * p.width * lanes<T>; }
@@ -317,7 +347,7 @@ template <class T> struct MixBackward {
       pack_transposed(d_output, gradient_row, rows, p.value_dim, wide, T(1), f.d_outputs + h * p.value_dim * wide);
       pack_rows(query, query_row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
       pack_rows(d_output, gradient_row, rows, p.value_dim, value_width, f.d_output_rows + h * wide * value_width);
-      read_rows(part.of_head(h), f.log_sum + h * wide, f.output_dot + h * wide);
+      f.row_numbers.from(h * wide).read(part.of_head(h));
       clear(f.gradient + h * f.step_row, 2 * p.left * wide);
     }
     clear(f.d_query_rows, p.heads * wide * width);
@@ -348,8 +378,8 @@ template <class T> struct MixBackward {
       mixed_logits(part, scores, hidden, at, to, pattern);
       for (extent h = 0; h < p.heads; ++h) {
         const Block<T> block = part.of_head(h);
-        pattern_and_gradient(Tile<T>(block, at, to - at), f.log_sum + h * wide, f.output_dot + h * wide, pattern(h, at),
-            gradient(h, at));
+        pattern_and_gradient(
+            Tile<T>(block, at, to - at), f.row_numbers.from(h * wide), pattern(h, at), gradient(h, at));
       }
       sum_outputs(at, to);
     }
@@ -364,13 +394,12 @@ template <class T> struct MixBackward {
     for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
       dots<T>(p.heads, p.width, (end - begin) * wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
           hidden.row, f.output_sums + t * p.heads * p.width * lanes<T>);
-    for (extent c = begin; c < end; ++c) {
-      T* to = part.d_logits(c);
-      for (extent h = 0; to && h < p.heads; ++h, to += p.mix_distances) {
-        const T* from = gradient(h, c);
-        for (extent n = 0; n < wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(from + n));
-      }
-    }
+    T* const to = part.d_logits(end - 1);
+    if (!to) return;
+    const DiagonalSums<T> sums(part, p.heads, begin, end, f.diagonals);
+    for (extent c = begin; c < end; ++c)
+      for (extent h = 0; h < p.heads; ++h) sums.add(h, c, gradient(h, c));
+    sums.finish(to);
   }
 
   // dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
@@ -381,21 +410,24 @@ template <class T> struct MixBackward {
         part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
     for (extent d = 0; d < p.width; ++d)
       clear(dpre(d, begin), (from - begin) * wide), clear(dpre(d, to), (end - to) * wide);
-    // Distances run along lanes and keys: neighbouring keys go to overlapping places. Rows run inside, so that a place
-    // is not read right after it was written.
-    for (extent c = from; c < to; ++c) {
-      T* sums = part.d_hidden(c);
+    for (extent c = from; c < to;) {  // columns of one table together
+      const extent last = c - part.first_seen < p.left ? c + 1 : to;
+      T* const table = part.d_hidden(last - 1);
+      const DiagonalSums<T> sums(part, p.width, c, last, f.diagonals);
       const T slope = p.slope;
-      for (extent d = 0; d < p.width; ++d, sums = sums ? sums + p.mix_distances : nullptr) {
-        T* const g = dpre(d, c);
-        const T* const of = hidden(d, c);
-        if (p.remask) clear(g, part.first_lane(c));
-        for (extent n = 0, end_lane = wide; n < end_lane; n += lanes<T>) {
-          const Vector<T> x = load(g + n), sloped = load(of + n) > zero<T>() ? x : x * splat(slope);
-          store<T>(g + n, sloped);
-          if (sums) store<T>(sums + n, load(sums + n) + sloped);
+      for (; c < last; ++c) {
+        for (extent d = 0; d < p.width; ++d) {
+          T* const g = dpre(d, c);
+          const T* const of = hidden(d, c);
+          if (p.remask) clear(g, part.first_lane(c));
+          for (extent n = 0, end_lane = wide; n < end_lane; n += lanes<T>) {
+            const Vector<T> x = load(g + n);
+            store<T>(g + n, load(of + n) > zero<T>() ? x : x * splat(slope));
+          }
+          if (table) sums.add(d, c, g);
         }
       }
+      if (table) sums.finish(table);
     }
     for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
       dots<T>(p.heads, p.width, (to - from) * wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,

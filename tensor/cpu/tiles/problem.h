@@ -30,8 +30,8 @@ template <class T> struct Problem {
   T scale, relative_scale, gate_scale, position_scale;
   bool causal;
   extent first_row;
-  const bool* present;      // [b j] or null
-  Rows<T> output, log_sum;  // log_sum: one column
+  const bool* present;    // [b j] or null
+  Rows<T> output, norms;  // norms: top and share, the largest logit m of a row and 1 / sum_j e^{A_ij - m}
 
   extent lowest;                              // steps of row 0 of what distances read
   const std::int64_t *query_step, *key_step;  // null: first_row + i, j

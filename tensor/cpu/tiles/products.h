@@ -17,7 +17,9 @@ struct Depth {
   extent left_outer = 0, right_outer = 0;  // how far one outer step moves in a and in b
 };
 enum class Start { zero, given };
-enum class Finish { none, leaky };
+// add: start is added at the end. A sum over many calls then is a sum of their sums: its rounding grows with their
+// number and with their length, not with the product of the two.
+enum class Finish { none, leaky, add };
 
 // Vector n of row r begins at start[n] + r start_row (null: at zero) and goes to c[n] + r c_row.
 template <class T, extent R, extent N, Finish finish>
@@ -28,7 +30,8 @@ static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row
 #pragma GCC unroll 16
   for (extent r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (extent n = 0; n < N; ++n) sum[r][n] = start ? load(start[n] + r * start_row) : zero<T>();
+    for (extent n = 0; n < N; ++n)
+      sum[r][n] = start && finish != Finish::add ? load(start[n] + r * start_row) : zero<T>();
   }
   for (extent o = 0; o < depth.outer; ++o) {
     const T *left = a.at + o * depth.left_outer, *right = b + o * depth.right_outer;
@@ -53,6 +56,7 @@ static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row
     for (extent n = 0; n < N; ++n) {
       V y = sum[r][n];
       if constexpr (finish == Finish::leaky) y = y > zero<T>() ? y : y * splat(slope);
+      if constexpr (finish == Finish::add) y = y + load(start[n] + r * start_row);
       store(c[n] + r * c_row, y);
     }
   }
@@ -112,8 +116,12 @@ template <class T>
 static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a, const T* b, extent b_row, T* c,
     extent c_row, Start from) {
   const auto place = [&](extent n) { return c + n * lanes<T>; };
-  const auto begin = [&](extent n) -> const T* { return from == Start::given ? c + n * lanes<T> : nullptr; };
-  products<T, Finish::none>(rows, columns / lanes<T>, depth, a, b, b_row, begin, c_row, place, c_row, T(0));
+  if (from == Start::given)
+    products<T, Finish::add>(rows, columns / lanes<T>, depth, a, b, b_row, place, c_row, place, c_row, T(0));
+  else
+    products<T, Finish::none>(
+        rows, columns / lanes<T>, depth, a, b, b_row, [](extent) -> const T* { return nullptr; }, c_row, place, c_row,
+        T(0));
 }
 
 // The sum of the lanes of vector c[m][n] grows by sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes:
@@ -125,7 +133,7 @@ static inline void dots_block(extent count, const T* a, extent a_row, const T* b
 #pragma GCC unroll 8
   for (extent m = 0; m < M; ++m) {
 #pragma GCC unroll 8
-    for (extent n = 0; n < N; ++n) sum[m][n] = load(c + m * c_row + n * lanes<T>);
+    for (extent n = 0; n < N; ++n) sum[m][n] = zero<T>();
   }
   for (extent x = 0; x < count; x += lanes<T>) {
     V right[N];
@@ -141,7 +149,10 @@ static inline void dots_block(extent count, const T* a, extent a_row, const T* b
 #pragma GCC unroll 8
   for (extent m = 0; m < M; ++m) {
 #pragma GCC unroll 8
-    for (extent n = 0; n < N; ++n) store<T>(c + m * c_row + n * lanes<T>, sum[m][n]);
+    for (extent n = 0; n < N; ++n) {
+      T* at = c + m * c_row + n * lanes<T>;
+      store<T>(at, load(at) + sum[m][n]);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include "tensor/cpu/tiles/programs/by_distance.h"
 #include "tensor/cpu/tiles/programs/by_row_and_distance.h"
 #include "tensor/cpu/tiles/programs/column.h"
+#include "tensor/cpu/tiles/programs/piecewise.h"
 #include "tensor/cpu/tiles/programs/row_scan.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
@@ -31,6 +32,7 @@ template <class T, class... P> struct ListOf : P... {
 };
 
 // A row scan reads the scores: it comes before what else is added to them.
-template <class T> using Programs = ListOf<T, RowScan<T>, ByDistance<T>, ByRowAndDistance<T>, Column<T>, Bins<T>>;
+template <class T>
+using Programs = ListOf<T, RowScan<T>, ByDistance<T>, ByRowAndDistance<T>, Piecewise<T>, Column<T>, Bins<T>>;
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -7,7 +7,8 @@
 // Two ideas spare every array of [i j]. Walking from the last key to the first makes p a carry: one addition per key.
 // Online softmax divides by a sum that is not known yet: what is summed so far counts relative to the largest logit so
 // far, and fades when a larger one comes (Milakov and Gimelshein 2018; Dao et al. 2022).
-// Backward keeps one number of each query, Z = log sum_j e^{a_j}, and computes the rest again:
+// Backward keeps one number of each query, Z = log sum_j e^{a_j}, and computes the rest again (tiles keep the top and
+// the sum, as the rounding of their Z would make all P_j of a row too large or too small together):
 //   dv_j += P_j do,  da_j = P_j (do.v_j - o.do)               P_j = e^{a_j - Z}; o.do = sum_j P_j do.v_j
 //   dz[floor p_j] += (1-w) da_j,  dz[ceil p_j] += w da_j
 //   dp_j = (z[ceil p_j] - z[floor p_j]) da_j                  0 at whole p_j and where p_max holds: one row is read

@@ -16,15 +16,6 @@ template <class T> struct Cutter {
   }
 };
 
-template <class T> static inline T logarithm(T x) {
-  if constexpr (sizeof(T) == 4)
-    return __builtin_logf(x);
-  else if constexpr (has_vectors<T>)
-    return __builtin_log(x);
-  else
-    return log(x);
-}
-
 template <class T> struct RunningSoftmax {
   // Per lane: the largest logit so far, the sum of powers, what earlier sums are to be multiplied by.
   T *top, *total, *factor;
@@ -54,7 +45,7 @@ template <class T> struct RunningSoftmax {
       }
       const V fade = exponential<T>(before - highest);
       risen |= bits<T>(highest > before) != 0;
-      V sum = load(total + n) * fade;
+      V sum = zero<T>();  // of this tile alone: adding tiles to tiles rounds less than adding powers to all so far
       for (extent k = 0; k < tile.keys; ++k) {
         T* at = x + k * columns + n;
         V power = exponential<T>(load(at) - highest);
@@ -62,7 +53,7 @@ template <class T> struct RunningSoftmax {
         sum = sum + power;
         store<T>(at, power);
       }
-      store<T>(top + n, highest), store<T>(total + n, sum), store<T>(factor + n, fade);
+      store<T>(top + n, highest), store<T>(total + n, load(total + n) * fade + sum), store<T>(factor + n, fade);
     }
     return risen;
   }
@@ -73,7 +64,7 @@ template <class T> struct RunningSoftmax {
   }
   // What the sums of a row are to be multiplied by at the end: 0 where it sees nothing.
   T share(extent i) const { return total[i] > T(0) || total[i] != total[i] ? T(1) / total[i] : T(0); }
-  // o and Z of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as e^{-inf - -inf} is
+  // o, top and share of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as e^{-inf - -inf} is
   // in softmax; one that sees nothing is 0.
   void write(const Block<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
@@ -82,8 +73,8 @@ template <class T> struct RunningSoftmax {
       const extent row = block.first_query + i;
       T* to = p.output.of(block.b, block.h) + row * p.output.row;
       for (extent c = 0; c < p.value_dim; ++c) to[c] = sums[i * width + c] * share(i);
-      // A row that sees nothing: e^{x - Z} is 0 for whatever x.
-      p.log_sum.of(block.b, block.h)[row] = total[i] == T(0) ? -nothing<T>() : top[i] + logarithm(total[i]);
+      T* norm = p.norms.of(block.b, block.h) + row * p.norms.row;
+      norm[0] = top[i], norm[1] = share(i);
     }
   }
 };
@@ -103,40 +94,53 @@ template <class T> static void drop(const Tile<T>& tile, T* x) {
   }
 }
 
+// In double: o.do is taken from all dP of a row, and what it is off by would reach every key with the same sign.
 template <class T> static inline T dot(const T* a, const T* b, extent count) {
-  Vector<T> sum = zero<T>();
-  extent n = 0;
-  for (; n + lanes<T> <= count; n += lanes<T>) sum = sum + load(a + n) * load(b + n);
-  T total = sum_of_lanes<T>(sum);
-  for (; n < count; ++n) total += a[n] * b[n];
-  return total;
-}
-
-// Z and o.do of a block's rows. Lanes without a query have a Z that leaves no pattern.
-template <class T> static void read_rows(const Block<T>& block, T* log_sum, T* output_dot) {
-  const Problem<T>& p = block.p;
-  for (extent i = 0; i < block.columns; ++i) {
-    log_sum[i] = -nothing<T>(), output_dot[i] = T(0);
-    if (i >= block.rows) continue;
-    const extent row = block.first_query + i;
-    log_sum[i] = p.log_sum.of(block.b, block.h)[row];
-    output_dot[i] = dot<T>(p.output.of(block.b, block.h) + row * p.output.row,
-        p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row, p.value_dim);
+  if constexpr (has_vectors<T>) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (extent n = 0; n < count; ++n) sum += static_cast<double>(a[n]) * static_cast<double>(b[n]);
+    return static_cast<T>(sum);
+  } else {
+    T sum = T(0);
+    for (extent n = 0; n < count; ++n) sum += a[n] * b[n];
+    return sum;
   }
 }
 
+// Per lane of a block in backward: P = share e^{x - top}, and o.do. Lanes without a query have no share.
+template <class T> struct RowNumbers {
+  T *top, *share, *output_dot;
+
+  void take(Cutter<T>& cut, extent count) {
+    top = cut.take(count), share = cut.take(count), output_dot = cut.take(count);
+  }
+  RowNumbers from(extent lane) const { return {top + lane, share + lane, output_dot + lane}; }
+  void read(const Block<T>& block) const {
+    const Problem<T>& p = block.p;
+    for (extent i = 0; i < block.columns; ++i) {
+      top[i] = share[i] = output_dot[i] = T(0);
+      if (i >= block.rows) continue;
+      const extent row = block.first_query + i;
+      const T* norm = p.norms.of(block.b, block.h) + row * p.norms.row;
+      top[i] = norm[0], share[i] = norm[1];
+      output_dot[i] = dot<T>(p.output.of(block.b, block.h) + row * p.output.row,
+          p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row, p.value_dim);
+    }
+  }
+};
+
 // Logits x become P, and dP becomes dx = P (dP - o.do): 0 where not seen. With a factor m of dropout P becomes m P, and
 // dx = P (m dP - o.do).
-template <class T>
-static void pattern_and_gradient(const Tile<T>& tile, const T* log_sum, const T* output_dot, T* x, T* dx) {
+template <class T> static void pattern_and_gradient(const Tile<T>& tile, const RowNumbers<T>& rows, T* x, T* dx) {
   using V = Vector<T>;
   const extent columns = tile.block.columns;
   drop(tile, dx);
   for (extent n = 0; n < columns; n += lanes<T>) {
-    const V norm = load(log_sum + n), dot = load(output_dot + n);
+    const V top = load(rows.top + n), share = load(rows.share + n), dot = load(rows.output_dot + n);
     for (extent k = 0; k < tile.keys; ++k) {
       const extent at = k * columns + n;
-      V pattern = exponential<T>(load(x + at) - norm), gradient = pattern * (load(dx + at) - dot);
+      V pattern = exponential<T>(load(x + at) - top) * share, gradient = pattern * (load(dx + at) - dot);
       if (tile.edge) {
         const Mask<T> seen = tile.seen(k, n / lanes<T>);
         pattern = seen ? pattern : zero<T>();

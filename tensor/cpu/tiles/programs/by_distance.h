@@ -1,4 +1,4 @@
-// by distance: x[k][i] += table[steps]
+// by distance: x[k][i] += table[steps]; and how any program reads numbers by distance and sums to them.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -16,13 +16,13 @@ template <class T> static inline extent table_row(const Block<T>& block, extent 
   return row >= 0 && row < p.distances ? row : p.distances;
 }
 
-// Keys and queries that follow each other read the table along diagonals, of a copy with zeros on both sides for pairs
-// beyond it. Others look each row up, and what is beyond the table is a zero behind the last row.
-template <class T> struct ByDistance : Program<T> {
-  T* table;  // of one head, copied
-  T* sums;   // [lanes, slots]: sums along diagonals, apart by the key's number modulo the lanes; or one for each row
+// Numbers by distance of one head. Keys and queries that follow each other read them along diagonals, of a copy with
+// zeros on both sides for pairs beyond it. Others look each one up, and what is beyond is a zero behind the last.
+template <class T> struct DistanceNumbers {
+  T* numbers;  // copied
+  T* of_key;   // those of one key, where each is looked up
+  T* sums;  // [lanes, slots]: sums along diagonals, apart by the key's number modulo the lanes; or one for each number
 
-  static bool runs(const Problem<T>& p) { return static_cast<bool>(p.in[At::distance_table]); }
   static bool plain(const Problem<T>& p) { return !p.query_step; }
   // Where the diagonal of `steps` lies in the copy. A tile's lanes and keys reach beyond queries and keys.
   static extent margin() { return block_rows<T> + tile_keys<T> + 2 * lanes<T>; }
@@ -38,41 +38,30 @@ template <class T> struct ByDistance : Program<T> {
   }
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
-    if (!runs(p)) return;
-    table = cut.take(copy_size(p));
+    numbers = cut.take(copy_size(p)), of_key = cut.take(block_rows<T>);
     sums = backward ? cut.take(sums_size(p)) : nullptr;
   }
-  void head(const Problem<T>& p, extent, extent h) {
-    if (!runs(p)) return;
-    const T* from = p.in[At::distance_table].of(0, h);
-    clear(table, copy_size(p));
+  void head(const Problem<T>& p, const T* from) {
+    clear(numbers, copy_size(p));
     for (extent n = 0; n < p.distances; ++n) {
       const extent at = plain(p) ? place(p, p.lowest + n) : n;
-      if (at >= 0 && at < copy_size(p)) table[at] = from[n];
+      if (at >= 0 && at < copy_size(p)) numbers[at] = from[n];
     }
     if (sums) clear(sums, sums_size(p));
   }
 
-  void add(const Tile<T>& tile, T* x) {
+  // Of key k of a tile, one for each lane.
+  const T* read(const Tile<T>& tile, extent k) const {
     const Block<T>& block = tile.block;
-    const Problem<T>& p = block.p;
-    if (!runs(p)) return;
-    for (extent k = 0; k < tile.keys; ++k) {
-      T* row = x + k * block.columns;
-      if (plain(p)) {
-        const T* from = table + place(p, block.first_token() - tile.first_key - k);
-        for (extent n = 0; n < block.columns; n += lanes<T>) store<T>(row + n, load(row + n) + load(from + n));
-      } else {
-        for (extent i = 0; i < block.columns; ++i) row[i] += table[table_row(block, i, tile.first_key + k)];
-      }
-    }
+    if (plain(block.p)) return numbers + place(block.p, block.first_token() - tile.first_key - k);
+    for (extent i = 0; i < block.columns; ++i) of_key[i] = numbers[table_row(block, i, tile.first_key + k)];
+    return of_key;
   }
 
   // sums += dx along the diagonals; dx is 0 where nothing is seen.
-  void gather(const Tile<T>& tile, const T* dx) {
+  void gather(const Tile<T>& tile, const T* dx) const {
     const Block<T>& block = tile.block;
     const Problem<T>& p = block.p;
-    if (!p.d[At::distance_table]) return;
     if (!plain(p)) {
       for (extent k = 0; k < tile.keys; ++k)
         for (extent i = 0; i < block.rows; ++i)
@@ -86,20 +75,18 @@ template <class T> struct ByDistance : Program<T> {
     for (extent r = 0; r < least(lanes<T>, tile.keys); ++r) {
       for (extent apart = 1 - groups; apart < block.packs(); ++apart) {
         T* slot = sums + (r * slots(p) + first_pack - first_key + apart + p.keys / lanes<T> + 2) * lanes<T>;
-        Vector<T> sum = load(slot);
+        Vector<T> sum = zero<T>();
         for (extent pack = most(apart, 0); pack < least(block.packs(), groups + apart); ++pack) {
           const extent k = (pack - apart) * lanes<T> + r;
           if (k < tile.keys) sum = sum + load(dx + k * block.columns + pack * lanes<T>);
         }
-        store<T>(slot, sum);
+        store<T>(slot, load(slot) + sum);
       }
     }
   }
 
-  // The head's sums into its row of the gradient.
-  void finish(const Problem<T>& p, extent b, extent h) {
-    if (!p.d[At::distance_table]) return;
-    T* to = p.d[At::distance_table].of(b, h);
+  // to += the head's sums
+  void finish(const Problem<T>& p, T* to) const {
     if (!plain(p)) {
       for (extent n = 0; n < p.distances; ++n) to[n] += sums[n];
       return;
@@ -112,6 +99,32 @@ template <class T> struct ByDistance : Program<T> {
           if (first + lane >= 0 && first + lane < p.distances) to[first + lane] += from[lane];
       }
     }
+  }
+};
+
+template <class T> struct ByDistance : Program<T> {
+  DistanceNumbers<T> table;
+
+  static bool runs(const Problem<T>& p) { return static_cast<bool>(p.in[At::distance_table]); }
+  void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
+    if (runs(p)) table.take(cut, p, backward);
+  }
+  void head(const Problem<T>& p, extent, extent h) {
+    if (runs(p)) table.head(p, p.in[At::distance_table].of(0, h));
+  }
+  void add(const Tile<T>& tile, T* x) {
+    const extent columns = tile.block.columns;
+    for (extent k = 0; runs(tile.block.p) && k < tile.keys; ++k) {
+      const T* from = table.read(tile, k);
+      T* row = x + k * columns;
+      for (extent n = 0; n < columns; n += lanes<T>) store<T>(row + n, load(row + n) + load(from + n));
+    }
+  }
+  void gather(const Tile<T>& tile, const T* dx) {
+    if (tile.block.p.d[At::distance_table]) table.gather(tile, dx);
+  }
+  void finish(const Problem<T>& p, extent b, extent h) {
+    if (p.d[At::distance_table]) table.finish(p, p.d[At::distance_table].of(b, h));
   }
   using Program<T>::finish;
 };

@@ -1,4 +1,8 @@
 // column: x[k][i] += column[k]
+// Softmax ignores what all keys of a row share, so a row may take a number off: that of its block's first token, which
+// leaves small numbers where keys are near. What is taken off has a gradient, minus the row's sum of dx. It counts as
+// if it were the row's own token's: 0 but for rounding, and it cancels what rounding gives to the columns. Both matter
+// where columns are long sums themselves (forgetting).
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -6,12 +10,25 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Column : Program<T> {
+  T taken_off;
+  T* row_sums;  // of dx, per lane (backward)
+
+  void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
+    row_sums = cut.take(backward && p.in[At::column_term] ? block_rows<T> : 0);
+  }
+  void block(const Block<T>& block) {
+    const Rows<const T> column = block.p.in[At::column_term];
+    if (!column) return;
+    const T first = column.of(block.b, block.h)[least(block.first_token(), block.p.keys - 1)];
+    taken_off = first - first == T(0) ? first : T(0);  // whoever sees a number that is not finite has it anyway
+    if (block.p.d[At::column_term]) clear(row_sums, block_rows<T>);
+  }
   void add(const Tile<T>& tile, T* x) {
     const Block<T>& block = tile.block;
     const Rows<const T> column = block.p.in[At::column_term];
     if (!column) return;
     for (extent k = 0; k < tile.keys; ++k) {
-      const Vector<T> term = splat(column.of(block.b, block.h)[tile.first_key + k]);
+      const Vector<T> term = splat(column.of(block.b, block.h)[tile.first_key + k] - taken_off);
       for (extent n = 0; n < block.columns; n += lanes<T>) {
         T* at = x + k * block.columns + n;
         store<T>(at, load(at) + term);
@@ -24,10 +41,20 @@ template <class T> struct Column : Program<T> {
     const Rows<T> to = block.p.d[At::column_term];
     for (extent k = 0; to && k < tile.keys; ++k) {
       Vector<T> sum = zero<T>();
-      for (extent n = 0; n < block.columns; n += lanes<T>) sum = sum + load(dx + k * block.columns + n);
+      for (extent n = 0; n < block.columns; n += lanes<T>) {
+        const Vector<T> gradient = load(dx + k * block.columns + n);
+        sum = sum + gradient;
+        store<T>(row_sums + n, load(row_sums + n) + gradient);
+      }
       to.of(block.b, block.h)[tile.first_key + k] += sum_of_lanes<T>(sum);
     }
   }
+  void finish(const Block<T>& block, Pairing<T>&) {
+    const Rows<T> to = block.p.d[At::column_term];
+    for (extent i = 0; to && i < block.rows && block.first_token() + i < block.p.keys; ++i)
+      to.of(block.b, block.h)[block.first_token() + i] -= row_sums[i];
+  }
+  using Program<T>::finish;
 };
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

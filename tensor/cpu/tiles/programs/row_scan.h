@@ -24,9 +24,9 @@ template <class T> struct RowScan : Program<T> {
   // Of one tile: p of each pair, or P where slopes take it. Loops hold it in `places`: a member would be read again
   // behind each store.
   T *gate_scores, *p_of_pairs;
-  // Per lane of the block: P so far; z[f] and z[f+1] - z[f] and the f that they are of; dz[f] and dz[f+1] so far and
-  // the f that they are of; the sum of dp up the keys.
-  T *sums, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors, *dp_sums;
+  // Per lane of the block: P so far, and what its rounding left out; z[f] and z[f+1] - z[f] and the f that they are of;
+  // dz[f] and dz[f+1] so far and the f that they are of; the sum of dp up the keys.
+  T *sums, *rests, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors, *dp_sums;
   T *z, *dz;       // [n, block rows], lanes side by side
   T *e, *queries;  // where z is made here: scale e [n, width], and the block's queries [d, block rows]
   T *kept_gates, *kept_dx, *kept_dp;  // backward, [keys, block rows]
@@ -44,7 +44,7 @@ template <class T> struct RowScan : Program<T> {
     const extent tile = tile_keys<T> * block_rows<T>, table = p.positions * block_rows<T>;
     gates.take(cut, p, At::gate_query, At::gate_key, p.gate_scale, backward);
     gate_scores = cut.take(gates.query ? tile : 0), p_of_pairs = cut.take(tile);
-    T** const of_lanes[] = {&sums, &floors, &z_floor, &z_rise, &dz_floor, &dz_above, &dz_floors, &dp_sums};
+    T** const of_lanes[] = {&sums, &rests, &floors, &z_floor, &z_rise, &dz_floor, &dz_above, &dz_floors, &dp_sums};
     for (T** array : of_lanes) *array = cut.take(block_rows<T>);
     z = cut.take(table), dz = cut.take(backward ? table : 0);
     if (p.in[At::position_keys])
@@ -65,7 +65,7 @@ template <class T> struct RowScan : Program<T> {
     if (!runs(p)) return;
     gates.block(block);
     at_last = false, first_moving = block.keys();
-    T* const from_zero[] = {z_floor, z_rise, dz_floor, dz_above, dp_sums};
+    T* const from_zero[] = {rests, z_floor, z_rise, dz_floor, dz_above, dp_sums};
     for (T* array : from_zero) clear(array, block_rows<T>);
     // Lanes without a query count as having reached n - 1 from the start.
     for (extent i = 0; i < block_rows<T>; ++i) {
@@ -204,33 +204,38 @@ template <class T> struct RowScan : Program<T> {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
     for (extent n = 0; n < columns; n += lanes<T>) {
-      V sum = load(dp_sums + n);
+      const V before = load(dp_sums + n);
+      V sum = zero<T>();  // of this tile
       for (extent at = n; at < tile.keys * columns; at += columns) {
         const V gate = load(gate_of + at);
         sum = sum + load(dp + at);
-        store<T>(to + at, sum * gate * (splat(T(1)) - gate));
+        store<T>(to + at, (before + sum) * gate * (splat(T(1)) - gate));
       }
-      store<T>(dp_sums + n, sum);
+      store<T>(dp_sums + n, before + sum);
     }
   }
 
   // Pass 1 computes gates and sums. Pass 2 branches when a lane's floor changes; with no sigmoid in it a mispredicted
-  // branch is cheap.
+  // branch is cheap. The tile's gates are summed by themselves, so that P is rounded twice per tile and not at every
+  // key: an error of P is one of w, and of z[f] where it passes a whole number.
   void sum_gates(const Tile<T>& tile, extent n, const T* scores, T* kept_gate) const {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
     const V last = splat(number<T>(tile.block.p.positions - 1));
     T* const places = p_of_pairs;
-    V sum = load(sums + n);
+    const V before = load(sums + n);
+    V sum = load(rests + n);
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * columns + n;
       V gate = sigmoid<T>(load(scores + at));
       if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
       sum = sum + gate;
       if (kept_gate) store<T>(kept_gate + at, gate);
-      store<T>(places + at, by_table ? smaller<T>(sum, last) : sum);
+      const V place = before + sum;
+      store<T>(places + at, by_table ? smaller<T>(place, last) : place);
     }
-    store<T>(sums + n, sum);
+    const V after = before + sum, added = after - before;
+    store<T>(sums + n, after), store<T>(rests + n, (before - (after - added)) + (sum - added));
   }
 
   void read_table(const Tile<T>& tile, extent n, T* x, T* slopes) const {
