@@ -1,5 +1,6 @@
 // bench errors: how far the results of one attention in f32 lie from the same attention in f64, by executor.
 // Both get the same numbers, those of f32, so that what differs is what rounding does on the way.
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -65,8 +66,10 @@ class Errors {
 
  private:
   std::int64_t cases() const {
-    return static_cast<std::int64_t>(
-        words_of(options_.schemes).size() * numbers_of("lengths", options_.lengths).size());
+    std::int64_t count = 0;
+    for (const std::string& scheme : words_of(options_.schemes))
+      count += 1 + (has_gates(scheme) && options_.gates == "both");
+    return count * static_cast<std::int64_t>(numbers_of("lengths", options_.lengths).size());
   }
 
   void measure(const std::string& scheme, std::int64_t length, Gates gates) {
