@@ -58,7 +58,7 @@ struct Norm {
     kernels(sum.device())
         .norm_backward(sum, weight, saved.mean.defined() ? saved.mean.get() : Tensor(), saved.rstd.get(), dsum,
             raw::contiguous(dy[1]), dx, dweight, dbias);
-    return {dx, dx, dweight, dbias};
+    return {dx, needs[1] ? dx : Tensor(), dweight, dbias};
   }
 
   void check(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias) const {
