@@ -15,6 +15,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
@@ -33,6 +34,7 @@ struct Fault {
   int countdown = 0, error = 0;
 };
 thread_local constinit Fault fault;
+thread_local std::string renamed_last;  // by this thread: the name before
 
 bool fails(const char* call) {
   if (fault.countdown == 0 || std::strcmp(fault.call, call) != 0 || --fault.countdown > 0) return false;
@@ -49,6 +51,7 @@ ssize_t write(int descriptor, const void* bytes, std::size_t size) {
 }
 int fsync(int descriptor) { return fails("fsync") ? -1 : static_cast<int>(syscall(SYS_fsync, descriptor)); }
 int rename(const char* from, const char* to) noexcept {
+  renamed_last = from;
   return fails("rename") ? -1 : static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 int close(int descriptor) {
@@ -150,13 +153,33 @@ TEST_CASE("a log is written to a file of ours alone: no link is followed, no pip
 TEST_CASE("a temporary name that is taken is not written through") {
   const Scratch scratch("taken");
   write_file(scratch / "precious", "precious");
-  const std::string temporary = to_text(scratch / "file", ".tmp-", ::getpid());
-  fs::create_hard_link(scratch / "precious", temporary);
+  const auto next_name = [] {
+    const std::size_t dash = renamed_last.rfind('-') + 1;
+    return renamed_last.substr(0, dash) + std::to_string(std::stoul(renamed_last.substr(dash)) + 1);
+  };
+  write_file(scratch / "file", "old");
+  fs::create_hard_link(scratch / "precious", next_name());
   write_file(scratch / "file", "new");
-  fs::create_symlink(scratch / "precious", temporary);
+  fs::create_symlink(scratch / "precious", next_name());
   write_file(scratch / "file", "newer");
   CHECK(read_file(scratch / "precious") == "precious");
   CHECK(read_file(scratch / "file") == "newer");
+}
+
+TEST_CASE("threads that write one file leave the whole of what one of them wrote, and nothing else") {
+  const Scratch scratch("threads");
+  const std::string path = scratch / "file";
+  std::atomic<int> failed = 0;
+  const auto write_often = [&](char letter) {
+    try {
+      for (int k = 0; k < 50; ++k) write_file(path, std::string(1 << 16, letter));
+    } catch (const SystemError&) { ++failed; }
+  };
+  { const std::jthread a(write_often, 'a'), b(write_often, 'b'); }
+  CHECK(failed == 0);
+  const std::string text = read_file(path);
+  CHECK(text == std::string(1 << 16, text.at(0)));
+  CHECK(entries(scratch) == 1);
 }
 
 TEST_CASE("temporary files of dead processes are swept, and nothing else") {
@@ -166,17 +189,19 @@ TEST_CASE("temporary files of dead processes are swept, and nothing else") {
   REQUIRE(waitpid(dead, nullptr, 0) == dead);
   const pid_t ours = ::getpid(), living = ::getppid();
   std::vector<std::string> kept, swept;
-  for (const char* stem : {"best.safetensors.tmp-", "run.json.tmp-", ".written-by-"}) {
-    swept.push_back(to_text(stem, dead)), swept.push_back(to_text(stem, ours));
+  for (const auto& [stem, count] :
+      {std::pair("best.safetensors.tmp-", "-0"), std::pair("run.json.tmp-", "-17"), std::pair(".written-by-", "")}) {
+    swept.push_back(to_text(stem, dead, count)), swept.push_back(to_text(stem, ours, count));
     for (const std::string& end : {to_text(living), to_text(1), to_text(0, dead), to_text(dead, 'x'), to_text(-1),
              std::string(), std::string("99999999999")})
-      kept.push_back(stem + end);
+      kept.push_back(stem + end + count);
   }
-  kept.push_back(to_text(".tmp-", dead)), kept.push_back(to_text("written-by-", dead));
+  kept.push_back(to_text(".tmp-", dead, "-0")), kept.push_back(to_text("written-by-", dead));
+  kept.push_back(to_text("a.tmp-", dead)), kept.push_back(to_text("a.tmp-", dead, "-x"));
   for (const auto& names : {kept, swept})
     for (const std::string& name : names) write_file(scratch / name, "");
-  kept.push_back(to_text("folder.tmp-", dead)), fs::create_directory(scratch / kept.back());
-  kept.push_back(to_text("link.tmp-", dead)), fs::create_symlink("folder", scratch / kept.back());
+  kept.push_back(to_text("folder.tmp-", dead, "-0")), fs::create_directory(scratch / kept.back());
+  kept.push_back(to_text("link.tmp-", dead, "-0")), fs::create_symlink("folder", scratch / kept.back());
   remove_leftovers(scratch.folder.string());
   for (const std::string& name : swept) CHECK_FALSE(fs::exists(fs::symlink_status(scratch / name)));
   for (const std::string& name : kept) CHECK_MESSAGE(fs::exists(fs::symlink_status(scratch / name)), name);

@@ -210,7 +210,7 @@ TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps
   const pid_t dead = fork();
   if (dead == 0) _exit(0);
   REQUIRE(waitpid(dead, nullptr, 0) == dead);
-  const fs::path left = out / ("best.safetensors.tmp-" + std::to_string(dead));
+  const fs::path left = out / ("best.safetensors.tmp-" + std::to_string(dead) + "-0");
   std::ofstream(left) << "half of it";
   CHECK(run("train", tiny(out, sizes)).code == 0);
   CHECK_FALSE(fs::exists(left));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -35,6 +36,13 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
+// Names differ between processes by the process's number, and between the writes of one process, whose threads may
+// write the same file, by a count.
+std::string temporary_name(const std::string& target) {
+  static std::atomic<std::uint64_t> count = 0;
+  return to_text(target, ".tmp-", ::getpid(), '-', count++);
+}
+
 // What a dead process of the same number left there must not stop a save; what somebody puts there meanwhile does.
 int created(const std::string& path) {
   ::unlink(path.c_str());
@@ -45,7 +53,7 @@ int created(const std::string& path) {
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& target)
-      : target_(target), path_(to_text(target, ".tmp-", ::getpid())), descriptor_(created(path_)) {
+      : target_(target), path_(temporary_name(target)), descriptor_(created(path_)) {
     if (descriptor_ < 0) refuse(target, "cannot write");
   }
   ~TemporaryFile() {
@@ -74,15 +82,20 @@ class TemporaryFile {
 
 constexpr const char* what_is_required = "not a regular file with one name; one required, or none";
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 // Of a temporary file, by its name.
-std::optional<pid_t> writer_of(const std::string& name) {
+std::optional<pid_t> writer_of(std::string_view name) {
   constexpr std::string_view infix = ".tmp-", prefix = ".written-by-";
-  const std::size_t at = name.rfind(infix);
   std::string_view digits;
-  if (at != std::string::npos && at > 0)
-    digits = std::string_view(name).substr(at + infix.size());
-  else if (name.starts_with(prefix))
-    digits = std::string_view(name).substr(prefix.size());
+  if (name.starts_with(prefix)) {
+    digits = name.substr(prefix.size());
+  } else if (const std::size_t at = name.rfind(infix), count = name.rfind('-');
+             at != name.npos && at > 0 && count >= at + infix.size() && is_number(name.substr(count + 1))) {
+    digits = name.substr(at + infix.size(), count - at - infix.size());
+  }
   pid_t pid = 0;
   const auto [stop, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
   const bool ours = problem == std::errc() && pid > 0 && to_text(pid) == digits;

@@ -70,8 +70,8 @@ std::vector<std::string> names_in(const std::string& folder);
 // std::filesystem::filesystem_error.
 void remove_whole(const std::string& path);
 
-// Removes the temporary files that processes left in `folder` that were killed: regular files named NAME.tmp-PID or
-// .written-by-PID where no process PID lives, or it is this one. What cannot be removed stays.
+// Removes the temporary files that processes left in `folder` that were killed: regular files named
+// NAME.tmp-PID-COUNT or .written-by-PID where no process PID lives, or it is this one. What cannot be removed stays.
 void remove_leftovers(const std::string& folder);
 
 // Makes earlier renames and removals in `folder` last through a power failure. SystemError when it cannot.
