@@ -11,12 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <optional>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "nn/io/safetensors.h"
-#include "nn/io/sha256.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/loss.h"
 #include "nn/layers/mlp.h"
@@ -71,6 +72,21 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
+// Returns the new seal.
+std::string rewrite(const fs::path& path, const std::function<void(SafetensorsFile&)>& change) {
+  SafetensorsFile file = read_safetensors(path.string());
+  change(file);
+  return write_safetensors(path.string(), file);
+}
+
+// Leaves the file as another program would have written it.
+void remove_seal(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  bytes.replace(bytes.find(seal_key), 11, "unknown.key");
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
 // In a forked process. Tensors this small are saved without starting threads, which a fork would not survive.
 [[noreturn]] void save_until_killed(const std::string& root, const Regression& model, const Adam& adam) {
   try {
@@ -117,7 +133,7 @@ TEST_CASE("checkpoint: ten steps are five, a save, a load into a fresh model, an
   train(first_half, b, 1, 5);
   const std::string folder = CheckpointFolder(scratch / "run").save(first_half, b, {5, 11, {{"data", "x\ny"}}});
   CHECK(folder == scratch / "run" + "/step-000005");
-  CHECK(names_in(folder) == Names{"optimizer.safetensors", "state.json", "weights.safetensors"});
+  CHECK(names_in(folder) == Names{"optimizer.safetensors", "weights.safetensors"});
   second_half.initialise(99);
   const TrainingState state = load_checkpoint(folder, second_half, &c);
   CHECK(state.step == 5);
@@ -237,7 +253,7 @@ TEST_CASE("checkpoint: numbers that are not finite are not saved, and nothing is
 
 TEST_CASE("F1, F3, F10, F11: missing, cut and foreign files of a checkpoint are refused, and nothing is changed") {
   Saved saved("damage");
-  for (const char* const part : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
+  for (const char* const part : {"weights.safetensors", "optimizer.safetensors"}) {
     CAPTURE(part);
     CHECK(saved.refusal<SystemError>([&](const fs::path& at) { fs::remove(at / part); }).find("No such file") !=
           std::string::npos);
@@ -248,42 +264,46 @@ TEST_CASE("F1, F3, F10, F11: missing, cut and foreign files of a checkpoint are 
     }
     CHECK_FALSE(saved.refusal([&](const fs::path& at) { std::ofstream(at / part) << "GGUF and more"; }).empty());
   }
-  const auto state = [](const char* text) {
-    return [text](const fs::path& at) { std::ofstream(at / "state.json") << text; };
+  const auto metadata = [](const char* key, const std::optional<std::string>& value) {
+    return [=](const fs::path& at) {
+      rewrite(at / "weights.safetensors", [&](SafetensorsFile& file) {
+        std::erase_if(file.metadata, [&](const auto& entry) { return entry.first == key; });
+        if (value) file.metadata.emplace_back(key, *value);
+      });
+    };
   };
-  CHECK(saved.refusal<DoesNotFit>(state(R"({"format":3,"step":3,"seed":1,"facts":{}})"))
-            .find("has format 3; this build reads formats 1 to 2") != std::string::npos);
-  CHECK(
-      saved.refusal<FileError>(state(R"({"format":2,"step":3,"seed":1,"facts":{}})")).find("state.json: is damaged") !=
-      std::string::npos);
-  CHECK(saved
-            .refusal<FileError>(
-                [](const fs::path& at) { std::ofstream(at / "state.json", std::ios::app) << '\0' << "garbage"; })
-            .find("state.json: checkpoint: holds a NUL at byte ") != std::string::npos);
-  CHECK(
-      saved.refusal<FileError>(state(std::string(100'000, '[').c_str())).find("levels required") != std::string::npos);
-  CHECK(saved.refusal(state(R"({"format":1,"step":-3,"seed":1,"facts":{}})")).find("lacks format, step") !=
-        std::string::npos);
-  CHECK(saved.refusal(state(R"({"format":1,"step":3,"seed":1,"facts":{"a":1}})")).find("fact 'a' is number") !=
-        std::string::npos);
-  CHECK(saved.refusal<DoesNotFit>(state(R"({"format":1,"step":4,"seed":1,"facts":{}})"))
-            .find("weights.safetensors is not of step 4") != std::string::npos);
+  const auto says = [&](const std::string& message, const char* words) {
+    CHECK_MESSAGE(message.find(words) != std::string::npos, message);
+  };
+  says(saved.refusal<DoesNotFit>(metadata("whence.format", "4")), "has format 4; this build reads format 3");
+  says(saved.refusal<FileError>(metadata("whence.format", {})),
+      "lacks metadata whence.format; weights that a checkpoint");
+  for (const char* key : {"whence.step", "whence.seed", "whence.skipped", "whence.optimizer"})
+    says(saved.refusal<FileError>(metadata(key, {})), key);
+  for (const char* number : {"", "-3", "3x", "9223372036854775808", "1e2"})
+    says(saved.refusal<FileError>(metadata("whence.step", number)), "a whole number from 0 to 9223372036854775807");
+  says(saved.refusal<FileError>(metadata("whence.skipped", "4")), "whence.skipped is '4'; a whole number from 0 to 3");
+  says(saved.refusal<FileError>(metadata("whence.optimizer", std::string(64, '0'))),
+      "optimizer.safetensors: is damaged: its metadata whence.seal is ");
+  says(saved.refusal<DoesNotFit>([](const fs::path& at) { std::ofstream(at / "state.json") << "{}"; }),
+      ": checkpoint: was saved by an earlier version, which kept its step and options in state.json");
 }
 
 TEST_CASE("F9: all that does not fit is listed at once, and nothing is changed") {
   Saved saved("misfit");
   const std::string message = saved.refusal<DoesNotFit>([](const fs::path& at) {
-    SafetensorsFile file = read_safetensors((at / "weights.safetensors").string());
-    for (auto& [name, tensor] : file.tensors) {
-      if (name == "head.weight") name = "foot.weight";
-      if (name == "head.bias") tensor = Tensor::zeros({1}, DType::f64);
-      if (name == "mlp.in.bias") tensor = Tensor::zeros({7});
-    }
-    write_safetensors((at / "weights.safetensors").string(), file);
-    file = read_safetensors((at / "optimizer.safetensors").string());
-    std::erase_if(file.tensors, [](const auto& entry) { return entry.first == "first.head.bias"; });
-    write_safetensors((at / "optimizer.safetensors").string(), file);
-    std::ofstream(at / "state.json") << R"({"format":1,"step":3,"seed":11,"facts":{}})";  // of a time before checksums
+    const std::string seal = rewrite(at / "optimizer.safetensors", [](SafetensorsFile& file) {
+      std::erase_if(file.tensors, [](const auto& entry) { return entry.first == "first.head.bias"; });
+    });
+    rewrite(at / "weights.safetensors", [&](SafetensorsFile& file) {
+      for (auto& [name, tensor] : file.tensors) {
+        if (name == "head.weight") name = "foot.weight";
+        if (name == "head.bias") tensor = Tensor::zeros({1}, DType::f64);
+        if (name == "mlp.in.bias") tensor = Tensor::zeros({7});
+      }
+      for (auto& [key, value] : file.metadata)
+        if (key == "whence.optimizer") value = seal;
+    });
   });
   for (const char* const part : {"lacks head.weight f32 [1,3]", "has foot.weight [1,3]",
            "head.bias is f64 [1] in weights.safetensors and f32 [1] here", "mlp.in.bias is f32 [7]",
@@ -318,51 +338,34 @@ TEST_CASE("F2: one flipped bit anywhere in any file of a checkpoint is refused w
   load_checkpoint(saved.folder, saved.model, &saved.adam);
 }
 
-TEST_CASE(
-    "a checkpoint's hashes are those of sha256sum, damage is accepted with a note of both, old ones load with one") {
+TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what nothing proves is damaged") {
   Saved saved("believed");
-  const auto bytes = [&](const std::string& name) {
-    std::ifstream in(saved.folder + "/" + name, std::ios::binary);
-    return std::string{std::istreambuf_iterator<char>(in), {}};
-  };
-  const std::string state = bytes("state.json"), hash = sha256(bytes("weights.safetensors"));
-  CHECK(state.find("\"weights.safetensors\": \"" + hash + "\"") != std::string::npos);
-  const std::size_t line = state.find("  \"sha256\": \"");
-  const std::string rest = state.substr(0, line) + state.substr(state.find('\n', line) + 1);
-  CHECK(state.find("  \"sha256\": \"" + sha256(rest) + "\",\n") == line);
   Trust none;
   load_checkpoint(saved.folder, saved.model, &saved.adam, &none);
   CHECK(none.notes.empty());
-
   for (const std::string& name : names_in(saved.folder)) {
     CAPTURE(name);
-    const std::string before = bytes(name), path = saved.folder + "/" + name;
-    // A digit of the seed is another; a number is.
-    const std::size_t at = name == "state.json" ? before.find("\"seed\": 11") + 9 : before.size() - 2;
-    const test::FlippedBit flipped(path, 8 * at + 1);
-    const std::string found = name == "state.json" ? "" : sha256(bytes(name));
+    const std::string path = saved.folder + "/" + name, seal = read_safetensors(path).seal;
+    const test::FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // of a number
     CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &saved.adam),
         doctest::Contains((path + ": is damaged").c_str()), FileError);
     Trust trust{.accept_damaged = true};
     load_checkpoint(saved.folder, saved.model, &saved.adam, &trust);
     REQUIRE(trust.notes.size() == 1);
-    CHECK(trust.notes[0].starts_with(path + ": is damaged: its SHA-256 is " + found));
-    CHECK(trust.notes[0].ends_with(" says, required; it is used all the same"));
-    CHECK(trust.notes[0].find(name == "state.json" ? sha256(rest) : sha256(before)) != std::string::npos);
+    CHECK(trust.notes[0].starts_with(path + ": is damaged: its SHA-256 is "));
+    CHECK(trust.notes[0].ends_with(seal + ", as its metadata whence.seal says, required; it is used all the same"));
   }
-
-  std::ofstream(saved.folder + "/state.json") << R"({"format":1,"step":3,"seed":11,"facts":{"scheme":"cope"}})";
-  Trust old;
-  CHECK(load_checkpoint(saved.folder, saved.model, &saved.adam, &old).facts.at("scheme") == "cope");
-  REQUIRE(old.notes.size() == 1);
-  CHECK(old.notes[0].starts_with(saved.folder + ": was written before checksums"));
+  const std::string path = saved.folder + "/weights.safetensors";
+  remove_seal(path);
+  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &saved.adam),
+      doctest::Contains((path + ": is damaged: no metadata whence.seal proves it").c_str()), FileError);
 }
 
 TEST_CASE(
     "F12: weights with NaN load with a note of tensor and count; weights by others with a note that nothing proves "
     "them") {
   Saved saved("strange");
-  SafetensorsFile file{{}, {}};
+  SafetensorsFile file;
   for (const auto& parameter : saved.model.parameters())
     file.tensors.emplace_back(parameter.path, raw::copy(parameter.tensor));
   file.tensors[0].second.data<float>()[2] = std::nanf("");
@@ -370,11 +373,12 @@ TEST_CASE(
   file.tensors[1].second.data<float>()[0] = std::numeric_limits<float>::denorm_min();
   const std::string path = saved.scratch / "w", name = file.tensors[0].first;
   write_safetensors(path, file);
+  remove_seal(path);
   Trust trust;
   load_weights(path, saved.model, &trust);
   CHECK(trust.notes ==
         std::vector<std::string>{
-            path + ": holds no checksum (metadata whence.sha256); whether its bytes are as they were cannot be told",
+            path + ": holds no checksum (metadata whence.seal); whether its bytes are as they were cannot be told",
             path + ": has numbers that are not finite: " + name + " holds 2, the first at element 2"});
   CHECK(std::isnan(saved.model.parameters()[0].tensor.data<float>()[2]));
 }

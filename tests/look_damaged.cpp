@@ -19,7 +19,7 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
   namespace fs = std::filesystem;
   const Scratch scratch("damaged");
   const fs::path run = scratch / "run", weights = run / "weights.safetensors", record = run / "run.json",
-                 state = run / "checkpoints/step-000002/state.json", old = state.parent_path() / "weights.safetensors";
+                 old = run / "checkpoints/step-000002/weights.safetensors";
   const Outcome trained = RunningProgram("train",
       {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "4",
           "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", run},
@@ -40,15 +40,15 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
       if (entry.is_regular_file()) all[entry.path()] = text_of(entry.path());
     return all;
   };
-  const std::string whole = text_of(weights), said = text_of(record), then = text_of(state);
-  SafetensorsFile content = read_safetensors(weights);
-  const auto with = [&](const std::function<void(SafetensorsFile&)>& change) {
-    SafetensorsFile other = content;
+  const std::string whole = text_of(weights), said = text_of(record);
+  const SafetensorsFile content = read_safetensors(weights), then = read_safetensors(old);
+  const auto changed = [&](SafetensorsFile other, const std::function<void(SafetensorsFile&)>& change) {
     change(other);
     const std::string place = scratch / "other";
     write_safetensors(place, other);
     return text_of(place);
   };
+  const auto with = [&](const std::function<void(SafetensorsFile&)>& change) { return changed(content, change); };
   const std::string first = content.tensors[0].first;
   struct Damage {
     fs::path file;
@@ -80,9 +80,13 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
            {record, replaced(said, "\"dim\": 8", "\"dim\": 16"), "does not fit"},
            {record, replaced(said, "\"scheme\": \"cope\"", "\"scheme\": \"hope\""), "hope"},
            {record, replaced(said, "\"heads\": 2", "\"heads\": 3"), "3"},
-           {state, replaced(then, "\"format\": ", "\"format\": 9"), "this build reads format", step},
-           {state, "", "is no JSON object", step}, {old, whole.substr(0, 100), "safetensors", step},
-           {old, whole, "is damaged: its SHA-256 is ", step}}) {
+           {old, changed(then, [](SafetensorsFile& file) {
+              *std::ranges::find(file.metadata, "whence.format", &Metadata::value_type::first) = {"whence.format", "9"};
+            }),
+               "this build reads format", step},
+           {old, whole.substr(0, 100), "safetensors", step},
+           {old, replaced(text_of(old), "whence.seed\":\"0", "whence.seed\":\"1"), "is damaged: its SHA-256 is ", step},
+           {old, whole, "lacks metadata whence.format", step}}) {
     CAPTURE(damage.file.string());
     CAPTURE(damage.reason);
     const std::string before = text_of(damage.file);

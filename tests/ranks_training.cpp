@@ -181,7 +181,7 @@ TEST_CASE("ranks: train by 1, 2, 4 and 8 processes writes the same weights, log 
       const std::string out = scratch / task[0] + "-" + processes;
       const Outcome ended = train(task + Arguments{"--steps", "20", "--processes", processes, "--out", out});
       CHECK_MESSAGE(ended.code == 0, ended.err);
-      for (const char* file : {"weights.safetensors", "results.jsonl", "checkpoints/step-000020/state.json"})
+      for (const char* file : {"weights.safetensors", "results.jsonl", "checkpoints/step-000020/weights.safetensors"})
         CHECK_MESSAGE(text_of(out + "/" + file) == text_of(one + "/" + file), file);
       CHECK(log_without_times(out) == log_without_times(one));
     }

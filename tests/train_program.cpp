@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "examples/tasks/task.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/safetensors.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -313,13 +315,15 @@ TEST_CASE("train: a number in a checkpoint's facts that is none is refused by na
   REQUIRE(
       train(scratch, tiny_task + tiny_model + Arguments{"--steps", "6", "--save-every", "4", "--out", out}).code == 0);
   fs::remove_all(out + "/checkpoints/step-000006");
-  const std::string file = out + "/checkpoints/step-000004/state.json";
-  auto state = nlohmann::json::parse(text_of(file));
-  CHECK(state["facts"]["steps since the last line"] == "4");
-  state["facts"]["loss since the last line"] = "much";
-  std::ofstream(file) << state.dump(2) << '\n';
+  const std::string folder = out + "/checkpoints/step-000004", file = folder + "/weights.safetensors";
+  CHECK(whence::read_training_state(folder).facts.at("steps since the last line") == "4");
+  whence::SafetensorsFile weights = whence::read_safetensors(file);
+  for (auto& [key, fact] : weights.metadata)
+    if (key == "fact.loss since the last line") fact = "much";
+  whence::write_safetensors(file, weights);
   const Outcome refused = train(scratch, {"--resume", "--out", out});
   CHECK_MESSAGE(refused.code == 3, refused.err);
+  CHECK_MESSAGE(refused.err.find("a number required") != std::string::npos, refused.err);
 }
 
 TEST_CASE("T15, T16: train: a loss or gradient that is not finite, and a loss scale at its least, end it with 6") {

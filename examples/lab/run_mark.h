@@ -18,7 +18,7 @@ struct RunMark {
   std::string code;                    // as GridCell has it
   double processor_seconds = 0;
   bool done = false;
-  // SHA-256 by path in the folder ("checkpoints/step-000020/state.json"), of a run that is done; none: of an earlier
+  // SHA-256 by path in the folder ("checkpoints/step-000020/weights.safetensors"), of a run that is done; none: of an earlier
   // version.
   std::map<std::string, std::string> hashes = {};
 };

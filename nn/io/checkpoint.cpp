@@ -11,24 +11,18 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 #include "nn/io/safetensors.h"
 #include "nn/io/safetensors_header.h"
-#include "nn/io/sha256.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-constexpr std::int64_t format_version = 2, format_without_checksums = 1;
-constexpr std::uint64_t state_limit = 16 << 20;
+constexpr std::uint64_t format_version = 3;  // 1 and 2 kept what the metadata hold in a third file, state.json
 constexpr const char *weights_file = "weights.safetensors", *optimizer_file = "optimizer.safetensors";
 
 // ---- Names of folders
@@ -118,66 +112,22 @@ void require_finite(const NamedTensors& tensors) {
   }
 }
 
-// Of the text without the line of its own hash: `grep -v '^  "sha256": ' state.json | sha256sum`.
-struct StateHash {
-  std::string found, said;  // said: empty when no line says it
-};
+constexpr const char *format_key = "whence.format", *step_key = "whence.step", *seed_key = "whence.seed",
+                     *skipped_key = "whence.skipped", *optimizer_key = "whence.optimizer", *fact_prefix = "fact.";
 
-constexpr std::string_view hash_line = "\n  \"sha256\": \"";
-
-StateHash hash_of_state(std::string_view text) {
-  StateHash hash;
-  Sha256 rest;
-  const std::size_t begin = text.find(hash_line), end = text.find('\n', begin == text.npos ? begin : begin + 1);
-  if (end != text.npos) {
-    const std::string_view line = text.substr(begin, end - begin), value = line.substr(hash_line.size());
-    if (value.size() == 66 && value.ends_with("\",")) hash.said = value.substr(0, 64);
-    rest.add(text.substr(0, begin));
-    text.remove_prefix(end);
-  }
-  rest.add(text);
-  hash.found = rest.hexadecimal();
-  return hash;
-}
-
-using Hashes = std::map<std::string, std::string>;  // of files, by their names
-
-// Fields in the order of their names.
-std::string text_of(const TrainingState& state, const Hashes& files) {
-  const auto object = [](const auto& texts) {
-    JsonFields fields;
-    for (const auto& [name, text] : texts) fields.emplace_back(name, json_string(text, BrokenUtf8::refused));
-    return json_object(fields, JsonLayout::page, BrokenUtf8::refused);
-  };
-  JsonFields fields{{"facts", object(state.facts)}, {"files", object(files)},
-      {"format", std::to_string(format_version)}, {"seed", std::to_string(state.seed)},
-      {"sha256", json_string(std::string(64, '0'))}};
-  if (state.skipped > 0) fields.emplace_back("skipped", std::to_string(state.skipped));
-  fields.emplace_back("step", std::to_string(state.step));
-  return json_object(fields, JsonLayout::page) + "\n";
-}
-
-void write_state(const fs::path& path, const TrainingState& state, const Hashes& files) {
-  std::string text;
-  try {
-    text = text_of(state, files);
-  } catch (const Json::exception& problem) {
-    fail("checkpoint", "a fact is not UTF-8; UTF-8 required (", problem.what(), ")");
-  }
-  text.replace(text.find(hash_line) + hash_line.size(), 64, hash_of_state(text).found);
-  write_file(path.string(), text);
+Metadata metadata_of(const TrainingState& state, const std::string& optimizer_seal) {
+  Metadata metadata{{format_key, std::to_string(format_version)}, {step_key, std::to_string(state.step)},
+      {seed_key, std::to_string(state.seed)}, {skipped_key, std::to_string(state.skipped)},
+      {optimizer_key, optimizer_seal}};
+  for (const auto& [name, fact] : state.facts) metadata.emplace_back(fact_prefix + name, fact);
+  return metadata;
 }
 
 void write_folder(
     const fs::path& folder, const NamedTensors& weights, const Adam& optimizer, const TrainingState& state) {
-  const std::vector<std::pair<std::string, std::string>> metadata{{"whence.step", std::to_string(state.step)}};
-  Hashes files;
-  const auto write = [&](const char* name, const NamedTensors& tensors) {
-    files[name] = write_hashed_safetensors((folder / name).string(), {tensors, metadata});
-  };
-  write(weights_file, weights);
-  write(optimizer_file, moments_of(optimizer));
-  write_state(folder / "state.json", state, files);
+  const std::string seal = write_safetensors(
+      (folder / optimizer_file).string(), {moments_of(optimizer), {{step_key, std::to_string(state.step)}}});
+  write_safetensors((folder / weights_file).string(), {weights, metadata_of(state, seal)});
   sync_folder(folder.string());
 }
 
@@ -232,68 +182,66 @@ void note_not_finite(const std::string& path, const NamedTensors& tensors, Trust
   if (!found.empty()) trust->notes.push_back(path + ": has numbers that are not finite: " + first_few(found, "; "));
 }
 
-// state.json, believed as far as it proves itself.
-struct State {
-  TrainingState training;
-  Hashes files;  // empty where it was written before checksums
+SafetensorsFile read_sealed(const std::string& path, Trust* trust) {
+  SafetensorsFile file = read_safetensors(path, trust);
+  if (file.seal.empty())
+    refuse_damaged(to_text(path, ": is damaged: no metadata ", seal_key, " proves it; it required"), trust);
+  return file;
+}
+
+// weights.safetensors and what its metadata hold.
+struct WeightsFile {
+  SafetensorsFile file;
+  TrainingState state;
+  std::string optimizer_seal;
 };
 
-Hashes checked_hashes(const std::string& path, const std::string& text, const Json& json, Trust* trust) {
-  const StateHash hash = hash_of_state(text);
-  require_sha256(path, hash.found, hash.said, "its line sha256", trust);
-  Hashes files;
-  for (const char* const name : {weights_file, optimizer_file}) {
-    const auto list = json.find("files");
-    const auto said = list != json.end() && list->is_object() ? list->find(name) : json.end();
-    if (list == json.end() || !list->is_object() || said == list->end() || !said->is_string())
-      throw FileError(path, ": checkpoint: lacks the SHA-256 of ", name, "; that of each file required");
-    files[name] = said->get<std::string>();
+WeightsFile read_weights(const std::string& folder, Trust* trust) {
+  if (fs::exists(fs::path(folder) / "state.json")) {
+    throw DoesNotFit(folder, ": checkpoint: was saved by an earlier version, which kept its step and options in ",
+        "state.json; load it with the version that wrote it");
   }
-  return files;
+  const std::string path = (fs::path(folder) / weights_file).string();
+  WeightsFile weights{read_sealed(path, trust), {}, {}};
+  const auto text = [&](const char* key) -> const std::string& {
+    const auto found = std::ranges::find(weights.file.metadata, key, &Metadata::value_type::first);
+    if (found == weights.file.metadata.end())
+      throw FileError(path, ": checkpoint: lacks metadata ", key, "; weights that a checkpoint saved required");
+    return found->second;
+  };
+  const auto number = [&](const char* key, std::uint64_t most) {
+    const std::string& digits = text(key);
+    std::uint64_t value = 0;
+    const auto [stop, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (problem != std::errc() || stop != digits.data() + digits.size() || value > most) {
+      throw FileError(path, ": checkpoint: metadata ", key, " is ", printable(digits), "; a whole number from 0 to ",
+          most, " required");
+    }
+    return value;
+  };
+  if (const std::uint64_t format = number(format_key, UINT64_MAX); format != format_version) {
+    throw DoesNotFit(path, ": checkpoint: has format ", format, "; this build reads format ", format_version,
+        "; load it with the version that wrote it");
+  }
+  TrainingState& state = weights.state;
+  state.step = static_cast<index_t>(number(step_key, INT64_MAX));
+  state.seed = number(seed_key, UINT64_MAX);
+  state.skipped = static_cast<index_t>(number(skipped_key, static_cast<std::uint64_t>(state.step)));
+  weights.optimizer_seal = text(optimizer_key);
+  for (const auto& [key, fact] : weights.file.metadata)
+    if (key.starts_with(fact_prefix)) state.facts[key.substr(std::strlen(fact_prefix))] = fact;
+  return weights;
 }
 
-State read_state(const std::string& folder, Trust* trust) {
-  const std::string path = (fs::path(folder) / "state.json").string();
-  const std::string text = InputFile(path).text(state_limit);
-  require_json_text(path + ": checkpoint", text);
-  const JsonRead<Json> read(Json::parse(text, nullptr, false));
-  const Json& json = read.value;
-  if (json.is_discarded() || !json.is_object())
-    throw FileError(path, ": checkpoint: is no JSON object; is the file damaged?");
-  const auto is_count = [&](const char* key) { return json.contains(key) && json[key].is_number_unsigned(); };
-  const auto format = is_count("format") ? json["format"].get<std::int64_t>() : 0;
-  if (format > format_version) {
-    throw DoesNotFit(path, ": checkpoint: has format ", format, "; this build reads formats ", format_without_checksums,
-        " to ", format_version, "; load it with the version that wrote it");
+// The moments that were saved with these weights, and no others, as after copying files by hand.
+NamedTensors read_moments(const std::string& folder, const WeightsFile& weights, Trust* trust) {
+  const std::string path = (fs::path(folder) / optimizer_file).string();
+  SafetensorsFile file = read_sealed(path, trust);
+  if (file.seal != weights.optimizer_seal) {
+    refuse_damaged(to_text(path, ": is damaged: its metadata ", seal_key, " is not what ", weights_file,
+                       " says; the two files of one save required"),
+        trust);
   }
-  const bool counts =
-      format > 0 && is_count("step") && is_count("seed") && json["step"].get<std::uint64_t>() <= INT64_MAX;
-  if (!counts || !json.contains("facts") || !json["facts"].is_object())
-    throw FileError(path, ": checkpoint: lacks format, step, seed or facts; whole numbers and an object required");
-  State state{{.step = json["step"].get<index_t>(), .seed = json["seed"].get<std::uint64_t>()}, {}};
-  if (is_count("skipped")) state.training.skipped = std::min(json["skipped"].get<index_t>(), state.training.step);
-  for (const auto& [key, value] : json["facts"].items()) {
-    if (!value.is_string())
-      throw FileError(path, ": checkpoint: fact ", printable(key), " is ", value.type_name(), "; text required");
-    state.training.facts[key] = value.get<std::string>();
-  }
-  if (format > format_without_checksums || json.contains("sha256") || json.contains("files"))
-    state.files = checked_hashes(path, text, json, trust);
-  else if (trust)
-    trust->notes.push_back(
-        folder + ": was written before checksums; whether its bytes are as they were cannot be told");
-  return state;
-}
-
-// The file's tensors; a problem when it belongs to another step than state.json, as after copying files by hand.
-NamedTensors read_part(
-    const fs::path& folder, const char* name, const State& state, Comparison& comparison, Trust* trust) {
-  const std::string path = (folder / name).string();
-  const auto hash = state.files.find(name);
-  SafetensorsFile file = read_safetensors(path, trust, hash == state.files.end() ? "" : hash->second);
-  const std::pair<std::string, std::string> expected{"whence.step", std::to_string(state.training.step)};
-  if (std::find(file.metadata.begin(), file.metadata.end(), expected) == file.metadata.end())
-    comparison.problems.push_back(to_text(name, " is not of step ", state.training.step, ", as state.json is"));
   note_not_finite(path, file.tensors, trust);
   return std::move(file.tensors);
 }
@@ -374,28 +322,24 @@ std::optional<std::string> find_latest(const std::string& root) {
   return checkpoints.back().second.string();
 }
 
-TrainingState read_training_state(const std::string& folder, Trust* trust) {
-  return read_state(folder, trust).training;
-}
+TrainingState read_training_state(const std::string& folder, Trust* trust) { return read_weights(folder, trust).state; }
 
 TrainingState load_checkpoint(
     const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust) {
-  const State state = read_state(folder, trust);
+  const WeightsFile saved = read_weights(folder, trust);
+  note_not_finite((fs::path(folder) / weights_file).string(), saved.file.tensors, trust);
   Comparison comparison;
-  const auto match = [&](const char* file, const NamedTensors& wanted) {
-    comparison.match(file, read_part(folder, file, state, comparison, trust), wanted);
-  };
-  match(weights_file, named(weights));
-  if (optimizer) match(optimizer_file, moments_of(*optimizer));
+  comparison.match(weights_file, saved.file.tensors, named(weights));
+  if (optimizer) comparison.match(optimizer_file, read_moments(folder, saved, trust), moments_of(*optimizer));
   comparison.require_none(folder);
   comparison.apply();
-  if (optimizer) optimizer->set_steps(state.training.updates());
-  return state.training;
+  if (optimizer) optimizer->set_steps(saved.state.updates());
+  return saved.state;
 }
 
 void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights) {
   require_finite(named(weights));
-  write_safetensors(path, {named(weights), {{content_sha256_key, ""}}});
+  write_safetensors(path, {named(weights)});
 }
 
 void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights, Trust* trust) {
@@ -404,9 +348,9 @@ void load_weights(const std::string& path, const std::vector<Module::Parameter>&
   comparison.match("the file", file.tensors, named(weights));
   comparison.require_none(path);
   comparison.apply();
-  if (trust && !file.proven) {
-    trust->notes.push_back(to_text(path, ": holds no checksum (metadata ", content_sha256_key,
-        "); whether its bytes are as they were cannot be told"));
+  if (trust && file.seal.empty()) {
+    trust->notes.push_back(to_text(
+        path, ": holds no checksum (metadata ", seal_key, "); whether its bytes are as they were cannot be told"));
   }
   note_not_finite(path, file.tensors, trust);
 }

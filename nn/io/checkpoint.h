@@ -1,14 +1,12 @@
 // Checkpoints: folders with everything that a run needs to go on as if it had never stopped.
 //
 //   ROOT/lock                              held by the one process that may save here
-//   ROOT/step-000400/weights.safetensors   parameters by path, readable by anyone; of a 16-bit model their f32 masters
-//   (nn/training/precision.h)
-//   ROOT/step-000400/optimizer.safetensors "first.PATH" and "second.PATH": Adam's moments
-//   ROOT/step-000400/state.json            format version, step, updates where they are fewer, seed, facts; "files":
-//   the SHA-256 of the two others; "sha256": that of its own text without this line (nn/io/checkpoint.cpp)
+//   ROOT/step-000400/weights.safetensors   parameters by path; of a 16-bit model their f32 masters. Metadata: format,
+//                                          step, seed, skipped steps, the caller's facts, the other file's seal
+//   ROOT/step-000400/optimizer.safetensors Adam's moments as "first.PATH" and "second.PATH". Metadata: step
 //
-// One flipped bit anywhere in a folder is noticed before anything is loaded. Format 1, of versions
-// before checksums, loads with a note. Weights in a file of their own carry whence.sha256 (nn/io/safetensors.h).
+// Both are readable by anyone; `safe_open(file, "np").metadata()` prints the metadata in Python. Both have a seal
+// (nn/io/safetensors.h), so that one flipped bit anywhere in a folder is noticed before anything is loaded.
 //
 // A folder is written under a temporary name, synced, and renamed. Whenever the process is killed, the
 // previous checkpoint is complete.
@@ -65,14 +63,13 @@ class CheckpointFolder {
 // The folder of the checkpoint with the highest step, or nothing when there is none, or no such root.
 std::optional<std::string> find_latest(const std::string& root);
 
-// Reads state.json alone. FileError when it is damaged, SystemError when it cannot be read, DoesNotFit when its format
-// is of a later version.
+// What the weights' metadata hold, proven. Throws as read_safetensors does, FileError when the file is no checkpoint's,
+// DoesNotFit when its format is another version's.
 TrainingState read_training_state(const std::string& folder, Trust* trust = nullptr);
 
 // Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: what
-// read_training_state and read_safetensors throw, and DoesNotFit, which lists what does not fit; the weights and the
-// optimiser are then unchanged. `trust` (nn/io/trust.h) gets notes of what was damaged and accepted, of files without
-// checksums, and of numbers that are not finite.
+// read_training_state throws, and DoesNotFit, which lists what does not fit; the weights and the optimiser are then
+// unchanged. `trust` (nn/io/trust.h) gets notes of what was damaged and accepted, and of numbers that are not finite.
 TrainingState load_checkpoint(
     const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust = nullptr);
 inline TrainingState load_checkpoint(
@@ -80,7 +77,8 @@ inline TrainingState load_checkpoint(
   return load_checkpoint(folder, module.parameters(), optimizer, trust);
 }
 
-// The weights alone, as one file of safetensors that proves itself. They throw what save and load_checkpoint do.
+// The weights alone, as one file. They throw what save and load_checkpoint do. A file without a seal, as others write
+// it, is loaded with a note.
 void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
 void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights, Trust* trust = nullptr);
 inline void save_weights(const std::string& path, const Module& module) { save_weights(path, module.parameters()); }

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <future>
-#include <map>
 #include <set>
 
 #include "nn/io/files.h"
@@ -15,9 +13,6 @@
 
 namespace whence {
 namespace {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
 
@@ -36,22 +31,25 @@ template <class... Parts> [[noreturn]] void refuse(const std::string& path, cons
   throw FileError(path, ": safetensors: ", parts...);
 }
 
-// ---- What proves the content
+// ---- The seal
 
-// `hashes`: of the entries' data.
-std::string content_sha256(const std::vector<SafetensorsEntry>& entries, const std::vector<std::string>& hashes) {
-  std::map<std::string, std::string> lines;
-  for (std::size_t k = 0; k < entries.size(); ++k) {
-    const SafetensorsEntry& entry = entries[k];
-    std::string shape;
-    for (const std::uint64_t extent : entry.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
-    // No stream, such as that of to_text: without memory it would leave out text and say nothing.
-    lines[entry.name] = hashes[k] + ' ' + entry.dtype + " [" + shape + "] " + std::to_string(entry.name.size()) + ' ' +
-                        entry.name + '\n';
-  }
+constexpr std::size_t seal_digits = 64;
+
+// Where the digits of the seal stand in what precedes the data. No other place has this text: inside of a name or of
+// other metadata, quotes are escaped.
+std::size_t place_of_seal(const std::string& head) {
+  const std::string before = to_text('"', seal_key, "\":\"");
+  const std::size_t found = head.find(before);
+  return found == head.npos ? head.npos : found + before.size();
+}
+
+// Of the head with zeros for the seal; the data are added to it.
+Sha256 hash_of_head(std::string head) {
+  if (const std::size_t at = place_of_seal(head); at != head.npos && at + seal_digits <= head.size())
+    head.replace(at, seal_digits, seal_digits, '0');
   Sha256 hash;
-  for (const auto& [name, line] : lines) hash.add(line);
-  return hash.hexadecimal();
+  hash.add(head);
+  return hash;
 }
 
 // ---- Reading
@@ -210,7 +208,7 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
 }
 
-// What stands before the data.
+// What precedes the data.
 std::string head_of(const SafetensorsHeader& header) {
   std::string text = safetensors_header_text(header);
   text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
@@ -222,22 +220,9 @@ std::string head_of(const SafetensorsHeader& header) {
   return head + text;
 }
 
-std::vector<std::span<const std::byte>> parts_of(std::string_view head, const NamedTensors& tensors) {
-  std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(head))};
-  for (const auto& entry : tensors) parts.push_back(bytes_of(entry.second));
-  return parts;
-}
-
-// Hashes on a thread of its own while this one writes; few bytes when they are asked for.
-template <class Hash> std::future<std::string> meanwhile(const NamedTensors& tensors, const Hash& hash) {
-  std::size_t bytes = 0;
-  for (const auto& entry : tensors) bytes += bytes_of(entry.second).size();
-  return std::async(bytes < 1 << 20 ? std::launch::deferred : std::launch::async | std::launch::deferred, hash);
-}
-
 }  // namespace
 
-SafetensorsFile read_safetensors(const std::string& path, Trust* trust, const std::string& sha256) {
+SafetensorsFile read_safetensors(const std::string& path, Trust* trust) {
   const InputFile file(path);
   const std::uint64_t length = checked_header_length(path, file);
   std::string head(static_cast<std::size_t>(length_bytes + length), '\0');
@@ -246,64 +231,36 @@ SafetensorsFile read_safetensors(const std::string& path, Trust* trust, const st
   order_by_data(path, header.entries, file.size() - head.size());
 
   SafetensorsFile content{{}, std::move(header.metadata)};
-  const auto said = std::ranges::find(content.metadata, content_sha256_key, &Metadata::value_type::first);
-  const bool by_content = sha256.empty() && said != content.metadata.end();
-  Sha256 whole;
-  if (!sha256.empty()) whole.add(head);
-  std::vector<std::string> hashes;
-  for (const SafetensorsEntry& entry : header.entries) {
-    Sha256 of_entry;
-    Sha256* const hash = by_content ? &of_entry : sha256.empty() ? nullptr : &whole;
-    content.tensors.emplace_back(entry.name, read_tensor(path, file, entry, head.size(), hash));
-    if (by_content) hashes.push_back(of_entry.hexadecimal());
+  const auto seal = std::ranges::find(content.metadata, seal_key, &Metadata::value_type::first);
+  const bool sealed = seal != content.metadata.end();
+  Sha256 hash = hash_of_head(head);
+  for (const SafetensorsEntry& entry : header.entries)
+    content.tensors.emplace_back(entry.name, read_tensor(path, file, entry, head.size(), sealed ? &hash : nullptr));
+  if (!sealed) return content;
+  content.seal = seal->second;
+  content.metadata.erase(seal);
+  if (const std::string found = hash.hexadecimal(); found != content.seal) {
+    refuse_damaged(to_text(path, ": is damaged: its SHA-256 is ", found, "; ",
+                       is_sha256(content.seal) ? content.seal : printable(content.seal), ", as its metadata ", seal_key,
+                       " says, required"),
+        trust);
   }
-  content.proven = by_content || !sha256.empty();
-  if (by_content)
-    require_sha256(path, content_sha256(header.entries, hashes), said->second, "its metadata whence.sha256", trust);
-  else if (content.proven)
-    require_sha256(path, whole.hexadecimal(), sha256, "state.json", trust);
   return content;
 }
 
-void write_safetensors(const std::string& path, const SafetensorsFile& content) {
+std::string write_safetensors(const std::string& path, const SafetensorsFile& content) {
   const NamedTensors tensors = in_file_order(content.tensors);
   Metadata metadata = content.metadata;
-  const auto seal = std::ranges::find(metadata, content_sha256_key, &Metadata::value_type::first);
-  if (seal == metadata.end()) {
-    const std::string head = head_of(header_of(tensors, metadata));
-    write_file(path, parts_of(head, tensors));
-    return;
-  }
-  seal->second = std::string(64, '0');
-  SafetensorsHeader header = header_of(tensors, metadata);
-  std::future<std::string> hash = meanwhile(tensors, [&] {
-    std::vector<std::string> hashes;
-    for (const auto& entry : tensors) {
-      Sha256 data;
-      data.add(bytes_of(entry.second));
-      hashes.push_back(data.hexadecimal());
-    }
-    return content_sha256(header.entries, hashes);
-  });
-  const auto sealed_head = [&] {
-    std::ranges::find(header.metadata, content_sha256_key, &Metadata::value_type::first)->second = hash.get();
-    return head_of(header);
-  };
-  write_file(path, parts_of({}, tensors), {head_of(header).size(), sealed_head});
-}
-
-std::string write_hashed_safetensors(const std::string& path, SafetensorsFile content) {
-  std::erase_if(content.metadata, [](const auto& entry) { return entry.first == content_sha256_key; });
-  const NamedTensors tensors = in_file_order(content.tensors);
-  const std::string head = head_of(header_of(tensors, content.metadata));
-  const auto parts = parts_of(head, tensors);
-  std::future<std::string> hash = meanwhile(tensors, [&] {
-    Sha256 whole;
-    for (const auto part : parts) whole.add(part);
-    return whole.hexadecimal();
-  });
+  metadata.emplace_back(seal_key, std::string(seal_digits, '0'));
+  std::string head = head_of(header_of(tensors, metadata));
+  Sha256 hash = hash_of_head(head);
+  for (const auto& entry : tensors) hash.add(bytes_of(entry.second));
+  const std::string seal = hash.hexadecimal();
+  head.replace(place_of_seal(head), seal_digits, seal);
+  std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(head))};
+  for (const auto& entry : tensors) parts.push_back(bytes_of(entry.second));
   write_file(path, parts);
-  return hash.get();
+  return seal;
 }
 
 }  // namespace whence

@@ -15,35 +15,29 @@
 
 namespace whence {
 
-// The metadata whence.sha256 proves the tensors: it is the SHA-256 of the lines
-//
-//   HASH DTYPE SHAPE LENGTH NAME
-//
-// one for every tensor, each with a line end, in the byte order of the names. HASH is the SHA-256 of the tensor's data,
-// in hexadecimal as everywhere, DTYPE as in the header, SHAPE as "[2,3]", LENGTH the bytes of NAME. In Python:
-//   sha256("".join(f"{sha256(data)} {dtype} [{','.join(map(str, shape))}] {len(name)} {name}\n" ...sorted by name))
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+// Every file that is written here has a seal, the metadata whence.seal: the SHA-256 of the file's bytes, of which the
+// 64 digits of the seal itself count as zeros. So one changed bit anywhere in the file is noticed. In Python:
+//   bytes = open(file, "rb").read()
+//   sha256(bytes.replace(seal.encode(), b"0" * 64, 1)).hexdigest() == seal
+inline constexpr const char* seal_key = "whence.seal";
+
 struct SafetensorsFile {
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  std::vector<std::pair<std::string, std::string>> metadata;
-  bool proven = false;  // read, with a checksum, and the bytes are what was hashed
+  NamedTensors tensors;
+  Metadata metadata = {};  // without the seal
+  std::string seal = {};   // of a file that was read: empty where it has none
 };
 
-constexpr const char* content_sha256_key = "whence.sha256";
-
-// Atomic (nn/io/files.h). The same content gives the same bytes in whatever order it is listed. Metadata is sorted by
-// key, tensors by element size, largest first, then by name, so that numbers are aligned. Where the metadata holds
-// whence.sha256, its value is made anew, while the data are written. Throws Error when a name is given twice or a dtype
-// has no name in the format, and what write_file throws.
-void write_safetensors(const std::string& path, const SafetensorsFile& content);
-
-// The same without whence.sha256; returns the SHA-256 of the whole file, made while it is written.
-[[nodiscard]] std::string write_hashed_safetensors(const std::string& path, SafetensorsFile content);
+// Returns the seal. Atomic (nn/io/files.h). The same content gives the same bytes in whatever order it is listed:
+// metadata is sorted by key, tensors by element size, largest first, then by name, so that numbers are aligned. Throws
+// Error when a name is given twice or a dtype has no name in the format, and what write_file throws.
+std::string write_safetensors(const std::string& path, const SafetensorsFile& content);
 
 // Tensors in the order of their data, on the CPU; F16 BF16 F32 F64 I32 I64 BOOL. Everything in the file is checked
-// before it is believed: its form, and its bytes as they are read, by `sha256`, of the whole file, if it is not empty,
-// else by whence.sha256 if the file has that. Throws FileError "FILE: safetensors: what is wrong; the rule", or what
-// require_sha256 throws with `trust`; SystemError when the file cannot be read.
-[[nodiscard]] SafetensorsFile read_safetensors(
-    const std::string& path, Trust* trust = nullptr, const std::string& sha256 = {});
+// before it is believed: its form, and its bytes by the seal if it has one. Throws FileError "FILE: safetensors: what is
+// wrong; the rule", or what refuse_damaged throws with `trust`; SystemError when the file cannot be read.
+[[nodiscard]] SafetensorsFile read_safetensors(const std::string& path, Trust* trust = nullptr);
 
 }  // namespace whence

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "nn/io/json_text.h"
 #include "tensor/error.h"
 #include "tensor/shape.h"
 
@@ -143,23 +142,22 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
   return std::move(events.header);
 }
 
+// As text, value by value: an object of the library takes memory to be freed, and ends the program where there is none.
 std::string safetensors_header_text(const SafetensorsHeader& header) try {
-  const auto text = [](const std::string& content) { return json_string(content, BrokenUtf8::refused); };
-  const auto object = [](const JsonFields& fields) {
-    return json_object(fields, JsonLayout::line, BrokenUtf8::refused);
+  const auto quoted = [](const std::string& text) { return Json(text).dump(); };
+  const auto list = [](const std::vector<std::uint64_t>& numbers) {
+    std::string text;
+    for (const std::uint64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+    return '[' + text + ']';
   };
-  const auto numbers = [](const std::vector<std::uint64_t>& values) {
-    std::vector<std::string> texts;
-    for (const std::uint64_t value : values) texts.push_back(std::to_string(value));
-    return json_array(texts, JsonLayout::line);
-  };
-  JsonFields metadata, fields;
-  for (const auto& [key, content] : header.metadata) metadata.emplace_back(key, text(content));
-  if (!metadata.empty()) fields.emplace_back("__metadata__", object(metadata));
-  for (const SafetensorsEntry& entry : header.entries)
-    fields.emplace_back(entry.name, object({{"dtype", text(entry.dtype)}, {"shape", numbers(entry.shape)},
-                                        {"data_offsets", numbers(entry.offsets)}}));
-  return object(fields);
+  std::string metadata, text;
+  for (const auto& [key, content] : header.metadata)
+    metadata += (metadata.empty() ? "" : ",") + quoted(key) + ':' + quoted(content);
+  for (const SafetensorsEntry& entry : header.entries) {
+    text += ',' + quoted(entry.name) + ":{\"dtype\":" + quoted(entry.dtype) + ",\"shape\":" + list(entry.shape) +
+            ",\"data_offsets\":" + list(entry.offsets) + '}';
+  }
+  return "{\"__metadata__\":{" + metadata + '}' + text + '}';
 } catch (const Json::exception& problem) {
   throw Error("safetensors: a name or metadata is not UTF-8; UTF-8 required (", problem.what(), ")");
 }

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#ifdef __x86_64__
-#include <cpuid.h>
-#include <immintrin.h>
-#endif
 
 namespace whence {
 namespace {
@@ -24,9 +20,7 @@ std::uint32_t sigma(std::uint32_t x, int a, int b, int c) {
   return std::rotr(x, a) ^ std::rotr(x, b) ^ std::rotr(x, c);
 }
 
-using State = std::array<std::uint32_t, 8>;
-
-void add_block(State& state, const char* bytes) {
+void add_block(std::array<std::uint32_t, 8>& state, const char* bytes) {
   std::uint32_t w[64];
   for (int t = 0; t < 16; ++t) {
     w[t] = 0;
@@ -47,59 +41,7 @@ void add_block(State& state, const char* bytes) {
   for (std::size_t i = 0; i < 8; ++i) state[i] += after[i];
 }
 
-void add_plainly(State& state, const char* bytes, std::size_t blocks) {
-  for (; blocks > 0; --blocks, bytes += 64) add_block(state, bytes);
-}
-
-#ifdef __x86_64__
-// The instructions keep a to h as two vectors, (a b e f) and (c d g h), and do two rounds at a time.
-__attribute__((target("sha,sse4.1"))) void add_by_instructions(State& state, const char* bytes, std::size_t blocks) {
-  auto* const memory = reinterpret_cast<__m128i*>(state.data());
-  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-  const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(memory), 0xB1);
-  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(memory + 1), 0x1B);
-  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xF0);
-  for (; blocks > 0; --blocks, bytes += 64) {
-    const __m128i abef_before = abef, cdgh_before = cdgh;
-    __m128i w[4];  // the last 16 words of the schedule
-#pragma GCC unroll 16
-    for (int t = 0; t < 16; ++t) {
-      __m128i& now = w[t % 4];
-      const __m128i &last = w[(t + 3) % 4], &before_last = w[(t + 2) % 4];
-      if (t < 4) {
-        now = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes) + t), big_endian);
-      } else {
-        const __m128i sums =
-            _mm_add_epi32(_mm_sha256msg1_epu32(now, w[(t + 1) % 4]), _mm_alignr_epi8(last, before_last, 4));
-        now = _mm_sha256msg2_epu32(sums, last);
-      }
-      const __m128i keyed = _mm_add_epi32(now, _mm_loadu_si128(reinterpret_cast<const __m128i*>(constants) + t));
-      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, keyed);
-      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(keyed, 0x0E));
-    }
-    abef = _mm_add_epi32(abef, abef_before), cdgh = _mm_add_epi32(cdgh, cdgh_before);
-  }
-  const __m128i feba = _mm_shuffle_epi32(abef, 0x1B), dchg = _mm_shuffle_epi32(cdgh, 0xB1);
-  _mm_storeu_si128(memory, _mm_blend_epi16(feba, dchg, 0xF0));
-  _mm_storeu_si128(memory + 1, _mm_alignr_epi8(dchg, feba, 8));
-}
-
-bool has_instructions() {
-  static const bool has = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_SHA) != 0 && __builtin_cpu_supports("sse4.1");
-  }();
-  return has;
-}
-#endif
-
 }  // namespace
-
-Sha256::Sha256([[maybe_unused]] Way way) : add_blocks_(add_plainly) {
-#ifdef __x86_64__
-  if (way == Way::best && has_instructions()) add_blocks_ = add_by_instructions;
-#endif
-}
 
 void Sha256::add(std::string_view bytes) {
   size_ += bytes.size();
@@ -108,11 +50,10 @@ void Sha256::add(std::string_view bytes) {
     rest_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
     if (rest_.size() < 64) return;
-    add_blocks_(state_, rest_.data(), 1);
+    add_block(state_, rest_.data());
   }
-  const std::size_t blocks = bytes.size() / 64;
-  add_blocks_(state_, bytes.data(), blocks);
-  rest_ = std::string(bytes.substr(64 * blocks));
+  for (; bytes.size() >= 64; bytes.remove_prefix(64)) add_block(state_, bytes.data());
+  rest_ = std::string(bytes);
 }
 
 // The message ends with a one, zeros, and its length in bits.

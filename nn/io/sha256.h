@@ -12,9 +12,6 @@ namespace whence {
 
 class Sha256 {
  public:
-  enum class Way { best, plain };  // best: by the instructions that x86 has for it, where the CPU has them
-
-  explicit Sha256(Way way = Way::best);
   void add(std::string_view bytes);
   void add(std::span<const std::byte> bytes) {
     add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
@@ -22,11 +19,8 @@ class Sha256 {
   [[nodiscard]] std::string hexadecimal() const;  // of all that was added so far
 
  private:
-  using State = std::array<std::uint32_t, 8>;
-  using Blocks = void (*)(State& state, const char* bytes, std::size_t blocks);  // of 64 bytes
-
-  Blocks add_blocks_;
-  State state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<std::uint32_t, 8> state_{
+      0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::string rest_;  // less than a block
   std::uint64_t size_ = 0;
 };

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
-#include "nn/io/safetensors_header.h"
-#include "nn/io/sha256.h"
 #include "tensor/error.h"
 
 namespace whence {
 
-void require_sha256(
-    const std::string& path, const std::string& found, const std::string& wanted, const char* source, Trust* trust) {
-  if (found == wanted) return;
-  const std::string what = to_text(path, ": is damaged: its SHA-256 is ", found, "; ",
-      is_sha256(wanted) ? wanted : printable(wanted), ", as ", source, " says, required");
+void refuse_damaged(const std::string& what, Trust* trust) {
   if (!trust || !trust->accept_damaged)
     throw FileError(what, "; restore it from a copy, or accept the damage (--accept-damaged)");
   trust->notes.push_back(what + "; it is used all the same");

@@ -7,14 +7,12 @@
 namespace whence {
 
 struct Trust {
-  bool accept_damaged = false;          // bytes whose SHA-256 is wrong are taken all the same, with a note
+  bool accept_damaged = false;          // files that their seals do not prove are taken all the same, with a note
   std::vector<std::string> notes = {};  // "FILE: what is to be known of it", a line each, for people; added to
 };
 
-// Unless the hashes are the same: FileError with the file's name and both, or a note of the same text if `trust`
-// accepts that. `source`: who says what is wanted.
-void require_sha256(
-    const std::string& path, const std::string& found, const std::string& wanted, const char* source, Trust* trust);
+// `what`: "FILE: is damaged: why". FileError of that text, or a note of it if `trust` accepts damage.
+void refuse_damaged(const std::string& what, Trust* trust);
 
 // The first five, and how many more there are.
 std::string first_few(const std::vector<std::string>& texts, const char* separator);

@@ -450,11 +450,6 @@ def _(attack):
     return "accepted" if ended.code == 0 else ends(ended, BAD_FILE, "in.safetensors")
 
 
-@finding(19, "state.json: what follows a NUL is not ignored")
-def _(attack):
-    return resumed_with(attack, lambda folder: (folder / "state.json").write_bytes((folder / "state.json").read_bytes() + b"\0garbage"), ("state.json",))
-
-
 @finding(19, "safetensors: a file of 100 000 unknown names is refused in a short line")
 def _(attack):
     ended = simple_probe(attack, names=100000)

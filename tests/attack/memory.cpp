@@ -37,7 +37,7 @@ std::string weights_in(const fs::path& out) { return text_of((out / "weights.saf
 bool has_checkpoint(const fs::path& out) {
   if (!fs::exists(out / "checkpoints")) return false;
   for (const auto& entry : fs::directory_iterator(out / "checkpoints"))
-    if (fs::exists(entry.path() / "state.json") && entry.path().extension().empty()) return true;
+    if (fs::exists(entry.path() / "weights.safetensors") && entry.path().extension().empty()) return true;
   return false;
 }
 

@@ -131,14 +131,17 @@ void parse_options(const Bytes& bytes) {
     throw std::logic_error("a value beyond its range was taken");
 }
 
+void parse_checkpoint(const Bytes& bytes) {
+  Trust trust{.accept_damaged = true};  // else the seal refuses nearly all
+  (void)read_training_state(fs::path(file_of(bytes, "weights.safetensors")).parent_path(), &trust);
+}
+
 using Parse = void (*)(const Bytes&);
 const std::map<std::string, Parse> formats = {
     {"safetensors", [](const Bytes& bytes) { (void)read_safetensors(file_of(bytes)); }},
     {"given", [](const Bytes& bytes) { (void)look::read_given(file_of(bytes), DType::f64); }},
-    {"state",
-        [](const Bytes& bytes) { (void)read_training_state(fs::path(file_of(bytes, "state.json")).parent_path()); }},
-    {"run", parse_run}, {"jsonl", parse_jsonl}, {"vocabulary", parse_vocabulary}, {"scheme", parse_scheme},
-    {"options", parse_options},
+    {"checkpoint", parse_checkpoint}, {"run", parse_run}, {"jsonl", parse_jsonl}, {"vocabulary", parse_vocabulary},
+    {"scheme", parse_scheme}, {"options", parse_options},
     {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
     {"lengths", [](const Bytes& bytes) { (void)language::read_length_scores(file_of(bytes, "lengths.json")); }},
     {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};

@@ -7,7 +7,7 @@ import time
 
 from tools import write_tensors
 
-FORMATS = ("safetensors", "given", "state", "run", "jsonl", "vocabulary", "scheme", "options", "tokeniser", "lengths", "documents")
+FORMATS = ("safetensors", "given", "checkpoint", "run", "jsonl", "vocabulary", "scheme", "options", "tokeniser", "lengths", "documents")
 
 
 def make_seeds(attack):
@@ -18,7 +18,7 @@ def make_seeds(attack):
     attack.run(["tokenize", "--tokeniser", "bpe.json", "--data", text, "--export", "gpt2"])
     write_tensors(attack.folder / "given.safetensors", {name: ([2, 3, 4], [k / 8 for k in range(24)]) for name in ("q", "k", "v", "cotangent")})
     files = {"safetensors": [run / "weights.safetensors", attack.folder / "given.safetensors"], "given": [attack.folder / "given.safetensors"],
-             "state": [*run.glob("checkpoints/*/state.json")], "run": [run / "run.json", language / "run.json"],
+             "checkpoint": [*run.glob("checkpoints/*/weights.safetensors")], "run": [run / "run.json", language / "run.json"],
              "tokeniser": [attack.folder / f"{kind}.json" for kind in ("bpe", "words", "characters")] + [language / "tokeniser.json"],
              "lengths": [language / "lengths.json"], "documents": [text]}
     texts = {"jsonl": ['{"text": "a b", "answer": 3}\n{"text": "\\u00e9", "choices": ["x", "y"], "answer": -1}\n\n'],
