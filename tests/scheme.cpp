@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "autograd/inspect/probe.h"
+#include "examples/app/scheme_names.h"
 #include "nn/transformer.h"
 #include "tests/close.h"
 

@@ -1,4 +1,4 @@
-// The names of the positional schemes, for a shell to complete.
+// The positional schemes, as programs list them.
 #pragma once
 
 #include <string>
@@ -6,6 +6,10 @@
 
 namespace whence {
 
-[[nodiscard]] std::vector<std::string> scheme_names();
+[[nodiscard]] std::vector<std::string> scheme_names();  // for a shell to complete
+
+// For reference pages: every scheme, or those that are named, with paper, equation and options. InputError for a name
+// that is none.
+[[nodiscard]] std::string describe_schemes(const std::vector<std::string>& names = {});
 
 }  // namespace whence

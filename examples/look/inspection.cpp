@@ -80,6 +80,40 @@ std::string require_memory(const Subject& subject) {
   return to_text(line, "; up to ", for_reasons, " times that is taken while the reasons of zeros are found");
 }
 
+namespace {
+
+// What is known of a probe of these schemes by its path in attention: "position.cope.gates", "position.base.bias".
+// Nothing where no scheme names it.
+struct FoundProbe {
+  const SchemeSpec* scheme;
+  const ProbeInfo* probe;
+};
+
+std::optional<FoundProbe> find_probe(const std::vector<SchemeSpec>& specs, const std::string& path) {
+  const std::string within = path.starts_with("shared.") ? path.substr(7) : path,
+                    name = path.substr(path.rfind('.') + 1);
+  const auto found_in = [&](const SchemeSpec& spec, std::string rest) -> std::optional<FoundProbe> {
+    const SchemeSpec* inner = &spec;
+    if (rest.starts_with(spec.info().name + ".")) rest = rest.substr(spec.info().name.size() + 1);
+    for (; inner->base() && rest.starts_with("base."); rest = rest.substr(5)) inner = inner->base();
+    if (rest != name) return std::nullopt;
+    for (const ProbeInfo& probe : inner->info().probes)
+      if (probe.name == name) return FoundProbe{inner, &probe};
+    return std::nullopt;
+  };
+  if (!within.starts_with("position.")) return std::nullopt;
+  const bool shared = within.size() < path.size();
+  for (const bool as_said : {true, false}) {
+    for (const SchemeSpec& spec : specs) {
+      if ((spec.shared() == shared) != as_said) continue;
+      if (auto found = found_in(spec, within.substr(9))) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs) {
   std::vector<Quantity> all;
   for (const std::string& path : capture.names()) {

@@ -1,0 +1,170 @@
+#include "nn/scheme_grammar.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "nn/scheme_registry.h"
+
+namespace whence {
+namespace {
+
+const SchemeOption& find_option(const std::string& text, const SchemeInfo& info, const std::string& name) {
+  std::vector<std::string> known;
+  for (const SchemeOption& option : info.options) {
+    if (option.name == name) return option;
+    known.push_back(option.name);
+  }
+  if (known.empty()) refuse_scheme(text, to_text("option '", name, "' given; ", info.name, " has no options"));
+  refuse_scheme(text, to_text("'", name, "' is no option of ", info.name, did_you_mean(name, known)));
+}
+
+void check_value(const std::string& text, const SchemeOption& option, const std::string& value) {
+  if (option.kind == SchemeOption::Kind::word) {
+    if (std::count(option.choices.begin(), option.choices.end(), value)) return;
+    refuse_scheme(text, to_text(option.name, " is '", value, "'", did_you_mean(value, option.choices)));
+  }
+  const double number = number_in(value);
+  const bool whole = option.kind != SchemeOption::Kind::integer || number == std::floor(number);
+  if (std::isnan(number) || !whole || number < option.low || number > option.high) {
+    refuse_scheme(text, to_text(option.name, " is '", value, "'; ",
+                            option.kind == SchemeOption::Kind::integer ? "a whole number" : "a number", " in [",
+                            option.low, ", ", option.high, "] required"));
+  }
+}
+
+// Splits a text into names, values and signs; remembers where it stands for errors.
+class Reader {
+ public:
+  explicit Reader(const std::string& text) : text_(text) {}
+
+  bool at_end() {
+    skip_spaces();
+    return next_ == text_.size();
+  }
+  bool accept(char sign) {
+    skip_spaces();
+    if (next_ == text_.size() || text_[next_] != sign) return false;
+    ++next_;
+    return true;
+  }
+  void expect(char sign) {
+    if (!accept(sign)) wrong(std::string("'") + sign + "'");
+  }
+  std::string word(const char* what) {
+    skip_spaces();
+    const std::size_t begin = next_;
+    while (next_ < text_.size() && belongs_to_word(begin)) ++next_;
+    if (next_ == begin) wrong(what);
+    return text_.substr(begin, next_ - begin);
+  }
+  [[noreturn]] void wrong(const std::string& expected) {
+    const std::string found = next_ < text_.size() ? to_text("'", text_[next_], "'") : std::string("the end");
+    refuse_scheme(text_, to_text("at character ", next_ + 1, ": ", found, " found; ", expected, " expected"));
+  }
+
+ private:
+  void skip_spaces() {
+    while (next_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[next_]))) ++next_;
+  }
+  // Letters, digits, '_' and '.'; a sign only in front of a number or of its exponent ("-1e+4").
+  bool belongs_to_word(std::size_t begin) const {
+    const char c = text_[next_];
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.') return true;
+    if (c != '-' && c != '+') return false;
+    if (next_ == begin) return c == '-';
+    const bool number = std::isdigit(static_cast<unsigned char>(text_[begin])) || text_[begin] == '-';
+    return number && (text_[next_ - 1] == 'e' || text_[next_ - 1] == 'E');
+  }
+
+  const std::string& text_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+double number_in(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : std::nan("");
+}
+
+// The grammar of scheme_grammar.h, top down.
+class SchemeParser {
+ public:
+  explicit SchemeParser(const std::string& text) : text_(text), reader_(text) {}
+
+  std::vector<SchemeSpec> sum() {
+    std::vector<SchemeSpec> specs;
+    do {
+      SchemeSpec spec = scheme(reader_.word("a scheme's name"), 1);
+      for (const SchemeSpec& earlier : specs)
+        if (earlier.info_ == spec.info_)
+          refuse_scheme(text_, to_text(spec.info_->name, " stands in the sum twice; once is what adds a position"));
+      specs.push_back(std::move(spec));
+    } while (reader_.accept('+'));
+    if (!reader_.at_end()) reader_.wrong("'+', '(' or the end");
+    for (const SchemeSpec& spec : specs)
+      if (specs.size() > 1 && spec.info_->name == "none")
+        refuse_scheme(text_, "none adds nothing to a sum; leave it out");
+    return specs;
+  }
+
+ private:
+  SchemeSpec scheme(const std::string& name, int depth) {
+    if (depth > deepest_scheme)
+      refuse_scheme(text_, to_text("schemes inside each other more than ", deepest_scheme, " deep given; at most ",
+                               deepest_scheme, " required"));
+    SchemeSpec spec;
+    spec.info_ = &scheme_named(name, text_);
+    bool more = reader_.accept('(') && !reader_.accept(')');
+    const bool open = more;
+    for (bool first = true; more; first = false, more = reader_.accept(',')) {
+      const std::string word =
+          reader_.word(first && spec.info_->takes_base ? "a scheme or an option" : "an option's name");
+      if (reader_.accept('='))
+        option(spec, word);
+      else if (first && spec.info_->takes_base)
+        spec.base_.push_back(scheme(word, depth + 1));
+      else
+        reader_.wrong("'='");
+    }
+    if (open) reader_.expect(')');
+    if (spec.info_->takes_base && spec.base_.empty()) {
+      refuse_scheme(text_, to_text(spec.info_->name, " given without a scheme inside; one required, as in ",
+                               spec.info_->name, "(rope)"));
+    }
+    return spec;
+  }
+
+  void option(SchemeSpec& spec, const std::string& name) {
+    const SchemeOption& option = find_option(text_, *spec.info_, name);
+    const std::string value = reader_.word("a value");
+    check_value(text_, option, value);
+    if (!spec.given_.emplace(option.name, value).second)
+      refuse_scheme(text_, to_text("option '", option.name, "' given twice"));
+  }
+
+  const std::string& text_;
+  Reader reader_;
+};
+
+std::vector<SchemeSpec> parse_schemes(const std::string& text) { return SchemeParser(text).sum(); }
+
+std::string SchemeSpec::text() const {
+  std::string inside = base_.empty() ? "" : base_[0].text();
+  for (const SchemeOption& option : info_->options) {
+    const auto given = given_.find(option.name);
+    if (given != given_.end()) inside += (inside.empty() ? "" : ", ") + option.name + "=" + given->second;
+  }
+  return inside.empty() ? info_->name : info_->name + "(" + inside + ")";
+}
+
+std::string canonical_text(const std::vector<SchemeSpec>& specs) {
+  std::string text;
+  for (const SchemeSpec& spec : specs) text += (text.empty() ? "" : " + ") + spec.text();
+  return text;
+}
+
+}  // namespace whence

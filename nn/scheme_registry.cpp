@@ -1,0 +1,79 @@
+#include "nn/scheme_registry.h"
+
+#include <algorithm>
+
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+SchemeRegistry& registry() {
+  static SchemeRegistry schemes;
+  return schemes;
+}
+
+}  // namespace
+
+namespace option {
+
+SchemeOption integer(std::string name, index_t preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::integer, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
+SchemeOption number(std::string name, double preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::number, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
+SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
+  return {std::move(name), SchemeOption::Kind::word, choices.at(0), 0, 0, choices, std::move(help)};
+}
+SchemeOption yes_no(std::string name, std::string help) {
+  return words(std::move(name), {"no", "yes"}, std::move(help));
+}
+
+}  // namespace option
+
+void SchemeRegistry::add(SchemeInfo info, const Site& at) {
+  std::vector<std::string> names = info.aliases;
+  names.push_back(info.name);
+  for (const std::string& name : names) {
+    const auto [earlier, first] = places_.emplace(name, at);
+    if (!first && clash_.empty()) {
+      clash_ = to_text("scheme: '", name, "' is registered at ", to_string(earlier->second), " and at ", to_string(at),
+          "; one scheme per name and alias required; rename one of them");
+    }
+  }
+  schemes_.emplace(info.name, std::move(info));
+}
+const std::map<std::string, SchemeInfo>& SchemeRegistry::all() const {
+  if (!clash_.empty()) throw Error(clash_);
+  return schemes_;
+}
+
+RegisterScheme::RegisterScheme(SchemeInfo info, const Site& at) { registry().add(std::move(info), at); }
+
+std::vector<SchemeInfo> registered_schemes() {
+  std::vector<SchemeInfo> all;
+  for (const auto& [name, info] : registry().all()) all.push_back(info);
+  return all;
+}
+
+const SchemeInfo& scheme_named(const std::string& name, const std::string& in_text) {
+  std::vector<std::string> known;
+  for (const auto& [registered, info] : registry().all()) {
+    if (registered == name || std::count(info.aliases.begin(), info.aliases.end(), name)) return info;
+    known.push_back(registered);
+  }
+  refuse_scheme(in_text, to_text("'", name, "' is no scheme", did_you_mean(name, known)));
+}
+
+void refuse_scheme(const std::string& text, const std::string& message) {
+  throw InputError("scheme '", text, "': ", message);
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  if (const auto nearest = nearest_name(word, known)) return "; did you mean '" + *nearest + "'?";
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  return "; known: " + list;
+}
+
+}  // namespace whence

@@ -1,0 +1,99 @@
+// Positional schemes by name: what each says of itself, its options and its probes. Each scheme's file enters the
+// registry; nn/scheme.h makes schemes of what stands there.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/shape.h"
+
+namespace whence {
+
+class PositionalScheme;
+class SchemeArguments;
+
+struct SchemeOption {
+  enum class Kind : unsigned char { integer, number, word };
+  std::string name;
+  Kind kind;
+  std::string default_text;          // as the user would write it
+  double low, high;                  // of numbers: both ends allowed
+  std::vector<std::string> choices;  // of words
+  std::string help;                  // one line, with the unit if there is one
+};
+
+// How a registration writes its options: option::integer("p_max", 64, {1, 1e6}, "largest position").
+namespace option {
+struct Range {
+  double low, high;  // both allowed
+};
+[[nodiscard]] SchemeOption integer(std::string name, index_t preset, Range range, std::string help);
+[[nodiscard]] SchemeOption number(std::string name, double preset, Range range, std::string help);
+// The first choice is the default.
+[[nodiscard]] SchemeOption words(std::string name, std::vector<std::string> choices, std::string help);
+[[nodiscard]] SchemeOption yes_no(std::string name, std::string help);  // no, unless yes is written
+}  // namespace option
+
+// What a probe shows: for everything that draws it or writes about it.
+struct ProbeInfo {
+  enum class Scale : unsigned char { unit, sequential, diverging };  // 0 to 1; from 0 up; either sign
+
+  std::string name;  // as it is passed to probe(): "gates"
+  std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row,
+                     // o one for all
+  Scale scale;       // of the value; a gradient has either sign
+  std::string caption;    // what it says, one clause
+  std::string equation;   // how it is computed, with its number in the paper
+  std::string mark = {};  // the option whose value is a line worth drawing: "p_max"
+};
+
+struct SchemeInfo {
+  std::string name;                       // "cope"
+  std::vector<std::string> aliases = {};  // accepted, never printed
+  std::string title;                      // "Contextual Position Encoding"
+  std::string paper;                      // "Golovneva et al. 2024, arXiv:2405.18719"
+  std::string equation;                   // one line
+  std::vector<SchemeOption> options = {};
+  std::vector<ProbeInfo> probes = {};  // every one that its code passes
+  bool takes_base = false;             // made over another scheme, named first in the parentheses
+  // Whether one instance serves all layers. By default each layer has its own, and a scheme over
+  // another does as that one does.
+  std::function<bool(const SchemeArguments&)> shared = {};
+  // The conformance tests run the bare name and each single option by themselves. They run these texts too:
+  // whatever the author worries about.
+  std::vector<std::string> variants = {};
+  std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
+};
+
+// Schemes by name. Two of one name are an Error that names both places. It waits until somebody reads the registry:
+// registration runs before main, where nothing could catch it.
+class SchemeRegistry {
+ public:
+  void add(SchemeInfo info, const Site& at);
+  const std::map<std::string, SchemeInfo>& all() const;  // throws the Error
+
+ private:
+  std::map<std::string, SchemeInfo> schemes_;
+  std::map<std::string, Site> places_;  // of names and aliases
+  std::string clash_;
+};
+
+// static const RegisterScheme registered{{.name = "rope", ...}};
+struct RegisterScheme {
+  explicit RegisterScheme(SchemeInfo info, const Site& at = Site::current());
+};
+std::vector<SchemeInfo> registered_schemes();  // by name
+
+// By its name or an alias. InputError with the nearest name where there is none; `in_text`: what the user wrote.
+const SchemeInfo& scheme_named(const std::string& name, const std::string& in_text);
+
+// InputError "scheme 'TEXT': MESSAGE".
+[[noreturn]] void refuse_scheme(const std::string& text, const std::string& message);
+// "; did you mean 'cope'?", or the names that are known.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
+}  // namespace whence
