@@ -16,6 +16,7 @@
 #include "cuda/vocabulary/launch_kernel.h"
 #include "nn/layers/loss.h"
 #include "nn/training/training_step.h"
+#include "nn/transformer.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"

@@ -5,11 +5,12 @@
 #include <optional>
 #include <span>
 
-#include "autograd/backward.h"
-#include "autograd/node.h"
+#include "nn/training/gradient_tree.h"
+#include "nn/transformer.h"
 #include "tensor/device/recorded_step.h"
 #include "tensor/error.h"
 #include "tensor/ranks/collectives.h"
+#include "tensor/ranks/communicator.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -23,43 +24,6 @@ std::string not_recordable(const TransformerOptions& model) {
   }
   return {};
 }
-
-namespace {
-
-// Leaves in every parameter's gradient the sum over parts [begin, end): by halves while their number is even, so that
-// ranks can do branches of the tree, and the odd number that is left in a row, as no rank splits it. As many sums wait
-// for their other half as the tree is deep.
-template <class OnePart>
-void sum_by_halves(Adam& optimizer, std::int64_t begin, std::int64_t end, const OnePart& backward_of) {
-  if ((end - begin) % 2 != 0) {
-    optimizer.zero_gradients();
-    for (std::int64_t part = begin; part < end; ++part) backward_of(part);
-    return;
-  }
-  const std::int64_t middle = begin + (end - begin) / 2;
-  sum_by_halves(optimizer, begin, middle, backward_of);
-  const bool own = (middle - begin) % 2 == 0;  // a sum that was made here, where another may be added in place
-  std::vector<Tensor> left;
-  for (const Module::Parameter& parameter : optimizer.parameters())
-    left.push_back(tracked(parameter.tensor) ? gradient(parameter.tensor) : Tensor());
-  sum_by_halves(optimizer, middle, end, backward_of);
-  for (std::size_t k = 0; k < left.size(); ++k) {
-    const Tensor& parameter = optimizer.parameters()[k].tensor;
-    const Tensor right = tracked(parameter) ? gradient(parameter) : Tensor();
-    if (!left[k].defined() && !right.defined()) continue;
-    const auto wide = [&](const Tensor& x) { return detail::in_dtype(x, compute_dtype(parameter.dtype())); };
-    Tensor sum = left[k];
-    if (!left[k].defined() || !right.defined())
-      sum = raw::copy(wide(right.defined() ? right : left[k]));
-    else if (own)
-      raw::add_into(wide(right), sum);
-    else
-      sum = raw::add(wide(left[k]), wide(right));
-    set_gradient(parameter, sum);
-  }
-}
-
-}  // namespace
 
 // Everything between the upload of a step's batches and its new weights, as one graph. The
 // memory that it reads stays put.
@@ -127,23 +91,6 @@ TrainingStep::TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf lo
 
 TrainingStep::~TrainingStep() = default;
 
-StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
-  try {
-    return attempt(step, learning_rate);
-  } catch (const OutOfMemory& problem) {
-    precision_.optimizer().zero_gradients();
-    throw OutOfMemory(to_text(problem.what(), memory_advice(problem)), problem.numbers);
-  }
-}
-
-// A loss scale is that of a mean loss; the losses here are sums, and the mean's divisor is known when all parts are. A
-// power of two near it does as well, and changes no digit.
-double TrainingStep::scale_of(std::int64_t counted_in_first_part) const {
-  if (!precision_.loss_scale()) return 1;
-  const double targets = static_cast<double>(std::max<std::int64_t>(counted_in_first_part, 1) * options_.accumulate);
-  return precision_.loss_scale()->value() * std::exp2(-std::ceil(std::log2(targets)));
-}
-
 namespace {
 
 // What is said of a part: to the step, and to other ranks. Whole numbers in a double are exact.
@@ -160,23 +107,82 @@ std::vector<PartFacts> facts_of_all(Communicator* ranks, const std::vector<PartF
   return all;
 }
 
-double mean_loss(const std::vector<PartFacts>& parts, double counted, std::int64_t step) {
-  double sum = 0;
+// Sums over all parts of a step.
+struct StepFacts {
+  double loss = 0, targets = 0;
+  std::int64_t tokens = 0;
+};
+
+StepFacts sum_of(const std::vector<PartFacts>& parts, std::int64_t step) {
+  StepFacts all;
   for (const PartFacts& part : parts) {
     if (!std::isfinite(part.loss)) {
       throw FailedStep(to_text("training: the loss is ", part.loss, " at step ", step,
           "; a finite loss required; lower the learning rate or the largest norm of gradients"));
     }
-    sum += part.loss;
+    all.loss += part.loss, all.targets += part.counted, all.tokens += static_cast<std::int64_t>(part.tokens);
   }
-  return sum / counted;
-}
-
-void require_targets(double counted, std::int64_t step) {
-  if (counted == 0) throw Error("training: no target in step ", step, "; at least one required; use larger batches");
+  if (all.targets == 0)
+    throw Error("training: no target in step ", step, "; at least one required; use larger batches");
+  return all;
 }
 
 }  // namespace
+
+// The parts of one step that this rank does, and what is known of them so far.
+class TrainingStep::Parts {
+ public:
+  Parts(const TrainingStep& training, std::int64_t step) : training_(training), step_(step) {
+    const StepOptions& options = training.options_;
+    const std::int64_t first = (step - 1) * options.accumulate + 1;  // of all ranks'
+    const std::int64_t own = options.accumulate / (options.ranks ? options.ranks->size() : 1);
+    begin_ = first + (options.ranks ? options.ranks->rank() * own : 0), end_ = begin_ + own;
+    if (begin_ != first && training.precision_.loss_scale()) scale_ = scale_of(training.batch_(first).counted);
+  }
+
+  std::int64_t begin() const { return begin_; }
+  std::int64_t end() const { return end_; }
+  double scale() const { return scale_; }  // of the losses; known when a batch was made
+
+  TrainingBatch batch(std::int64_t part) {
+    TrainingBatch batch = training_.batch_(part);
+    if (scale_ == 0) scale_ = scale_of(batch.counted);
+    facts_.push_back({0, static_cast<double>(batch.counted), static_cast<double>(batch.tokens)});
+    return batch;
+  }
+
+  // Of all ranks. Losses are read when everything is under way: until then the host only runs ahead of a GPU.
+  StepFacts sum(const std::vector<Tensor>& losses) {
+    for (std::size_t k = 0; k < losses.size(); ++k) facts_[k].loss = losses[k].item();
+    return sum_of(facts_of_all(training_.options_.ranks, facts_), step_);
+  }
+
+ private:
+  // A loss scale is that of a mean loss; the losses here are sums, and the mean's divisor is known when all parts are. A
+  // power of two near it does as well, and changes no digit.
+  double scale_of(std::int64_t counted_in_first_part) const {
+    const std::optional<LossScale>& loss_scale = training_.precision_.loss_scale();
+    if (!loss_scale) return 1;
+    const double targets =
+        static_cast<double>(std::max<std::int64_t>(counted_in_first_part, 1) * training_.options_.accumulate);
+    return loss_scale->value() * std::exp2(-std::ceil(std::log2(targets)));
+  }
+
+  const TrainingStep& training_;
+  std::int64_t step_, begin_ = 0, end_ = 0;
+  double scale_ = 0;
+  std::vector<PartFacts> facts_;  // of the batches made so far
+};
+
+StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
+  try {
+    Parts parts(*this, step);
+    return replay_ ? run_recorded(parts, step, learning_rate) : run(parts, step, learning_rate);
+  } catch (const OutOfMemory&) {
+    precision_.optimizer().zero_gradients();
+    throw;
+  }
+}
 
 // Every rank's sum is a branch of the tree; what is left is the tree over ranks.
 void TrainingStep::sum_gradients_over_ranks() {
@@ -206,105 +212,47 @@ void TrainingStep::sum_gradients_over_ranks() {
     if (tracked(parameter.tensor)) set_gradient(parameter.tensor, places[k++]);
 }
 
-StepOutcome TrainingStep::attempt(std::int64_t step, double learning_rate) {
+// The gradients are those of the sum. Divided by all of the step's targets they are those of the mean over one large
+// batch.
+StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_rate) {
   Adam& optimizer = precision_.optimizer();
-  std::optional<LossScale>& loss_scale = precision_.loss_scale();
-  StepOutcome outcome;
-  const std::int64_t first = (step - 1) * options_.accumulate + 1;  // of all ranks'
-  const std::int64_t own = options_.accumulate / (options_.ranks ? options_.ranks->size() : 1),
-                     own_first = first + (options_.ranks ? options_.ranks->rank() * own : 0);
-  std::vector<TrainingBatch> given;  // of a recorded step
   std::vector<Tensor> losses;
-  std::vector<PartFacts> own_facts;
-  double scale = loss_scale && own_first != first ? scale_of(batch_(first).counted) : 0;
-  const auto batch_of = [&](std::int64_t part) {
-    TrainingBatch batch = batch_(part);
-    if (scale == 0) scale = scale_of(batch.counted);
-    own_facts.push_back({0, static_cast<double>(batch.counted), static_cast<double>(batch.tokens)});
-    return batch;
-  };
-  if (replay_) {
-    for (std::int64_t part = own_first; part < own_first + own; ++part) given.push_back(batch_of(part));
-  } else {
-    sum_by_halves(optimizer, own_first, own_first + own, [&](std::int64_t part) {
-      const TrainingBatch batch = batch_of(part);
-      const Tensor loss = loss_of_(batch, part);
-      backward(loss, scale == 1 ? Tensor() : Tensor::full({}, scale, loss.dtype(), loss.device()));
-      losses.push_back(loss.detach());
-    });
-  }
-  // Losses are read when everything is under way: until then the host only runs ahead of a GPU.
-  const auto all_parts = [&] {
-    for (std::size_t k = 0; k < losses.size(); ++k) own_facts[k].loss = losses[k].item();
-    return facts_of_all(options_.ranks, own_facts);
-  };
-  const auto targets_of = [&](const std::vector<PartFacts>& parts) {
-    double counted = 0;
-    for (const PartFacts& part : parts)
-      counted += part.counted, outcome.tokens += static_cast<std::int64_t>(part.tokens);
-    return counted;
-  };
-  // The gradients are those of the sum. Divided by all of the step's targets they are those of
-  // the mean over one large batch.
-  GradientNorm norm{};
-  double targets = 0;
-  if (replay_) {
-    targets = targets_of(own_facts);
-    require_targets(targets, step);
-    optimizer.prepare_replay(learning_rate, options_.clip, scale * targets);
-    losses = replay_->run(given, scale, step);
-    outcome.loss = mean_loss(all_parts(), targets, step);
-    norm = optimizer.replayed_norm();
-    outcome.gradient_norm = norm.value;
-  } else {
-    const std::vector<PartFacts> parts = all_parts();
-    targets = targets_of(parts);
-    outcome.loss = mean_loss(parts, targets, step);
-    require_targets(targets, step);
-    if (options_.ranks) sum_gradients_over_ranks();
-    const auto clipping = loss_scale ? try_clip_by_global_norm : clip_by_global_norm;
-    norm = clipping(optimizer.parameters(), options_.clip * targets, scale, Site::current());
-    outcome.gradient_norm = norm.value / targets;
-  }
-  if (loss_scale) loss_scale->update(norm.finite(), step);
-  outcome.skipped = loss_scale && !norm.finite();
-  if (outcome.skipped) return outcome;
-  if (!norm.finite()) {
-    throw FailedStep(to_text("training: the norm of the gradients is ", norm.value, " at step ", step,
-        "; finite gradients required; lower the learning rate; a step that is not recorded names the parameter"));
-  }
-  if (replay_) return outcome;
-  norm.scale /= targets;
+  sum_by_halves(optimizer, parts.begin(), parts.end(), [&](std::int64_t part) {
+    const TrainingBatch batch = parts.batch(part);
+    const Tensor loss = loss_of_(batch, part);
+    backward(loss, parts.scale() == 1 ? Tensor() : Tensor::full({}, parts.scale(), loss.dtype(), loss.device()));
+    losses.push_back(loss.detach());
+  });
+  const StepFacts all = parts.sum(losses);
+  if (options_.ranks) sum_gradients_over_ranks();
+  const auto clipping = precision_.loss_scale() ? try_clip_by_global_norm : clip_by_global_norm;
+  GradientNorm norm = clipping(optimizer.parameters(), options_.clip * all.targets, parts.scale(), Site::current());
+  const bool skipped = !accepted(norm, step);
+  const StepOutcome outcome{all.loss / all.targets, norm.value / all.targets, all.tokens, skipped};
+  if (skipped) return outcome;
+  norm.scale /= all.targets;
   optimizer.step(learning_rate, norm);
   return outcome;
 }
 
-// The step's own tensors grow with the batch. When memory was out, at least `live + asked - lasting` bytes were wanted
-// for all of its sequences, so that at most `fitting` of them go beside what lasts. The largest divisor of a step's
-// sequences below that keeps its gradients as they were.
-std::string TrainingStep::memory_advice(const OutOfMemory& problem) const {
-  if (options_.sequences < 1) return {};
-  std::size_t lasting = 0;
-  for (const Adam::Moments& moments : precision_.optimizer().moments()) {
-    const std::size_t numbers = static_cast<std::size_t>(moments.first.numel());
-    lasting += numbers * (2 * size_of(moments.first.dtype()) + (moments.master.defined() ? size_of(DType::f32) : 0));
+StepOutcome TrainingStep::run_recorded(Parts& parts, std::int64_t step, double learning_rate) {
+  Adam& optimizer = precision_.optimizer();
+  std::vector<TrainingBatch> given;
+  for (std::int64_t part = parts.begin(); part < parts.end(); ++part) given.push_back(parts.batch(part));
+  optimizer.prepare_replay(learning_rate, options_.clip, parts.scale() * parts.sum({}).targets);
+  const StepFacts all = parts.sum(replay_->run(given, parts.scale(), step));
+  const GradientNorm norm = optimizer.replayed_norm();
+  return {all.loss / all.targets, norm.value, all.tokens, !accepted(norm, step)};
+}
+
+bool TrainingStep::accepted(const GradientNorm& norm, std::int64_t step) {
+  if (std::optional<LossScale>& loss_scale = precision_.loss_scale()) {
+    loss_scale->update(norm.finite(), step);
+  } else if (!norm.finite()) {
+    throw FailedStep(to_text("training: the norm of the gradients is ", norm.value, " at step ", step,
+        "; finite gradients required; lower the learning rate; a step that is not recorded names the parameter"));
   }
-  for (const Module::Parameter& parameter : precision_.optimizer().parameters())  // with its gradient
-    lasting += 2 * static_cast<std::size_t>(parameter.tensor.numel()) * size_of(parameter.tensor.dtype());
-  const OutOfMemory::Numbers& n = problem.numbers;
-  const std::size_t room = n.live + n.free, wanted = n.live + n.asked;
-  const std::size_t own = wanted > lasting ? wanted - lasting : 0;
-  std::string text =
-      to_text("; the step wanted at least ", bytes_text(own), " for ", options_.sequences, " sequences beside ",
-          bytes_text(lasting), " of weights, moments and gradients, and there are ", bytes_text(room));
-  const double each = static_cast<double>(own) / static_cast<double>(options_.sequences);
-  const double left = static_cast<double>(room) - static_cast<double>(lasting);
-  std::int64_t fitting = own > 0 && left > 0 ? static_cast<std::int64_t>(left / each) : 0;
-  fitting = std::min(fitting, options_.sequences - 1);
-  const std::int64_t all = options_.sequences * options_.accumulate;
-  while (fitting > 1 && all % fitting) --fitting;
-  if (fitting < 1) return text + ": not one sequence fits; a smaller model, shorter sequences, or executor strips";
-  return text + to_text(": batch ", fitting, ", accumulate ", all / fitting, " makes the same steps in less");
+  return norm.finite();
 }
 
 }  // namespace whence

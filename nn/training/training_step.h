@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "nn/training/precision.h"
-#include "nn/transformer.h"
-#include "tensor/ranks/communicator.h"
 
 namespace whence {
+
+class Communicator;
+struct TransformerOptions;
 
 // The numbers of one part of a step, made on the CPU.
 struct TrainingBatch {
@@ -36,7 +37,6 @@ struct StepOptions {
   std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
   double clip = 1;              // largest global norm of the gradients
   bool recorded = false;        // see RecordedStep, whose conditions `loss_of` then meets; batches keep their shapes
-  std::int64_t sequences = 0;   // in a part, for advice when memory is out; 0: unknown
   // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the
   // same model from the same seed, and take the same steps; what comes out is the same on all, and the same for any
   // number.
@@ -67,16 +67,19 @@ class TrainingStep {
 
   // Step 1, 2, ... NotFinite when its loss or a gradient is not finite, or f16's loss scale is at its least; Error when
   // it has no target. Nothing but that scale has changed then. A recorded step looks at its gradients alone before it
-  // changes anything, at the loss afterwards. OutOfMemory says which batch would fit.
+  // changes anything, at the loss afterwards.
   StepOutcome take(std::int64_t step, double learning_rate);
 
  private:
   class Replay;
+  class Parts;
 
-  StepOutcome attempt(std::int64_t step, double learning_rate);
+  StepOutcome run(Parts& parts, std::int64_t step, double learning_rate);
+  StepOutcome run_recorded(Parts& parts, std::int64_t step, double learning_rate);
   void sum_gradients_over_ranks();
-  double scale_of(std::int64_t counted_in_first_part) const;
-  std::string memory_advice(const OutOfMemory& problem) const;
+  // Tells the loss scale whether the gradients are finite. False where the step is to be skipped; FailedStep where
+  // there is no loss scale to lower.
+  bool accepted(const GradientNorm& norm, std::int64_t step);
 
   MixedPrecision& precision_;
   MakeBatch batch_;
