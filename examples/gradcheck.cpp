@@ -7,6 +7,7 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
 #include "examples/app/results.h"
@@ -14,7 +15,6 @@
 #include "examples/verify/gradient_check.h"
 #include "examples/verify/scheme_texts.h"
 #include "nn/scheme.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -7,6 +7,7 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
@@ -16,7 +17,6 @@
 #include "examples/lab/request.h"
 #include "examples/lab/slurm.h"
 #include "examples/train.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

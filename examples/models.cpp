@@ -10,8 +10,8 @@
 #include "examples/app/results.h"
 #include "examples/app/scheme_names.h"
 #include "examples/bench/measure.h"
+#include "nn/layers/planned_modules.h"
 #include "nn/models.h"
-#include "nn/training/planned_modules.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -5,12 +5,12 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/memory_plan.h"
 #include "examples/app/placement.h"
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "examples/verify/probe_run.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -5,6 +5,7 @@
 
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/progress.h"
@@ -14,7 +15,6 @@
 #include "examples/tasks/flip_flop.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/parallel.h"
 
 namespace whence {

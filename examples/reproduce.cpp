@@ -10,6 +10,7 @@
 #include "examples/app/code_hash.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/placement.h"
 #include "examples/app/run_files.h"
@@ -21,7 +22,6 @@
 #include "examples/papers/runs.h"
 #include "examples/train.h"
 #include "nn/io/files.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

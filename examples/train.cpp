@@ -18,11 +18,11 @@
 #include "examples/app/results.h"
 #include "examples/app/run_record.h"
 #include "examples/app/text.h"
+#include "examples/app/training_operations.h"
 #include "examples/language/train_language.h"
 #include "examples/look/history.h"
 #include "examples/tasks/task_training.h"
 #include "nn/io/files.h"
-#include "nn/training/training_operations.h"
 
 namespace whence {
 namespace {

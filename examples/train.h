@@ -12,7 +12,7 @@ namespace whence {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
     const std::string& task, const std::vector<std::string>& options);
 
-// What one sequence costs in training (nn/training/training_operations.h); InputError as above.
+// What one sequence costs in training (examples/app/training_operations.h); InputError as above.
 [[nodiscard]] double operations_per_sequence(const std::string& task, const std::vector<std::string>& options);
 
 }  // namespace whence

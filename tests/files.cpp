@@ -17,10 +17,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "examples/app/json_text.h"
+#include "examples/app/output_file.h"
 #include "examples/app/results.h"
 #include "examples/app/run_files.h"
 #include "examples/app/tensorboard.h"
-#include "nn/io/json_text.h"
 #include "nn/io/safetensors.h"
 #include "nn/io/sha256.h"
 #include "tests/reference.h"

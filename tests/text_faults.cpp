@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/app/interrupt.h"
+#include "examples/app/json_text.h"
 #include "examples/app/jsonl.h"
 #include "examples/app/run_record.h"
 #include "examples/language/bpe.h"
@@ -27,7 +28,6 @@
 #include "examples/language/saved_model.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 #include "tests/close.h"
 #include "tests/models.h"
 #include "tests/program_run.h"

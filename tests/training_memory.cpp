@@ -1,5 +1,5 @@
 // What training is planned to take beside what it takes, part by part; and what is refused, with advice that holds.
-#include "nn/training/training_memory.h"
+#include "examples/app/training_memory.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,13 +1,13 @@
 // Models on paper: operations worked out by hand, parameters beside the real modules', bytes and cards.
-#include "nn/training/training_operations.h"
+#include "examples/app/training_operations.h"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
 #include "examples/app/model_plan.h"
+#include "nn/layers/planned_modules.h"
 #include "nn/models.h"
-#include "nn/training/planned_modules.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tests/models.h"

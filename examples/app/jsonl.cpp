@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "examples/app/json_text.h"
 #include "examples/app/text.h"
-#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "nn/training/training_memory.h"
+#include "examples/app/training_memory.h"
 
 namespace whence {
 

@@ -7,7 +7,7 @@
 
 #include "examples/app/results.h"
 #include "nn/layers/loss.h"
-#include "nn/training/planned_modules.h"
+#include "nn/layers/planned_modules.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/training/training_memory.h"
-#include "nn/training/training_operations.h"
+#include "examples/app/training_memory.h"
+#include "examples/app/training_operations.h"
 
 namespace whence {
 
@@ -21,7 +21,7 @@ struct PlannedModel {
 
 [[nodiscard]] index_t planned_parameters(const TransformerOptions& model);
 
-// Bytes of a training step on a GPU (nn/training/training_memory.h), in blocks as the allocator has them.
+// Bytes of a training step on a GPU (examples/app/training_memory.h), in blocks as the allocator has them.
 struct PlannedBytes {
   TrainingMemory memory;
   std::size_t bare = 0;      // the peak of a step on next to nothing: what does not depend on the sequences

@@ -1,6 +1,6 @@
 #include "examples/app/placement.h"
 
-#include "tensor/device/device_choice.h"
+#include "examples/app/device_choice.h"
 #include "tensor/products.h"
 
 namespace whence {

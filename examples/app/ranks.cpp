@@ -13,12 +13,12 @@
 #include <thread>
 
 #include "examples/app/code_hash.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/launch.h"
 #include "examples/app/progress.h"
 #include "examples/app/run_main.h"
 #include "examples/app/text.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/fork.h"
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "examples/app/json_text.h"
 #include "examples/app/text.h"
-#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {

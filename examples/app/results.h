@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "nn/io/files.h"
+#include "examples/app/output_file.h"
 
 namespace whence {
 
@@ -47,7 +47,7 @@ using LogRecord = std::vector<std::pair<std::string, LogValue>>;
 // The same object over several lines, for a file that people read.
 [[nodiscard]] std::string json_page(const LogRecord& record);
 
-// Appends records to a file (OutputFile in nn/io/files.h: one of ours, or SystemError). Each is written before append()
+// Appends records to a file (examples/app/output_file.h: one of ours, or SystemError). Each is written before append()
 // returns, so that a crash loses at most the present line.
 class JsonLog {
  public:

@@ -7,9 +7,9 @@
 #include <sstream>
 #include <system_error>
 
+#include "examples/app/json_text.h"
 #include "examples/app/results.h"
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {

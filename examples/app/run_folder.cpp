@@ -1,6 +1,7 @@
 #include "examples/app/run_folder.h"
 
 #include "examples/app/loading.h"
+#include "examples/app/output_file.h"
 #include "examples/app/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/safetensors_header.h"

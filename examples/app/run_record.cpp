@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "examples/app/json_text.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
-#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence {

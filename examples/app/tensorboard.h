@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "nn/io/files.h"
+#include "examples/app/output_file.h"
 
 namespace whence {
 

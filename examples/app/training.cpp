@@ -15,6 +15,7 @@
 #include "examples/app/ranks.h"
 #include "examples/app/run_folder.h"
 #include "examples/app/text.h"
+#include "examples/app/training_memory.h"
 #include "nn/io/sha256.h"
 #include "nn/training/schedule.h"
 #include "tensor/device/allocator.h"
@@ -99,7 +100,6 @@ class Trainer {
             {.accumulate = options.accumulate,
                 .clip = options.clip,
                 .recorded = options.cuda_graph,
-                .sequences = job.sequences,
                 .ranks = options.ranks}),
         folder_(speaks(options.ranks) ? options.folder : "", precision_.weights(),
             {job.description.begin(), job.description.end()}, options.seed, options.keep_checkpoints),
@@ -277,6 +277,11 @@ class Trainer {
           options_.precision == DType::f16 ? "; in f16 numbers above 65504 overflow: --precision bf16 has no such limit"
                                            : "",
           options_.folder.empty() ? "" : "; the last checkpoint is from before it");
+    } catch (const OutOfMemory& problem) {
+      if (job_.sequences < 1) throw;
+      const std::string advice =
+          memory_advice(problem.numbers, precision_.optimizer(), job_.sequences, options_.accumulate);
+      throw OutOfMemory(problem.what() + advice, problem.numbers);
     }
   }
 

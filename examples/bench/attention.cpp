@@ -5,9 +5,9 @@
 #include <iostream>
 
 #include "examples/app/command.h"
+#include "examples/app/device_choice.h"
 #include "examples/bench/attention_core.h"
 #include "examples/report/encode.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

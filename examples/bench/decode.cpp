@@ -5,11 +5,11 @@
 
 #include "autograd/recording.h"
 #include "examples/app/command.h"
+#include "examples/app/device_choice.h"
 #include "examples/bench/peer.h"
 #include "nn/decoding.h"
 #include "nn/models.h"
 #include "nn/scheme.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"

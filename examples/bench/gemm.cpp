@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "examples/app/command.h"
+#include "examples/app/device_choice.h"
 #include "examples/bench/peer.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/products.h"

@@ -5,8 +5,8 @@
 #include <iostream>
 
 #include "examples/app/command.h"
+#include "examples/app/device_choice.h"
 #include "examples/bench/attention_core.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/parallel.h"
 
 namespace whence::bench {

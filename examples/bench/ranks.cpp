@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "examples/app/command.h"
+#include "examples/app/device_choice.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/ranks.h"
 #include "examples/bench/measure.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/ranks/collectives.h"

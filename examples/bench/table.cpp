@@ -6,8 +6,8 @@
 #include <map>
 
 #include "examples/app/command.h"
+#include "examples/app/device_choice.h"
 #include "examples/bench/attention_core.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "examples/app/device_choice.h"
 #include "examples/app/results.h"
 #include "examples/doctor/facts.h"
-#include "tensor/device/device_choice.h"
 #include "tensor/error.h"
 
 namespace whence {

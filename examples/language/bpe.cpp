@@ -9,10 +9,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "examples/app/json_text.h"
 #include "examples/language/byte_spelling.h"
 #include "examples/language/pieces.h"
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 
 namespace whence::language {
 namespace {

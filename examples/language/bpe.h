@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "examples/app/json_text.h"
 #include "examples/app/text.h"
 #include "examples/language/tokeniser.h"
-#include "nn/io/json_text.h"
 #include "tensor/error.h"
 
 namespace whence::language {

@@ -8,10 +8,10 @@
 #include <optional>
 #include <set>
 
+#include "examples/app/json_text.h"
 #include "examples/app/run_files.h"
 #include "examples/app/text.h"
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 #include "nn/io/safetensors.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

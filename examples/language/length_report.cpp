@@ -5,11 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "examples/app/json_text.h"
 #include "examples/app/run_files.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/report/plot.h"
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 
 namespace whence::language {
 namespace {

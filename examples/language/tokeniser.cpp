@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "examples/app/json_text.h"
 #include "examples/language/bpe.h"
 #include "examples/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
-#include "nn/io/json_text.h"
 #include "nn/io/sha256.h"
 #include "tensor/suggest.h"
 

@@ -14,6 +14,7 @@
 #include "examples/app/run_record.h"
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
+#include "examples/app/training_operations.h"
 #include "examples/language/first_weights.h"
 #include "examples/language/length_evaluation.h"
 #include "examples/language/saved_model.h"
@@ -21,7 +22,6 @@
 #include "nn/io/files.h"
 #include "nn/io/trust.h"
 #include "nn/models.h"
-#include "nn/training/training_operations.h"
 
 namespace whence::language {
 namespace {

@@ -14,7 +14,7 @@ namespace whence::language {
 // is run, and the text is not read.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_options(
     const std::vector<std::string>& arguments);
-// What one window costs in training (nn/training/training_operations.h); InputError as above.
+// What one window costs in training (examples/app/training_operations.h); InputError as above.
 [[nodiscard]] double operations_per_sequence(const std::vector<std::string>& arguments);
 // InputError unless the text that these options (checked_options) name can be read and has room for their windows. What
 // run.json will call it: a SHA-256.

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/app/device_choice.h"
 #include "examples/papers/compare.h"
-#include "tensor/device/device_choice.h"
 
 namespace whence::papers {
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,35 +30,13 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// A regular file that grows line by line. Links are not followed, neither kind, and a pipe is not waited for:
-// SystemError, as when writing fails.
-class OutputFile {
- public:
-  enum class Mode { fresh, append };
+// To an open descriptor. SystemError that names `path` when writing fails.
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
 
-  OutputFile(const std::string& path, Mode mode);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void append(std::string_view bytes) const;
-
- private:
-  std::string path_;
-  int descriptor_;
-};
-
-// What a file begins with when it depends on all that follows: made while, or after, the rest is written.
-struct LateBeginning {
-  std::size_t size = 0;
-  std::function<std::string()> make = {};
-};
-
-// Writes the parts one after another into a temporary file beside `path`, syncs it, renames it to `path` and syncs the
+// Writes the parts one after another into a temporary file beside `path`, named PATH.tmp-PROCESS-COUNT, syncs it, renames it to `path` and syncs the
 // folder. SystemError when the place cannot be written or writing fails: the temporary file is then removed and an old
 // file unchanged.
-void write_file(
-    const std::string& path, const std::vector<std::span<const std::byte>>& parts, const LateBeginning& beginning = {});
+void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts);
 void write_file(const std::string& path, std::string_view text);
 
 // Names of what a folder holds, without "." and "..", in no order; none where it cannot be read. In place of
@@ -69,10 +46,6 @@ std::vector<std::string> names_in(const std::string& folder);
 // Removes a file, a link, or a folder and all that it holds; nothing where there is none.
 // std::filesystem::filesystem_error.
 void remove_whole(const std::string& path);
-
-// Removes the temporary files that processes left in `folder` that were killed: regular files named
-// NAME.tmp-PID-COUNT or .written-by-PID where no process PID lives, or it is this one. What cannot be removed stays.
-void remove_leftovers(const std::string& folder);
 
 // Makes earlier renames and removals in `folder` last through a power failure. SystemError when it cannot.
 void sync_folder(const std::string& folder);

@@ -7,7 +7,7 @@
 #include "autograd/backward.h"
 #include "autograd/inspect/probe.h"
 #include "autograd/node.h"
-#include "nn/training/planned_modules.h"
+#include "nn/layers/planned_modules.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 

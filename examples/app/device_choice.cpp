@@ -1,4 +1,4 @@
-#include "tensor/device/device_choice.h"
+#include "examples/app/device_choice.h"
 
 #include "tensor/device/backend.h"
 #include "tensor/error.h"

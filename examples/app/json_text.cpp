@@ -1,4 +1,4 @@
-#include "nn/io/json_text.h"
+#include "examples/app/json_text.h"
 
 #include <nlohmann/json.hpp>
 

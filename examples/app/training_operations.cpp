@@ -1,11 +1,11 @@
-#include "nn/training/training_operations.h"
+#include "examples/app/training_operations.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "autograd/backward.h"
 #include "nn/layers/loss.h"
-#include "nn/training/planned_modules.h"
+#include "nn/layers/planned_modules.h"
 
 namespace whence {
 namespace {

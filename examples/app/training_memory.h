@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "nn/training/training_step.h"
+#include "nn/transformer.h"
 
 namespace whence {
 
@@ -32,5 +33,10 @@ struct TrainingMemory {
 };
 
 [[nodiscard]] TrainingMemory planned_memory(const PlannedTraining& training);
+
+// For a step of `accumulate` parts of `sequences` each that ran out of memory: "; the step wanted at least ...", and
+// which batch makes the same steps and would fit.
+[[nodiscard]] std::string memory_advice(
+    const OutOfMemory::Numbers& numbers, const Adam& optimizer, std::int64_t sequences, std::int64_t accumulate);
 
 }  // namespace whence
