@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/attention/position.h"
+#include "nn/attention/stages.h"
 #include "tensor/error.h"
 
 namespace whence {
