@@ -4,6 +4,7 @@
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
 // Parameters stay at or above 0.01 by projection, without gradient: one at its bound waits for a step that leads away.
+#include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
 #include "tensor/raw.h"
 

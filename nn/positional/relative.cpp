@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
 #include "nn/attention/distances.h"
 #include "nn/attention/tiles.h"
 #include "nn/scheme.h"

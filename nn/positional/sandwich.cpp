@@ -2,6 +2,7 @@
 // parameters.                                                                     Chi et al. 2023, arXiv:2212.10356
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
 // 0 at n = 0, then falling about like a logarithm.
+#include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
 
 namespace whence {

@@ -3,6 +3,7 @@
 //   bucket(n) = n                                                            n < E = N/2
 //             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise: all from D on share the last
 // Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and as many for keys to the right.
+#include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
 
 namespace whence {
