@@ -14,7 +14,7 @@
 
 namespace whence {
 
-struct PairSteps;
+struct Steps;
 struct Stream;
 
 // ---- Functions of one number: formulas and derivatives in tensor/pointwise.h, recorded by ops/unary.cpp ----
@@ -171,7 +171,7 @@ struct Operand {
 // table [rows, c], index [...] -> [..., c]. Error naming the first index outside [0, rows).
 [[nodiscard]] Tensor take_rows(const Tensor& table, const Tensor& index, Site at = Site::current());
 // table [h n], steps of the pairs (b, i, j) -> [1|b h i j]: each pair reads the number of its distance. Of any dtype.
-[[nodiscard]] Tensor by_distance(const Tensor& table, const PairSteps& steps, Site at = Site::current());
+[[nodiscard]] Tensor by_distance(const Tensor& table, const Steps& steps, Site at = Site::current());
 // Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m]
 // in [0, n-1] -> [..., m]. At an integer the derivative by position is exactly 0, as in CoPE's Listing 1: there
 // floor and ceiling are the same row.
@@ -231,7 +231,7 @@ struct Projection {
     const Projection& value, index_t heads, Site at = Site::current());
 // causal_softmax(x + by_distance(table, steps), first_row), x [b h i j].  (ops/softmax.cpp)
 [[nodiscard]] Tensor causal_softmax_by_distance(
-    const Tensor& x, const Tensor& table, const PairSteps& steps, index_t first_row = 0, Site at = Site::current());
+    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
 
 // ---- Losses (ops/cross_entropy.cpp) ----
 // logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not

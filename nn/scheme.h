@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/attention/position.h"
+#include "nn/attention/stages.h"
 #include "nn/scheme_grammar.h"
 #include "nn/scheme_registry.h"
 

@@ -34,9 +34,9 @@ void JoinedKernels::matmul_gelu_backward(
   if (sums.defined()) sum_columns(*this, out, sums);
 }
 
-void JoinedKernels::causal_softmax_by_steps(
-    const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
-  const Tensor bias = raw::read_by_steps(steps, table);
+void JoinedKernels::causal_softmax_by_distance(
+    const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
+  const Tensor bias = raw::read_by_distance(steps, table);
   const Tensor logits = Tensor::empty(x.shape(), x.dtype(), x.device());
   binary(functions::Add{}, x, raw::expand(bias, x.shape()), logits);
   causal_softmax(logits, first_row, y);

@@ -29,8 +29,8 @@ class JoinedKernels : public Kernels {
   virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
   virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
   // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
-  virtual void causal_softmax_by_steps(
-      const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y);
+  virtual void causal_softmax_by_distance(
+      const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y);
 
   // Attention in tiles (tensor/tiled_attention.h), where the device has it. Rows of the operands and the results are
   // contiguous: output [b h i d], bin_sums [b h i n] or undefined, norms

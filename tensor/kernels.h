@@ -15,7 +15,7 @@ struct AdamEntry;
 struct AdamStep;
 struct Convolution;
 struct IndexCheck;
-struct PairSteps;
+struct Steps;
 struct Stream;
 
 enum class Reduction : unsigned char { sum, maximum };
@@ -96,9 +96,9 @@ class Kernels {
 
   // ---- What all pairs of a query and a key read from one row of each (tensor/pairs.h). All arguments contiguous.
   // y[b, h, i, j] = table[h, steps(b, i, j) - lowest], [h n] -> [b h i j], any dtype
-  virtual void read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) = 0;
+  virtual void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) = 0;
   // The adjoint: dtable[h, n] = the sum of dy over all pairs of that step, rounded once
-  virtual void sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) = 0;
+  virtual void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) = 0;
   // mask[b, 0, i, j], bool: whether j <= first_row + i and present[b, 0, 0, j] (may be undefined)
   virtual void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) = 0;
 

@@ -1,8 +1,8 @@
 #include "tensor/pairs.h"
 
 #include <algorithm>
+#include <limits>
 
-#include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 
@@ -17,33 +17,44 @@ bool counts_on(const Tensor& x) {
   return true;
 }
 
-// Row b of [1|b t]
-const index_t* row_of(const Tensor& x, index_t b) { return x.data<index_t>() + (x.size(0) == 1 ? 0 : b * x.size(1)); }
+bool alike(const Tensor& a, const Tensor& b) {
+  if (a.identity() == b.identity()) return true;
+  const bool readable = a.device().is_cpu() && b.device().is_cpu() && a.shape() == b.shape();
+  return readable && std::equal(a.data<index_t>(), a.data<index_t>() + a.numel(), b.data<index_t>());
+}
 
 }  // namespace
 
-PairSteps PairSteps::of(const Tensor& query, const Tensor& key, index_t lowest, index_t count) {
-  const Tensor queries = raw::contiguous(query), keys = raw::contiguous(key);
-  for (index_t b = 0; queries.numel() > 0 && keys.numel() > 0 && b < std::max(queries.size(0), keys.size(0)); ++b) {
-    const index_t *of_queries = row_of(queries, b), *of_keys = row_of(keys, b);
-    const index_t most = *std::max_element(of_queries, of_queries + queries.size(1)) -
-                         *std::min_element(of_keys, of_keys + keys.size(1));
-    if (most - lowest >= count)
-      fail("distance", most, " steps between a query and a key given; at most ", lowest + count - 1, " required");
-  }
-  return {queries, keys, lowest, count, counts_on(queries) && counts_on(keys)};
+bool operator==(const Steps& a, const Steps& b) {
+  return a.lowest == b.lowest && a.count == b.count && alike(a.query, b.query) && alike(a.key, b.key);
 }
 
-PairSteps PairSteps::on(Device device) const {
+Steps Steps::of(const Tensor& query, const Tensor& key, bool causal) {
+  Steps steps{raw::contiguous(query), raw::contiguous(key)};
+  if (steps.query.numel() == 0 || steps.key.numel() == 0) return steps;
+  index_t lowest = std::numeric_limits<index_t>::max(), highest = std::numeric_limits<index_t>::min();
+  for (index_t b = 0; b < steps.batch(); ++b) {
+    const index_t *queries = row_of(steps.query, b), *keys = row_of(steps.key, b);
+    const auto [first_query, last_query] = std::minmax_element(queries, queries + query.size(1));
+    const auto [first_key, last_key] = std::minmax_element(keys, keys + key.size(1));
+    lowest = std::min(lowest, *first_query - *last_key), highest = std::max(highest, *last_query - *first_key);
+  }
+  if (causal) lowest = 0, highest = std::max<index_t>(highest, 0);
+  steps.lowest = lowest, steps.count = highest - lowest + 1;
+  steps.even = counts_on(steps.query) && counts_on(steps.key);
+  return steps;
+}
+
+Steps Steps::on(Device device) const {
   return {raw::to_device(query, device), raw::to_device(key, device), lowest, count, even};
 }
 
 namespace raw {
 
-Tensor read_by_steps(const PairSteps& steps, const Tensor& table) {
+Tensor read_by_distance(const Steps& steps, const Tensor& table) {
   const Tensor y = Tensor::empty(
       {steps.batch(), table.size(0), steps.query.size(1), steps.key.size(1)}, table.dtype(), table.device());
-  kernels(table.device()).read_by_steps(steps, contiguous(table), y);
+  kernels(table.device()).read_by_distance(steps, contiguous(table), y);
   return y;
 }
 

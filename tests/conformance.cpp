@@ -6,6 +6,7 @@
 
 #include "autograd/ops.h"
 #include "examples/verify/scheme_texts.h"
+#include "nn/attention/distances.h"
 #include "nn/scheme.h"
 #include "tensor/raw.h"
 #include "tests/models.h"
@@ -44,7 +45,7 @@ class Flawed final : public PositionalScheme, public BiasesScores {
   Tensor bias(const AttendContext& at) const override {
     const DType dtype = at.content_scores.dtype();
     const Tensor slope = flaw_ == Flaw::forgets_gradient ? slope_ * 0.5 + slope_.detach() * 0.5 : slope_;
-    const Tensor bias = cast(at.distance(), dtype) * slope * -1.0;
+    const Tensor bias = cast(distance_of_pairs(at), dtype) * slope * -1.0;
     switch (flaw_) {
       case Flaw::sees_future: return bias + sum(at.content_scores, {-1}, true) * bias;
       case Flaw::counts_columns: return bias * static_cast<double>(at.key.size(2));

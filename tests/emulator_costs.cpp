@@ -154,11 +154,11 @@ struct Shapes {
     const auto from = [](index_t begin, index_t end) {
       return raw::slice(raw::unsqueeze(Tensor::arange(end, DType::i64), 0), 1, begin, end);
     };
-    const PairSteps steps = PairSteps::of(from(448, 512), from(0, 512), 0, 512).on(device);
+    const Steps steps = Steps::of(from(448, 512), from(0, 512), true).on(device);
     const Tensor table = random({12, 512}, 1), bias = random({1, 12, 64, 512}, 2);
-    k.read_by_steps(steps, table, bias);
-    k.sum_by_steps(steps, bias, like(table));
-    k.causal_softmax_by_steps(bias, steps, table, 448, like(bias));
+    k.read_by_distance(steps, table, bias);
+    k.sum_by_distance(steps, bias, like(table));
+    k.causal_softmax_by_distance(bias, steps, table, 448, like(bias));
     k.causal_mask(448, {}, Tensor::empty({1, 1, 64, 512}, DType::boolean, device));
   }
 

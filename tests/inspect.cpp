@@ -97,7 +97,7 @@ TEST_CASE("parameters show their paths, and modules are boxes") {
   const std::regex place(R"(\\n(\w+\.\w+):\d+)");
   for (auto match = std::sregex_iterator(box.begin(), box.end(), place); match != std::sregex_iterator(); ++match)
     files.insert((*match)[1]);
-  CHECK(files == std::set<std::string>{"dape.cpp", "distance_bias.cpp", "kerple.cpp", "linear.cpp"});
+  CHECK(files == std::set<std::string>{"by_distance.cpp", "dape.cpp", "kerple.cpp", "linear.cpp"});
   CHECK(std::count(dot.begin(), dot.end(), '{') == std::count(dot.begin(), dot.end(), '}'));
 }
 

@@ -1,4 +1,5 @@
 // Masks and distances as facts: made late, once, and of O(T) numbers; read pair by pair they are what positions say.
+#include "nn/attention/distances.h"
 #include "nn/scheme.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
@@ -51,8 +52,8 @@ template <class Pair> void for_all_pairs(const AttendContext& at, const Pair& pa
 
 // What is read by pair is right, to the last bit, and the distances ascend.
 void check_distances(const AttendContext& at) {
-  const PairDistances distances = pair_distances(at);
-  const Tensor pairs = at.distance(), read = distances.read(reshape(distances.values, {1, -1})),
+  const Distances distances = distances_of(at);
+  const Tensor pairs = distance_of_pairs(at), read = distances.read(reshape(distances.values, {1, -1})),
                index = distances.index_of_pairs();
   for_all_pairs(at, [&](index_t b, index_t i, index_t j) {
     const double expected = distance_by_hand(at, b, i, j);
@@ -65,20 +66,20 @@ void check_distances(const AttendContext& at) {
 
 struct Expected {
   index_t lowest, count;
-  bool plain;
+  bool diagonal;
 };
 
 void check_steps(const AttendContext& at, const Expected& expected) {
-  const auto found = distance_steps(at);
+  const auto found = whole_distances(at);
   REQUIRE(found);
-  CHECK(found->lowest == expected.lowest);
+  CHECK(found->steps.lowest == expected.lowest);
   CHECK(found->values.numel() == expected.count);
-  CHECK(found->plain == expected.plain);
-  CHECK(found->query.size(1) == at.rows);
-  CHECK(found->key.size(1) == at.keys);
+  CHECK(found->diagonal == expected.diagonal);
+  CHECK(found->steps.query.size(1) == at.rows);
+  CHECK(found->steps.key.size(1) == at.keys);
   for_all_pairs(at, [&](index_t b, index_t i, index_t j) {
-    const double steps = number(found->query, b, i) - number(found->key, b, j);
-    const index_t row = static_cast<index_t>(steps) - found->lowest;
+    const double steps = number(found->steps.query, b, i) - number(found->steps.key, b, j);
+    const index_t row = static_cast<index_t>(steps) - found->steps.lowest;
     CHECK(found->values.at({at.causal ? std::max<index_t>(row, 0) : row}) == distance_by_hand(at, b, i, j));
   });
   check_distances(at);
@@ -143,7 +144,7 @@ TEST_CASE("distance steps: decoding, and a block of rows") {
   block.positions.key = slice(block.positions.key, 0, 0, 7);
   check_steps(block, {0, 7, true});
   block.first_row = 3;
-  CHECK(!distance_steps(block)->plain);
+  CHECK(!whole_distances(block)->diagonal);
 }
 
 TEST_CASE("distance steps: stretched, drawn and uneven positions") {
@@ -171,18 +172,18 @@ TEST_CASE("distance steps: stretched, drawn and uneven positions") {
 TEST_CASE("distance steps: positions between whole numbers, and far apart, are read pair by pair") {
   Sequence between = Sequence::run(5);
   between.positions.query = between.positions.key = Tensor::of({0, 0.5, 1.25, 3, 4}, {5}, DType::f64);
-  CHECK(!distance_steps(context_of(between)));
+  CHECK(!whole_distances(context_of(between)));
   check_distances(context_of(between));
   Sequence far = Sequence::run(3, false);
   far.positions.query = far.positions.key = Tensor::of({0, 1, 1e12}, {3}, DType::f64);
-  CHECK(!distance_steps(context_of(far)));
+  CHECK(!whole_distances(context_of(far)));
   check_distances(context_of(far));
   far.positions.query = far.positions.key = Tensor::of({0, 1, 1000}, {3}, DType::f64);
   check_steps(context_of(far), {-1000, 2001, false});
 }
 
 TEST_CASE("steps of pairs are found once for what shares a sequence, and anew for other facts") {
-  const auto steps_of = [](const AttendContext& at) { return pair_distances(at).steps->query.identity(); };
+  const auto steps_of = [](const AttendContext& at) { return distances_of(at).steps.query.identity(); };
   const AttendContext at = context_of(Sequence::run(6));
   AttendContext copy = at;
   const auto first = steps_of(at);
@@ -231,7 +232,7 @@ TEST_CASE("a mask is made once for all copies of a sequence, and anew for other 
 
 TEST_CASE("no tensor of pairs is made where nobody asks") {
   const index_t length = 32768;
-  CHECK(peak_of([&] { (void)distance_steps(context_of(Sequence::run(length))); }) < std::size_t(100 * length));
+  CHECK(peak_of([&] { (void)whole_distances(context_of(Sequence::run(length))); }) < std::size_t(100 * length));
   CHECK(peak_of([&] { (void)Sequence::continued(length - 1, 1, length).mask(); }) < std::size_t(100 * length));
   // Blocks make masks and distances of blocks: less than the bools of all pairs, at any time.
   const index_t shorter = 2048;

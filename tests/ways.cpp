@@ -12,7 +12,7 @@ using namespace whence::test;
 
 namespace {
 
-using Steps = std::vector<std::string>;
+using StepNames = std::vector<std::string>;
 
 std::vector<Place> places_of(const Capture& capture) {
   std::vector<Place> places;
@@ -47,11 +47,11 @@ TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
   const std::vector<Way> found = ways(y, {}, capture.place("x"), places_of(capture));
   REQUIRE(found.size() == 3);
   // y = x^3 + 10 x^2: 10 x^2 gives 20 x; x^3 = s x gives s = x^2 by its own x, and 2 x x by its square
-  CHECK(found[0].steps == Steps{"cubes"});
+  CHECK(found[0].steps == StepNames{"cubes"});
   CHECK(found[0].gradient.to_vector() == std::vector<double>{4, 9});
-  CHECK(found[1].steps == Steps{"squares"});
+  CHECK(found[1].steps == StepNames{"squares"});
   CHECK(found[1].gradient.to_vector() == std::vector<double>{40, -60});
-  CHECK(found[2].steps == Steps{"cubes", "squares"});
+  CHECK(found[2].steps == StepNames{"cubes", "squares"});
   CHECK(found[2].gradient.to_vector() == std::vector<double>{8, 18});
   CHECK(distance(sum_of(found), grad(y, {}, {x})[0]) == 0);
   CHECK(ways(y, {}, {"elsewhere", {}}, {}).empty());

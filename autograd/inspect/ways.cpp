@@ -12,9 +12,9 @@
 namespace whence {
 namespace {
 
-using Steps = std::vector<std::string>;
+using StepNames = std::vector<std::string>;
 
-using Gradients = std::map<Steps, detail::Arrived>;
+using Gradients = std::map<StepNames, detail::Arrived>;
 
 double norm_of(const Tensor& x) {
   double sum = 0;
@@ -65,7 +65,7 @@ std::vector<Way> ways(
         at_x[steps].add(gradient.take(), edge);
         continue;
       }
-      Steps passed = steps;
+      StepNames passed = steps;
       if (name != names.end()) passed.push_back(name->second);
       going_on[passed] = std::move(gradient);
     }

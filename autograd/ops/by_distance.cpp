@@ -11,11 +11,11 @@ namespace {
 // The adjoint, an op so that it has a gradient too.
 struct SumByDistance {
   static constexpr const char* name = "sum_by_distance";
-  PairSteps steps;
+  Steps steps;
   struct Saved {};
   Tensor forward(Saved&, const Tensor& dy) const {
     const Tensor sums = Tensor::empty({dy.size(1), steps.count}, dy.dtype(), dy.device());
-    kernels(dy.device()).sum_by_steps(steps.on(dy.device()), raw::contiguous(dy), sums);
+    kernels(dy.device()).sum_by_distance(steps.on(dy.device()), raw::contiguous(dy), sums);
     return sums;
   }
   Grads<1> backward(const Saved&, const Tensor& dz, Needs<1>) const;
@@ -24,45 +24,41 @@ struct SumByDistance {
 
 struct ByDistance {
   static constexpr const char* name = "by_distance";
-  PairSteps steps;
+  Steps steps;
   struct Saved {};
   Tensor forward(Saved&, const Tensor& table) const {
     if (table.rank() != 2 || table.size(1) != steps.count)
       fail(name, "table is ", table.shape(), "; [h,", steps.count, "] required, a number for each distance");
-    return raw::read_by_steps(steps.on(table.device()), table);
+    return raw::read_by_distance(steps.on(table.device()), table);
   }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
     return {apply(SumByDistance{steps}, Site::current(), dy)};
   }
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
 
-  static PairSteps steps_of(
-      const std::vector<double>& query, const std::vector<double>& key, index_t batch, index_t lowest, index_t count) {
+  static Steps steps_of(
+      const std::vector<double>& query, const std::vector<double>& key, index_t batch, bool behind_only) {
     const auto row = [batch](const std::vector<double>& x) {
       return Tensor::of(x, {batch, static_cast<index_t>(x.size()) / batch}, DType::i64);
     };
-    return PairSteps::of(row(query), row(key), lowest, count);
+    return Steps::of(row(query), row(key), behind_only);
   }
-  static PairSteps causal() { return steps_of({2, 3, 4}, {0, 1, 2, 3, 4}, 1, 0, 5); }
-  static PairSteps both_sides() { return steps_of({0, 1, 2, 3}, {0, 1, 2}, 1, -2, 6); }
-  static PairSteps uneven() { return steps_of({0, 2, 3, 0, 1, 1}, {0, 2, 3, 0, 1, 1}, 2, 0, 4); }
+  static Steps causal() { return steps_of({2, 3, 4}, {0, 1, 2, 3, 4}, 1, true); }
+  static Steps both_sides() { return steps_of({0, 1, 2, 3}, {0, 1, 2}, 1, false); }
+  static Steps uneven() { return steps_of({0, 2, 3, 0, 1, 1}, {0, 2, 3, 0, 1, 1}, 2, true); }
 
   static Samples<ByDistance> samples() {
     return {{"causal, behind other tokens", {causal()}, {draw::normal({2, 5})}},
         {"keys on both sides", {both_sides()}, {draw::normal({3, 6})}},
         {"two sequences, uneven", {uneven()}, {draw::normal({2, 4})}},
-        {"one pair, one head", {steps_of({7}, {7}, 1, 0, 1)}, {draw::normal({1, 1})}},
+        {"one pair, one head", {steps_of({7}, {7}, 1, true)}, {draw::normal({1, 1})}},
         {"strided", {causal()}, {raw::transpose(draw::normal({5, 2}))}},
         {"no heads", {causal()}, {draw::normal({0, 5})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"by_distance: table is [2,4]; [h,5] required, a number for each distance",
-                [] {
-                  (void)by_distance(Tensor::zeros({2, 4}), causal());
-                }},
-        {"distance: 4 steps between a query and a key given; at most 3 required", [] {
-           (void)steps_of({2, 3, 4}, {0, 1, 2}, 1, 0, 4);
-         }}};
+    return {{"by_distance: table is [2,4]; [h,5] required, a number for each distance", [] {
+               (void)by_distance(Tensor::zeros({2, 4}), causal());
+             }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {  // of the first sample
     std::vector<double> y;
@@ -87,6 +83,6 @@ const Checked<SumByDistance> checked_adjoint;
 
 }  // namespace
 
-Tensor by_distance(const Tensor& table, const PairSteps& steps, Site at) { return apply(ByDistance{steps}, at, table); }
+Tensor by_distance(const Tensor& table, const Steps& steps, Site at) { return apply(ByDistance{steps}, at, table); }
 
 }  // namespace whence

@@ -85,7 +85,7 @@ struct Softmax {
 struct CausalSoftmaxByDistance {
   static constexpr const char* name = "causal_softmax_by_distance";
   static constexpr bool once = true;
-  PairSteps steps;
+  Steps steps;
   index_t first_row = 0;
   struct Saved {
     SavedTensor y;
@@ -94,7 +94,7 @@ struct CausalSoftmaxByDistance {
     check(x, table);
     const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
     joined_kernels(x.device())
-        .causal_softmax_by_steps(raw::contiguous(x), steps.on(x.device()), raw::contiguous(table), first_row, y);
+        .causal_softmax_by_distance(raw::contiguous(x), steps.on(x.device()), raw::contiguous(table), first_row, y);
     saved.y.output(y);
     return y;
   }
@@ -104,7 +104,7 @@ struct CausalSoftmaxByDistance {
     Grads<2> grads{dx, Tensor()};
     if (!needs[1]) return grads;
     grads[1] = Tensor::empty({y.size(1), steps.count}, y.dtype(), y.device());
-    kernels(y.device()).sum_by_steps(steps.on(y.device()), dx, grads[1]);
+    kernels(y.device()).sum_by_distance(steps.on(y.device()), dx, grads[1]);
     return grads;
   }
   void check(const Tensor& x, const Tensor& table) const {
@@ -121,22 +121,22 @@ struct CausalSoftmaxByDistance {
     if (first_row < 0) fail(name, "first_row is ", first_row, "; 0 or more required");
   }
 
-  static PairSteps steps_of(const std::vector<double>& query, const std::vector<double>& key, index_t count) {
+  static Steps steps_of(const std::vector<double>& query, const std::vector<double>& key) {
     const auto row = [](const std::vector<double>& x) {
       return Tensor::of(x, {1, static_cast<index_t>(x.size())}, DType::i64);
     };
-    return PairSteps::of(row(query), row(key), 0, count);
+    return Steps::of(row(query), row(key), true);
   }
-  static PairSteps run(index_t length) {
+  static Steps run(index_t length) {
     std::vector<double> positions;
     for (index_t t = 0; t < length; ++t) positions.push_back(static_cast<double>(t));
-    return steps_of(positions, positions, length);
+    return steps_of(positions, positions);
   }
   static Samples<CausalSoftmaxByDistance> samples() {
     return {{"a run", {run(5)}, {draw::normal({2, 2, 5, 5}), draw::normal({2, 5})}},
-        {"behind other tokens", {steps_of({3, 4}, {0, 1, 2, 3, 4}, 5), 3},
+        {"behind other tokens", {steps_of({3, 4}, {0, 1, 2, 3, 4}), 3},
             {draw::normal({1, 3, 2, 5}), draw::normal({3, 5})}},
-        {"uneven steps", {steps_of({0, 2, 3}, {0, 2, 3}, 4)}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
+        {"uneven steps", {steps_of({0, 2, 3}, {0, 2, 3})}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
         {"one token", {run(1)}, {draw::normal({1, 1, 1, 1}), draw::normal({1, 1})}}};
   }
   static std::vector<BadInput> bad_inputs() {
@@ -179,7 +179,7 @@ Tensor causal_softmax(const Tensor& x, index_t first_row, Site at) {
 }
 
 Tensor causal_softmax_by_distance(
-    const Tensor& x, const Tensor& table, const PairSteps& steps, index_t first_row, Site at) {
+    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row, Site at) {
   return apply(CausalSoftmaxByDistance{steps, first_row}, at, x, table);
 }
 

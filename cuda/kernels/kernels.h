@@ -35,8 +35,8 @@ class CudaKernels final : public JoinedKernels {
   void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
   void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) override;
   void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
-  void causal_softmax_by_steps(
-      const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
+  void causal_softmax_by_distance(
+      const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
   void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
       const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
   void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dsum,
@@ -58,8 +58,8 @@ class CudaKernels final : public JoinedKernels {
   void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
       const Tensor& dposition) override;
   // pairs.cu
-  void read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) override;
-  void sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) override;
+  void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) override;
+  void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) override;
   void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) override;
   // convolve.cu
   void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,

@@ -16,8 +16,8 @@ constexpr int pair_threads = 256;
 // y[b h i j] = table[h, step]; a block for each row of keys. One number at a time, so that neighbouring threads read
 // neighbouring keys and entries too.
 // Per pair: 1 number written (table and steps are in a cache), 3 operations: memory.
-template <class T> struct ReadBySteps {
-  static constexpr const char* name = "read_by_steps";
+template <class T> struct ReadByDistance {
+  static constexpr const char* name = "read_by_distance";
   static constexpr int threads = pair_threads;
   StepRows steps;
   Global<const T> table;
@@ -36,8 +36,8 @@ template <class T> struct ReadBySteps {
 // sums[b group h n]: of `rows_each` rows of queries, the sum of what lies n steps apart. Pairs of one distance lie along
 // a diagonal, so neighbouring threads read neighbouring numbers. The lowest step has all keys behind its diagonal too.
 // Per pair: 1 number read (steps are in a cache), 1 operation: memory.
-template <class T> struct SumBySteps {
-  static constexpr const char* name = "sum_by_steps";
+template <class T> struct SumByDistance {
+  static constexpr const char* name = "sum_by_distance";
   static constexpr int threads = pair_threads, rows_each = 64;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes = block_reduce_bytes<threads, Number<C>>;
@@ -94,24 +94,24 @@ namespace whence {
 
 using namespace gpu;
 
-void CudaKernels::read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) {
+void CudaKernels::read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) {
   if (y.numel() == 0) return;
   const index_t keys = y.size(3), rows = y.numel() / keys;
   visit(y.dtype(), [&]<class T>(Type<T>) {
-    launch_kernel(ReadBySteps<T>{step_rows(steps), global<const T>(table), global<T>(y), y.size(1), y.size(2), keys},
+    launch_kernel(ReadByDistance<T>{step_rows(steps), global<const T>(table), global<T>(y), y.size(1), y.size(2), keys},
         {.blocks = rows});
   });
 }
 
 // Pairs of one distance anywhere: sorted by it, a row of all heads each.
-static void sum_uneven(CudaKernels& kernels, const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+static void sum_uneven(CudaKernels& kernels, const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   if (dy.size(0) > steps.batch()) {  // one row of steps serves all sequences
     const Tensor total = Tensor::empty({1, dy.size(1), dy.size(2), dy.size(3)}, dy.dtype(), dy.device());
     kernels.reduce(Reduction::sum, dy, total);
     return sum_uneven(kernels, steps, total, dtable);
   }
   const index_t heads = dy.size(1), pairs = dy.numel() / heads, count = steps.count;
-  const Tensor which = raw::read_by_steps(
+  const Tensor which = raw::read_by_distance(
       steps, raw::to_device(Tensor::arange(count, DType::i64).view({1, count}, {count, 1}), dy.device()));
   const Tensor by_pair = raw::copy(raw::permute(dy, {0, 2, 3, 1})),
                sums = Tensor::zeros({count, heads}, dy.dtype(), dy.device());
@@ -119,12 +119,12 @@ static void sum_uneven(CudaKernels& kernels, const PairSteps& steps, const Tenso
   kernels.copy(raw::transpose(sums), dtable);
 }
 
-void CudaKernels::sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+void CudaKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
   if (dy.numel() == 0) return fill(dtable, 0);
   if (!steps.even) return sum_uneven(*this, steps, dy, dtable);
-  visit_floating("sum_by_steps", dy.dtype(), [&]<class T>(Type<T>) {
-    using Body = SumBySteps<T>;
+  visit_floating("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
+    using Body = SumByDistance<T>;
     using C = compute_t<T>;
     const index_t groups = blocks_for(rows, Body::rows_each), tiles = blocks_for(count, Body::threads);
     const Tensor sums = Tensor::empty({batch * groups, heads, count}, dtype_of<C>, dy.device());

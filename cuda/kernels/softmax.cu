@@ -123,7 +123,7 @@ template <class T> struct NoBias {
 // or what the pair's distance reads from the head's row of a table. REQUIRES: steps that are even, so that entry j is
 // one step nearer than entry j - 1; keys behind the query read the lowest.
 // Per entry: 1 operation more (the table is in a cache).
-template <class T> struct BiasBySteps {
+template <class T> struct BiasByDistance {
   static constexpr const char* name = "softmax, by distance";
   using C = compute_t<T>;
   StepRows steps;
@@ -335,13 +335,14 @@ void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, ind
   launch_backward(y, dy, seen_causally(y, first_row), dx);
 }
 
-void CudaKernels::causal_softmax_by_steps(
-    const Tensor& x, const PairSteps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
+void CudaKernels::causal_softmax_by_distance(
+    const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
   if (x.numel() == 0) return;
-  if (!steps.even || x.dtype() == DType::dual) return JoinedKernels::causal_softmax_by_steps(x, steps, table, first_row, y);
+  if (!steps.even || x.dtype() == DType::dual)
+    return JoinedKernels::causal_softmax_by_distance(x, steps, table, first_row, y);
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
     if constexpr (!std::is_same_v<T, Dual>) {
-      const BiasBySteps<T> bias{step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
+      const BiasByDistance<T> bias{step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
       launch_softmax<T>(x, bias, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
     }
   });

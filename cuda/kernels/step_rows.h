@@ -16,7 +16,7 @@ struct StepRows {
   WHENCE_HD index_t key_at(index_t b, index_t j) const { return key[b * key_batch + j]; }
 };
 
-inline StepRows step_rows(const PairSteps& steps) {
+inline StepRows step_rows(const Steps& steps) {
   const auto apart = [](const Tensor& x) { return x.size(0) == 1 ? 0 : x.size(1); };
   return {global<const index_t>(steps.query), global<const index_t>(steps.key), apart(steps.query), apart(steps.key),
       steps.lowest, steps.count};

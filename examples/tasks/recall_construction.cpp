@@ -20,7 +20,7 @@ class LinearKernel final : public PositionalScheme, public MapsScores {
   Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
   Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
     const Tensor& s = at.content_scores;
-    const Tensor kernel = at.here(Tensor::of({1, -1}, {1, 1, 1, 2}, s.dtype()));
+    const Tensor kernel = at.on_device(Tensor::of({1, -1}, {1, 1, 1, 2}, s.dtype()));
     const Tensor convolved = convolve_keys(at.masked(s), kernel, Tensor(), 1, 0);
     return residual_ ? a + convolved : convolved;
   }

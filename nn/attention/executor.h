@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "nn/attention/position.h"
+#include "nn/attention/stages.h"
 #include "tensor/random.h"
 
 namespace whence {
@@ -58,9 +58,9 @@ bool tiles_take(const Tensor& query);
 [[nodiscard]] const Executor& executor_for(const Executor* wanted, const AttendInputs& inputs, const Stages& stages);
 [[nodiscard]] std::string explain_executor(const Executor* wanted, const Stages& stages);  // one line: which, and why
 
-// The stages from scores to output [b h i d] for the query rows of `at`, whose queries and keys are rotated already.
-// Reference and strips run this. `whole`: where these rows lie in the whole pattern, whose elements dropout numbers.
-[[nodiscard]] Tensor attend_rows(AttendContext at, const Stages& stages,
+// The stages from scores to output [b h i d] for the query rows of `context`, whose queries and keys are rotated
+// already. Reference and strips run this. `whole`: where these rows lie in the whole pattern, by which dropout draws.
+[[nodiscard]] Tensor attend_rows(AttendContext context, const Stages& stages,
     const std::optional<PatternDropout>& dropout = {}, const StripOf& whole = {});
 
 // The context of query rows [begin, end), without the keys that none of them sees where the schemes allow that.

@@ -3,8 +3,8 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/attention/by_distance.h"
 #include "nn/attention/executor.h"
-#include "nn/positional/distance_bias.h"
 
 namespace whence {
 namespace {
@@ -22,84 +22,76 @@ class ReferenceExecutor final : public Executor {
 };
 
 // On a GPU a mask by causality alone is a fact that kernels go by.
-bool by_fact(const AttendContext& at) {
-  return at.device.is_gpu() && at.causal && !at.present.defined() && !at.given_mask.defined();
+bool by_fact(const AttendContext& context) {
+  return context.device.is_gpu() && context.causal && !context.present.defined() && !context.given_mask.defined();
 }
 
 // Where all that is added to the scores is read by distance and nothing else happens to them: the one table of it,
 // which softmax reads itself, so that no tensor of pairs is made of it.
-std::optional<DistanceTable> table_for_softmax(const AttendContext& at, const Stages& stages) {
+std::optional<BiasTable> table_for_softmax(const AttendContext& context, const Stages& stages) {
   const bool alone = stages.transforms.empty() && stages.maps.empty() && stages.patterns.empty();
-  if (!alone || stages.biases.empty() || !by_fact(at) || pairs_are_watched()) return std::nullopt;
-  std::optional<DistanceTable> all;
-  for (const auto& stage : stages.biases) {
-    const auto* scheme = dynamic_cast<const DistanceBias*>(stage.scheme);
-    if (!scheme) return std::nullopt;
-    const StageScope scope(*stage.path);
-    std::optional<DistanceTable> one = scheme->table(stage.at(at));
-    if (!one || (all && !one->steps.reads_as(all->steps))) return std::nullopt;
-    if (all) one->values = all->values + one->values;
-    all = one;
-  }
-  return all;
+  if (!alone || !by_fact(context) || pairs_are_watched()) return std::nullopt;
+  return table_of(stages.biases, context);
 }
 
 // The scores with all that schemes make of them.
-Tensor logits_of(AttendContext& at, const Stages& stages) {
+Tensor logits_of(AttendContext& context, const Stages& stages) {
   for (const auto& stage : stages.biases) {
     const StageScope scope(*stage.path);
-    const Tensor bias = stage.scheme->bias(stage.at(at));
-    at.bias = at.bias.defined() ? at.bias + bias : bias;  // [1|b h i j]
+    const Tensor bias = stage.scheme->bias(stage.at(context));
+    context.bias = context.bias.defined() ? context.bias + bias : bias;  // [1|b h i j]
   }
-  Tensor logits = at.bias.defined() ? at.content_scores + at.bias : at.content_scores;
+  Tensor logits = context.bias.defined() ? context.content_scores + context.bias : context.content_scores;
   for (const auto& stage : stages.transforms) {
     const StageScope scope(*stage.path);
-    logits = stage.scheme->transform_scores(logits, stage.at(at));
+    logits = stage.scheme->transform_scores(logits, stage.at(context));
   }
   for (const auto& stage : stages.maps) {
     const StageScope scope(*stage.path);
-    logits = stage.scheme->map_scores(logits, stage.at(at));
+    logits = stage.scheme->map_scores(logits, stage.at(context));
   }
   return probe("logits", logits);
 }
 
-Tensor pattern_of(const Tensor& logits, const AttendContext& at, const Stages& stages) {
+Tensor pattern_of(const Tensor& logits, const AttendContext& context, const Stages& stages) {
   if (stages.patterns.empty())  // masked keys get exactly 0
-    return by_fact(at) ? causal_softmax(logits, at.first_row) : softmax(logits, at.mask());
+    return by_fact(context) ? causal_softmax(logits, context.first_row) : softmax(logits, context.mask());
   const auto& stage = stages.patterns[0];
   const StageScope scope(*stage.path);
-  return stage.scheme->pattern(logits, stage.at(at));
+  return stage.scheme->pattern(logits, stage.at(context));
 }
 
 }  // namespace
 
 AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) {
-  AttendContext at;
-  static_cast<Sequence&>(at) = inputs.sequence.on(inputs.query.device());
-  at.x = inputs.x;
-  at.query = at.unrotated_query = probe("q", inputs.query);
-  at.key = probe("k", inputs.key);
-  at.value = probe("v", inputs.value);
-  at.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
+  AttendContext context;
+  static_cast<Sequence&>(context) = inputs.sequence.on(inputs.query.device());
+  context.x = inputs.x;
+  context.query = context.unrotated_query = probe("q", inputs.query);
+  context.key = probe("k", inputs.key);
+  context.value = probe("v", inputs.value);
+  context.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
   for (const auto& stage : stages.rotates) {
     const StageScope scope(*stage.path);
-    stage.scheme->rotate(at.query, at.key, stage.moved(at.positions));
+    stage.scheme->rotate(context.query, context.key, stage.moved(context.positions));
   }
-  return at;
+  return context;
 }
 
 Tensor attend_rows(
-    AttendContext at, const Stages& stages, const std::optional<PatternDropout>& dropping, const StripOf& whole) {
-  at.content_scores = probe("scores", matmul(at.query, transpose(at.key), at.scale));  // S = q.k / sqrt(d), [b h i j]
-  const std::optional<DistanceTable> table = table_for_softmax(at, stages);
-  Tensor pattern = table ? causal_softmax_by_distance(at.content_scores, table->values, table->steps, at.first_row)
-                         : pattern_of(logits_of(at, stages), at, stages);
+    AttendContext context, const Stages& stages, const std::optional<PatternDropout>& dropping, const StripOf& whole) {
+  context.content_scores =
+      probe("scores", matmul(context.query, transpose(context.key), context.scale));  // S = q.k / sqrt(d), [b h i j]
+  const std::optional<BiasTable> bias = table_for_softmax(context, stages);
+  Tensor pattern =
+      bias ? causal_softmax_by_distance(context.content_scores, bias->table, bias->distances.steps, context.first_row)
+           : pattern_of(logits_of(context, stages), context, stages);
   pattern = probe("pattern", pattern);  // [b h i j]
   if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, whole);
-  Tensor output = matmul(pattern, at.value);  // [b h i d]
+  Tensor output = matmul(pattern, context.value);  // [b h i d]
   for (const auto& stage : stages.mixes) {
     const StageScope scope(*stage.path);
-    output = output + stage.scheme->mix(pattern, stage.at(at));
+    output = output + stage.scheme->mix(pattern, stage.at(context));
   }
   return output;
 }

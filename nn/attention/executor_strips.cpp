@@ -25,10 +25,10 @@ constexpr BlockSize block_size(Device device) {
                          : BlockSize{index_t(16) << 20, 512};
 }
 
-index_t rows_that_fit(const AttendContext& at) {
-  const index_t row =
-      at.query.size(0) * at.query.size(1) * at.key.size(2) * static_cast<index_t>(size_of(at.query.dtype()));
-  const BlockSize block = block_size(at.query.device());
+index_t rows_that_fit(const AttendContext& context) {
+  const index_t row = context.query.size(0) * context.query.size(1) * context.key.size(2) *
+                      static_cast<index_t>(size_of(context.query.dtype()));
+  const BlockSize block = block_size(context.query.device());
   return std::clamp<index_t>(block.bytes / std::max<index_t>(row, 1), 16, block.most_rows);
 }
 
@@ -38,40 +38,40 @@ Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
 }
 
 // The keys that come first: under a causal mask a block needs none behind its last row, as in decoding.
-void leave_keys(AttendContext& at, index_t count) {
-  const index_t left_out = at.key.size(2) - count;
-  at.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - at.keys_behind);
-  at.key = slice(at.key, 2, 0, count);  // [b h count d]
-  at.value = slice(at.value, 2, 0, count);
-  if (at.x.defined()) at.x = slice(at.x, 1, 0, count);
-  at.keys = count;
-  at.given_mask = part(at.given_mask, -1, 0, count);
-  at.present = part(at.present, -1, 0, count);
-  at.positions.key = slice(at.positions.key, -1, 0, count);
+void leave_keys(AttendContext& context, index_t count) {
+  const index_t left_out = context.key.size(2) - count;
+  context.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - context.keys_behind);
+  context.key = slice(context.key, 2, 0, count);  // [b h count d]
+  context.value = slice(context.value, 2, 0, count);
+  if (context.x.defined()) context.x = slice(context.x, 1, 0, count);
+  context.keys = count;
+  context.given_mask = part(context.given_mask, -1, 0, count);
+  context.present = part(context.present, -1, 0, count);
+  context.positions.key = slice(context.positions.key, -1, 0, count);
 }
 
-AttendContext queries_of(const AttendContext& at, index_t begin, index_t end) {
-  AttendContext block = at;
-  block.query = slice(at.query, 2, begin, end);  // [b h rows d]
-  block.unrotated_query = slice(at.unrotated_query, 2, begin, end);
+AttendContext queries_of(const AttendContext& context, index_t begin, index_t end) {
+  AttendContext block = context;
+  block.query = slice(context.query, 2, begin, end);  // [b h rows d]
+  block.unrotated_query = slice(context.unrotated_query, 2, begin, end);
   block.rows = end - begin;
-  block.given_mask = part(at.given_mask, -2, begin, end);
-  block.positions.query = slice(at.positions.query, -1, begin, end);
-  block.first_row = at.first_row + begin;
+  block.given_mask = part(context.given_mask, -2, begin, end);
+  block.positions.query = slice(context.positions.query, -1, begin, end);
+  block.first_row = context.first_row + begin;
   return block;
 }
 
 // What a block's function gets by value: leaves are passed as they are, the rest as copies without history.
 struct Operands {
-  explicit Operands(const AttendContext& at, const Stages& stages)
-      : list{at.query, at.unrotated_query, at.key, at.value} {
-    if (at.x.defined()) list.push_back(at.x);
+  explicit Operands(const AttendContext& context, const Stages& stages)
+      : list{context.query, context.unrotated_query, context.key, context.value} {
+    if (context.x.defined()) list.push_back(context.x);
     for (const PositionalScheme* scheme : stages.schemes)
       for (const Module::Parameter& parameter : scheme->parameters()) list.push_back(parameter.tensor);
   }
-  static void put(const std::vector<Tensor>& given, AttendContext& at) {
-    at.query = given[0], at.unrotated_query = given[1], at.key = given[2], at.value = given[3];
-    if (at.x.defined()) at.x = given[4];
+  static void put(const std::vector<Tensor>& given, AttendContext& context) {
+    context.query = given[0], context.unrotated_query = given[1], context.key = given[2], context.value = given[3];
+    if (context.x.defined()) context.x = given[4];
   }
   std::vector<Tensor> list;
 };
@@ -102,14 +102,14 @@ class StripsExecutor final : public Executor {
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
     std::vector<Tensor> outputs;
     for (index_t begin = 0; begin < rows; begin += block) {
-      AttendContext at = rows_of(all, stages, begin, std::min(begin + block, rows));
-      const Operands operands(at, stages);
+      AttendContext context = rows_of(all, stages, begin, std::min(begin + block, rows));
+      const Operands operands(context, stages);
       // The function outlives this call: it must not keep the history of what it gets as operands.
-      at.query = at.unrotated_query = at.key = at.value = Tensor();
-      if (at.x.defined()) at.x = at.x.detach();
-      const StripOf whole{at.first_row, all.first_row + rows, all.key.size(2)};
-      const auto run = [at, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
-        AttendContext now = at;
+      context.query = context.unrotated_query = context.key = context.value = Tensor();
+      if (context.x.defined()) context.x = context.x.detach();
+      const StripOf whole{context.first_row, all.first_row + rows, all.key.size(2)};
+      const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
+        AttendContext now = context;
         now.keep_apart();  // masks of all blocks together would be those of all pairs
         Operands::put(given, now);
         return attend_rows(std::move(now), stages, dropping, whole);
@@ -126,9 +126,10 @@ class StripsExecutor final : public Executor {
 }  // namespace
 
 AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end) {
-  AttendContext at = queries_of(all, begin, end);
-  if (earlier_keys_suffice(all, stages)) leave_keys(at, std::min(at.first_row + at.query.size(2), at.key.size(2)));
-  return at;
+  AttendContext context = queries_of(all, begin, end);
+  if (earlier_keys_suffice(all, stages))
+    leave_keys(context, std::min(context.first_row + context.query.size(2), context.key.size(2)));
+  return context;
 }
 
 const Executor& strips_executor() {

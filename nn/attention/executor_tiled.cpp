@@ -16,12 +16,12 @@ template <class Interface> bool all_in_tiles(const std::vector<StageOf<Interface
   return true;
 }
 
-std::optional<TileTerms> terms_of(const AttendContext& at, const Stages& stages) {
-  if (at.given_mask.defined()) return std::nullopt;
-  TileTerms terms(at);
+std::optional<TileTerms> terms_of(const AttendContext& context, const Stages& stages) {
+  if (context.given_mask.defined()) return std::nullopt;
+  TileTerms terms(context);
   for (const auto& stage : stages.tiled) {
     const StageScope scope(*stage.path);
-    if (!stage.scheme->add_to_tiles(terms, stage.at(at))) return std::nullopt;
+    if (!stage.scheme->add_to_tiles(terms, stage.at(context))) return std::nullopt;
   }
   return terms;
 }
@@ -39,8 +39,8 @@ class TiledExecutor final : public Executor {
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const Executor& otherwise = strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
     if (!tiles_take(inputs.query)) return otherwise.attend(inputs, stages);
-    const AttendContext at = rotated_context(inputs, stages);
-    std::optional<TileTerms> terms = terms_of(at, stages);
+    const AttendContext context = rotated_context(inputs, stages);
+    std::optional<TileTerms> terms = terms_of(context, stages);
     const std::optional<TiledResult> result = terms ? terms->run(inputs.dropout) : std::nullopt;
     if (!result) return otherwise.attend(inputs, stages);
     return terms->bin_values.defined() ? result->output + matmul(result->bin_sums, terms->bin_values) : result->output;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "nn/attention/position.h"
+#include "nn/attention/sequence.h"
+#include "tensor/pairs.h"
 
 namespace whence {
 
@@ -47,26 +49,21 @@ struct MaskFacts {
   }
 };
 
-// How many steps query i and key j lie apart: query[i] - key[j], and never less than `lowest`.
-struct StepsOfPairs {
-  Tensor query, key;  // i64 [1|b i], [1|b j]
-  index_t lowest;
-  Device device;  // where pairs read them
-
-  friend bool operator==(const StepsOfPairs& a, const StepsOfPairs& b);
-};
-
 // A constant on its way to a device: the same numbers are sent once, whichever layer asks.
 struct ConstantThere {
   Tensor constant;  // on the CPU, contiguous
   Device device;
 
-  friend bool operator==(const ConstantThere& a, const ConstantThere& b);
+  friend bool operator==(const ConstantThere& a, const ConstantThere& b) {
+    const Tensor &x = a.constant, &y = b.constant;
+    return a.device == b.device && x.dtype() == y.dtype() && x.shape() == y.shape() &&
+           std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
+  }
 };
 
 struct KeptOfSequence {
   Kept<MaskFacts, Tensor> masks;
-  Kept<StepsOfPairs, PairSteps> steps;
+  Kept<std::pair<Steps, Device>, Steps> steps;  // of rows on the CPU, where pairs read them
   Kept<ConstantThere, Tensor, 8> constants;
 };
 

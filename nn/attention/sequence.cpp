@@ -1,11 +1,12 @@
-// Sequences: where the tokens of a run, a padded batch or a decoded row stand, and the mask of all pairs, made late.
+#include "nn/attention/sequence.h"
+
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "autograd/ops.h"
 #include "nn/attention/kept.h"
 #include "tensor/error.h"
+#include "tensor/pairs.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 

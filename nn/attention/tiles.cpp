@@ -8,53 +8,49 @@ namespace whence {
 namespace {
 
 // bool [b j], contiguous; undefined where every key is there
-Tensor present_by_batch(const AttendContext& at) {
-  if (!at.present.defined()) return {};
-  const index_t batch = at.query.size(0), keys = at.key.size(2);
-  return raw::contiguous(raw::expand(raw::select(raw::select(at.present, 1, 0), 1, 0), {batch, keys}));
+Tensor present_by_batch(const AttendContext& context) {
+  if (!context.present.defined()) return {};
+  const index_t batch = context.query.size(0), keys = context.key.size(2);
+  return raw::contiguous(raw::expand(raw::select(raw::select(context.present, 1, 0), 1, 0), {batch, keys}));
 }
 
 }  // namespace
 
-TileTerms::TileTerms(const AttendContext& at) {
-  operands[TiledAttention::query] = at.query;
-  operands[TiledAttention::key] = at.key;
-  operands[TiledAttention::value] = at.value;
-  facts.scale = at.scale, facts.causal = at.causal, facts.first_row = at.first_row;
-  facts.present = present_by_batch(at);
-  facts.total_rows = at.first_row + at.query.size(2);
+TileTerms::TileTerms(const AttendContext& context) {
+  operands[TiledAttention::query] = context.query;
+  operands[TiledAttention::key] = context.key;
+  operands[TiledAttention::value] = context.value;
+  facts.scale = context.scale, facts.causal = context.causal, facts.first_row = context.first_row;
+  facts.present = present_by_batch(context);
+  facts.total_rows = context.first_row + context.query.size(2);
 }
 
-bool TileTerms::read_steps(const DistanceSteps& steps) {
-  const index_t count = steps.values.size(0);
-  const bool first = distances_ < 0;
-  if (first) {
-    distances_ = count, facts.lowest = steps.lowest;
-    if (!steps.plain) facts.query_step = raw::contiguous(steps.query), facts.key_step = raw::contiguous(steps.key);
-    return true;
-  }
+bool TileTerms::read_steps(const Distances& distances) {
   // Schemes of one sum may stand at different (drawn, stretched) positions; their tables cannot be added.
-  return count == distances_ && facts.lowest == steps.lowest && steps.plain && !facts.query_step.defined();
+  if (distances_) return distances.reads_as(*distances_);
+  distances_ = distances, facts.lowest = distances.steps.lowest;
+  if (!distances.diagonal) facts.query_step = distances.steps.query, facts.key_step = distances.steps.key;
+  return true;
 }
 
-bool TileTerms::add_by_distance(const DistanceSteps& steps, const Tensor& table) {
-  if (!read_steps(steps)) return false;
+bool TileTerms::add_by_distance(const Distances& distances, const Tensor& table) {
+  if (!read_steps(distances)) return false;
   Tensor& all = operands[TiledAttention::distance_table];
   all = all.defined() ? all + table : table;
   return true;
 }
 
 bool TileTerms::add_by_row_and_distance(
-    const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale) {
-  if (has(TiledAttention::relative_query) || !read_steps(steps)) return false;
+    const Distances& distances, const Tensor& query, const Tensor& keys, double scale) {
+  if (has(TiledAttention::relative_query) || !read_steps(distances)) return false;
   operands[TiledAttention::relative_query] = query, operands[TiledAttention::relative_keys] = keys;
   facts.relative_scale = scale;
   return true;
 }
 
-bool TileTerms::add_pieces(const DistanceSteps& steps, const Tensor& distance, const Tensor& row, const Tensor& begins,
+bool TileTerms::add_pieces(const Distances& distances, const Tensor& distance, const Tensor& row, const Tensor& begins,
     const Tensor& slopes, const Tensor& offsets) {
-  if (has(TiledAttention::piece_begins) || !read_steps(steps)) return false;
+  if (has(TiledAttention::piece_begins) || !read_steps(distances)) return false;
   operands[TiledAttention::piece_distance] = distance, operands[TiledAttention::piece_row] = row;
   operands[TiledAttention::piece_begins] = begins;
   operands[TiledAttention::piece_slopes] = slopes, operands[TiledAttention::piece_offsets] = offsets;
@@ -76,8 +72,8 @@ bool TileTerms::add_gates(const Tensor& query, const Tensor& key, double scale) 
   return true;
 }
 
-bool TileTerms::add_bins(const DistanceSteps& steps, const Tensor& bins, const Tensor& values) {
-  if (facts.bins > 0 || !read_steps(steps)) return false;
+bool TileTerms::add_bins(const Distances& distances, const Tensor& bins, const Tensor& values) {
+  if (facts.bins > 0 || !read_steps(distances)) return false;
   facts.bin_of = bins, facts.bins = values.size(0), bin_values = values;
   return true;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "autograd/tiled_attention.h"
-#include "nn/attention/position.h"
+#include "nn/attention/distances.h"
 
 namespace whence {
 
@@ -21,40 +21,40 @@ struct TileTerms {
   std::optional<Mix> mix;
   Tensor bin_values;  // [bins d]: what the sums by distance are multiplied by and added to the output
 
-  explicit TileTerms(const AttendContext& at);  // queries, keys, values, and what can be seen
+  explicit TileTerms(const AttendContext& context);  // queries, keys, values, and what can be seen
 
   Tensor& operator[](TiledAttention::Operand which) { return operands[which]; }
   bool has(TiledAttention::Operand which) const { return operands[which].defined(); }
 
-  // table [h n]: a number for each of steps.values
-  [[nodiscard]] bool add_by_distance(const DistanceSteps& steps, const Tensor& table);
+  // table [h n]: a number for each of distances.values
+  [[nodiscard]] bool add_by_distance(const Distances& distances, const Tensor& table);
   // scale query.keys[., m, .] for m steps: query [b h i d], keys [1|h n d]
   [[nodiscard]] bool add_by_row_and_distance(
-      const DistanceSteps& steps, const Tensor& query, const Tensor& keys, double scale);
+      const Distances& distances, const Tensor& query, const Tensor& keys, double scale);
   // slopes[h, n] a + offsets[h, n] where begins[n] < a <= begins[n + 1], a = row_i distance[m] for m steps. distance
-  // [n] for steps.values, row [b h i], begins [s] ascending, of which the first is never asked, slopes, offsets [h s]
-  [[nodiscard]] bool add_pieces(const DistanceSteps& steps, const Tensor& distance, const Tensor& row,
+  // [n] for distances.values, row [b h i], begins [s] ascending, of which the first is never asked, slopes, offsets [h s]
+  [[nodiscard]] bool add_pieces(const Distances& distances, const Tensor& distance, const Tensor& row,
       const Tensor& begins, const Tensor& slopes, const Tensor& offsets);
   // A number for each key, [b h j]. One for each query would do nothing: softmax ignores it.
   [[nodiscard]] bool add_column(const Tensor& column);
   // Gates are sigmoid(scale query.key), or those of the scores where query is undefined.
   [[nodiscard]] bool add_gates(const Tensor& query, const Tensor& key, double scale);
   // bins[m]: which of `count` the distance of m steps belongs to, i64 [n]; values [count d]
-  [[nodiscard]] bool add_bins(const DistanceSteps& steps, const Tensor& bins, const Tensor& values);
+  [[nodiscard]] bool add_bins(const Distances& distances, const Tensor& bins, const Tensor& values);
   // Nothing where what was added is no program's, or not something that programs do together.
   [[nodiscard]] std::optional<TiledResult> run(const std::optional<PatternDropout>& dropout);
 
  private:
-  bool read_steps(const DistanceSteps& steps);  // false where other steps are read already
-  index_t distances_ = -1;
+  bool read_steps(const Distances& distances);  // false where other steps are read already
+  std::optional<Distances> distances_;
 };
 
-// A scheme that runs in tiles too: what its stages make of all pairs, by programs. `at` has queries and keys, rotated,
-// but no scores.
+// A scheme that runs in tiles too: what its stages make of all pairs, by programs. `context` has queries and keys,
+// rotated, but no scores.
 struct RunsInTiles {
   virtual ~RunsInTiles() = default;
   // False where this call needs the composed form; `terms` are not used then.
-  [[nodiscard]] virtual bool add_to_tiles(TileTerms& terms, const AttendContext& at) const = 0;
+  [[nodiscard]] virtual bool add_to_tiles(TileTerms& terms, const AttendContext& context) const = 0;
 };
 
 }  // namespace whence

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "nn/attention/tiles.h"
+#include "nn/attention/by_distance.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -23,15 +23,11 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   const PositionalScheme& base() const { return *base_; }
   bool has_bias() const { return !inner_.biases.empty(); }
   // B: [1|b h i j]. REQUIRES: has_bias()
-  [[nodiscard]] Tensor base_bias(const AttendContext& at, Site here = Site::current()) const;
+  [[nodiscard]] Tensor base_bias(const AttendContext& context, Site site = Site::current()) const;
 
-  // B by distance, and what else reads it.
-  struct BaseTable {
-    DistanceSteps steps;
-    Tensor table;  // [h n]; undefined where the base has no bias
-  };
-  // Nothing where B does not depend on the distance alone, or tokens stand elsewhere than they lie.
-  [[nodiscard]] std::optional<BaseTable> base_table(const AttendContext& at) const;
+  // B by distance; its table is undefined where the base has no bias. Nothing where B does not depend on the distance
+  // alone, or tokens stand elsewhere than they lie.
+  [[nodiscard]] std::optional<BiasTable> base_table(const AttendContext& context) const;
 
   // f in tiles: hidden [d h k] reads S, table [left+1 d n] is what it makes of B and its bias, output [h d k]. f's last
   // bias [h] is a table by distance that is the same everywhere.
@@ -40,10 +36,10 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
     index_t left = 0, right = 0, behind = 0;
     bool remask = false;
   };
-  [[nodiscard]] static bool add_network(TileTerms& terms, const DistanceSteps& steps, const Network& network);
+  [[nodiscard]] static bool add_network(TileTerms& terms, const Distances& distances, const Network& network);
 
   // S [b h i j] and B [1|b h i j] as channels: [b 2h i j]
-  [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site here = Site::current());
+  [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site site = Site::current());
 
  private:
   std::unique_ptr<PositionalScheme> base_;

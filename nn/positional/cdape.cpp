@@ -87,54 +87,56 @@ class Cdape final : public Adaptive {
   }
 
   // a:[b h i j]   ->   a + B + conv(h):[b h i j]
-  Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
-    if (options_.tril == Tril::never && at.keys_behind > 0) {
+  Tensor map_scores(const Tensor& a, const AttendContext& context) const override {
+    if (options_.tril == Tril::never && context.keys_behind > 0) {
       fail("cdape",
           "tril=no in decoding given; a row would need keys that are not there yet; full passes or tril=causal "
           "required");
     }
-    if (at.given_mask.defined() && at.given_mask.rank() > 2 && at.given_mask.size(-3) > 1) {
-      throw InputError("cdape: a mask of ", at.given_mask.shape(), " given; one for all heads, [1|b 1 i j], required: ",
+    if (context.given_mask.defined() && context.given_mask.rank() > 2 && context.given_mask.size(-3) > 1) {
+      throw InputError("cdape: a mask of ", context.given_mask.shape(),
+          " given; one for all heads, [1|b 1 i j], required: ",
           "a convolution mixes the heads, and nobody says what a blank in one of them means for the others");
     }
-    const Tensor& s = at.content_scores;
-    const Tensor bias = has_bias() ? base_bias(at) : Tensor();                           // [1|b h i j]
-    const Tensor x = probe("conv_in", blanked(has_bias() ? channels(s, bias) : s, at));  // [b 2h|h i j]
+    const Tensor& s = context.content_scores;
+    const Tensor bias = has_bias() ? base_bias(context) : Tensor();                           // [1|b h i j]
+    const Tensor x = probe("conv_in", blanked(has_bias() ? channels(s, bias) : s, context));  // [b 2h|h i j]
     const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
     // The columns of h behind the last key, where the run goes on.
-    const index_t behind = options_.sees_border() ? std::min(at.keys_behind, right) : 0;
-    const Tensor h =
-        probe("conv_hidden", blanked_hidden(leaky_relu(hidden_(x, left, right + behind)), at));  // [b d i j+behind]
-    const Tensor f = probe("conv_bias", output_(h, left, right - behind));                       // [b h i j]
+    const index_t behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0;
+    const Tensor h = probe(
+        "conv_hidden", blanked_hidden(leaky_relu(hidden_(x, left, right + behind)), context));  // [b d i j+behind]
+    const Tensor f = probe("conv_bias", output_(h, left, right - behind));                      // [b h i j]
     return has_bias() ? a + bias + f : a + f;
   }
 
   // The first convolution of [S, B] is that of S plus a table by distance. Near the left border, where it misses taps
   // of B, it is another table: one for each number of columns to the left.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
-    const auto base = base_table(at);
-    if (!base || options_.tril == Tril::never || (!at.causal && (k > 1 || options_.tril == Tril::always))) return false;
-    const index_t heads = at.query.size(1);
+    const auto base = base_table(context);
+    if (!base || options_.tril == Tril::never || (!context.causal && (k > 1 || options_.tril == Tril::always)))
+      return false;
+    const index_t heads = context.query.size(1);
     std::vector<Tensor> tables;
     for (index_t there = 0; there <= left; ++there) tables.push_back(table_of(*base, there, left, right, heads));
-    if (has_bias() && !terms.add_by_distance(base->steps, base->table)) return false;
-    return add_network(terms, base->steps,
+    if (has_bias() && !terms.add_by_distance(base->distances, base->table)) return false;
+    return add_network(terms, base->distances,
         {.hidden = select(slice(hidden_.weight(), 1, 0, heads), 2, 0),
             .table = concat_along(0, tables),
             .output = select(output_.weight(), 2, 0),
             .output_bias = output_.bias(),
             .left = left,
             .right = right,
-            .behind = options_.sees_border() ? std::min(at.keys_behind, right) : 0,
+            .behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0,
             .remask = options_.remask});
   }
 
  private:
   // b1 and what W1 makes of B at a column with `there` columns on its left, by distance from -right on: [1 d right+n].
   // A row of B, from its greatest distance down to 0, is convolved as a row of attention is.
-  Tensor table_of(const BaseTable& base, index_t there, index_t left, index_t right, index_t heads) const {
-    const index_t width = hidden_.bias().size(0), count = base.steps.values.size(0);
+  Tensor table_of(const BiasTable& base, index_t there, index_t left, index_t right, index_t heads) const {
+    const index_t width = hidden_.bias().size(0), count = base.distances.values.size(0);
     const Tensor b1 = reshape(hidden_.bias(), {1, width, 1});
     if (!has_bias()) return expand(b1, {1, width, right + count});
     const Tensor weight = slice(slice(hidden_.weight(), 1, heads, 2 * heads), 3, left - there, options_.kernel);
@@ -151,27 +153,28 @@ class Cdape final : public Adaptive {
 
   // 0 where the mask hides: the lower triangle without padding. Without tril, and in models that are not
   // causal, only padding is hidden.
-  Tensor blanked(const Tensor& x, const AttendContext& at) const {
-    if (options_.tril == Tril::never) return at.present.defined() ? masked(x, at.here(at.present)) : x;
-    return at.masked(options_.tril == Tril::always && !at.causal ? masked(x, lower_triangle(at)) : x);
+  Tensor blanked(const Tensor& x, const AttendContext& context) const {
+    if (options_.tril == Tril::never)
+      return context.present.defined() ? masked(x, context.on_device(context.present)) : x;
+    return context.masked(options_.tril == Tril::always && !context.causal ? masked(x, lower_triangle(context)) : x);
   }
 
   // h has columns behind the last key, which no mask knows: those of keys to come.
-  Tensor blanked_hidden(const Tensor& h, const AttendContext& at) const {
-    if (options_.remask) return blanked(h, at);
-    if (!at.present.defined()) return h;
-    const index_t keys = at.present.size(-1), behind = h.size(3) - keys;
-    const Tensor now = masked(slice(h, 3, 0, keys), at.here(at.present));  // [b d i j]
+  Tensor blanked_hidden(const Tensor& h, const AttendContext& context) const {
+    if (options_.remask) return blanked(h, context);
+    if (!context.present.defined()) return h;
+    const index_t keys = context.present.size(-1), behind = h.size(3) - keys;
+    const Tensor now = masked(slice(h, 3, 0, keys), context.on_device(context.present));  // [b d i j]
     return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
   }
 
   // bool [1 1 i j]: j <= i
-  static Tensor lower_triangle(const AttendContext& at) {
-    const index_t rows = at.query.size(2), keys = at.key.size(2);
+  static Tensor lower_triangle(const AttendContext& context) {
+    const index_t rows = context.query.size(2), keys = context.key.size(2);
     const Tensor mask = Tensor::empty({1, 1, rows, keys}, DType::boolean);
     for (index_t i = 0; i < rows; ++i)
-      for (index_t j = 0; j < keys; ++j) mask.data<bool>()[i * keys + j] = j <= at.first_row + i;
-    return at.here(mask);
+      for (index_t j = 0; j < keys; ++j) mask.data<bool>()[i * keys + j] = j <= context.first_row + i;
+    return context.on_device(mask);
   }
 
   CdapeOptions options_;

@@ -2,7 +2,6 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "nn/positional/distances.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -43,27 +42,28 @@ Contextual::Contextual(const SchemeArguments& arguments)
   child("gate_key", *gate_key_);
 }
 
-Tensor Contextual::gates(const AttendContext& at) const {
-  const Tensor g = probe("gates", at.masked(sigmoid(probe("gate_logits", gate_scores(at)))));  // [b h i j]
+Tensor Contextual::gates(const AttendContext& context) const {
+  const Tensor g = probe("gates", context.masked(sigmoid(probe("gate_logits", gate_scores(context)))));  // [b h i j]
   return cast(g, compute_dtype(g.dtype()));
 }
 
-bool Contextual::add_gates(TileTerms& terms, const AttendContext& at) const {
+bool Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {
   if (from_ == Gates::from_keys) return terms.add_gates({}, {}, 1);
-  return terms.add_gates(at.unrotated_query, from_ == Gates::from_values ? at.value : separate_keys(at), at.scale);
+  return terms.add_gates(
+      context.unrotated_query, from_ == Gates::from_values ? context.value : separate_keys(context), context.scale);
 }
 
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
-Tensor Contextual::gate_scores(const AttendContext& at) const {
-  if (from_ == Gates::from_keys) return at.content_scores;
-  const Tensor kappa = from_ == Gates::from_values ? at.value : separate_keys(at);
-  return matmul(at.unrotated_query, transpose(kappa), at.scale);
+Tensor Contextual::gate_scores(const AttendContext& context) const {
+  if (from_ == Gates::from_keys) return context.content_scores;
+  const Tensor kappa = from_ == Gates::from_values ? context.value : separate_keys(context);
+  return matmul(context.unrotated_query, transpose(kappa), context.scale);
 }
 
-Tensor Contextual::separate_keys(const AttendContext& at) const {
-  if (!at.x.defined())
+Tensor Contextual::separate_keys(const AttendContext& context) const {
+  if (!context.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
-  const Tensor gate_key = (*gate_key_)(at.x);  // [b j c]
+  const Tensor gate_key = (*gate_key_)(context.x);  // [b j c]
   return permute(reshape(gate_key, {gate_key.size(0), gate_key.size(1), heads_, -1}), {0, 2, 1, 3});
 }
 

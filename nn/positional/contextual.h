@@ -25,13 +25,13 @@ class Contextual : public PositionalScheme, public TransformsScores {
   explicit Contextual(const SchemeArguments& arguments);
 
   // g: [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
-  [[nodiscard]] Tensor gates(const AttendContext& at) const;
+  [[nodiscard]] Tensor gates(const AttendContext& context) const;
   // What the tile programs make the same gates of.
-  [[nodiscard]] bool add_gates(TileTerms& terms, const AttendContext& at) const;
+  [[nodiscard]] bool add_gates(TileTerms& terms, const AttendContext& context) const;
 
  private:
-  Tensor gate_scores(const AttendContext& at) const;
-  Tensor separate_keys(const AttendContext& at) const;  // [b h j d]
+  Tensor gate_scores(const AttendContext& context) const;
+  Tensor separate_keys(const AttendContext& context) const;  // [b h j d]
 
   Gates from_;
   index_t heads_;
@@ -43,8 +43,10 @@ struct PositionQuery {
   static SchemeOption scale_option();  // z_scale
   static SchemeOption from_option();   // z_from
   explicit PositionQuery(const SchemeArguments& arguments);
-  const Tensor& of(const AttendContext& at) const { return rotated ? at.query : at.unrotated_query; }  // [b h i d]
-  double scale(const AttendContext& at) const { return scaled ? at.scale : 1; }
+  const Tensor& of(const AttendContext& context) const {
+    return rotated ? context.query : context.unrotated_query;
+  }  // [b h i d]
+  double scale(const AttendContext& context) const { return scaled ? context.scale : 1; }
   // Throws InputError where nothing rotates and yet the rotated query is asked for.
   void check_company(const char* scheme, const Stages& stages) const;
 

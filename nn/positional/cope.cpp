@@ -32,29 +32,29 @@ class CoPE final : public Contextual, public RunsInTiles {
   void check_company(const Stages& stages) const override { position_query_.check_company("cope", stages); }
 
   // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
-  Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
-    const Tensor g = gates(at);                                                         // Eq. 3, [b h i j]
+  Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
+    const Tensor g = gates(context);                                                    // Eq. 3, [b h i j]
     const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));  // Eq. 4, [b h i j]
-    const Tensor z = probe("z", position_logits(at));                                   // Eq. 7, [b h i n]
+    const Tensor z = probe("z", position_logits(context));                              // Eq. 7, [b h i n]
     const Tensor c = interpolated(cast(z, p.dtype()), p);                               // Listing 1, [b h i j]
     return s + probe("position_logit", cast(c, s.dtype()));
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    if (as_printed_ || !add_gates(terms, at)) return false;
-    if (position_query_.of(at).identity() != at.query.identity()) {
-      terms[TiledAttention::position_logits] = position_logits(at);
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    if (as_printed_ || !add_gates(terms, context)) return false;
+    if (position_query_.of(context).identity() != context.query.identity()) {
+      terms[TiledAttention::position_logits] = position_logits(context);
     } else {  // q.e is computed where it is read
       terms[TiledAttention::position_keys] = table_;
-      terms.facts.position_scale = position_query_.scale(at);
+      terms.facts.position_scale = position_query_.scale(context);
     }
     return true;
   }
 
  private:
   // z, [b h i n]
-  Tensor position_logits(const AttendContext& at) const {
-    return matmul(position_query_.of(at), transpose(table_), position_query_.scale(at));
+  Tensor position_logits(const AttendContext& context) const {
+    return matmul(position_query_.of(context), transpose(table_), position_query_.scale(context));
   }
 
   // (1-w) z[floor p] + w z[ceil p]: z [b h i n], p [b h i j] -> [b h i j]

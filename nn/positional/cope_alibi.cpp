@@ -34,15 +34,15 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
 
   // s:[b h i j]   ->   s - m p:[b h i j]
-  Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
-    const Tensor p = probe("positions", reverse_cumulative_sum(gates(at)));           // Eq. 4, [b h i j]
-    const Tensor slopes = cast(reshape(at.here(slopes_), {1, -1, 1, 1}), p.dtype());  // [1 h 1 1]
+  Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
+    const Tensor p = probe("positions", reverse_cumulative_sum(gates(context)));                // Eq. 4, [b h i j]
+    const Tensor slopes = cast(reshape(context.on_device(slopes_), {1, -1, 1, 1}), p.dtype());  // [1 h 1 1]
     return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    if (!add_gates(terms, at)) return false;
-    terms[TiledAttention::position_slopes] = cast(at.here(slopes_), at.dtype()) * sign_;  // [h]
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    if (!add_gates(terms, context)) return false;
+    terms[TiledAttention::position_slopes] = cast(context.on_device(slopes_), context.dtype()) * sign_;  // [h]
     return true;
   }
 

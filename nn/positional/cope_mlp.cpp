@@ -35,10 +35,10 @@ class CopeMLP final : public Contextual {
   void check_company(const Stages& stages) const override { position_query_.check_company("cope_mlp", stages); }
 
   // s:[b h i j]   ->   s + q.e(p):[b h i j]. In the dtype of p, so that 16-bit models tell far positions apart.
-  Tensor transform_scores(const Tensor& s, const AttendContext& at) const override {
-    const Tensor p = probe("positions", reverse_cumulative_sum(gates(at)));  // Eq. 4, [b h i j]
+  Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
+    const Tensor p = probe("positions", reverse_cumulative_sum(gates(context)));  // Eq. 4, [b h i j]
     const auto like_p = [&](const Tensor& x) { return cast(x, p.dtype()); };
-    const double scale = position_query_.scale(at);
+    const double scale = position_query_.scale(context);
     const Tensor hidden = probe(
         "mlp_hidden", relu(linear(unsqueeze(p, -1), like_p(hidden_.weight()), like_p(hidden_.bias()))));  // [b h i j n]
     const Tensor weight = like_p(output_.weight()), bias = like_p(output_.bias());
@@ -47,8 +47,9 @@ class CopeMLP final : public Contextual {
       const index_t heads = weight.size(0);
       c = matmul(hidden, reshape(weight, {1, heads, 1, -1, 1}), scale) + reshape(bias, {1, heads, 1, 1, 1}) * scale;
     } else {
-      const Tensor q = like_p(position_query_.of(at)), u = matmul(q, weight);  // [b h i d], u_i = W2' q_i: [b h i n]
-      const Tensor of_bias = matmul(q, reshape(bias, {-1, 1}), scale);         // q.b2, [b h i 1]
+      const Tensor q = like_p(position_query_.of(context)),
+                   u = matmul(q, weight);                               // [b h i d], u_i = W2' q_i: [b h i n]
+      const Tensor of_bias = matmul(q, reshape(bias, {-1, 1}), scale);  // q.b2, [b h i 1]
       c = matmul(hidden, unsqueeze(u, -1), scale) + unsqueeze(of_bias, -1);
     }
     return s + probe("position_logit", cast(reshape(c, s.shape()), s.dtype()));

@@ -39,10 +39,10 @@ class Dape final : public Adaptive {
   Claims claims() const override { return base().claims(); }
 
   // a:[b h i j]   ->   a + B + f:[b h i j]
-  Tensor map_scores(const Tensor& a, const AttendContext& at) const override {
-    const Tensor& s = at.content_scores;
+  Tensor map_scores(const Tensor& a, const AttendContext& context) const override {
+    const Tensor& s = context.content_scores;
     if (!has_bias()) return a + f(s);
-    const Tensor bias = base_bias(at);  // [1|b h i j]
+    const Tensor bias = base_bias(context);  // [1|b h i j]
     switch (form_) {
       case Form::concat: return a + f(channels(s, bias));
       case Form::add_residual: return a + bias + f(s + bias);
@@ -52,21 +52,21 @@ class Dape final : public Adaptive {
   }
 
   // W1 [S, B] + b1 = W1' S + u, where u depends on the distance alone.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    const auto base = base_table(at);
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const auto base = base_table(context);
     if (!base) return false;
     const Tensor &table = base->table, b1 = unsqueeze(hidden_.bias(), 1);  // [h n], [d 1]
-    const index_t heads = at.query.size(1), width = b1.size(0), count = base->steps.values.size(0);
+    const index_t heads = context.query.size(1), width = b1.size(0), count = base->distances.values.size(0);
     const bool concatenates = has_bias() && (form_ == Form::concat_residual || form_ == Form::concat);
     const Tensor of_scores = slice(hidden_.weight(), 1, 0, heads);
     if (has_bias() && form_ == Form::f_of_bias)  // nothing of S: all of it is a table
       return terms.add_by_distance(
-          base->steps, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
+          base->distances, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
     const Tensor of_bias = !has_bias()    ? expand(b1, {width, count})
                            : concatenates ? matmul(slice(hidden_.weight(), 1, heads, 2 * heads), table) + b1
                                           : matmul(of_scores, table) + b1;  // u, [d n]
-    if (has_bias() && form_ != Form::concat && !terms.add_by_distance(base->steps, table)) return false;
-    return add_network(terms, base->steps,
+    if (has_bias() && form_ != Form::concat && !terms.add_by_distance(base->distances, table)) return false;
+    return add_network(terms, base->distances,
         {unsqueeze(of_scores, 2), unsqueeze(of_bias, 0), unsqueeze(output_.weight(), 2), output_.bias()});
   }
 

@@ -7,10 +7,9 @@
 #include <limits>
 
 #include "autograd/inspect/probe.h"
-#include "nn/attention/tiles.h"
+#include "autograd/ops.h"
+#include "nn/attention/by_distance.h"
 #include "nn/layers/linear.h"
-#include "nn/positional/distances.h"
-#include "nn/scheme.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -22,7 +21,7 @@ struct FireOptions {
   bool leaky;
 };
 
-class Fire final : public PositionalScheme, public BiasesScores, public RunsInTiles {
+class Fire final : public PositionalScheme, public ReadsByDistance {
  public:
   Fire(const FireOptions& options, index_t heads)
       : options_(options),
@@ -37,42 +36,49 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
   Claims claims() const override { return {}; }
 
   // [1|b h i j]
-  Tensor bias(const AttendContext& at) const override {
-    const Tensor x = probe("relative_distance", cast(relative_distance(at), at.content_scores.dtype()));  // [1|b 1 i j]
+  Tensor bias(const AttendContext& context) const override {
+    const Tensor x =
+        probe("relative_distance", cast(relative_distance(context), context.content_scores.dtype()));  // [1|b 1 i j]
     return probe(
         "bias", permute(network(reshape(x, {x.size(0), x.size(2), x.size(3), 1})), {0, 3, 1, 2}));  // [1|b h i j]
   }
 
-  // As long as every row stands before Lambda, all share one normaliser: a function of the distance. Beyond it, the
-  // network of one number is a broken line for each head.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    const std::vector<double> rows = at.positions.query.to_vector();
-    const std::optional<DistanceSteps> steps = distance_steps(at);
-    if (!steps) return false;
-    const Tensor lambda = threshold(), distance = psi(cast(at.here(steps->values), lambda.dtype()));  // [n]
-    if (*std::max_element(rows.begin(), rows.end()) < lambda.item()) {
-      const Tensor x = distance / (psi(lambda) + 1e-6);
-      return terms.add_by_distance(*steps, transpose(network(reshape(cast(x, at.dtype()), {-1, 1}))));  // [h n]
-    }
-    const Tensor row = reciprocal(normaliser(at));  // [1|b 1 i 1]
-    const BrokenLine line = broken_line(at.dtype());
-    return terms.add_pieces(*steps, cast(distance, at.dtype()),
-        expand(reshape(cast(row, at.dtype()), {row.size(0), 1, row.size(2)}),
-            {at.query.size(0), at.query.size(1), at.query.size(2)}),
+  // As long as every row stands before Lambda, all share one normaliser: a function of the distance. On a GPU, to look
+  // at Lambda would be to wait for the device.
+  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
+    const std::vector<double> rows = context.positions.query.to_vector();
+    const Tensor lambda = threshold();
+    if (context.device.is_gpu() || *std::max_element(rows.begin(), rows.end()) >= lambda.item()) return std::nullopt;
+    const Tensor x = psi(cast(context.on_device(distances), lambda.dtype())) / (psi(lambda) + 1e-6);  // [n]
+    return transpose(network(reshape(cast(x, context.dtype()), {-1, 1})));                            // [h n]
+  }
+
+  // Beyond it, the network of one number is a broken line for each head.
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const std::optional<Distances> distances = whole_distances(context);
+    if (!distances) return false;
+    if (const std::optional<Tensor> numbers = table(distances->values, context))
+      return terms.add_by_distance(*distances, *numbers);
+    const Tensor row = reciprocal(normaliser(context));                                    // [1|b 1 i 1]
+    const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]
+    const BrokenLine line = broken_line(context.dtype());
+    return terms.add_pieces(*distances, cast(distance, context.dtype()),
+        expand(reshape(cast(row, context.dtype()), {row.size(0), 1, row.size(2)}),
+            {context.query.size(0), context.query.size(1), context.query.size(2)}),
         line.begins, line.slopes, line.offsets);
   }
 
  private:
   // x_ij, [1|b 1 i j]
-  Tensor relative_distance(const AttendContext& at) const {
+  Tensor relative_distance(const AttendContext& context) const {
     const DType dtype = compute_dtype(distance_scale_.dtype());
-    return psi(cast(at.distance(), dtype)) / normaliser(at);
+    return psi(cast(distance_of_pairs(context), dtype)) / normaliser(context);
   }
 
   // [1|b 1 i 1]
-  Tensor normaliser(const AttendContext& at) const {
+  Tensor normaliser(const AttendContext& context) const {
     // Padding on the left stands below 0, and so counts as row 0.
-    const Tensor row = cast(at.here(rows_of(at)), compute_dtype(distance_scale_.dtype()));
+    const Tensor row = cast(context.on_device(rows_of(context)), compute_dtype(distance_scale_.dtype()));
     return psi(maximum(row, threshold())) + 1e-6;
   }
 
@@ -127,8 +133,8 @@ class Fire final : public PositionalScheme, public BiasesScores, public RunsInTi
   Tensor psi(const Tensor& y) const { return log1p(abs(y * cast(distance_scale_, y.dtype()))); }
 
   // positions of the queries, [1|b 1 i 1]
-  static Tensor rows_of(const AttendContext& at) {
-    const Tensor& query = at.positions.query;
+  static Tensor rows_of(const AttendContext& context) {
+    const Tensor& query = context.positions.query;
     return reshape(query, {query.rank() == 2 ? query.size(0) : 1, 1, query.size(-1), 1});
   }
 

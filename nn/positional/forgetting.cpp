@@ -9,7 +9,6 @@
 #include "autograd/ops.h"
 #include "nn/attention/tiles.h"
 #include "nn/layers/linear.h"
-#include "nn/positional/distances.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -27,30 +26,32 @@ class Forgetting final : public PositionalScheme, public BiasesScores, public Ru
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
 
   // [b h i j]
-  Tensor bias(const AttendContext& at) const override {
-    const Tensor kept = log_kept(at);
-    const Tensor faded = unsqueeze(of_query(kept, at), 3) - unsqueeze(kept, 2);  // c_i - c_j, [b h i j]
+  Tensor bias(const AttendContext& context) const override {
+    const Tensor kept = log_kept(context);
+    const Tensor faded = unsqueeze(of_query(kept, context), 3) - unsqueeze(kept, 2);  // c_i - c_j, [b h i j]
     // Above the diagonal the sum is empty: 0, not above 0.
-    return probe("bias", cast(clamp_max(faded, 0), at.dtype()));
+    return probe("bias", cast(clamp_max(faded, 0), context.dtype()));
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    return terms.add_column(cast(log_kept(at), at.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    return terms.add_column(
+        cast(log_kept(context), context.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
   }
 
  private:
   // c, [b h j]
-  Tensor log_kept(const AttendContext& at) const {
-    if (!at.x.defined()) fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
-    const DType dtype = compute_dtype(at.dtype());
-    Tensor log_gate = transpose(cast(softplus(gate_(at.x) * -1.0) * -1.0, dtype));  // log f, [b h j]
-    if (at.present.defined())
-      log_gate = masked(log_gate, at.here(select(at.present, 1, 0)));  // padding forgets nothing
+  Tensor log_kept(const AttendContext& context) const {
+    if (!context.x.defined())
+      fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
+    const DType dtype = compute_dtype(context.dtype());
+    Tensor log_gate = transpose(cast(softplus(gate_(context.x) * -1.0) * -1.0, dtype));  // log f, [b h j]
+    if (context.present.defined())
+      log_gate = masked(log_gate, context.on_device(select(context.present, 1, 0)));  // padding forgets nothing
     return probe("log_kept", cumulative_sum(log_gate));
   }
   // c_i, [b h i]
-  static Tensor of_query(const Tensor& kept, const AttendContext& at) {
-    return slice(kept, 2, at.first_row, at.first_row + at.query.size(2));
+  static Tensor of_query(const Tensor& kept, const AttendContext& context) {
+    return slice(kept, 2, context.first_row, context.first_row + context.query.size(2));
   }
 
   Linear gate_;  // weight [h c], bias [h]

@@ -20,19 +20,19 @@ class HardAttention final : public PositionalScheme, public MakesPattern {
   Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .exact_gradient = false}; }
 
   // a:[b h i j]   ->   one hot:[b h i j]
-  Tensor pattern(const Tensor& a, const AttendContext& at) const override {
-    return straight_through(choice(a, at), probe("soft_pattern", softmax(a, at.mask())));
+  Tensor pattern(const Tensor& a, const AttendContext& context) const override {
+    return straight_through(choice(a, context), probe("soft_pattern", softmax(a, context.mask())));
   }
 
  private:
-  static Tensor choice(const Tensor& a, const AttendContext& at) {
+  static Tensor choice(const Tensor& a, const AttendContext& context) {
     const NoGrad values_only;
-    const Tensor allowed = at.masked(a, -std::numeric_limits<double>::infinity());
+    const Tensor allowed = context.masked(a, -std::numeric_limits<double>::infinity());
     const Tensor best = raw::unsqueeze(raw::argmax(allowed), -1), largest = gather(allowed, -1, best);  // [b h i 1]
     const Tensor number = raw::binary("hard_attention", functions::GreaterEqual{}, largest, largest);   // NaN: 0
     const Tensor one = raw::binary("hard_attention", functions::Divide{}, number, number);
     const Tensor one_hot = sum_by_index(one, best, a.size(3));  // [b h i j]
-    return at.masked(one_hot);                                  // 0 where the mask leaves no key
+    return context.masked(one_hot);                             // 0 where the mask leaves no key
   }
 };
 

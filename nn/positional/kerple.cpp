@@ -4,7 +4,8 @@
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
 // Parameters stay at or above 0.01 by projection, without gradient: one at its bound waits for a step that leads away.
-#include "nn/positional/distance_bias.h"
+#include "autograd/ops.h"
+#include "nn/attention/by_distance.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -12,9 +13,14 @@ namespace {
 
 constexpr double least = 0.01;
 
-class Kerple : public DistanceBias {
+class Kerple : public PositionalScheme, public ReadsByDistance {
  public:
   Claims claims() const override { return {.shift_invariant = true}; }
+
+  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const final {
+    const Tensor n = reshape(abs(distances), {-1, 1});
+    return cast(transpose(shape_of(n) * strength() * -1.0), context.dtype());
+  }
 
  protected:
   Kerple(index_t heads, double strength_high)
@@ -26,11 +32,6 @@ class Kerple : public DistanceBias {
   virtual Tensor shape_of(const Tensor& n) const = 0;
 
  private:
-  Tensor of_distances(const Tensor& distances, const AttendContext&) const final {
-    const Tensor n = reshape(abs(distances), {-1, 1});
-    return shape_of(n) * strength() * -1.0;  // [n h]
-  }
-
   Tensor strength_;  // r1: [h]
 };
 
@@ -77,7 +78,7 @@ const RegisterScheme registered{{.name = "kerple",
     .paper = "Chi et al. 2022, arXiv:2205.09921",
     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
     .options = {option::words("form", {"log", "power"}, "how the bias falls with the distance")},
-    .probes = {DistanceBias::bias_probe("-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h")},
+    .probes = {ReadsByDistance::bias_probe("-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h")},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t heads = arguments.sizes().heads;
       if (arguments.word("form") == "power") return std::make_unique<PowerKerple>(heads);

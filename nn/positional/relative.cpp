@@ -6,8 +6,9 @@
 #include <cmath>
 
 #include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/attention/distances.h"
 #include "nn/attention/tiles.h"
-#include "nn/positional/distances.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -22,36 +23,37 @@ class Relative final : public PositionalScheme, public BiasesScores, public Runs
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .whole_positions = true}; }
 
   // q.r[i - j] / sqrt(d), [b h i j]. The query is the unrotated one: a rotated one knows where it stands.
-  Tensor bias(const AttendContext& at) const override {
-    if (!at.causal)
+  Tensor bias(const AttendContext& context) const override {
+    if (!context.causal)
       fail("relative", "attention without a causal mask given; its table knows no keys on the right; use shaw instead");
     const index_t last = table_.size(0) - 1;
     const Tensor row = index_of_steps(
-        "relative", at, [&](index_t distance) { return std::clamp<index_t>(distance, 0, last); });  // [1|b 1 i j]
-    const Tensor by_row = matmul(at.unrotated_query, transpose(table_), at.scale);                  // [b h i n]
-    const Tensor logit = gather(by_row, -1, row);                                                   // [b h i j]
-    return probe("relative_logit", capped_ ? logit : masked(logit, has_row(at)));
+        "relative", context, [&](index_t distance) { return std::clamp<index_t>(distance, 0, last); });  // [1|b 1 i j]
+    const Tensor by_row = matmul(context.unrotated_query, transpose(table_), context.scale);             // [b h i n]
+    const Tensor logit = gather(by_row, -1, row);                                                        // [b h i j]
+    return probe("relative_logit", capped_ ? logit : masked(logit, has_row(context)));
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    const std::optional<DistanceSteps> steps = distance_steps(at);
-    if (!at.causal || !steps || at.positions.divisor != 1) return false;
-    const index_t count = steps->values.size(0), last = table_.size(0) - 1;
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const std::optional<Distances> distances = whole_distances(context);
+    if (!context.causal || !distances || context.positions.divisor != 1) return false;
+    const index_t count = distances->values.size(0), last = table_.size(0) - 1;
     const Tensor row = Tensor::empty({count}, DType::i64), there = Tensor::empty({count, 1}, DType::boolean);
     for (index_t n = 0; n < count; ++n) {
-      const index_t distance = static_cast<index_t>(steps->values.data<double>()[n]);
+      const index_t distance = static_cast<index_t>(distances->values.data<double>()[n]);
       row.data<index_t>()[n] = std::clamp<index_t>(distance, 0, last);
       there.data<bool>()[n] = capped_ || distance <= last;
     }
-    const Tensor keys = masked(take_rows(table_, at.here(row)), at.here(there));  // r by distance, [n d]
-    return terms.add_by_row_and_distance(*steps, at.unrotated_query, unsqueeze(keys, 0), at.scale);
+    const Tensor keys =
+        masked(take_rows(table_, context.on_device(row)), context.on_device(there));  // r by distance, [n d]
+    return terms.add_by_row_and_distance(*distances, context.unrotated_query, unsqueeze(keys, 0), context.scale);
   }
 
  private:
   // bool [1|b 1 i j]
-  Tensor has_row(const AttendContext& at) const {
+  Tensor has_row(const AttendContext& context) const {
     const double rows = static_cast<double>(table_.size(0));
-    return of_each_distance<bool>(at, [rows](double distance) { return distance < rows; });
+    return of_each_distance<bool>(context, [rows](double distance) { return distance < rows; });
   }
 
   bool capped_;

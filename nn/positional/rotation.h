@@ -26,9 +26,9 @@ struct Rotation {
 
 // t theta_m in f64: far positions stay apart whatever the model's dtype.
 //   positions [t] or [b t];  theta [m], or [1|b 1 1 m] where sequences differ   ->   [t m] or [1|b 1 t m]
-[[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta, Site here = Site::current()) {
+[[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta, Site site = Site::current()) {
   const Shape column = positions.rank() == 1 ? Shape{-1, 1} : Shape{positions.size(0), 1, -1, 1};
-  return multiply(reshape(positions, column, here), theta, here);
+  return multiply(reshape(positions, column, site), theta, site);
 }
 
 // Two rotations in turn are one by the sum of their angles: not two sources of positions.

@@ -2,29 +2,29 @@
 // parameters.                                                                     Chi et al. 2023, arXiv:2212.10356
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
 // 0 at n = 0, then falling about like a logarithm.
-#include "nn/positional/distance_bias.h"
+#include "autograd/ops.h"
+#include "nn/attention/by_distance.h"
 
 namespace whence {
 namespace {
 
-class Sandwich final : public DistanceBias {
+class Sandwich final : public PositionalScheme, public ReadsByDistance {
  public:
   Sandwich(index_t dim, index_t heads) : dim_(dim), heads_(heads) {}
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
- private:
   // In double whatever the model's dtype, then rounded once.
-  Tensor of_distances(const Tensor& distances, const AttendContext& at) const override {
-    std::vector<double> rows;
-    for (const double n : distances.to_vector()) {
-      const double fall = of_distance(n);
-      for (index_t h = 0; h < heads_; ++h)
+  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
+    std::vector<double> falls, rows;
+    for (const double n : distances.to_vector()) falls.push_back(of_distance(n));
+    for (index_t h = 0; h < heads_; ++h)
+      for (const double fall : falls)
         rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
-    }
-    return at.here(Tensor::of(rows, {distances.size(0), heads_}, at.dtype()));  // [n h]
+    return context.on_device(Tensor::of(rows, {heads_, distances.size(0)}, context.dtype()));
   }
 
+ private:
   // sum_m (cos(n w_m) - 1)
   double of_distance(double n) const {
     double total = 0;
@@ -41,7 +41,7 @@ const RegisterScheme registered{{.name = "sandwich",
     .paper = "Chi et al. 2023, arXiv:2212.10356",
     .equation = "A_ij = S_ij + (sum_{m=1..D/2} cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))",
     .options = {option::integer("dim", 128, {2, 65536}, "D, the width of the embedding, an even number")},
-    .probes = {DistanceBias::bias_probe("(sum_m cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))")},
+    .probes = {ReadsByDistance::bias_probe("(sum_m cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))")},
     .variants = {"sandwich(dim=8)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       const index_t dim = arguments.integer("dim");

@@ -8,8 +8,9 @@
 #include <cmath>
 
 #include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/attention/distances.h"
 #include "nn/attention/tiles.h"
-#include "nn/positional/distances.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -30,35 +31,35 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   Claims claims() const override { return {.shift_invariant = true, .whole_positions = true}; }
 
   // q.a^K[c_ij] / sqrt(d), [b h i j]. The query is the unrotated one: a rotated one knows where it stands.
-  Tensor bias(const AttendContext& at) const override {
-    const Tensor by_row = matmul(at.unrotated_query, transpose(keys_), at.scale);  // [b h i 2K+1]
-    return probe("relative_logit", gather(by_row, -1, rows_of(at)));               // [b h i j]
+  Tensor bias(const AttendContext& context) const override {
+    const Tensor by_row = matmul(context.unrotated_query, transpose(keys_), context.scale);  // [b h i 2K+1]
+    return probe("relative_logit", gather(by_row, -1, rows_of(context)));                    // [b h i j]
   }
 
   // sum_j P_ij a^V[c_ij], [b h i d]
-  Tensor mix(const Tensor& pattern, const AttendContext& at) const override {
+  Tensor mix(const Tensor& pattern, const AttendContext& context) const override {
     const Tensor by_row =
-        probe("pattern_by_distance", sum_by_index(pattern, rows_of(at), 2 * clip_ + 1));  // [b h i 2K+1]
-    return probe("relative_value", matmul(by_row, values_));                              // [b h i d]
+        probe("pattern_by_distance", sum_by_index(pattern, rows_of(context), 2 * clip_ + 1));  // [b h i 2K+1]
+    return probe("relative_value", matmul(by_row, values_));                                   // [b h i d]
   }
 
   // One row of keys per distance, clipped ones the same; values by the bins of P.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    const std::optional<DistanceSteps> steps = distance_steps(at);
-    if (!steps || at.positions.divisor != 1) return false;
-    const Tensor row = Tensor::empty(steps->values.shape(), DType::i64);  // c by distance, [n]
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const std::optional<Distances> distances = whole_distances(context);
+    if (!distances || context.positions.divisor != 1) return false;
+    const Tensor row = Tensor::empty(distances->values.shape(), DType::i64);  // c by distance, [n]
     for (index_t n = 0; n < row.numel(); ++n)
-      row.data<index_t>()[n] = row_of(static_cast<index_t>(steps->values.data<double>()[n]));
-    const Tensor keys = take_rows(keys_, at.here(row));  // [n d]
-    return terms.add_by_row_and_distance(*steps, at.unrotated_query, unsqueeze(keys, 0), at.scale) &&
-           terms.add_bins(*steps, row, values_);
+      row.data<index_t>()[n] = row_of(static_cast<index_t>(distances->values.data<double>()[n]));
+    const Tensor keys = take_rows(keys_, context.on_device(row));  // [n d]
+    return terms.add_by_row_and_distance(*distances, context.unrotated_query, unsqueeze(keys, 0), context.scale) &&
+           terms.add_bins(*distances, row, values_);
   }
 
  private:
   index_t row_of(index_t distance) const { return std::clamp(-distance, -clip_, clip_) + clip_; }
   // c_ij, [1|b 1 i j]
-  Tensor rows_of(const AttendContext& at) const {
-    return index_of_steps("shaw", at, [&](index_t distance) { return row_of(distance); });
+  Tensor rows_of(const AttendContext& context) const {
+    return index_of_steps("shaw", context, [&](index_t distance) { return row_of(distance); });
   }
 
   index_t clip_;

@@ -20,9 +20,9 @@ class Sinusoidal final : public PositionalScheme, public EmbedsTokens {
   // x:[b t c]   ->   x + PE[t]
   Tensor embed(const Tensor& x, const Positions& positions) const override {
     const index_t half = x.size(-1) / 2;
-    const std::vector<double> at = positions.query.to_vector();
+    const std::vector<double> places = positions.query.to_vector();
     std::vector<double> table;
-    for (const double t : at) {
+    for (const double t : places) {
       for (index_t column = 0; column < 2 * half; ++column) {
         const index_t m = interleaved_ ? column / 2 : column % half;
         const bool is_sine = interleaved_ ? column % 2 == 0 : column < half;

@@ -3,7 +3,8 @@
 //   bucket(n) = n                                                            n < E = N/2
 //             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise: all from D on share the last
 // Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and as many for keys to the right.
-#include "nn/positional/distance_bias.h"
+#include "autograd/ops.h"
+#include "nn/attention/by_distance.h"
 
 namespace whence {
 namespace {
@@ -27,7 +28,7 @@ struct Buckets {
   }
 };
 
-class T5 final : public DistanceBias {
+class T5 final : public PositionalScheme, public ReadsByDistance {
  public:
   T5(const Buckets& buckets, const SchemeSizes& sizes, bool head_scale)
       : buckets_(buckets),
@@ -37,16 +38,16 @@ class T5 final : public DistanceBias {
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
- private:
-  Tensor of_distances(const Tensor& distances, const AttendContext& at) const override {
+  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
     const Tensor bucket = Tensor::empty(distances.shape(), DType::i64);  // [n]
     for (index_t n = 0; n < bucket.numel(); ++n) {
       const double distance = distances.data<double>()[n];
-      bucket.data<index_t>()[n] = at.causal ? buckets_.of_causal(distance) : buckets_.of_both_sides(distance);
+      bucket.data<index_t>()[n] = context.causal ? buckets_.of_causal(distance) : buckets_.of_both_sides(distance);
     }
-    return take_rows(table_ * factor_, at.here(bucket));  // [n h]
+    return cast(transpose(take_rows(table_ * factor_, context.on_device(bucket))), context.dtype());
   }
 
+ private:
   // Xavier's where sqrt(d) multiplies, as in GPT-NeoX.
   static double deviation(index_t rows, index_t heads, bool head_scale) {
     return head_scale ? std::sqrt(2.0 / static_cast<double>(rows + heads)) : 0.02;
@@ -75,7 +76,7 @@ const RegisterScheme registered{{.name = "t5",
         option::number("max_distance", 128, {3, 1e9}, "tokens from which on the last bucket serves"),
         option::words("scale", {"1", "head"}, "factor of the bias: 1, or head: sqrt(d)"),
         option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
-    .probes = {DistanceBias::bias_probe("c tau[bucket(i - j), h],  c = 1 or sqrt(d)")},
+    .probes = {ReadsByDistance::bias_probe("c tau[bucket(i - j), h],  c = 1 or sqrt(d)")},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
     .make = make}};

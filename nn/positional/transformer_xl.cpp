@@ -8,9 +8,10 @@
 #include <cmath>
 
 #include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/attention/distances.h"
 #include "nn/attention/tiles.h"
 #include "nn/layers/linear.h"
-#include "nn/positional/distances.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -34,47 +35,50 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   }
 
   // What is added to S, [b h i j].
-  Tensor bias(const AttendContext& at) const override {
-    const PairDistances distances = pair_distances(at);
-    const Tensor by_distance =
-        matmul(moved_query(at), transpose(unsqueeze(keys_of(distances.values, at), 0)), at.scale);  // [b h i n]
-    const Tensor content = probe("content_bias_logit", content_logit(at));                          // [b h 1 j]
+  Tensor bias(const AttendContext& context) const override {
+    const Distances distances = distances_of(context);
+    const Tensor by_distance = matmul(
+        moved_query(context), transpose(unsqueeze(keys_of(distances.values, context), 0)), context.scale);  // [b h i n]
+    const Tensor content = probe("content_bias_logit", content_logit(context));                             // [b h 1 j]
     // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
-    if (Capture::wants_under(path())) (void)probe("content_logit", at.content_scores + content);    // [b h i j]
-    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs()));  // [b h i j]
+    if (Capture::wants_under(path())) (void)probe("content_logit", context.content_scores + content);  // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs()));     // [b h i j]
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& at) const override {
-    const std::optional<DistanceSteps> steps = distance_steps(at);
-    return steps && terms.add_column(select(content_logit(at), 2, 0)) &&
-           terms.add_by_row_and_distance(*steps, moved_query(at), keys_of(steps->values, at), at.scale);
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const std::optional<Distances> distances = whole_distances(context);
+    return distances && terms.add_column(select(content_logit(context), 2, 0)) &&
+           terms.add_by_row_and_distance(
+               *distances, moved_query(context), keys_of(distances->values, context), context.scale);
   }
 
  private:
   Tensor by_head(const Tensor& x) const { return reshape(x, {1, sizes_.heads, 1, sizes_.head_dim()}); }
-  Tensor moved_query(const AttendContext& at) const { return at.query + by_head(position_bias_); }  // q + w, [b h i d]
-  Tensor content_logit(const AttendContext& at) const {                                             // u.k, [b h 1 j]
-    return matmul(by_head(content_bias_), transpose(at.key), at.scale);
+  // q + w, [b h i d]
+  Tensor moved_query(const AttendContext& context) const { return context.query + by_head(position_bias_); }
+  // u.k, [b h 1 j]
+  Tensor content_logit(const AttendContext& context) const {
+    return matmul(by_head(content_bias_), transpose(context.key), context.scale);
   }
   // R of distances [n], [h n d]
-  Tensor keys_of(const Tensor& distances, const AttendContext& at) const {
-    const Tensor waves = probe("sinusoids", sinusoids(distances, at));        // PE, [n c]
+  Tensor keys_of(const Tensor& distances, const AttendContext& context) const {
+    const Tensor waves = probe("sinusoids", sinusoids(distances, context));   // PE, [n c]
     const Tensor r = probe("relative_keys", linear(waves, projection_, {}));  // R, [n c]
     return permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 0, 2});
   }
 
   // PE, [n c], in double whatever the model's dtype
-  Tensor sinusoids(const Tensor& distances, const AttendContext& at) const {
+  Tensor sinusoids(const Tensor& distances, const AttendContext& context) const {
     const index_t half = sizes_.dim / 2;
     std::vector<double> table;
     for (const double distance : distances.to_vector()) {
-      const double n = at.causal ? distance : -distance;
+      const double n = context.causal ? distance : -distance;
       for (index_t column = 0; column < 2 * half; ++column) {
         const double angle = n * std::pow(10000, -static_cast<double>(column % half) / static_cast<double>(half));
         table.push_back(column < half ? std::sin(angle) : std::cos(angle));
       }
     }
-    return at.here(Tensor::of(table, {distances.size(0), sizes_.dim}, at.dtype()));
+    return context.on_device(Tensor::of(table, {distances.size(0), sizes_.dim}, context.dtype()));
   }
 
   SchemeSizes sizes_;

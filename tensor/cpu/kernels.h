@@ -52,8 +52,8 @@ class CpuKernels final : public JoinedKernels {
   void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
       const Tensor& dposition) override;
   // pairs.cpp
-  void read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) override;
-  void sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) override;
+  void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) override;
+  void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) override;
   void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) override;
   // tiled_attention.cpp
   bool has_tiled_attention() const override { return true; }

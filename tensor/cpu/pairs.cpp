@@ -11,14 +11,11 @@
 namespace whence {
 namespace {
 
-// Row b of [1|b t]
-const index_t* row_of(const Tensor& x, index_t b) { return x.data<index_t>() + (x.size(0) == 1 ? 0 : b * x.size(1)); }
-
 constexpr index_t rows_summed_together = 64;
 
 }  // namespace
 
-void CpuKernels::read_by_steps(const PairSteps& steps, const Tensor& table, const Tensor& y) {
+void CpuKernels::read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) {
   const index_t heads = y.size(1), rows = y.size(2), keys = y.size(3);
   if (y.numel() == 0) return;
   visit(y.dtype(), [&]<class T>(Type<T>) {
@@ -35,9 +32,9 @@ void CpuKernels::read_by_steps(const PairSteps& steps, const Tensor& table, cons
 }
 
 // Rows in groups, so that no sum is longer than it must be.
-void CpuKernels::sum_by_steps(const PairSteps& steps, const Tensor& dy, const Tensor& dtable) {
+void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
-  visit_floating("sum_by_steps", dy.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     parallel_for(heads, 1, [&](index_t begin, index_t end) {
       std::vector<C> total(static_cast<std::size_t>(count)), group(total.size());

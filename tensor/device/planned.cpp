@@ -75,8 +75,8 @@ class PlannedKernels final : public JoinedKernels {
   void lerp_at_backward(const Tensor&, const Tensor&, const Tensor& dy, const Tensor&, const Tensor&) override {
     count(dy);
   }
-  void read_by_steps(const PairSteps&, const Tensor&, const Tensor&) override {}
-  void sum_by_steps(const PairSteps&, const Tensor& dy, const Tensor&) override { count(dy); }
+  void read_by_distance(const Steps&, const Tensor&, const Tensor&) override {}
+  void sum_by_distance(const Steps&, const Tensor& dy, const Tensor&) override { count(dy); }
   void causal_mask(index_t, const Tensor&, const Tensor&) override {}
   void convolve_keys(
       const Convolution& at, const Tensor&, const Tensor&, bool, const Tensor& bias, const Tensor& y) override {

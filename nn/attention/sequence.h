@@ -1,0 +1,68 @@
+// Where the tokens of a run, a padded batch or a decoded row stand, and which of them a query may see: facts of O(t)
+// numbers, of which tensors of pairs are made when somebody asks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// Where queries and keys stand. Positions are data: shifted, drawn or stretched ones are other numbers, not other code.
+// They stay on the CPU, whatever device the model is on: they are few, and schemes read them.
+struct Positions {
+  Tensor query;           // [i] or [b i], f64
+  Tensor key;             // [j] or [b j], f64
+  Tensor distances = {};  // [n] f64, ascending from 0: what a distance of m steps counts as; undefined: m
+  // Interpolation divides distances, (i - j) / divisor, so that equal ones stay equal. Positions divided one by one
+  // would differ by rounding. Distances are taken between these; undefined: query and key.
+  Tensor undivided_query = {}, undivided_key = {};
+  double divisor = 1;
+  // How many tokens each sequence of the batch has, padding not counted; empty: as many as there are keys.
+  std::vector<index_t> tokens = {};
+  index_t length = 0;      // of the whole run, tokens yet to be decoded included: what positions are drawn for
+  std::uint64_t seed = 0;  // of the pass, for positions that are drawn
+  std::uint64_t step = 0;  // of the pass
+  static Positions range(index_t length);  // 0, 1, ..., length - 1 for both
+};
+
+struct KeptOfSequence;  // what was made of a sequence at first use (nn/attention/kept.h)
+
+// What attention has to know about a sequence besides its numbers: facts. Tensors of pairs are made of them when
+// somebody asks. The tensors here stay on the CPU, as positions do.
+struct Sequence {
+  Sequence();
+
+  index_t rows = 0, keys = 0;  // how many queries and keys there are
+  bool causal = true;          // query i sees keys up to first_row + i
+  index_t first_row = 0;       // query i is token first_row + i of the keys
+  Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which no query sees; undefined: nowhere
+  // bool, broadcasts to [b h i j]: false where query i must not see key j, causality and padding apart; undefined:
+  // nowhere
+  Tensor given_mask = {};
+  index_t keys_behind = 0;  // how many more keys the run has behind the last one here, all masked (decoding, strips)
+  Positions positions = {};
+  Device device = {};  // where the scores are
+
+  static Sequence run(index_t length, bool causal = true);
+  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first real token.
+  static Sequence padded(const Tensor& present, bool causal = true);
+  // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool [b
+  // first_row+rows], or undefined; `capacity` is the length that the run may reach.
+  static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
+  // The same where the scores are on `device`.
+  Sequence on(Device where) const;
+
+  // bool on the scores' device, broadcasts to [b h i j]: true where query i may see key j, by all facts together;
+  // undefined where none of them hides anything. Made at the first call and kept for all copies of this sequence: code
+  // that never asks for the mask never builds it.
+  [[nodiscard]] Tensor mask() const;
+  // What is made from now on is kept for this one and its copies alone: a part of a run must not outlive its turn.
+  void keep_apart();
+
+  std::shared_ptr<KeptOfSequence> kept;
+};
+
+}  // namespace whence

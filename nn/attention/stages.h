@@ -1,0 +1,62 @@
+// The schemes of one attention, sorted into the stages that they take part in (nn/attention/position.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/inspect/probe.h"
+#include "nn/attention/position.h"
+
+namespace whence {
+
+struct RunsInTiles;  // nn/attention/tiles.h
+
+// A scheme's part in one stage, the path under which its probes appear, and the schemes that move
+// its positions, outermost first.
+template <class Interface> struct StageOf {
+  const Interface* scheme;
+  const std::string* path;
+  std::vector<const MovesPositions*> movers = {};
+
+  Positions moved(Positions positions) const {
+    for (const MovesPositions* mover : movers) positions = mover->move(positions);
+    return positions;
+  }
+  AttendContext at(AttendContext context) const {
+    if (!movers.empty()) context.positions = moved(context.positions);
+    return context;
+  }
+};
+
+// The Scope in which a stage runs: its scheme's path. Probes of a scheme that serves all layers get the layer's path in
+// front, "blocks.0.attention.shared.position.bias": else all layers would be seen as one.
+class StageScope {
+ public:
+  explicit StageScope(const std::string& path) : within_(within(path)), scope_(within_.empty() ? path : within_) {}
+
+ private:
+  static std::string within(const std::string& path);  // empty: the path says where it is
+
+  std::string within_;
+  Scope scope_;
+};
+
+// The schemes of one attention, sorted into stages once. REQUIRES: they outlive it.
+struct Stages {
+  std::vector<const PositionalScheme*> schemes;  // whose parameters the stages read
+  std::vector<StageOf<EmbedsTokens>> embeds;     // run by the model, not by attention
+  std::vector<StageOf<RotatesQueryKey>> rotates;
+  std::vector<StageOf<BiasesScores>> biases;
+  std::vector<StageOf<TransformsScores>> transforms;
+  std::vector<StageOf<MapsScores>> maps;
+  std::vector<StageOf<MakesPattern>> patterns;  // at most one
+  std::vector<StageOf<MixesValues>> mixes;
+  std::vector<StageOf<RunsInTiles>> tiled;  // all of stages 3 to 7 over again, as tile programs
+
+  // All of these. Throws InputError when two of them do not go together.
+  static Stages of(const std::vector<const PositionalScheme*>& schemes);
+  void enter(const PositionalScheme& scheme);  // by the interfaces that the scheme's class inherits
+  void enter_moved(const Stages& inner, const MovesPositions& mover);  // all of `inner`, at moved positions
+};
+
+}  // namespace whence
