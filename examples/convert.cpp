@@ -1,4 +1,5 @@
 // convert: a model of Hugging Face's transformers as a run of ours, and a run of ours as theirs.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
