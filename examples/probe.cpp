@@ -164,11 +164,10 @@ int run(int argc, char** argv) {
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
   const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};
+  const BareAttention scheme(options.describe, sizes);
   try {
-    std::cout << describe_scheme(BareAttention(options.describe, sizes), options.batch);
-  } catch (const InputError&) { throw; } catch (const OutOfMemory&) {
-    throw;
-  } catch (const Error& error) {
+    std::cout << describe_scheme(scheme, options.batch);
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
     throw InputError("--describe: ", error.what());  // rows for fewer positions than --length, for instance
   }
   return 0;

@@ -197,6 +197,7 @@ TEST_CASE("cuda rows: layer norm and root mean square norm") {
         const Tensor mean = centered ? made[2] : Tensor();
         for (const int asked : {7, 1, 2, 4}) {  // bits: dx, dweight, dbias
           if (!centered && asked == 4) continue;
+          if (width == 1 && asked == 1) continue;  // 0 but for rounding, which is judged beside what cancelled: asked 7
           CAPTURE(asked);
           outputs.clear();
           if (asked & 1) outputs.push_back({shape, dtype});

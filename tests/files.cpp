@@ -190,8 +190,8 @@ TEST_CASE("temporary files of dead processes are swept, and nothing else") {
   REQUIRE(waitpid(dead, nullptr, 0) == dead);
   const pid_t ours = ::getpid(), living = ::getppid();
   std::vector<std::string> kept, swept;
-  for (const auto& [stem, count] :
-      {std::pair("best.safetensors.tmp-", "-0"), std::pair("run.json.tmp-", "-17"), std::pair(".written-by-", "")}) {
+  for (const auto& [stem, count] : {std::pair("best.safetensors.tmp-", "-0"), std::pair("run.json.tmp-", "-17"),
+           std::pair(".written-by-1.tmp-", "-0"), std::pair(".written-by-", "")}) {
     swept.push_back(to_text(stem, dead, count)), swept.push_back(to_text(stem, ours, count));
     for (const std::string& end : {to_text(living), to_text(1), to_text(0, dead), to_text(dead, 'x'), to_text(-1),
              std::string(), std::string("99999999999")})

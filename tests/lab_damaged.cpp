@@ -121,7 +121,8 @@ TEST_CASE("lab: one flipped bit in any file of a run is refused with the file's 
     const RunMark mark = read_mark(trained.folder(run)).value();
     for (const auto& [name, hash] : mark.hashes)
       if (fs::file_size(trained.folder(run) / name) > 0) files.back().push_back(name);
-    for (const char* name : {"run.json", "train.log", "weights.safetensors", "checkpoints/step-000020/weights.safetensors"})
+    for (const char* name :
+        {"run.json", "train.log", "weights.safetensors", "checkpoints/step-000020/weights.safetensors"})
       CHECK(std::ranges::count(files.back(), name) == 1);
   }
   std::mt19937_64 random(11);

@@ -269,8 +269,8 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   const fs::path out = fresh_folder("inside"), graph = fresh_folder("graph.dot");
   const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
-  for (const char* text : {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention",
-           "executor_tiled.cpp:", "kept for backward"}) {
+  for (const char* text :
+      {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention", "tiles.cpp:", "kept for backward"}) {
     CHECK_MESSAGE(described.out.find(text) != std::string::npos, text);
   }
   CHECK(text_of(graph).starts_with("digraph whence {"));

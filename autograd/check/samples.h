@@ -24,6 +24,8 @@ template <class Op> using Samples = std::vector<Sample<Op>>;
 namespace draw {
 void seed(const std::string& name);
 Tensor normal(const Shape& shape);
+// For inputs that are refused: their numbers do not matter.
+template <class... Extent> Tensor zeros(Extent... extents) { return Tensor::zeros({index_t{extents}...}); }
 Tensor uniform(const Shape& shape, double low, double high);
 Tensor integers(const Shape& shape, int low, int high);  // f64 whole numbers in [low, high]
 Tensor index(const Shape& shape, int count);             // i64 in [0, count)

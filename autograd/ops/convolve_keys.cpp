@@ -144,20 +144,13 @@ Samples<ConvolveKeys> ConvolveKeys::samples() {
 
 std::vector<BadInput> ConvolveKeys::bad_inputs() {
   return {{"convolve_keys: x is [2,3]; [b, c, i, j] required",
-              [] {
-                (void)convolve_keys(Tensor::zeros({2, 3}), Tensor::zeros({1, 3, 1, 1}), Tensor(), 0, 0);
-              }},
+              [] { (void)convolve_keys(draw::zeros(2, 3), draw::zeros(1, 3, 1, 1), Tensor(), 0, 0); }},
       {"convolve_keys: x is [1,2,3,4], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
-          [] {
-            (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 3, 1, 1}), Tensor(), 0, 0);
-          }},
+          [] { (void)convolve_keys(draw::zeros(1, 2, 3, 4), draw::zeros(5, 3, 1, 1), Tensor(), 0, 0); }},
       {"convolve_keys: bias is [4]; [5] required",
-          [] {
-            (void)convolve_keys(Tensor::zeros({1, 2, 3, 4}), Tensor::zeros({5, 2, 1, 1}), Tensor::zeros({4}), 0, 0);
-          }},
-      {"convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more", [] {
-         (void)convolve_keys(Tensor::zeros({1, 2, 3, 2}), Tensor::zeros({1, 2, 1, 5}), Tensor(), 0, 0);
-       }}};
+          [] { (void)convolve_keys(draw::zeros(1, 2, 3, 4), draw::zeros(5, 2, 1, 1), draw::zeros(4), 0, 0); }},
+      {"convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
+          [] { (void)convolve_keys(draw::zeros(1, 2, 3, 2), draw::zeros(1, 2, 1, 5), Tensor(), 0, 0); }}};
 }
 
 Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one key on each side

@@ -100,11 +100,10 @@ struct CrossEntropy {
   static std::vector<BadInput> bad_inputs() {
     return {{"cross_entropy: target at [1] is 3; a value in [0, 3) required, or -1 to ignore it",
                 [] {
-                  (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0, 3}, {2}, DType::i64));
+                  (void)cross_entropy(draw::zeros(2, 3), Tensor::of({0, 3}, {2}, DType::i64));
                 }},
-        {"cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts", [] {
-           (void)cross_entropy(Tensor::zeros({2, 3}), Tensor::of({0}, {1}, DType::i64));
-         }}};
+        {"cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts",
+            [] { (void)cross_entropy(draw::zeros(2, 3), Tensor::of({0}, {1}, DType::i64)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     double total = 0;

@@ -106,13 +106,13 @@ struct Dropout {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"dropout: probability 1 given; a number in [0, 1) required",
-                [] { (void)dropout(Tensor::zeros({2}), 1, Stream()); }},
+                [] { (void)dropout(draw::zeros(2), 1, Stream()); }},
         {"dropout: x is [2], a strip of 4 rows; [... i, j] required",
             [] {
-              (void)dropout(Tensor::zeros({2}), 0.5, Stream(), {0, 4, 2});
+              (void)dropout(draw::zeros(2), 0.5, Stream(), {0, 4, 2});
             }},
         {"dropout: x is [3,2], rows [2, 5) of [4,2]; a strip that lies inside required", [] {
-           (void)dropout(Tensor::zeros({3, 2}), 0.5, Stream(), {2, 4, 2});
+           (void)dropout(draw::zeros(3, 2), 0.5, Stream(), {2, 4, 2});
          }}};
   }
 };

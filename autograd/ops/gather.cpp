@@ -46,19 +46,18 @@ struct Gather {
   static std::vector<BadInput> bad_inputs() {
     return {{"gather: index at [1,0] is 3; a value in [0, 3) required",
                 [] {
-                  (void)gather(Tensor::zeros({2, 3}), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
+                  (void)gather(draw::zeros(2, 3), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
                 }},
         {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
             [] {
-              (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({3, 1}, DType::i64));
+              (void)gather(draw::zeros(2, 3), 1, Tensor::zeros({3, 1}, DType::i64));
             }},
         {"gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
             [] {
-              (void)gather(Tensor::zeros({2, 3}), 0, Tensor::zeros({2, 1}, DType::i64));
+              (void)gather(draw::zeros(2, 3), 0, Tensor::zeros({2, 1}, DType::i64));
             }},
-        {"gather: index is f32; i64 or i32 required; convert with cast", [] {
-           (void)gather(Tensor::zeros({2, 3}), 1, Tensor::zeros({2, 1}));
-         }}};
+        {"gather: index is f32; i64 or i32 required; convert with cast",
+            [] { (void)gather(draw::zeros(2, 3), 1, draw::zeros(2, 1)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -88,18 +87,18 @@ struct SumByIndex {
   static std::vector<BadInput> bad_inputs() {
     return {{"sum_by_index: index at [0,1] is 2; a value in [0, 2) required",
                 [] {
-                  (void)sum_by_index(Tensor::zeros({3, 2}), Tensor::of({0, 2}, {1, 2}, DType::i64), 2);
+                  (void)sum_by_index(draw::zeros(3, 2), Tensor::of({0, 2}, {1, 2}, DType::i64), 2);
                 }},
         {"sum_by_index: x is [2,3], index is [2,1]; equal extents required, or 1 in index before the last axis",
             [] {
-              (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 1}, DType::i64), 4);
+              (void)sum_by_index(draw::zeros(2, 3), Tensor::zeros({2, 1}, DType::i64), 4);
             }},
         {"sum_by_index: rows -1 given; 0 or more required",
             [] {
-              (void)sum_by_index(Tensor::zeros({2, 3}), Tensor::zeros({2, 3}, DType::i64), -1);
+              (void)sum_by_index(draw::zeros(2, 3), Tensor::zeros({2, 3}, DType::i64), -1);
             }},
         {"sum_by_index: x is []; at least one axis required",
-            [] { (void)sum_by_index(Tensor::zeros({}), Tensor::zeros({}, DType::i64), 1); }}};
+            [] { (void)sum_by_index(draw::zeros(), Tensor::zeros({}, DType::i64), 1); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y(static_cast<std::size_t>(in[0].size(0) * 4));

@@ -79,11 +79,9 @@ struct LerpAt {
   static std::vector<BadInput> bad_inputs() {
     return {{"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
              "required; expand one of them",
-                [] {
-                  (void)lerp_at(Tensor::zeros({2, 4}), Tensor::zeros({3, 5}));
-                }},
+                [] { (void)lerp_at(draw::zeros(2, 4), draw::zeros(3, 5)); }},
         {"lerp_at: table is f64, position is f32; equal dtypes required; convert with cast", [] {
-           (void)lerp_at(Tensor::zeros({2, 4}, DType::f64), Tensor::zeros({2, 5}));
+           (void)lerp_at(Tensor::zeros({2, 4}, DType::f64), draw::zeros(2, 5));
          }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {

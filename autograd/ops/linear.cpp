@@ -76,15 +76,11 @@ struct Linear {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"linear: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required",
-                [] {
-                  (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({3, 4}), {});
-                }},
+                [] { (void)linear(draw::zeros(2, 3), draw::zeros(3, 4), {}); }},
         {"linear: bias is [3]; [4] required",
-            [] {
-              (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({3}));
-            }},
+            [] { (void)linear(draw::zeros(2, 3), draw::zeros(4, 3), draw::zeros(3)); }},
         {"linear: x is f32, weight is f64; equal dtypes required; convert with cast", [] {
-           (void)linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}, DType::f64), {});
+           (void)linear(draw::zeros(2, 3), Tensor::zeros({4, 3}, DType::f64), {});
          }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {

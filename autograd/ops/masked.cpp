@@ -32,7 +32,7 @@ struct Masked {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"masked: mask is f32; bool required; convert with cast", [] {
-               (void)masked(Tensor::zeros({2, 3}), Tensor::ones({2, 3}));
+               (void)masked(draw::zeros(2, 3), Tensor::ones({2, 3}));
              }}};
   }
 };

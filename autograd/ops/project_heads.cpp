@@ -134,9 +134,9 @@ std::vector<CheckedSample> samples() {
 
 std::vector<BadInput> bad_inputs() {
   const auto call = [](const Shape& x, const Shape& key, index_t heads, bool key_bias) {
-    const Projection other{Tensor::zeros({4, 3}), {}};
+    const Projection other{draw::zeros(4, 3), {}};
     (void)project_heads(
-        Tensor::zeros(x), other, {Tensor::zeros(key), key_bias ? Tensor::zeros({4}) : Tensor()}, other, heads);
+        Tensor::zeros(x), other, {Tensor::zeros(key), key_bias ? draw::zeros(4) : Tensor()}, other, heads);
   };
   return {{"project_heads: x is [2,3]; [b t c] required",
               [=] {

@@ -41,9 +41,8 @@ struct Sum {
     return all;
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] {
-               (void)sum(Tensor::zeros({2, 3}), {2});
-             }}};
+    return {
+        {"sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", [] { (void)sum(draw::zeros(2, 3), {2}); }}};
   }
 };
 
@@ -109,9 +108,8 @@ struct SumTo {
         {"from nothing", {{1, 3}}, {draw::normal({0, 3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required", [] {
-               (void)sum_to(Tensor::zeros({2, 3}), {2});
-             }}};
+    return {{"sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required",
+        [] { (void)sum_to(draw::zeros(2, 3), {2}); }}};
   }
 };
 
@@ -125,9 +123,8 @@ std::vector<CheckedSample> maximum_samples() {
       {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)}, {"one axis", false, {draw::normal({7})}, along(0)}};
 }
 std::vector<BadInput> maximum_bad_inputs() {
-  return {{"maximum_along: x is [2,0]; at least one element along axis 1 required", [] {
-             (void)maximum_along(Tensor::zeros({2, 0}), 1);
-           }}};
+  return {{"maximum_along: x is [2,0]; at least one element along axis 1 required",
+      [] { (void)maximum_along(draw::zeros(2, 0), 1); }}};
 }
 
 const Checked<Sum> checked_sum;

@@ -144,11 +144,10 @@ std::vector<BadInput> bad_inputs() {
   return {{"rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
            "leading axes equal or 1",
               [] {
-                (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 3}, DType::f64));
+                (void)rotary(draw::zeros(3, 4), Tensor::zeros({3, 3}, DType::f64));
               }},
-      {"rotary: angles are f32; f64 required: large positions lose their phase", [] {
-         (void)rotary(Tensor::zeros({3, 4}), Tensor::zeros({3, 2}));
-       }}};
+      {"rotary: angles are f32; f64 required: large positions lose their phase",
+          [] { (void)rotary(draw::zeros(3, 4), draw::zeros(3, 2)); }}};
 }
 
 // The first sample: e^{ia} (x_first + i x_second), pair by pair.

@@ -61,13 +61,11 @@ struct Softmax {
   static std::vector<BadInput> bad_inputs() {
     return {{"softmax: mask is f32; bool required; convert with cast",
                 [] {
-                  (void)softmax(Tensor::zeros({2, 3}), Tensor::ones({2, 3}));
+                  (void)softmax(draw::zeros(2, 3), Tensor::ones({2, 3}));
                 }},
         {"softmax: x is []; one axis or more is required; use unsqueeze", [] { (void)softmax(Tensor::scalar(1)); }},
-        {"causal_softmax: x is [3]; [..., i, j] required", [] { (void)causal_softmax(Tensor::zeros({3})); }},
-        {"causal_softmax: first_row is -1; 0 or more required", [] {
-           (void)causal_softmax(Tensor::zeros({3, 3}), -1);
-         }}};
+        {"causal_softmax: x is [3]; [..., i, j] required", [] { (void)causal_softmax(draw::zeros(3)); }},
+        {"causal_softmax: first_row is -1; 0 or more required", [] { (void)causal_softmax(draw::zeros(3, 3), -1); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y = in[0].to_vector();
@@ -141,14 +139,10 @@ struct CausalSoftmaxByDistance {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"causal_softmax_by_distance: table is [1,3]; [2,3] required",
-                [] {
-                  (void)causal_softmax_by_distance(Tensor::zeros({1, 2, 3, 3}), Tensor::zeros({1, 3}), run(3));
-                }},
+                [] { (void)causal_softmax_by_distance(draw::zeros(1, 2, 3, 3), draw::zeros(1, 3), run(3)); }},
         {"causal_softmax_by_distance: x is [1,1,2,3]; steps of 1 sequences of 3 queries and 3 keys given; as many of "
          "each required",
-            [] {
-              (void)causal_softmax_by_distance(Tensor::zeros({1, 1, 2, 3}), Tensor::zeros({1, 3}), run(3));
-            }}};
+            [] { (void)causal_softmax_by_distance(draw::zeros(1, 1, 2, 3), draw::zeros(1, 3), run(3)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {  // of the first sample
     std::vector<double> y;

@@ -93,14 +93,12 @@ struct TakeRows {
   static std::vector<BadInput> bad_inputs() {
     return {{"take_rows: index at [1,0] is 5; a value in [0, 5) required",
                 [] {
-                  (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64));
+                  (void)take_rows(draw::zeros(5, 2), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64));
                 }},
         {"take_rows: index at [0] is -1; a value in [0, 5) required",
-            [] {
-              (void)take_rows(Tensor::zeros({5, 2}), Tensor::of({-1}, {1}, DType::i32));
-            }},
+            [] { (void)take_rows(draw::zeros(5, 2), Tensor::of({-1}, {1}, DType::i32)); }},
         {"take_rows: table is [5]; [n,c] required",
-            [] { (void)take_rows(Tensor::zeros({5}), Tensor::zeros({1}, DType::i64)); }}};
+            [] { (void)take_rows(draw::zeros(5), Tensor::zeros({1}, DType::i64)); }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;

@@ -64,9 +64,9 @@ std::vector<BadInput> bad_inputs() {
     At at;
     at.left = left;
     At::Operands x;
-    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = Tensor::zeros({1, 2, 4, 3});
-    x[At::mix_input] = Tensor::zeros({5, 2, 3}), x[At::mix_table] = Tensor::zeros({left + 1, 5, 4});
-    x[At::mix_output] = Tensor::zeros({2, 5, taps});
+    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = draw::zeros(1, 2, 4, 3);
+    x[At::mix_input] = draw::zeros(5, 2, 3), x[At::mix_table] = draw::zeros(left + 1, 5, 4);
+    x[At::mix_output] = draw::zeros(2, 5, taps);
     (void)tiled_mix(at, x);
   };
   return {{"tiled_mix: mix_output is [2,5,1]; [2,5,3] required, as the other operands are", [=] { call(2, 1); }},

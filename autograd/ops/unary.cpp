@@ -51,9 +51,8 @@ struct UnaryBackward {
         {"exp of 0-d", {functions::Exp{}, {}}, {draw::normal({}), draw::normal({})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"unary_backward: saved is [2,3]; [3] required", [] {
-               (void)unary_backward(functions::Exp{}, Tensor::zeros({2, 3}), Tensor::zeros({3}));
-             }}};
+    return {{"unary_backward: saved is [2,3]; [3] required",
+        [] { (void)unary_backward(functions::Exp{}, draw::zeros(2, 3), draw::zeros(3)); }}};
   }
 };
 

@@ -25,7 +25,7 @@ struct Reshape {
   }
   static std::vector<BadInput> bad_inputs() {
     return {{"reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1", [] {
-               (void)reshape(Tensor::zeros({2, 3}), {4, 2});
+               (void)reshape(draw::zeros(2, 3), {4, 2});
              }}};
   }
 };
@@ -53,11 +53,10 @@ struct Permute {
   static std::vector<BadInput> bad_inputs() {
     return {{"permute: x is [2,3], axis 0 given twice; each axis is required once",
                 [] {
-                  (void)permute(Tensor::zeros({2, 3}), {0, 0});
+                  (void)permute(draw::zeros(2, 3), {0, 0});
                 }},
-        {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once", [] {
-           (void)permute(Tensor::zeros({2, 3}), {0});
-         }}};
+        {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once",
+            [] { (void)permute(draw::zeros(2, 3), {0}); }}};
   }
 };
 
@@ -123,10 +122,8 @@ struct Slice {
         {"everything", {0, 0, 3, 1}, {draw::normal({3})}}, {"nothing", {0, 2, 2, 1}, {draw::normal({3, 2})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {
-        {"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required", [] {
-           (void)slice(Tensor::zeros({2, 3}), 1, 2, 5);
-         }}};
+    return {{"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required",
+        [] { (void)slice(draw::zeros(2, 3), 1, 2, 5); }}};
   }
 };
 
@@ -151,9 +148,8 @@ struct Select {
         {"to 0-d", {0, 4}, {draw::normal({5})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required", [] {
-               (void)select(Tensor::zeros({2, 3}), 1, 3);
-             }}};
+    return {{"select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required",
+        [] { (void)select(draw::zeros(2, 3), 1, 3); }}};
   }
 };
 
@@ -196,7 +192,7 @@ struct Expand {
         {"expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last "
          "axis",
             [] {
-              (void)expand(Tensor::zeros({2, 3}), {2, 4});
+              (void)expand(draw::zeros(2, 3), {2, 4});
             }}};
   }
 };

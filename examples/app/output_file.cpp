@@ -29,11 +29,11 @@ bool is_number(std::string_view text) {
 std::optional<pid_t> writer_of(std::string_view name) {
   constexpr std::string_view infix = ".tmp-", prefix = ".written-by-";
   std::string_view digits;
-  if (name.starts_with(prefix)) {
-    digits = name.substr(prefix.size());
-  } else if (const std::size_t at = name.rfind(infix), count = name.rfind('-');
-             at != name.npos && at > 0 && count >= at + infix.size() && is_number(name.substr(count + 1))) {
+  if (const std::size_t at = name.rfind(infix), count = name.rfind('-');
+      at != name.npos && at > 0 && count >= at + infix.size() && is_number(name.substr(count + 1))) {
     digits = name.substr(at + infix.size(), count - at - infix.size());
+  } else if (name.starts_with(prefix)) {
+    digits = name.substr(prefix.size());
   }
   pid_t pid = 0;
   const auto [stop, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);

@@ -89,12 +89,13 @@ TEST_CASE("K5: an allocation that fails ends a run with a line and code 5, and t
 
 TEST_CASE("with little address space every program ends at once: done, or one line and code 5") {
   const Scratch scratch("memory-start");
-  // The second is a run whose products are OpenBLAS's, for they have few rows.
+  // The second is a run with a product that is OpenBLAS's, for it has few columns: the logits.
   const std::vector<std::pair<std::string, std::vector<std::string>>> programs{{"tasks", {}},
-      {"train", {"flip_flop", "--length", "4", "--dim", "256", "--heads", "2", "--layers", "1", "--batch", "1",
+      {"train", {"flip_flop", "--length", "16", "--dim", "256", "--heads", "2", "--layers", "1", "--batch", "1",
                     "--test-sequences", "2", "--steps", "1", "--quiet", "--out", scratch / "run"}}};
   for (const auto& program : programs) {
     for (const unsigned mebibytes : {60U, 120U, 160U, 200U, 240U, 280U, 310U, 320U, 340U, 400U, 460U}) {
+      fs::remove_all(scratch / "run");
       const AddressSpace limit(std::size_t{mebibytes} << 20);
       const Outcome outcome = RunningProgram(program.first, program.second, scratch / "log").finish_within(20);
       const std::string what = program.first + " in " + std::to_string(mebibytes) + " MiB: " + outcome.err;

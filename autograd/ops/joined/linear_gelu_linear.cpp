@@ -96,12 +96,10 @@ struct LinearGeluLinear {
   static std::vector<BadInput> bad_inputs() {
     return {{"linear_gelu_linear: x is [2,3], weight_in is [4,3], weight_out is [3,5]; x [... in], weight_in "
              "[hidden,in] and weight_out [out,hidden] required",
-                [] {
-                  (void)linear_gelu_linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), {}, Tensor::zeros({3, 5}), {});
-                }},
+                [] { (void)linear_gelu_linear(draw::zeros(2, 3), draw::zeros(4, 3), {}, draw::zeros(3, 5), {}); }},
         {"linear_gelu_linear: bias_out is [4]; [3] required", [] {
-           (void)linear_gelu_linear(Tensor::zeros({2, 3}), Tensor::zeros({4, 3}), Tensor::zeros({4}),
-               Tensor::zeros({3, 4}), Tensor::zeros({4}));
+           (void)linear_gelu_linear(
+               draw::zeros(2, 3), draw::zeros(4, 3), draw::zeros(4), draw::zeros(3, 4), draw::zeros(4));
          }}};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
