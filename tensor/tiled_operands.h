@@ -9,7 +9,6 @@ namespace whence {
 struct OperandInfo {
   const char *name, *axes;  // a letter stands for one extent wherever it occurs; "1|h" is h or 1
   bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
-  bool constant = false;    // has no gradient
 };
 
 // Of tiled_attention.h. position_keys: z_i = position_scale q_i.e.
@@ -49,7 +48,7 @@ struct AttentionOperands {
       {"position_slopes", "h", false},
       {"piece_distance", "n", false},
       {"piece_row", "b h i", false},
-      {"piece_begins", "s", false, true},
+      {"piece_begins", "s", false},
       {"piece_slopes", "h s", false},
       {"piece_offsets", "h s", false},
   };

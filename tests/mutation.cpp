@@ -78,13 +78,14 @@ bool passes(const CheckedSample& sample, const Fault& fault) {
 
 // What an op's gradients are like over all of its samples.
 struct Gradients {
-  std::set<std::size_t> inputs, uneven;  // that have one; those of which `moved` makes another one
+  std::set<std::size_t> inputs, uneven;  // where one is not 0; those of which `moved` makes another one
 };
 Gradients gradients_of(const std::vector<CheckedSample>& samples) {
   Gradients found;
   const Fault look = [&](std::size_t k, const Tensor& dx) {
-    found.inputs.insert(k);
-    if (shifted(dx).to_vector() != dx.to_vector()) found.uneven.insert(k);
+    const std::vector<double> numbers = dx.to_vector();
+    if (std::ranges::count(numbers, 0.0) < std::ssize(numbers)) found.inputs.insert(k);
+    if (shifted(dx).to_vector() != numbers) found.uneven.insert(k);
     return dx;
   };
   for (const CheckedSample& sample : samples) {

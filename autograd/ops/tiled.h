@@ -66,7 +66,7 @@ template <class Kind> struct Op {
     for (std::size_t k = 0; k < count; ++k) {
       if (!saved.operands[k].defined()) continue;
       x[k] = saved.operands[k].get();
-      if (needs[k] && !At::info[k].constant)
+      if (needs[k])
         result[k] = d[k] =
             y.numel() > 0 ? gradient_like(At::info[k], x[k]) : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
     }
