@@ -12,7 +12,6 @@ namespace whence {
 namespace {
 
 struct Norm {
-  static constexpr const char* name = "norm";
   static constexpr bool once = true;
   double epsilon;
   const char* called;  // the public function
