@@ -226,7 +226,7 @@ struct Heads {
 struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
 };
-// x [b t c]: linear(x, weight, bias) by each of the three, with its heads apart, in one product.  (ops/project_heads.cpp)
+// x [b t c]: linear(x, weight, bias) by each of the three, with its heads apart, in one product.  (ops/joined/project_heads.cpp)
 [[nodiscard]] Heads project_heads(const Tensor& x, const Projection& query, const Projection& key,
     const Projection& value, index_t heads, Site at = Site::current());
 // causal_softmax(x + by_distance(table, steps), first_row), x [b h i j].  (ops/softmax.cpp)

@@ -37,10 +37,29 @@ template <int bytes> [[gnu::always_inline]] inline float multiply_add(std::int64
   return total;
 }
 
+// The sum of numbers, in eight vectors that do not wait for one another.
+template <int bytes>
+[[gnu::always_inline]] inline std::uint64_t read_all(const std::uint64_t* from, std::size_t count) {
+  using Vector [[gnu::vector_size(bytes)]] = std::uint64_t;
+  constexpr std::size_t lanes = bytes / sizeof(std::uint64_t);
+  Vector sums[8] = {};
+  for (std::size_t at = 0; at + 8 * lanes <= count; at += 8 * lanes)
+    for (std::size_t k = 0; k < 8; ++k) {
+      Vector next;
+      std::memcpy(&next, from + at + k * lanes, bytes);
+      sums[k] += next;
+    }
+  std::uint64_t total = 0;
+  for (const Vector& sum : sums)
+    for (std::size_t lane = 0; lane < lanes; ++lane) total += sum[lane];
+  return total;
+}
+
 struct Chains {
   const char* vectors;
   double operations_per_round;
   float (*run)(std::int64_t rounds);
+  std::uint64_t (*read)(const std::uint64_t* from, std::size_t count);
 };
 
 constexpr double operations(int bytes) { return 12.0 * 2 * bytes / sizeof(float); }
@@ -48,16 +67,24 @@ constexpr double operations(int bytes) { return 12.0 * 2 * bytes / sizeof(float)
 #ifdef __x86_64__
 [[gnu::target("avx512f,avx512vl,fma")]] float with_avx512(std::int64_t rounds) { return multiply_add<64>(rounds); }
 [[gnu::target("avx2,fma")]] float with_avx2(std::int64_t rounds) { return multiply_add<32>(rounds); }
+[[gnu::target("avx512f,avx512vl,fma")]] std::uint64_t read_with_avx512(const std::uint64_t* from, std::size_t count) {
+  return read_all<64>(from, count);
+}
+[[gnu::target("avx2,fma")]] std::uint64_t read_with_avx2(const std::uint64_t* from, std::size_t count) {
+  return read_all<32>(from, count);
+}
 #endif
 float with_baseline(std::int64_t rounds) { return multiply_add<16>(rounds); }
+std::uint64_t read_with_baseline(const std::uint64_t* from, std::size_t count) { return read_all<16>(from, count); }
 
 Chains widest_chains() {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-    return {"AVX-512", operations(64), with_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {"AVX2", operations(32), with_avx2};
+    return {"AVX-512", operations(64), with_avx512, read_with_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {"AVX2", operations(32), with_avx2, read_with_avx2};
 #endif
-  return {"baseline", operations(16), with_baseline};
+  return {"baseline", operations(16), with_baseline, read_with_baseline};
 }
 
 // The best of a few: a ceiling is not lowered by what else the machine did meanwhile.
@@ -96,22 +123,19 @@ double copy_gb_per_s(int workers) {
   return 2.0 * static_cast<double>(part) * workers / seconds / 1e9;
 }
 
-double read_gb_per_s(int workers) {
+double read_gb_per_s(const Chains& chains, int workers) {
   constexpr std::size_t count = std::size_t(32) << 20;  // numbers of 8 bytes: beyond any cache here
-  const auto from = std::make_unique<std::uint64_t[]>(count);
+  const std::vector<std::uint64_t> from(count, 1);
   const std::size_t part = count / static_cast<std::size_t>(workers) / 64 * 64;
-  std::vector<std::uint64_t> kept(static_cast<std::size_t>(workers));
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(workers));
   const double seconds = best_seconds([&] {
     parallel_for(workers, 1, [&](index_t worker, index_t) {
-      std::uint64_t sums[64] = {};  // sums that do not wait for one another
-      const std::uint64_t* at = from.get() + static_cast<std::size_t>(worker) * part;
-      for (std::size_t i = 0; i < part; i += 64)
-        for (std::size_t lane = 0; lane < 64; ++lane) sums[lane] += at[i + lane];
-      for (const std::uint64_t sum : sums) kept[static_cast<std::size_t>(worker)] += sum;
+      const auto number = static_cast<std::size_t>(worker);
+      sums[number] = chains.read(from.data() + number * part, part);
     });
   });
-  for (const std::uint64_t sum : kept)  // so that nothing is left out as unused
-    if (sum != 0) throw Error("bench: zeros had a sum");
+  for (const std::uint64_t sum : sums)  // so that nothing is left out as unused
+    if (sum != part) throw Error("bench: numbers that were read had another sum");
   return 8.0 * static_cast<double>(part) * workers / seconds / 1e9;
 }
 
@@ -146,7 +170,7 @@ Ceilings measure_ceilings() {
   found.fma_gflops_alone = fma_gflops(chains, 1);
   found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(chains, threads());
   found.copy_gb_per_s = copy_gb_per_s(threads());
-  found.read_gb_per_s = read_gb_per_s(threads());
+  found.read_gb_per_s = read_gb_per_s(chains, threads());
   if (getloadavg(&found.load, 1) != 1) found.load = std::nan("");
   return found;
 }
