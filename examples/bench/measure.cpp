@@ -49,9 +49,11 @@ template <int bytes>
       std::memcpy(&next, from + at + k * lanes, bytes);
       sums[k] += next;
     }
-  std::uint64_t total = 0;
-  for (const Vector& sum : sums)
-    for (std::size_t lane = 0; lane < lanes; ++lane) total += sum[lane];
+  Vector sum{};
+  for (const Vector& each : sums) sum += each;
+  std::uint64_t numbers[lanes], total = 0;
+  std::memcpy(numbers, &sum, sizeof numbers);
+  for (const std::uint64_t number : numbers) total += number;
   return total;
 }
 
