@@ -19,6 +19,7 @@
 #include "examples/train.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -39,11 +40,9 @@ std::optional<std::pair<std::string, std::string>> crossing(
     const CommandLine& line, const Options& options, const std::vector<Axis>& axes, bool text) {
   std::vector<std::string> known{"scheme", "seed", "test-set"};
   for (const Axis& axis : axes) known.push_back(axis.name);
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
   for (const auto& [option, value] : {std::pair("rows", options.rows), {"columns", options.columns}})
     if (!value.empty() && std::ranges::count(known, value) == 0)
-      line.refuse(option, to_text("one of ", names), "other axes are named by --vary");
+      line.refuse(option, to_text("one of ", joined(known)), "other axes are named by --vary");
   std::string rows = options.rows, columns = options.columns;
   if (rows.empty() && columns.empty() && axes.empty() && !text) return std::nullopt;
   const std::string second = axes.empty() ? "test-set" : axes[0].name;

@@ -6,6 +6,7 @@
 #include "examples/app/results.h"
 #include "examples/app/scheme_names.h"
 #include "nn/scheme.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -13,8 +14,7 @@ namespace {
 void print_all() {
   Table table({"scheme", "what it is", "options"});
   for (const SchemeInfo& info : registered_schemes()) {
-    std::string options;
-    for (const SchemeOption& option : info.options) options += (options.empty() ? "" : ", ") + option.name;
+    const std::string options = joined(info.options, &SchemeOption::name);
     table.row({info.name + (info.takes_base ? "(SCHEME)" : ""), info.title, options});
   }
   std::cout << table.text() << "whence schemes NAME shows paper, equation and options; schemes add up: cope + rope\n";

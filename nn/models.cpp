@@ -109,11 +109,7 @@ TransformerOptions named_model(const std::string& name, const std::string& schem
     if (!scheme.empty()) options.scheme = scheme;
     return options;
   }
-  std::string known;
-  for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-  const auto nearest = nearest_name(name, names);
-  throw InputError(
-      "model: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : "");
+  refuse_name("model", name, names);
 }
 
 }  // namespace whence

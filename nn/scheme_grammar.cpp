@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "nn/scheme_registry.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -161,10 +162,6 @@ std::string SchemeSpec::text() const {
   return inside.empty() ? info_->name : info_->name + "(" + inside + ")";
 }
 
-std::string canonical_text(const std::vector<SchemeSpec>& specs) {
-  std::string text;
-  for (const SchemeSpec& spec : specs) text += (text.empty() ? "" : " + ") + spec.text();
-  return text;
-}
+std::string canonical_text(const std::vector<SchemeSpec>& specs) { return joined(specs, &SchemeSpec::text, " + "); }
 
 }  // namespace whence

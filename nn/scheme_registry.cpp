@@ -71,9 +71,7 @@ void refuse_scheme(const std::string& text, const std::string& message) {
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   if (const auto nearest = nearest_name(word, known)) return "; did you mean '" + *nearest + "'?";
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-  return "; known: " + list;
+  return "; known: " + joined(known);
 }
 
 }  // namespace whence

@@ -50,4 +50,10 @@ std::optional<std::string> nearest_name(std::string_view typed, const std::vecto
   return best;
 }
 
+void refuse_name(const char* what, const std::string& given, const std::vector<std::string>& known) {
+  const auto nearest = nearest_name(given, known);
+  throw InputError(what, ": '", given, "' given; one of ", joined(known), " required",
+      nearest ? "; did you mean '" + *nearest + "'?" : "");
+}
+
 }  // namespace whence

@@ -1,10 +1,14 @@
-// "Did you mean": the known name nearest to an unknown one, for errors.
+// Names in errors: those that are known, and the one nearest to an unknown one ("did you mean").
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tensor/error.h"
 
 namespace whence {
 
@@ -15,5 +19,29 @@ namespace whence {
 // its length. Case does not count: "CoPE" means "cope".
 [[nodiscard]] std::optional<std::string> nearest_name(
     std::string_view name, const std::vector<std::string>& candidates);
+
+// "rope, cope": what `part` gives of each item, a member of it or a function.
+template <class Items, class Part = std::identity>
+[[nodiscard]] std::string joined(const Items& items, const Part& part = {}, std::string_view separator = ", ") {
+  std::string text;
+  for (const auto& item : items) text += to_text(text.empty() ? "" : separator, std::invoke(part, item));
+  return text;
+}
+
+// InputError "model: 'gpt2-124' given; one of gpt2-124m, neox-350m required; did you mean 'gpt2-124m'?"
+[[noreturn]] void refuse_name(const char* what, const std::string& given, const std::vector<std::string>& known);
+
+// That of `choices` whose to_string is `given`. Else InputError "schedule: 'cosin' given; constant, linear or cosine
+// required".
+template <class Choice>
+Choice chosen(const char* what, const std::string& given, std::initializer_list<Choice> choices) {
+  std::string known;
+  for (const Choice& choice : choices) {
+    const std::string name(to_string(choice));
+    if (given == name) return choice;
+    known += (known.empty() ? "" : &choice + 1 == choices.end() ? " or " : ", ") + name;
+  }
+  throw InputError(what, ": '", given, "' given; ", known, " required");
+}
 
 }  // namespace whence

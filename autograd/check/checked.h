@@ -1,4 +1,4 @@
-// Checked<Op>: one line in an op's file that gives it, with its samples, to every generic test.
+// Checked<Ops...>: one line in a file of ops that gives them, with their samples, to every generic test.
 #pragma once
 
 #include "autograd/check/samples.h"
@@ -31,8 +31,11 @@ struct CheckedEntry {
   }
 };
 
-template <class Op> struct Checked {
-  Checked() {
+template <class... Ops> struct Checked {
+  Checked() { (enter<Ops>(), ...); }
+
+ private:
+  template <class Op> static void enter() {
     CheckedOp entry{Op::name, Once<Op>,
         [] {
           std::vector<CheckedSample> erased;
@@ -47,9 +50,8 @@ template <class Op> struct Checked {
           return erased;
         },
         {}, {}};
-    if constexpr (requires { Op::bad_inputs(); }) entry.bad_inputs = [] { return Op::bad_inputs(); };
-    if constexpr (requires(const std::vector<Tensor>& in) { Op::reference(in); })
-      entry.reference = [](const std::vector<Tensor>& inputs) { return Op::reference(inputs); };
+    if constexpr (requires { Op::bad_inputs(); }) entry.bad_inputs = Op::bad_inputs;
+    if constexpr (requires { &Op::reference; }) entry.reference = Op::reference;
     checked_ops().push_back(std::move(entry));
   }
 };

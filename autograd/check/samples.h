@@ -36,6 +36,10 @@ struct BadInput {
   std::string message;  // the whole expected text after "place: "
   std::function<void()> call;
 };
+// Of f(arguments...), a function of autograd/ops.h.
+template <class F, class... Arguments> BadInput refusal(std::string message, F* f, Arguments... arguments) {
+  return {std::move(message), [=] { (void)f(arguments..., Site::current()); }};
+}
 
 struct CheckedSample {
   std::string name;
@@ -43,14 +47,20 @@ struct CheckedSample {
   std::vector<Tensor> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> run;
 };
+// Of f(x, arguments...) by x.
+template <class F, class... Arguments>
+CheckedSample sample_of(std::string name, const Tensor& x, F* f, Arguments... arguments) {
+  return {std::move(name), false, {x},
+      [=](const std::vector<Tensor>& in) { return f(in[0], arguments..., Site::current()); }};
+}
 
 struct CheckedOp {
   std::string name;
   bool once;
   std::function<std::vector<CheckedSample>()> samples;
   std::function<std::vector<BadInput>()> bad_inputs;
-  std::function<Tensor(const std::vector<Tensor>&)>
-      reference;              // empty, or the op from plain loops in f64 for the attributes of sample 0
+  // Empty, or sample 0 computed by other means in f64: from plain loops, or from other ops.
+  std::function<Tensor(const std::vector<Tensor>&)> reference;
   bool on_cpu_alone = false;  // no other device has its kernel
 };
 

@@ -6,6 +6,7 @@
 #include "autograd/node.h"
 #include "autograd/op.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
@@ -73,10 +74,8 @@ bool Capture::contains(const std::string& name) const {
 const Probed& Capture::operator[](const std::string& name) const {
   for (const auto& [seen, probed] : seen_)
     if (seen == name) return *probed;
-  std::string known;
-  for (const auto& [seen, probed] : seen_) known += (known.empty() ? "" : ", ") + seen;
   fail("capture", "'", name,
-      "' given; no probe of that name was passed under this capture; seen: ", known.empty() ? "none" : known);
+      "' given; no probe of that name was passed under this capture; seen: ", seen_.empty() ? "none" : joined(names()));
 }
 
 Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& site) {

@@ -56,8 +56,8 @@ struct ByDistance {
         {"no heads", {causal()}, {draw::normal({0, 5})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"by_distance: table is [2,4]; [h,5] required, a number for each distance",
-        [] { (void)by_distance(draw::zeros(2, 4), causal()); }}};
+    return {refusal("by_distance: table is [2,4]; [h,5] required, a number for each distance", by_distance,
+        draw::zeros(2, 4), causal())};
   }
   static Tensor reference(const std::vector<Tensor>& in) {  // of the first sample
     std::vector<double> y;
@@ -77,8 +77,7 @@ Samples<SumByDistance> SumByDistance::samples() {
       {"two sequences, uneven", {ByDistance::uneven()}, {draw::normal({2, 2, 3, 3})}}};
 }
 
-const Checked<ByDistance> checked;
-const Checked<SumByDistance> checked_adjoint;
+const Checked<ByDistance, SumByDistance> checked;
 
 }  // namespace
 

@@ -77,11 +77,10 @@ std::vector<CheckedSample> samples() {
 }
 
 std::vector<BadInput> bad_inputs() {
-  return {{"concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required",
-              [] {
-                (void)concat_along(1, {draw::zeros(2, 3), draw::zeros(3, 3)});
-              }},
-      {"concat_along: no parts given; at least one required", [] { (void)concat_along(0, {}); }}};
+  const std::vector<Tensor> parts{draw::zeros(2, 3), draw::zeros(3, 3)}, none;
+  return {refusal("concat_along: part 0 is [2,3], part 1 is [3,3]; equal extents outside axis 1 required", concat_along,
+              1, parts),
+      refusal("concat_along: no parts given; at least one required", concat_along, 0, none)};
 }
 
 const CheckedEntry checked({op, false, samples, bad_inputs, {}});

@@ -143,14 +143,16 @@ Samples<ConvolveKeys> ConvolveKeys::samples() {
 }
 
 std::vector<BadInput> ConvolveKeys::bad_inputs() {
-  return {{"convolve_keys: x is [2,3]; [b, c, i, j] required",
-              [] { (void)convolve_keys(draw::zeros(2, 3), draw::zeros(1, 3, 1, 1), Tensor(), 0, 0); }},
-      {"convolve_keys: x is [1,2,3,4], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
-          [] { (void)convolve_keys(draw::zeros(1, 2, 3, 4), draw::zeros(5, 3, 1, 1), Tensor(), 0, 0); }},
-      {"convolve_keys: bias is [4]; [5] required",
-          [] { (void)convolve_keys(draw::zeros(1, 2, 3, 4), draw::zeros(5, 2, 1, 1), draw::zeros(4), 0, 0); }},
-      {"convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
-          [] { (void)convolve_keys(draw::zeros(1, 2, 3, 2), draw::zeros(1, 2, 1, 5), Tensor(), 0, 0); }}};
+  const Tensor x = draw::zeros(1, 2, 3, 2);
+  return {refusal("convolve_keys: x is [2,3]; [b, c, i, j] required", convolve_keys, draw::zeros(2, 3),
+              draw::zeros(1, 3, 1, 1), Tensor(), 0, 0),
+      refusal("convolve_keys: x is [1,2,3,2], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
+          convolve_keys, x, draw::zeros(5, 3, 1, 1), Tensor(), 0, 0),
+      refusal(
+          "convolve_keys: bias is [4]; [5] required", convolve_keys, x, draw::zeros(5, 2, 1, 1), draw::zeros(4), 0, 0),
+      refusal(
+          "convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
+          convolve_keys, x, draw::zeros(1, 2, 1, 5), Tensor(), 0, 0)};
 }
 
 Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one key on each side
@@ -172,9 +174,7 @@ Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one
   return Tensor::of(y, {x.size(0), w.size(0), x.size(2), x.size(3)}, DType::f64);
 }
 
-const Checked<ConvolveKeys> checked;
-const Checked<Adjoint> checked_adjoint;
-const Checked<KernelGradient> checked_kernel_gradient;
+const Checked<ConvolveKeys, Adjoint, KernelGradient> checked;
 
 }  // namespace
 

@@ -28,9 +28,9 @@ struct CumulativeSum {  // along the last axis
         {"no elements", {false}, {draw::normal({2, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"cumulative_sum: x is []; at least one axis required", [] { (void)cumulative_sum(draw::zeros()); }},
-        {"reverse_cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required",
-            [] { (void)reverse_cumulative_sum(draw::zeros(2, 3), 2); }}};
+    return {refusal("cumulative_sum: x is []; at least one axis required", cumulative_sum, draw::zeros(), 0),
+        refusal("reverse_cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required",
+            reverse_cumulative_sum, draw::zeros(2, 3), 2)};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y = in[0].to_vector();
@@ -42,10 +42,8 @@ struct CumulativeSum {  // along the last axis
 
 // Another axis than the last changes places with it, before and after.
 std::vector<CheckedSample> other_axis_samples() {
-  return {
-      {"first axis, forwards", false, {draw::normal({5, 3})}, [](const auto& in) { return cumulative_sum(in[0], 0); }},
-      {"middle axis, backwards", false, {draw::normal({2, 4, 3})},
-          [](const auto& in) { return reverse_cumulative_sum(in[0], 1); }}};
+  return {sample_of("first axis, forwards", draw::normal({5, 3}), cumulative_sum, 0),
+      sample_of("middle axis, backwards", draw::normal({2, 4, 3}), reverse_cumulative_sum, 1)};
 }
 
 const Checked<CumulativeSum> checked;

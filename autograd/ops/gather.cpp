@@ -44,20 +44,14 @@ struct Gather {
         {"no index", {1}, {draw::normal({2, 3}), draw::index({2, 0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"gather: index at [1,0] is 3; a value in [0, 3) required",
-                [] {
-                  (void)gather(draw::zeros(2, 3), 1, Tensor::of({0, 3}, {2, 1}, DType::i64));
-                }},
-        {"gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
-            [] {
-              (void)gather(draw::zeros(2, 3), 1, Tensor::zeros({3, 1}, DType::i64));
-            }},
-        {"gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
-            [] {
-              (void)gather(draw::zeros(2, 3), 0, Tensor::zeros({2, 1}, DType::i64));
-            }},
-        {"gather: index is f32; i64 or i32 required; convert with cast",
-            [] { (void)gather(draw::zeros(2, 3), 1, draw::zeros(2, 1)); }}};
+    const Tensor x = draw::zeros(2, 3);
+    return {refusal("gather: index at [1,0] is 3; a value in [0, 3) required", gather, x, 1,
+                Tensor::of({0, 3}, {2, 1}, DType::i64)),
+        refusal("gather: x is [2,3], index is [3,1]; equal extents outside axis 1 required, or 1 in index before it",
+            gather, x, 1, Tensor::zeros({3, 1}, DType::i64)),
+        refusal("gather: x is [2,3], index is [2,1]; equal extents outside axis 0 required, or 1 in index before it",
+            gather, x, 0, Tensor::zeros({2, 1}, DType::i64)),
+        refusal("gather: index is f32; i64 or i32 required; convert with cast", gather, x, 1, draw::zeros(2, 1))};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -85,20 +79,12 @@ struct SumByIndex {
         {"nothing to add", {1, 3}, {draw::normal({2, 0}), draw::index({2, 0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"sum_by_index: index at [0,1] is 2; a value in [0, 2) required",
-                [] {
-                  (void)sum_by_index(draw::zeros(3, 2), Tensor::of({0, 2}, {1, 2}, DType::i64), 2);
-                }},
-        {"sum_by_index: x is [2,3], index is [2,1]; equal extents required, or 1 in index before the last axis",
-            [] {
-              (void)sum_by_index(draw::zeros(2, 3), Tensor::zeros({2, 1}, DType::i64), 4);
-            }},
-        {"sum_by_index: rows -1 given; 0 or more required",
-            [] {
-              (void)sum_by_index(draw::zeros(2, 3), Tensor::zeros({2, 3}, DType::i64), -1);
-            }},
-        {"sum_by_index: x is []; at least one axis required",
-            [] { (void)sum_by_index(draw::zeros(), Tensor::zeros({}, DType::i64), 1); }}};
+    const Tensor x = draw::zeros(2, 3), index = Tensor::of({0, 2, 1}, {1, 3}, DType::i64);
+    return {refusal("sum_by_index: index at [0,1] is 2; a value in [0, 2) required", sum_by_index, x, index, 2),
+        refusal("sum_by_index: x is [2,2], index is [1,3]; equal extents required, or 1 in index before the last axis",
+            sum_by_index, draw::zeros(2, 2), index, 4),
+        refusal("sum_by_index: rows -1 given; 0 or more required", sum_by_index, x, index, -1),
+        refusal("sum_by_index: x is []; at least one axis required", sum_by_index, draw::zeros(), index, 1)};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y(static_cast<std::size_t>(in[0].size(0) * 4));
@@ -138,8 +124,7 @@ Grads<2> SumByIndex::backward(const Saved& saved, const Tensor& dy, Needs<2>) co
   return {apply(Gather{axis}, Site::current(), dy, saved.index.get()), Tensor()};
 }
 
-const Checked<Gather> checked;
-const Checked<SumByIndex> checked_adjoint;
+const Checked<Gather, SumByIndex> checked;
 
 }  // namespace
 

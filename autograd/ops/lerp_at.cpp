@@ -77,25 +77,17 @@ struct LerpAt {
         {"no positions", {}, {draw::normal({2, 4}), draw::normal({2, 0})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
-             "required; expand one of them",
-                [] { (void)lerp_at(draw::zeros(2, 4), draw::zeros(3, 5)); }},
-        {"lerp_at: table is f64, position is f32; equal dtypes required; convert with cast", [] {
-           (void)lerp_at(Tensor::zeros({2, 4}, DType::f64), draw::zeros(2, 5));
-         }}};
+    return {
+        refusal("lerp_at: table is [2,4], position is [3,5]; [... n] with n > 0 and [... m] with the same leading axes "
+                "required; expand one of them",
+            lerp_at, draw::zeros(2, 4), draw::zeros(3, 5)),
+        refusal("lerp_at: table is f64, position is f32; equal dtypes required; convert with cast", lerp_at,
+            Tensor::zeros({2, 4}, DType::f64), draw::zeros(2, 5))};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
-    std::vector<double> y;
-    for (index_t b = 0; b < in[1].size(0); ++b) {
-      for (index_t i = 0; i < in[1].size(1); ++i) {
-        for (index_t j = 0; j < in[1].size(2); ++j) {
-          const double p = in[1].at({b, i, j}), w = p - std::floor(p);
-          const index_t below = static_cast<index_t>(std::floor(p)), above = static_cast<index_t>(std::ceil(p));
-          y.push_back((1 - w) * in[0].at({b, i, below}) + w * in[0].at({b, i, above}));
-        }
-      }
-    }
-    return Tensor::of(y, in[1].shape(), DType::f64);
+    const Tensor below = raw::cast(in[1], DType::i64), w = in[1] - raw::cast(below, DType::f64);
+    const Tensor above = raw::cast(in[1] + 1.0, DType::i64);  // no sample of the first has a whole position
+    return affine(w, -1, 1) * gather(in[0], -1, below) + w * gather(in[0], -1, above);
   }
 };
 

@@ -75,25 +75,14 @@ struct Linear {
         {"no rows", {}, {draw::normal({0, 4}), draw::normal({3, 4}), draw::normal({3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"linear: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required",
-                [] { (void)linear(draw::zeros(2, 3), draw::zeros(3, 4), {}); }},
-        {"linear: bias is [3]; [4] required",
-            [] { (void)linear(draw::zeros(2, 3), draw::zeros(4, 3), draw::zeros(3)); }},
-        {"linear: x is f32, weight is f64; equal dtypes required; convert with cast", [] {
-           (void)linear(draw::zeros(2, 3), Tensor::zeros({4, 3}, DType::f64), {});
-         }}};
+    const Tensor x = draw::zeros(2, 3), weight = draw::zeros(4, 3);
+    return {refusal("linear: x is [2,3], weight is [3,4]; x [... in] and weight [out,in] required", linear, x,
+                draw::zeros(3, 4), Tensor()),
+        refusal("linear: bias is [3]; [4] required", linear, x, weight, draw::zeros(3)),
+        refusal("linear: x is f32, weight is f64; equal dtypes required; convert with cast", linear, x,
+            Tensor::zeros({4, 3}, DType::f64), Tensor())};
   }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    std::vector<double> y;
-    for (index_t row = 0; row < in[0].size(0); ++row) {
-      for (index_t out = 0; out < in[1].size(0); ++out) {
-        double total = in[2].at({out});
-        for (index_t k = 0; k < in[0].size(1); ++k) total += in[0].at({row, k}) * in[1].at({out, k});
-        y.push_back(total);
-      }
-    }
-    return Tensor::of(y, {in[0].size(0), in[1].size(0)}, DType::f64);
-  }
+  static Tensor reference(const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1])) + in[2]; }
 };
 
 const Checked<Linear> checked;

@@ -31,9 +31,8 @@ struct Masked {
         {"nothing", {1}, {draw::normal({0, 3}), draw::mask({3}, 0.5)}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"masked: mask is f32; bool required; convert with cast", [] {
-               (void)masked(draw::zeros(2, 3), Tensor::ones({2, 3}));
-             }}};
+    const Tensor x = draw::zeros(2, 3);
+    return {refusal("masked: mask is f32; bool required; convert with cast", masked, x, x, 0)};
   }
 };
 

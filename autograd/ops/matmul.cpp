@@ -82,8 +82,9 @@ struct MatMul {
         {"nothing to sum", {1}, {draw::normal({2, 0}), draw::normal({0, 3})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b",
-        [] { (void)matmul(draw::zeros(2, 3, 4), draw::zeros(2, 5, 4)); }}};
+    return {refusal(
+        "matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b",
+        matmul, draw::zeros(2, 3, 4), draw::zeros(2, 5, 4), 1)};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     const index_t batch = in[0].size(0), m = in[0].size(1), depth = in[0].size(2), n = in[1].size(2);

@@ -141,31 +141,18 @@ std::vector<CheckedSample> samples() {
 }
 
 std::vector<BadInput> bad_inputs() {
-  return {{"rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
-           "leading axes equal or 1",
-              [] {
-                (void)rotary(draw::zeros(3, 4), Tensor::zeros({3, 3}, DType::f64));
-              }},
-      {"rotary: angles are f32; f64 required: large positions lose their phase",
-          [] { (void)rotary(draw::zeros(3, 4), draw::zeros(3, 2)); }}};
+  return {
+      refusal("rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
+              "leading axes equal or 1",
+          rotary, draw::zeros(3, 4), Tensor::zeros({3, 3}, DType::f64), false),
+      refusal("rotary: angles are f32; f64 required: large positions lose their phase", rotary, draw::zeros(3, 4),
+          draw::zeros(3, 2), false)};
 }
 
-// The first sample: e^{ia} (x_first + i x_second), pair by pair.
+// The first sample.
 Tensor reference(const std::vector<Tensor>& in) {
-  std::vector<double> y = in[0].to_vector();
-  const Tensor angles = angles_of({5, 2});
-  const index_t times = in[0].size(2), width = in[0].size(3), pairs = width / 2;
-  for (std::size_t row = 0; row < y.size() / static_cast<std::size_t>(width); ++row) {
-    for (index_t k = 0; k < pairs; ++k) {
-      const double angle = angles.at({static_cast<index_t>(row) % times, k});
-      double& first = y[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(k)];
-      double& second = y[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(k + pairs)];
-      const double before = first;
-      first = before * std::cos(angle) - second * std::sin(angle);
-      second = before * std::sin(angle) + second * std::cos(angle);
-    }
-  }
-  return Tensor::of(y, in[0].shape(), DType::f64);
+  const Tensor a = angles_of({5, 2}), first = slice(in[0], -1, 0, 2), second = slice(in[0], -1, 2, 4);
+  return concat_along(-1, {first * cos(a) - second * sin(a), first * sin(a) + second * cos(a)});
 }
 
 const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference});

@@ -39,9 +39,9 @@ std::vector<CheckedSample> samples() {
       {"nothing", false, {draw::normal({0, 2})}, of_itself}};
 }
 std::vector<BadInput> bad_inputs() {
-  return {{"straight_through: x is [3]; [2] required", [] { (void)straight_through(draw::zeros(2), draw::zeros(3)); }},
-      {"straight_through: value is f32, x is f64; equal dtypes required; convert with cast",
-          [] { (void)straight_through(draw::zeros(2), Tensor::zeros({2}, DType::f64)); }}};
+  return {refusal("straight_through: x is [3]; [2] required", straight_through, draw::zeros(2), draw::zeros(3)),
+      refusal("straight_through: value is f32, x is f64; equal dtypes required; convert with cast", straight_through,
+          draw::zeros(2), Tensor::zeros({2}, DType::f64))};
 }
 
 const CheckedEntry checked({StraightThrough::name, false, samples, bad_inputs, {}});

@@ -91,14 +91,12 @@ struct TakeRows {
         {"no index", {}, {draw::normal({3, 2}), draw::index({0}, 3)}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"take_rows: index at [1,0] is 5; a value in [0, 5) required",
-                [] {
-                  (void)take_rows(draw::zeros(5, 2), Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64));
-                }},
-        {"take_rows: index at [0] is -1; a value in [0, 5) required",
-            [] { (void)take_rows(draw::zeros(5, 2), Tensor::of({-1}, {1}, DType::i32)); }},
-        {"take_rows: table is [5]; [n,c] required",
-            [] { (void)take_rows(draw::zeros(5), Tensor::zeros({1}, DType::i64)); }}};
+    const Tensor table = draw::zeros(5, 2);
+    return {refusal("take_rows: index at [1,0] is 5; a value in [0, 5) required", take_rows, table,
+                Tensor::of({0, 4, 5, 1}, {2, 2}, DType::i64)),
+        refusal("take_rows: index at [0] is -1; a value in [0, 5) required", take_rows, table,
+            Tensor::of({-1}, {1}, DType::i32)),
+        refusal("take_rows: table is [5]; [n,c] required", take_rows, draw::zeros(5), Tensor::zeros({1}, DType::i64))};
   }
   static Tensor reference(const std::vector<Tensor>& in) {
     std::vector<double> y;
@@ -112,8 +110,7 @@ Grads<2> ScatterRows::backward(const Saved& saved, const Tensor& dz, Needs<2>) c
   return {apply(TakeRows{}, Site::current(), dz, saved.index.get()), Tensor()};
 }
 
-const Checked<TakeRows> checked;
-const Checked<ScatterRows> checked_adjoint;
+const Checked<TakeRows, ScatterRows> checked;
 
 }  // namespace
 

@@ -51,8 +51,8 @@ struct UnaryBackward {
         {"exp of 0-d", {functions::Exp{}, {}}, {draw::normal({}), draw::normal({})}}};
   }
   static std::vector<BadInput> bad_inputs() {
-    return {{"unary_backward: saved is [2,3]; [3] required",
-        [] { (void)unary_backward(functions::Exp{}, draw::zeros(2, 3), draw::zeros(3)); }}};
+    return {refusal("unary_backward: saved is [2,3]; [3] required", unary_backward, Unary(functions::Exp{}),
+        draw::zeros(2, 3), draw::zeros(3), UnaryAttributes())};
   }
 };
 

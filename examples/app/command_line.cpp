@@ -132,19 +132,14 @@ CommandLine& CommandLine::texts(const std::string& name, std::vector<std::string
     if (!typed.empty()) values->push_back(typed);
     return std::string(typed.empty() ? "\"\" given; some text required" : "");
   };
-  const auto show = [values] {
-    std::string all;
-    for (const std::string& value : *values) all += (all.empty() ? "" : " ") + value;
-    return all;
-  };
+  const auto show = [values] { return joined(*values, std::identity(), " "); };
   add({name, {}, "TEXT", std::move(text), {}, {}, {}, assign, show}).repeats = true;
   return *this;
 }
 
 CommandLine& CommandLine::choice(
     const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text) {
-  std::string allowed;
-  for (const std::string& each : choices) allowed += (allowed.empty() ? "" : ", ") + each;
+  const std::string allowed = joined(choices);
   const auto assign = [value, allowed, choices](const std::string& typed) {
     if (std::find(choices.begin(), choices.end(), typed) == choices.end())
       return to_text(in_quotes(typed), " given; one of ", allowed, " required");

@@ -11,6 +11,7 @@
 #include "tensor/kernels.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence::bench {
 namespace {
@@ -125,13 +126,12 @@ NamedTensors AttentionCore::given() const {
 
 std::vector<const Executor*> chosen_executors(const std::string& list) {
   std::vector<const Executor*> chosen;
-  std::string known;
-  for (const Executor* executor : executors()) known += std::string(known.empty() ? "" : ", ") + executor->name();
   if (list == "all") return executors();
   for (const std::string& word : words_of(list)) {
     const auto all = executors();
     const auto found = std::find_if(all.begin(), all.end(), [&](const Executor* each) { return each->name() == word; });
-    if (found == all.end()) throw InputError("--executors: '", word, "' given; ", known, " or all required");
+    if (found == all.end())
+      throw InputError("--executors: '", word, "' given; ", joined(executors(), &Executor::name), " or all required");
     chosen.push_back(*found);
   }
   return chosen;

@@ -24,6 +24,7 @@
 #include "examples/lab/cell_run.h"
 #include "examples/lab/run_mark.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -191,9 +192,7 @@ class Laboratory {
       next = waiting_.erase(next);
     }
     if (running_.empty() && !elsewhere_.empty() && said_ != elsewhere_) {
-      std::string who;
-      for (const std::string& owner : elsewhere_) who += (who.empty() ? "" : ", ") + owner;
-      progress_.note(to_text("the ", waiting_.size(), " runs that are left are those of ", who));
+      progress_.note(to_text("the ", waiting_.size(), " runs that are left are those of ", joined(elsewhere_)));
       said_ = elsewhere_;
     }
   }

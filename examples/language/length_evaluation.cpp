@@ -11,6 +11,7 @@
 #include "examples/app/progress.h"
 #include "examples/report/plot.h"
 #include "nn/io/files.h"
+#include "tensor/suggest.h"
 
 namespace whence::language {
 namespace {
@@ -41,11 +42,10 @@ std::vector<index_t> ends_of(const TokenRun& tokens, index_t longest, index_t gr
 void require_room(const Corpus& corpus, Part part, const std::vector<index_t>& lengths) {
   const index_t has = corpus.tokens(part).size(), longest = lengths.back();
   if (has > longest) return;
-  std::string fitting;
-  for (const index_t length : lengths)
-    if (has > length) fitting += to_text(fitting.empty() ? "" : ", ", length);
+  std::vector<index_t> fitting;
+  std::ranges::copy_if(lengths, std::back_inserter(fitting), [&](index_t length) { return has > length; });
   throw FileError("evaluation at length ", longest, ": ", has, " tokens of text given; ", longest + 1, " required; ",
-      fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", fitting));
+      fitting.empty() ? std::string("no length fits: give more text") : to_text("lengths that fit: ", joined(fitting)));
 }
 
 using Losses = std::vector<std::vector<double>>;  // of each window its last targets

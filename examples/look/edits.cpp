@@ -10,6 +10,7 @@
 #include "examples/app/text.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence::look {
 namespace {
@@ -36,14 +37,14 @@ Edit::Part part_of(const std::string& text, const std::string& word) {
 }
 
 const Quantity& quantity_at(const Inspection& inspection, const std::string& path) {
-  std::string known;
+  std::vector<std::string> known;
   for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
     for (const Quantity& quantity : *all) {
       if (quantity.path == path) return quantity;
-      if (quantity.probe) known += (known.empty() ? "" : ", ") + quantity.path;
+      if (quantity.probe) known.push_back(quantity.path);
     }
   }
-  throw InputError("--edit: '", path, "' given; a parameter, or one of ", known, " required");
+  throw InputError("--edit: '", path, "' given; a parameter, or one of ", joined(known), " required");
 }
 
 // For each axis of the quantity the first and the last place that the edit means.

@@ -12,6 +12,7 @@
 #include "examples/report/encode.h"
 #include "examples/report/plot.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence::look {
 namespace {
@@ -130,11 +131,11 @@ bool is_network(const ProbeInfo& probe) { return probe.axes == "b h i j" && prob
 
 // "cope, cope_mlp": those whose registration has such a probe.
 template <class Has> std::string schemes_with(const Has& has) {
-  std::string names;
+  std::vector<std::string> names;
   for (const SchemeInfo& scheme : registered_schemes())
     if (std::ranges::any_of(scheme.probes, [&](const ProbeInfo& probe) { return has(scheme, probe); }))
-      names += (names.empty() ? "" : ", ") + scheme.name;
-  return names;
+      names.push_back(scheme.name);
+  return joined(names);
 }
 
 [[noreturn]] void refuse_scheme(

@@ -24,6 +24,7 @@
 #include "nn/layers/loss.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence::look {
 namespace {
@@ -44,8 +45,7 @@ Weights weights_of(const SubjectOptions& options) {
     std::snprintf(name, sizeof name, "step-%06lld", static_cast<long long>(options.step));
     const fs::path folder = checkpoints / name;
     if (!fs::exists(folder)) {
-      std::string there;
-      for (const std::int64_t step : checkpoints_of(options.run)) there += to_text(there.empty() ? "" : ", ", step);
+      const std::string there = joined(checkpoints_of(options.run));
       throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
           there.empty() ? "none" : there);
     }

@@ -5,6 +5,7 @@
 
 #include "examples/app/text.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence::look {
 namespace {
@@ -47,13 +48,13 @@ index_t layer_of(const Inspection& inspection, const Words& wanted, const std::s
 
 const Quantity& quantity_of(const Inspection& inspection, const Words& wanted, const std::string& option) {
   const index_t layer = layer_of(inspection, wanted, option);
-  std::string known;
+  std::vector<std::string> known;
   for (const Quantity& quantity : inspection.quantities()) {
     if (!quantity.probe || quantity.layer != layer) continue;
     if (quantity.probe->name == wanted.name || quantity.name == wanted.name) return quantity;
-    known += (known.empty() ? "" : ", ") + quantity.name;
+    known.push_back(quantity.name);
   }
-  throw InputError(option, ": '", wanted.name, "' in layer ", layer, " given; one of ", known, " required");
+  throw InputError(option, ": '", wanted.name, "' in layer ", layer, " given; one of ", joined(known), " required");
 }
 
 // The position in axes such as "b h i j" that `wanted` names, without the axis of which all are meant; the batch is

@@ -125,9 +125,8 @@ std::string near_names(const std::string& name) {
     least = distance;
     near.push_back(table.name);
   }
-  std::string text;
-  for (std::size_t k = 0; k < std::min<std::size_t>(6, near.size()); ++k) text += (k == 0 ? "" : ", ") + near[k];
-  return text;
+  near.resize(std::min<std::size_t>(6, near.size()));
+  return joined(near);
 }
 
 }  // namespace
@@ -150,9 +149,8 @@ PaperTable find_table(const std::string& name) {
 const Preset& find_preset(const PaperTable& table, const std::string& name) {
   const auto found = std::ranges::find(table.presets, name, &Preset::name);
   if (found != table.presets.end()) return *found;
-  std::string known;
-  for (const Preset& preset : table.presets) known += (known.empty() ? "" : ", ") + preset.name;
-  throw InputError("--preset: ", name, " given; one of those of ", table.name, " required: ", known);
+  throw InputError(
+      "--preset: ", name, " given; one of those of ", table.name, " required: ", joined(table.presets, &Preset::name));
 }
 
 Decision decide(const std::vector<double>& lower, const std::vector<double>& higher) {

@@ -14,6 +14,7 @@
 #include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
+#include "tensor/suggest.h"
 
 namespace whence::papers {
 namespace {
@@ -170,9 +171,7 @@ std::string staleness(const Record& record) {
 std::vector<std::string> differences(const Record& now, const Record& recorded, const std::vector<std::string>& rows) {
   std::vector<std::string> found;
   const auto list = [](const std::vector<double>& values) {
-    std::string text;
-    for (const double value : values) text += (text.empty() ? "" : ", ") + number_text(value);
-    return text.empty() ? "nothing" : text;
+    return values.empty() ? "nothing" : joined(values, [](double value) { return number_text(value); });
   };
   for (const Measured& kept : recorded.measurement.all) {
     if (!rows.empty() && std::ranges::count(rows, kept.method) == 0) continue;

@@ -74,27 +74,22 @@ class Reader {
     for (const auto& [name, tensor] : tensors_) {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       const auto nearest = nearest_name(name, known);
-      std::string all;
-      for (const std::string& each : known) all += (all.empty() ? "" : ", ") + each;
       refuse("tensor ", in_quotes(name), " given; ", scheme.text(), " reads no tensor of this name; ",
-          nearest ? "did you mean '" + *nearest + "'?" : "it reads " + all);
+          nearest ? "did you mean '" + *nearest + "'?" : "it reads " + joined(known));
     }
   }
 
   // All that is missing in one message: nobody likes to be told one name per run.
   void refuse_missing(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme, bool draws) const {
-    std::string missing, parameters;
+    std::vector<std::string> missing;
     for (const ExpectedTensor& each : expected)
-      if (each.required && !has(each.name))
-        missing += (missing.empty() ? "" : ", ") + each.name + " " + shapes_text(each.shapes);
-    for (const Module::Parameter& parameter : scheme.root().parameters()) {
-      if (has(parameter.path) || draws) continue;
-      parameters += (parameters.empty() ? "" : ", ") + parameter.path + " " + to_string(parameter.tensor.shape());
-    }
-    const std::string both = missing + (missing.empty() || parameters.empty() ? "" : ", ") + parameters;
-    if (both.empty()) return;
-    refuse("missing: ", both, "; there: ", names(), "; every tensor of ", scheme.text(), " required; add them",
-        parameters.empty() ? "" : to_text(", or draw parameters with ", init(), " SEED"));
+      if (each.required && !has(each.name)) missing.push_back(each.name + " " + shapes_text(each.shapes));
+    const std::size_t inputs = missing.size();
+    for (const Module::Parameter& parameter : scheme.root().parameters())
+      if (!has(parameter.path) && !draws) missing.push_back(parameter.path + " " + to_string(parameter.tensor.shape()));
+    if (missing.empty()) return;
+    refuse("missing: ", joined(missing), "; there: ", names(), "; every tensor of ", scheme.text(),
+        " required; add them", missing.size() == inputs ? "" : to_text(", or draw parameters with ", init(), " SEED"));
   }
 
   // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently:
@@ -135,9 +130,7 @@ class Reader {
 
  private:
   std::string names() const {
-    std::string all;
-    for (const auto& [name, tensor] : tensors_) all += (all.empty() ? "" : ", ") + in_quotes(name);
-    return all.empty() ? "no tensor" : all;
+    return tensors_.empty() ? "no tensor" : joined(tensors_, [](const auto& entry) { return in_quotes(entry.first); });
   }
 
   std::string path_;

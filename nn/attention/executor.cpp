@@ -41,11 +41,7 @@ const Executor* wanted_executor(const std::string& name, const Stages& stages) {
     if (!refusal.empty()) throw InputError("executor: ", name, " ", refusal);
     return executor;
   }
-  std::string known;
-  for (const std::string& one : executor_names()) known += (known.empty() ? "" : ", ") + one;
-  const auto nearest = nearest_name(name, executor_names());
-  throw InputError(
-      "executor: '", name, "' given; one of ", known, " required", nearest ? "; did you mean '" + *nearest + "'?" : "");
+  refuse_name("executor", name, executor_names());
 }
 
 const Executor& executor_for(const Executor* wanted, const AttendInputs& inputs, const Stages& stages) {

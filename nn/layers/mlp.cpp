@@ -2,13 +2,13 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
 Activation activation_of(const std::string& name) {
-  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu, Activation::swiglu})
-    if (name == to_string(activation)) return activation;
-  throw InputError("activation: '", name, "' given; gelu, gelu_erf, relu or swiglu required");
+  using enum Activation;
+  return chosen("activation", name, {gelu, gelu_erf, relu, swiglu});
 }
 
 const char* to_string(Activation activation) {

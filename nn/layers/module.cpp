@@ -10,6 +10,7 @@
 #include "nn/layers/planned_modules.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
@@ -92,8 +93,7 @@ int Module::freeze_matching(const std::string& path_pattern) {
 
 void Module::freeze(const std::string& path_pattern) {
   if (freeze_matching(path_pattern) > 0) return;
-  std::string paths;
-  for (const Parameter& parameter : parameters()) paths += (paths.empty() ? "" : ", ") + parameter.path;
+  const std::string paths = joined(parameters(), &Parameter::path);
   fail("freeze", "no parameter matches '", path_pattern, "'; the parameters are ", paths.empty() ? "none" : paths);
 }
 

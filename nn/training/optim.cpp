@@ -10,6 +10,7 @@
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -18,12 +19,11 @@ namespace {
 bool trained(const Module::Parameter& parameter) { return tracked(parameter.tensor); }
 
 void require_gradients(const std::vector<Module::Parameter>& parameters) {
-  std::string missing;
+  std::vector<std::string> missing;
   for (const Module::Parameter& parameter : parameters)
-    if (trained(parameter) && !gradient(parameter.tensor).defined())
-      missing += (missing.empty() ? "" : ", ") + parameter.path;
+    if (trained(parameter) && !gradient(parameter.tensor).defined()) missing.push_back(parameter.path);
   if (missing.empty()) return;
-  fail("optimiser", "no path from the loss to parameters ", missing,
+  fail("optimiser", "no path from the loss to parameters ", joined(missing),
       "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
 }
 

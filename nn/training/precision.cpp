@@ -4,6 +4,7 @@
 
 #include "tensor/error.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -51,9 +52,7 @@ void LossScale::update(bool finite, index_t step) {
 }
 
 DType storage_dtype_of(const std::string& name) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    if (name == to_string(dtype)) return dtype;
-  throw InputError("precision: '", name, "' given; f32, f16 or bf16 required");
+  return chosen("precision", name, {DType::f32, DType::f16, DType::bf16});
 }
 
 // The model is cast here because Adam takes its parameters as they are then.

@@ -5,13 +5,12 @@
 #include <numbers>
 
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
 Decay decay_of(const std::string& name) {
-  for (const Decay decay : {Decay::constant, Decay::linear, Decay::cosine})
-    if (name == to_string(decay)) return decay;
-  throw InputError("schedule: '", name, "' given; constant, linear or cosine required");
+  return chosen("schedule", name, {Decay::constant, Decay::linear, Decay::cosine});
 }
 
 const char* to_string(Decay decay) {

@@ -133,46 +133,24 @@ std::vector<CheckedSample> samples() {
 }
 
 std::vector<BadInput> bad_inputs() {
-  const auto call = [](const Shape& x, const Shape& key, index_t heads, bool key_bias) {
-    const Projection other{draw::zeros(4, 3), {}};
-    (void)project_heads(
-        Tensor::zeros(x), other, {Tensor::zeros(key), key_bias ? draw::zeros(4) : Tensor()}, other, heads);
-  };
-  return {{"project_heads: x is [2,3]; [b t c] required",
-              [=] {
-                call({2, 3}, {4, 3}, 2, false);
-              }},
-      {"project_heads: query's weight is [4,3] for 3 heads; a multiple of them required",
-          [=] {
-            call({1, 2, 3}, {4, 3}, 3, false);
-          }},
-      {"project_heads: key is [2,3]; [4,3] required",
-          [=] {
-            call({1, 2, 3}, {2, 3}, 2, false);
-          }},
-      {"project_heads: a bias for key alone given; all three or none required", [=] {
-         call({1, 2, 3}, {4, 3}, 2, true);
-       }}};
+  const Projection other{draw::zeros(4, 3), {}}, narrow{draw::zeros(2, 3), {}},
+      biased{draw::zeros(4, 3), draw::zeros(4)};
+  const Tensor x = draw::zeros(1, 2, 3);
+  return {
+      refusal("project_heads: x is [2,3]; [b t c] required", project_heads, draw::zeros(2, 3), other, other, other, 2),
+      refusal("project_heads: query's weight is [4,3] for 3 heads; a multiple of them required", project_heads, x,
+          other, other, other, 3),
+      refusal("project_heads: key is [2,3]; [4,3] required", project_heads, x, other, narrow, other, 2),
+      refusal("project_heads: a bias for key alone given; all three or none required", project_heads, x, other, biased,
+          other, 2)};
 }
 
 // [q; k; v] of the first sample
 Tensor reference(const Inputs& in) {
-  const index_t batch = 2, heads = 2, length = 3, dim = 3;
-  std::vector<double> y;
-  for (std::size_t which = 0; which < outputs; ++which) {
-    for (index_t b = 0; b < batch; ++b) {
-      for (index_t h = 0; h < heads; ++h) {
-        for (index_t t = 0; t < length; ++t) {
-          for (index_t d = 0; d < dim; ++d) {
-            double total = in[4 + which].at({h * dim + d});
-            for (index_t c = 0; c < 4; ++c) total += in[0].at({b, t, c}) * in[1 + which].at({h * dim + d, c});
-            y.push_back(total);
-          }
-        }
-      }
-    }
-  }
-  return Tensor::of(y, {3 * batch, heads, length, dim}, DType::f64);
+  std::vector<Tensor> parts;
+  for (std::size_t k = 0; k < outputs; ++k)
+    parts.push_back(permute(reshape(linear(in[0], in[1 + k], in[4 + k]), {2, 3, 2, 3}), {0, 2, 1, 3}));
+  return concat_along(0, parts);
 }
 
 const CheckedEntry checked({ProjectHeads::name, true, samples, bad_inputs, reference});

@@ -1,0 +1,90 @@
+// Causal attention's weights under a bias by distance.    x:[b h i j]  table:[h n]  ->  y:[b h i j]
+//   y = causal_softmax(x + b),  b_ij = table[steps of (i, j)]
+//   dx = y (dy - sum_j y_j dy_j)        dtable = the sum of dx over each distance
+#include "autograd/check/checked.h"
+#include "autograd/ops.h"
+#include "tensor/joined_kernels.h"
+#include "tensor/pairs.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct CausalSoftmaxByDistance {
+  static constexpr const char* name = "causal_softmax_by_distance";
+  static constexpr bool once = true;
+  Steps steps;
+  index_t first_row = 0;
+  struct Saved {
+    SavedTensor y;
+  };
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& table) const {
+    check(x, table);
+    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    joined_kernels(x.device())
+        .causal_softmax_by_distance(raw::contiguous(x), steps.on(x.device()), raw::contiguous(table), first_row, y);
+    saved.y.output(y);
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+    const Tensor y = saved.y.get(), dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+    joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), first_row, dx);
+    Grads<2> grads{dx, Tensor()};
+    if (!needs[1]) return grads;
+    grads[1] = Tensor::empty({y.size(1), steps.count}, y.dtype(), y.device());
+    kernels(y.device()).sum_by_distance(steps.on(y.device()), dx, grads[1]);
+    return grads;
+  }
+  void check(const Tensor& x, const Tensor& table) const {
+    raw::require_floating(name, "x", x);
+    if (x.rank() != 4) fail(name, "x is ", x.shape(), "; [b h i j] required");
+    raw::require_alike(name, "x", x, "table", table);
+    raw::require_shape(name, "table", table, {x.size(1), steps.count});
+    const bool fits = x.size(2) == steps.query.size(1) && x.size(3) == steps.key.size(1) &&
+                      (steps.batch() == 1 || steps.batch() == x.size(0));
+    if (!fits) {
+      fail(name, "x is ", x.shape(), "; steps of ", steps.batch(), " sequences of ", steps.query.size(1),
+          " queries and ", steps.key.size(1), " keys given; as many of each required");
+    }
+    if (first_row < 0) fail(name, "first_row is ", first_row, "; 0 or more required");
+  }
+
+  static Steps steps_of(const std::vector<double>& query, const std::vector<double>& key) {
+    const auto row = [](const std::vector<double>& x) {
+      return Tensor::of(x, {1, static_cast<index_t>(x.size())}, DType::i64);
+    };
+    return Steps::of(row(query), row(key), true);
+  }
+  static Steps run(index_t length) {
+    std::vector<double> positions;
+    for (index_t t = 0; t < length; ++t) positions.push_back(static_cast<double>(t));
+    return steps_of(positions, positions);
+  }
+  static Samples<CausalSoftmaxByDistance> samples() {
+    return {{"a run", {run(5)}, {draw::normal({2, 2, 5, 5}), draw::normal({2, 5})}},
+        {"behind other tokens", {steps_of({3, 4}, {0, 1, 2, 3, 4}), 3},
+            {draw::normal({1, 3, 2, 5}), draw::normal({3, 5})}},
+        {"uneven steps", {steps_of({0, 2, 3}, {0, 2, 3})}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
+        {"one token", {run(1)}, {draw::normal({1, 1, 1, 1}), draw::normal({1, 1})}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {refusal("causal_softmax_by_distance: table is [1,3]; [2,3] required", causal_softmax_by_distance,
+                draw::zeros(1, 2, 3, 3), draw::zeros(1, 3), run(3), 0),
+        refusal(
+            "causal_softmax_by_distance: x is [1,1,2,3]; steps of 1 sequences of 3 queries and 3 keys given; as many "
+            "of each required",
+            causal_softmax_by_distance, draw::zeros(1, 1, 2, 3), draw::zeros(1, 3), run(3), 0)};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) { return causal_softmax(in[0] + by_distance(in[1], run(5))); }
+};
+
+const Checked<CausalSoftmaxByDistance> checked;
+
+}  // namespace
+
+Tensor causal_softmax_by_distance(
+    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row, Site at) {
+  return apply(CausalSoftmaxByDistance{steps, first_row}, at, x, table);
+}
+
+}  // namespace whence
