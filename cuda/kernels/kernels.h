@@ -8,69 +8,22 @@ namespace whence {
 
 class CudaKernels final : public JoinedKernels {
  public:
-  // copy.cu
-  void fill(const Tensor& out, double value) override;
-  void copy(const Tensor& from, const Tensor& to) override;
-  void masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) override;
+#define WHENCE_KERNEL override
+#include "tensor/kernel_list.h"
+
   void cast(const Tensor& from, const Tensor& to);  // cast.cu: a copy into another dtype
-  // copy_all.cu
   void copy_all(std::span<const Tensor> from, std::span<const Tensor> to) override;
-  // pointwise.cu
-  void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) override;
-  void unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
-  void unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) override;
-  void binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) override;
-  // reduce.cu
-  void reduce(Reduction f, const Tensor& x, const Tensor& out) override;
-  void argmax(const Tensor& x, const Tensor& out) override;
-  // matmul.cu
-  void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) override;
   void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
   void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) override;
   void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) override;
-  // softmax.cu, norm.cu
-  void softmax(const Tensor& x, const Tensor& mask, const Tensor& y) override;
-  void softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) override;
   void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) override;
   void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
   void causal_softmax_by_distance(
       const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
-  void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
-      const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) override;
-  void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dsum,
-      const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) override;
-  // cross_entropy.cu
-  void cross_entropy(
-      const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) override;
-  void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
-      const Tensor& dy, double share, const Tensor& dx) override;
-  // scan.cu, scatter.cu
-  void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) override;
-  void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) override;
-  // index_check.cu, lookup.cu, lerp.cu
   Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
   void report_faults() override;
-  void gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
-  void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) override;
-  void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) override;
-  void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,
-      const Tensor& dposition) override;
-  // pairs.cu
-  void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) override;
-  void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) override;
-  void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) override;
-  // convolve.cu
-  void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias,
-      const Tensor& y) override;
-  void convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) override;
-  // random.cu, adam.cu, gradient_norm.cu
-  void random_uniform(const Tensor& out, const Stream& stream, double low, double high) override;
-  void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) override;
-  void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) override;
-  void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) override;
-  void clip_scale(const Tensor& total, const Tensor& controls) override;
 };
 
 }  // namespace whence

@@ -26,19 +26,29 @@ void count_products(index_t sums, index_t terms) {
   operations.products += 2 * static_cast<double>(sums) * static_cast<double>(terms);
 }
 
-class PlannedKernels final : public JoinedKernels {
+// Returns at once, whatever is asked.
+class NoKernels : public JoinedKernels {
+ public:
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define WHENCE_KERNEL \
+  override {}
+#include "tensor/kernel_list.h"
+#pragma GCC diagnostic pop
+
+  Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
+};
+
+// What takes operations says how many. The rest moves numbers.
+class PlannedKernels final : public NoKernels {
  public:
   explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
 
-  void fill(const Tensor&, double) override {}
-  void copy(const Tensor&, const Tensor&) override {}
   void unary(Unary, UnaryAttributes, const Tensor&, const Tensor& y) override { count(y); }
   void unary_backward(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
   void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
   void binary(Binary, const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
-  void masked(const Tensor&, const Tensor&, double, const Tensor&) override {}
   void reduce(Reduction, const Tensor& x, const Tensor&) override { count(x); }
-  void argmax(const Tensor&, const Tensor&) override {}
   // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). The rest of its scratch is small or short.
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double, const Tensor& out) override {
     count_products(out.numel(), a.size(-1));
@@ -68,16 +78,12 @@ class PlannedKernels final : public JoinedKernels {
   }
   void cumulative_sum(const Tensor& x, bool, const Tensor&) override { count(x); }
   void scatter_add_rows(const Tensor&, const Tensor& from, const Tensor&) override { count(from); }
-  Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
-  void gather(const Tensor&, const Tensor&, int, const Tensor&) override {}
   void sum_by_index(const Tensor& x, const Tensor&, int, const Tensor&) override { count(x); }
   void lerp_at(const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
   void lerp_at_backward(const Tensor&, const Tensor&, const Tensor& dy, const Tensor&, const Tensor&) override {
     count(dy);
   }
-  void read_by_distance(const Steps&, const Tensor&, const Tensor&) override {}
   void sum_by_distance(const Steps&, const Tensor& dy, const Tensor&) override { count(dy); }
-  void causal_mask(index_t, const Tensor&, const Tensor&) override {}
   void convolve_keys(
       const Convolution& at, const Tensor&, const Tensor&, bool, const Tensor& bias, const Tensor& y) override {
     count_products(y.numel(), at.terms());
@@ -105,11 +111,6 @@ class PlannedKernels final : public JoinedKernels {
       const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d) override {
     cpu_kernels().mixed_attention_backward(at, x, output, norms, d_output, d);
   }
-  void random_uniform(const Tensor&, const Stream&, double, double) override {}
-  void random_normal(const Tensor&, const Stream&, double, double) override {}
-  void adam_all(const AdamStep&, const Tensor&, std::span<const AdamEntry>) override {}
-  void sum_of_squares(std::span<const Tensor>, double, const Tensor&) override {}
-  void clip_scale(const Tensor&, const Tensor&) override {}
 
  private:
   bool of_cpu_;
