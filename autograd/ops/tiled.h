@@ -130,6 +130,16 @@ template <class At> Case<At> with(Case<At> c, std::size_t operand, Tensor x) {
   return c;
 }
 
+// A piecewise term of four pieces.
+template <class At> Case<At> with_pieces(Case<At> c, index_t distances) {
+  const Shape queries = c.inputs[0].shape();
+  c = with(std::move(c), At::piece_distance, draw::uniform({distances}, 0.2, 2));
+  c = with(std::move(c), At::piece_row, draw::uniform({queries[0], queries[1], queries[2]}, 0.3, 1));
+  c = with(std::move(c), At::piece_begins, Tensor::of({-9, 0.4, 0.9, 1.3}, {4}, DType::f64));
+  c = with(std::move(c), At::piece_slopes, draw::normal({queries[1], 4}));
+  return with(std::move(c), At::piece_offsets, draw::normal({queries[1], 4}));
+}
+
 // run: (at, operands) -> y
 template <class At, class Run>
 std::vector<CheckedSample> samples_of(const std::vector<Case<At>>& cases, const Run& run_case) {

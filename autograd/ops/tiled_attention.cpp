@@ -65,14 +65,6 @@ std::vector<Case<At>> cases() {
   list.push_back(with(
       with(of<At>("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query, draw::normal({1, 2, 3, 3})),
       At::relative_keys, draw::normal({2, 5, 3})));
-  const auto with_pieces = [](Case<At> c, index_t distances) {
-    const Shape queries = c.inputs[0].shape();
-    c = with(std::move(c), At::piece_distance, draw::uniform({distances}, 0.2, 2));
-    c = with(std::move(c), At::piece_row, draw::uniform({queries[0], queries[1], queries[2]}, 0.3, 1));
-    c = with(std::move(c), At::piece_begins, Tensor::of({-9, 0.4, 0.9, 1.3}, {4}, DType::f64));
-    c = with(std::move(c), At::piece_slopes, draw::normal({queries[1], 4}));
-    return with(std::move(c), At::piece_offsets, draw::normal({queries[1], 4}));
-  };
   list.push_back(with_pieces(of<At>("piecewise", 2, 2, 7, 7, 3), 7));
   list.push_back(with_pieces(of<At>("piecewise, by drawn distance", 1, 2, 6, 6, 2), 9));
   list.back().at.query_step = Tensor::of({0, 1, 3, 5, 7, 8}, {1, 6}, DType::i64);

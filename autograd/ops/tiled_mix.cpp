@@ -23,6 +23,8 @@ struct Mix {
 void check_all(const At& at, const At::Operands& x) {
   Extents known;
   known['e'] = at.left + 1;
+  if (const Tensor& query = x[At::query]; query.defined() && query.rank() == 4)
+    known['x'] = query.size(1) * (x[At::piece_begins].defined() ? 2 : 1);
   const index_t kernel = check<Mix>(x, known)['k'];
   for (const std::size_t k : {At::mix_input, At::mix_table, At::mix_output})
     if (!x[k].defined()) fail(Mix::name, At::info[k].name, " is undefined; ", At::info[k].axes, " required");
@@ -33,9 +35,10 @@ void check_all(const At& at, const At::Operands& x) {
 
 // ---- samples ----
 
-Case<At> with_mix(Case<At> c, index_t width, index_t kernel, index_t right, index_t heads, index_t keys) {
+Case<At> with_mix(Case<At> c, index_t width, index_t kernel, index_t right, index_t channels, index_t keys) {
+  const index_t heads = c.inputs[0].size(1);
   c.at.left = kernel - 1 - right, c.at.right = right, c.at.table_lowest = -right;
-  c = with(std::move(c), At::mix_input, draw::normal({width, heads, kernel}));
+  c = with(std::move(c), At::mix_input, draw::normal({width, channels, kernel}));
   c = with(std::move(c), At::mix_table, draw::normal({kernel - right, width, keys + right}));
   return with(std::move(c), At::mix_output, draw::normal({heads, width, kernel}));
 }
@@ -52,6 +55,12 @@ std::vector<Case<At>> cases() {
   list.push_back(with_mix(of<At>("padding and dropout", 2, 2, 6, 6, 2), 3, 3, 1, 2, 6));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 6}, DType::boolean);
   list.back().at.dropout = 0.25, list.back().at.stream = Stream(5, "pattern");
+  list.push_back(
+      with_mix(with_pieces(of<At>("one tap, pieces that only the mix reads", 2, 2, 5, 5, 2), 5), 3, 1, 0, 4, 5));
+  list.back().at.adds_pieces = false;
+  list.push_back(with_mix(with_pieces(of<At>("3 taps, pieces", 2, 2, 7, 7, 2), 7), 3, 3, 1, 4, 7));
+  list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 7}, DType::boolean);
+  list.back().at.behind = 1;
   return list;
 }
 

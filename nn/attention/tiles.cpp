@@ -88,10 +88,9 @@ std::optional<TiledResult> TileTerms::run(const std::optional<PatternDropout>& d
     if (operands[k].defined()) return std::nullopt;
   TiledMix at = mix->facts;
   static_cast<TiledFacts&>(at) = facts;
-  return TiledResult{
-      tiled_mix(at, {operands[TiledAttention::query], operands[TiledAttention::key], operands[TiledAttention::value],
-                        operands[TiledAttention::distance_table], mix->input, mix->table, mix->output}),
-      {}};
+  TiledMix::Operands all = mix->operands;
+  for (std::size_t k = 0; k <= TiledMix::distance_table; ++k) all[k] = operands[k];
+  return TiledResult{tiled_mix(at, all), {}};
 }
 
 }  // namespace whence

@@ -15,8 +15,8 @@ struct TileTerms {
   TiledAttention facts;
   TiledAttention::Operands operands;  // of [b h i d], [b h j d] and so on
   struct Mix {
-    TiledMix facts;  // of the mix alone
-    Tensor input, table, output;
+    TiledMix facts;               // of the mix alone
+    TiledMix::Operands operands;  // those that heads do not have, and pieces that are a channel of it
   };
   std::optional<Mix> mix;
   Tensor bin_values;  // [bins d]: what the sums by distance are multiplied by and added to the output
@@ -25,6 +25,10 @@ struct TileTerms {
 
   Tensor& operator[](TiledAttention::Operand which) { return operands[which]; }
   bool has(TiledAttention::Operand which) const { return operands[which].defined(); }
+  // What all that is read by distance reads; nothing: nothing is.
+  const std::optional<Distances>& distances() const { return distances_; }
+  // Reads these steps from now on. False where others are read already.
+  [[nodiscard]] bool read_steps(const Distances& distances);
 
   // table [h n]: a number for each of distances.values
   [[nodiscard]] bool add_by_distance(const Distances& distances, const Tensor& table);
@@ -45,7 +49,6 @@ struct TileTerms {
   [[nodiscard]] std::optional<TiledResult> run(const std::optional<PatternDropout>& dropout);
 
  private:
-  bool read_steps(const Distances& distances);  // false where other steps are read already
   std::optional<Distances> distances_;
 };
 

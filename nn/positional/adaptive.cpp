@@ -37,19 +37,31 @@ Tensor Adaptive::base_bias(const AttendContext& context, Site site) const {
   return total;
 }
 
-std::optional<BiasTable> Adaptive::base_table(const AttendContext& context) const {
-  std::optional<BiasTable> base;
-  if (has_bias())
-    base = table_of(inner_.biases, context);
-  else if (const std::optional<Distances> distances = whole_distances(context))
-    base = BiasTable{*distances, {}};
-  return base && base->distances.diagonal ? base : std::nullopt;
+std::optional<TileTerms> Adaptive::base_terms(const AttendContext& context) const {
+  TileTerms base(context);
+  for (const auto& stage : inner_.biases) {
+    const auto* scheme = dynamic_cast<const RunsInTiles*>(stage.scheme);
+    const StageScope scope(*stage.path);
+    if (!scheme || !scheme->add_to_tiles(base, stage.at(context))) return std::nullopt;
+  }
+  const std::optional<Distances> distances = has_bias() ? base.distances() : whole_distances(context);
+  if (!distances || !distances->diagonal || !base.read_steps(*distances) || base.facts.bins > 0) return std::nullopt;
+  for (std::size_t k = TiledAttention::piece_offsets + 1; k < base.operands.size(); ++k)
+    if (base.operands[k].defined()) return std::nullopt;
+  return base;
 }
 
-bool Adaptive::add_network(TileTerms& terms, const Distances& distances, const Network& network) {
-  if (terms.mix) return false;
-  terms.mix = {{}, network.hidden, network.table, network.output};
+bool Adaptive::add_network(TileTerms& terms, const TileTerms& base, const Network& network) {
+  const Distances& distances = *base.distances();
+  const Tensor& table = base.operands[TiledAttention::distance_table];
+  if (terms.mix || (network.adds_base && table.defined() && !terms.add_by_distance(distances, table))) return false;
+  TiledMix::Operands operands;
+  for (std::size_t k = TiledMix::piece_distance; k <= TiledMix::piece_offsets; ++k) operands[k] = base.operands[k];
+  operands[TiledMix::mix_input] = network.hidden, operands[TiledMix::mix_table] = network.table;
+  operands[TiledMix::mix_output] = network.output;
+  terms.mix = {{}, operands};
   TiledMix& mix = terms.mix->facts;
+  mix.adds_pieces = network.adds_base;
   mix.left = network.left, mix.right = network.right, mix.table_lowest = distances.steps.lowest - network.right;
   mix.behind = network.behind, mix.remask = network.remask;
   const index_t heads = network.output_bias.size(0), count = distances.values.size(0);

@@ -110,19 +110,19 @@ class Cdape final : public Adaptive {
     return has_bias() ? a + bias + f : a + f;
   }
 
-  // The first convolution of [S, B] is that of S plus a table by distance. Near the left border, where it misses taps
-  // of B, it is another table: one for each number of columns to the left.
+  // The first convolution of [S, B] is that of S and of what of B is piecewise, plus a table by distance. Near the left
+  // border, where it misses taps of B, it is another table: one for each number of columns to the left.
   bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
-    const auto base = base_table(context);
+    const auto base = base_terms(context);
     if (!base || options_.tril == Tril::never || (!context.causal && (k > 1 || options_.tril == Tril::always)))
       return false;
     const index_t heads = context.query.size(1);
     std::vector<Tensor> tables;
     for (index_t there = 0; there <= left; ++there) tables.push_back(table_of(*base, there, left, right, heads));
-    if (has_bias() && !terms.add_by_distance(base->distances, base->table)) return false;
-    return add_network(terms, base->distances,
-        {.hidden = select(slice(hidden_.weight(), 1, 0, heads), 2, 0),
+    const index_t channels = base->has(TiledAttention::piece_begins) ? 2 * heads : heads;
+    return add_network(terms, *base,
+        {.hidden = select(slice(hidden_.weight(), 1, 0, channels), 2, 0),
             .table = concat_along(0, tables),
             .output = select(output_.weight(), 2, 0),
             .output_bias = output_.bias(),
@@ -135,12 +135,12 @@ class Cdape final : public Adaptive {
  private:
   // b1 and what W1 makes of B at a column with `there` columns on its left, by distance from -right on: [1 d right+n].
   // A row of B, from its greatest distance down to 0, is convolved as a row of attention is.
-  Tensor table_of(const BiasTable& base, index_t there, index_t left, index_t right, index_t heads) const {
-    const index_t width = hidden_.bias().size(0), count = base.distances.values.size(0);
-    const Tensor b1 = reshape(hidden_.bias(), {1, width, 1});
-    if (!has_bias()) return expand(b1, {1, width, right + count});
+  Tensor table_of(const TileTerms& base, index_t there, index_t left, index_t right, index_t heads) const {
+    const index_t width = hidden_.bias().size(0), count = base.distances()->values.size(0);
+    const Tensor b1 = reshape(hidden_.bias(), {1, width, 1}), &table = base.operands[TiledAttention::distance_table];
+    if (!table.defined()) return expand(b1, {1, width, right + count});
     const Tensor weight = slice(slice(hidden_.weight(), 1, heads, 2 * heads), 3, left - there, options_.kernel);
-    const Tensor row = reshape(backwards(base.table), {1, heads, 1, count});
+    const Tensor row = reshape(backwards(table), {1, heads, 1, count});
     const Tensor made = convolve_keys(row, weight, {}, there, 2 * right);  // [1 d 1 n+right]
     return b1 + unsqueeze(backwards(reshape(made, {width, count + right})), 0);
   }
@@ -205,7 +205,7 @@ const RegisterScheme registered{{.name = "cdape",
         "cdape(alibi, width=3, kernel=1)", "cdape(alibi, width=3, kernel=5)", "cdape(alibi, width=3, kernel=7)",
         "cdape(alibi, width=3, remask=yes)", "cdape(alibi, width=3, pad=left)",
         "cdape(none, width=3, kernel=2, pad=left)", "cdape(alibi, width=3, tril=no)",
-        "cdape(alibi, width=3, tril=always)", "cdape(kerple, width=3)", "cdape(fire, width=3)"},
+        "cdape(alibi, width=3, tril=always)", "cdape(kerple, width=3)", "cdape(fire(init_length=3), width=3)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Cdape>(arguments);
     }}};

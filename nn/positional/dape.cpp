@@ -51,23 +51,24 @@ class Dape final : public Adaptive {
     }
   }
 
-  // W1 [S, B] + b1 = W1' S + u, where u depends on the distance alone.
+  // W1 [S, B] + b1 = W1' S + W1'' P + u, where u depends on the distance alone and P is what of B is piecewise.
   bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const auto base = base_table(context);
+    const auto base = base_terms(context);
     if (!base) return false;
-    const Tensor &table = base->table, b1 = unsqueeze(hidden_.bias(), 1);  // [h n], [d 1]
-    const index_t heads = context.query.size(1), width = b1.size(0), count = base->distances.values.size(0);
-    const bool concatenates = has_bias() && (form_ == Form::concat_residual || form_ == Form::concat);
-    const Tensor of_scores = slice(hidden_.weight(), 1, 0, heads);
-    if (has_bias() && form_ == Form::f_of_bias)  // nothing of S: all of it is a table
+    const Tensor &table = base->operands[TiledAttention::distance_table], &w1 = hidden_.weight(),  // [h n], [d c]
+        b1 = unsqueeze(hidden_.bias(), 1);                                                         // [d 1]
+    const index_t heads = context.query.size(1), count = base->distances()->values.size(0);
+    const bool pieces = base->has(TiledAttention::piece_begins);
+    if (form_ == Form::f_of_bias && has_bias() && !pieces)  // nothing of S: all of it is a table
       return terms.add_by_distance(
-          base->distances, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
-    const Tensor of_bias = !has_bias()    ? expand(b1, {width, count})
-                           : concatenates ? matmul(slice(hidden_.weight(), 1, heads, 2 * heads), table) + b1
-                                          : matmul(of_scores, table) + b1;  // u, [d n]
-    if (has_bias() && form_ != Form::concat && !terms.add_by_distance(base->distances, table)) return false;
-    return add_network(terms, base->distances,
-        {unsqueeze(of_scores, 2), unsqueeze(of_bias, 0), unsqueeze(output_.weight(), 2), output_.bias()});
+          *base->distances(), table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
+    const Tensor of_scores = form_ == Form::f_of_bias && has_bias() ? Tensor::zeros(w1.shape(), w1.dtype(), w1.device())
+                                                                    : slice(w1, 1, 0, heads),
+                 of_bias = slice(w1, 1, w1.size(1) - heads, w1.size(1));  // [d h]
+    const Tensor hidden = pieces ? concat_along(1, {of_scores, of_bias}) : of_scores,
+                 u = table.defined() ? matmul(of_bias, table) + b1 : expand(b1, {b1.size(0), count});  // [d n]
+    return add_network(terms, *base,
+        {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(), form_ != Form::concat});
   }
 
  private:
@@ -106,7 +107,7 @@ const RegisterScheme registered{{.name = "dape",
     .shared = [](const SchemeArguments&) { return false; },  // a network per layer, whatever the base does by itself
     .variants = {"dape(none, width=3)", "dape(rope, width=3)", "dape(alibi, width=3)",
         "dape(alibi, width=3, form=concat)", "dape(alibi, width=3, form=add_residual)",
-        "dape(alibi, width=3, form=f_of_bias)", "dape(kerple, width=3)", "dape(fire, width=3)",
+        "dape(alibi, width=3, form=f_of_bias)", "dape(kerple, width=3)", "dape(fire(init_length=3), width=3)",
         "dape(randomised(alibi, length=64), width=3)"},
     .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
       return std::make_unique<Dape>(arguments);

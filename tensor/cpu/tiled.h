@@ -169,8 +169,7 @@ Extents enter_facts(const char* op, const At& at, const typename At::Operands& x
   const Extents of = extents_of(op, At::info, x);
   for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
-  for (const std::size_t k : {At::query, At::key, At::value, At::distance_table})
-    p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
+  for (std::size_t k = 0; k <= At::piece_offsets; ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
   p.distances = std::max<index_t>(of['n'], 0);
   p.scale = T(static_cast<T>(at.scale)), p.causal = at.causal, p.first_row = at.first_row, p.lowest = at.lowest;
   p.present = at.present.defined() ? at.present.template data<bool>() : nullptr;

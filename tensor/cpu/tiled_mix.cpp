@@ -61,8 +61,9 @@ template <class T> struct MixInputs {
 
   MixInputs(const TiledMix& at, const TiledMix::Operands& x, const Drop& drop) {
     const Extents of = enter_facts("tiled_mix", at, x, drop, p);
-    p.width = of['w'], p.kernel = of['k'];
-    p.left = at.left, p.right = at.right, p.behind = at.behind, p.remask = at.remask;
+    p.width = of['w'], p.kernel = of['k'], p.channels = of['x'];
+    p.left = at.left, p.right = at.right, p.behind = at.behind;
+    p.remask = at.remask, p.adds_pieces = at.adds_pieces;
     p.slope = T(static_cast<T>(at.slope));
     // Tables have room on both sides for lanes that read no distance of theirs: a block has 64 lanes at most, and walks
     // less than 4 kernels beyond the keys.
@@ -121,11 +122,13 @@ void backward(
     to = part.defined() ? part.data<T>() : nullptr;
     return part;
   };
-  const index_t pairs = p.width * p.heads;
-  const Tensor input = make(Mix::mix_input, pairs, p.kernel, p.d_mix_input),
-               output = make(Mix::mix_output, pairs, p.kernel, p.d_mix_output),
+  const Tensor input = make(Mix::mix_input, p.width * p.channels, p.kernel, p.d_mix_input),
+               output = make(Mix::mix_output, p.width * p.heads, p.kernel, p.d_mix_output),
                table = make(Mix::mix_table, (p.left + 1) * p.width, p.mix_distances, p.d_mix_table),
                base = make(Mix::distance_table, p.heads, p.mix_distances, p.d_mix_base);
+  std::vector<Gradient<T>> pieces;
+  for (std::size_t k = Mix::piece_distance; k <= Mix::piece_offsets; ++k)
+    pieces.emplace_back(Mix::info[k].axes, d[k], p, p.d[k]);
   Turns turns(p.batch, blocks);
   p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
   const index_t workers = std::min<index_t>(tasks, threads());
@@ -143,6 +146,7 @@ void backward(
   sum_narrowed<T>(input, 0, d[Mix::mix_input]), sum_narrowed<T>(output, 0, d[Mix::mix_output]);
   sum_narrowed<T>(table, inputs.table_shift, d[Mix::mix_table]);
   sum_narrowed<T>(base, inputs.base_shift, d[Mix::distance_table]);
+  for (const Gradient<T>& piece : pieces) piece.sum(T(1));
   for (const auto& [wide, which] : {std::pair{&wide_key, Mix::key}, std::pair{&wide_value, Mix::value}})
     if (wide->defined() && wide->identity() != d[which].identity())
       kernels(device).copy(wide->view(d[which].shape(), wide->strides()), d[which]);

@@ -1,15 +1,16 @@
 // The head mix of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits of all.
 //                                                               Zheng et al. 2024, arXiv:2405.14722 and 2410.04798
-//   hidden_d[c] = leaky(u[d, i-c] + sum_{h,t} W1[d h t] X_h[c + t - left])
-//   A_h[j]      = X_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
+//   hidden_d[c] = leaky(u[d, i-c] + sum_{x,t} W1[d x t] X_x[c + t - left])
+//   A_h[j]      = S_h[j] + B_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
+// X = [S, B], where B is the base's piecewise bias (FIRE), if it has one: a channel for each head behind the scores.
 // Numbers of a part of the queries lie as [head or hidden number, key, lane]. Keys next to each other are rows next to
 // each other: a tap of the convolution is the same product from a pointer that is one row further.
 //   forward   walks up the keys by segments. X and hidden exist for one segment and the kernel - 1 columns before it;
 //             softmax and the sum of values go on from segment to segment, as they do for one head.
 //   backward  with dA = P (dP - o.do):
 //     dpre_d[c]  = leaky'(hidden) sum_{h,t} W2[h d t] dA_h[c - t + left]
-//     dX_h[c]    = dA_h[c] + sum_{d,t} W1[d h t] dpre_d[c - t + left]
-//     dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d h t] = sum dpre_d[c] X_h[c + t - left],
+//     dX_x[c]    = dA_h[c] + sum_{d,t} W1[d x t] dpre_d[c - t + left],  h: x's head
+//     dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d x t] = sum dpre_d[c] X_x[c + t - left],
 //     du         = diagonals of dpre
 //             Z and o.do are known, so it walks up the keys too, once, by steps: scores of a step, the mix by pieces of
 //             it, then what the step gives to dv, dk and dq while all of it is in the cache. dpre follows `left` columns
@@ -17,7 +18,7 @@
 //             one behind the other (problem.h), so that every sum has one order for any number of threads.
 #pragma once
 
-#include "tensor/cpu/tiles/softmax.h"
+#include "tensor/cpu/tiles/programs/piecewise.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
@@ -106,8 +107,8 @@ static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin,
     clear(hidden(d, begin), (from - begin) * part.wide);
     clear(hidden(d, to), (end - to) * part.wide);
   }
-  products<T, Finish::leaky>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, part.wide},
-      {p.mix_input, p.heads * p.kernel, p.kernel}, scores(from - p.left), scores.row,
+  products<T, Finish::leaky>(p.width, part.packs(to - from), {p.channels, p.kernel, 1, part.wide},
+      {p.mix_input, p.channels * p.kernel, p.kernel}, scores(from - p.left), scores.row,
       part.by_column(from, [&](extent c) { return part.to_hidden(c); }), p.mix_distances,
       part.by_column(from, [&](extent c) { return hidden(c); }), hidden.row, p.slope);
   for (extent c = from; p.remask && c < to; ++c)
@@ -123,9 +124,9 @@ static void mixed_logits(
       {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
       part.by_column(begin, [&](extent c) { return part.to_logits(c); }), p.mix_distances,
       part.by_column(begin, [&](extent c) { return logits(c); }), logits.row, T(0));
-  for (extent h = 0; h < p.heads; ++h) {
-    const T* x = scores(h, begin);
-    T* y = logits(h, begin);
+  for (extent channel = 0; channel < (p.adds_pieces ? p.channels : p.heads); ++channel) {
+    const T* x = scores(channel, begin);
+    T* y = logits(channel % p.heads, begin);
     for (extent n = 0; n < (end - begin) * part.wide; n += lanes<T>) store<T>(y + n, load(y + n) + load(x + n));
   }
 }
@@ -169,9 +170,22 @@ static void score_columns(const Part<T>& part, const T* queries, Rows<const T> k
   }
 }
 
+// B of the columns [begin, end), for all heads, in the rows behind the scores; 0 where not seen.
+template <class T>
+static void piece_columns(const Part<T>& part, Piecewise<T>& pieces, extent begin, extent end, Columns<T> scores) {
+  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), heads = part.p.heads;
+  for (extent h = 0; pieces.runs(part.p) && h < heads; ++h) {
+    const Block<T> block = part.of_head(h);
+    clear(scores(heads + h, begin), (end - begin) * part.wide);
+    pieces.add(Tile<T>(block, from, to - from), scores(heads + h, from));
+    part.blank_unseen(scores(heads + h, begin), begin, end);
+  }
+}
+
 // ---- forward ----
 
 template <class T> struct MixForward {
+  Piecewise<T> pieces;
   T *queries, *scores, *hidden, *logits, *output, *top, *total, *factor;
   extent row;  // of scores, hidden and logits
 
@@ -179,11 +193,12 @@ template <class T> struct MixForward {
     Cutter<T> cut{at};
     row = segment_pairs<T> + 2 * p.kernel * mix_block<T>;
     queries = cut.take(p.heads * p.dim * mix_block<T>);
-    scores = cut.take(p.heads * row), logits = cut.take(p.heads * row);
+    scores = cut.take(p.channels * row), logits = cut.take(p.heads * row);
     hidden = cut.take(p.width * row);
     output = cut.take(p.heads * mix_block<T> * padded<T>(p.value_dim));
     top = cut.take(p.heads * block_rows<T>), total = cut.take(p.heads * block_rows<T>);
     factor = cut.take(block_rows<T>);
+    pieces.take(cut, p, false, p.heads);
     return cut.taken;
   }
   RunningSoftmax<T> softmax(extent h) const { return {top + h * block_rows<T>, total + h * block_rows<T>, factor}; }
@@ -198,7 +213,9 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
   MixForward<T> f;
   f.layout(p, scratch);
   const extent segment = part.segment(), kept = p.kernel - 1, width = padded<T>(p.value_dim);
+  f.pieces.hold(p, 0, p.heads);
   for (extent h = 0; h < p.heads; ++h) {
+    f.pieces.block(part.of_head(h));
     pack_transposed(p.in[At::query].of(b, h) + first_query * p.in[At::query].row, p.in[At::query].row, part.block.rows,
         p.dim, part.wide, p.scale, f.queries + h * p.dim * part.wide);
     f.softmax(h).begin();
@@ -211,8 +228,9 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
   for (extent begin = part.first_seen; begin < part.keys; begin += segment) {
     const bool first = begin == part.first_seen;
     const extent base = hidden.first, end = least(begin + segment, part.keys);
-    score_columns(part, f.queries, p.in[At::key], p.dim, first ? base : base + kept_scores,
-        base + kept_scores + segment, scores, false);
+    const extent new_scores = first ? base : base + kept_scores, scores_end = base + kept_scores + segment;
+    score_columns(part, f.queries, p.in[At::key], p.dim, new_scores, scores_end, scores, false);
+    piece_columns(part, f.pieces, new_scores, scores_end, scores);
     hidden_columns(part, scores, first ? base : base + kept, base + kept + segment, hidden);
     const Columns<T> logits{f.logits, begin, f.row, part.wide};
     mixed_logits(part, scores, hidden, begin, end, logits);
@@ -225,7 +243,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
       sum_over_keys(
           tile, x, p.in[At::value].of(b, h) + begin * p.in[At::value].row, p.in[At::value].row, width, output);
     }
-    carry(p.heads, kept_scores, segment, scores);
+    carry(p.channels, kept_scores, segment, scores);
     carry(p.width, kept, segment, hidden);
   }
   for (extent h = 0; h < p.heads; ++h) f.softmax(h).write(part.of_head(h), f.output + h * part.wide * width, width);
@@ -267,12 +285,13 @@ template <class T> struct DiagonalSums {
 };
 
 template <class T> struct MixMemory {
+  Piecewise<T> pieces;
   T *queries, *d_outputs;          // [head, dim, lane]
   T *query_rows, *d_output_rows;   // [head, lane, dim]
   T* d_query_rows;                 // [head, lane, dim]
   T *scores, *gradient, *pattern;  // X; dP, then dA, then dX; logits, then P
   T *hidden, *dpre;
-  T *input_sums, *output_sums;  // [tap, head, hidden number], vectors whose lanes are to be summed
+  T *input_sums, *output_sums;  // [tap, channel or head, hidden number], vectors whose lanes are to be summed
   T* diagonals;
   RowNumbers<T> row_numbers;   // [head, lane]
   extent step_row, piece_row;  // rows of scores, gradient and pattern, and of hidden and dpre
@@ -285,15 +304,16 @@ template <class T> struct MixMemory {
     d_query_rows = cut.take(p.heads * wide * padded<T>(p.dim));
     d_output_rows = cut.take(p.heads * wide * padded<T>(p.value_dim));
     step_row = (step_keys<T> + 4 * p.kernel) * wide, piece_row = (piece_keys<T> + p.kernel) * wide;
-    scores = cut.take(p.heads * step_row), gradient = cut.take(p.heads * step_row);
+    scores = cut.take(p.channels * step_row), gradient = cut.take(p.channels * step_row);
     pattern = cut.take(p.heads * step_row);
     hidden = cut.take(p.width * piece_row), dpre = cut.take(p.width * piece_row);
-    input_sums = cut.take(sums(p)), output_sums = cut.take(sums(p));
+    input_sums = cut.take(p.channels * sums(p)), output_sums = cut.take(p.heads * sums(p));
     diagonals = cut.take(DiagonalSums<T>::size(p));
     row_numbers.take(cut, p.heads * wide);
+    pieces.take(cut, p, true, p.heads);
     return cut.taken;
   }
-  static extent sums(const MixProblem<T>& p) { return p.kernel * p.heads * p.width * lanes<T>; }
+  static extent sums(const MixProblem<T>& p) { return p.kernel * p.width * lanes<T>; }
 };
 template <class T> static extent mix_backward_scratch(const MixProblem<T>& p) {
   return MixMemory<T>().layout(p, nullptr);
@@ -339,7 +359,9 @@ template <class T> struct MixBackward {
   // The block's rows of queries and of the output's gradient; nothing is there yet on the left of the first step.
   void begin() {
     const extent first_query = part.block.first_query, rows = part.block.rows;
+    f.pieces.hold(p, 0, p.heads);
     for (extent h = 0; h < p.heads; ++h) {
+      f.pieces.block(part.of_head(h));
       const extent query_row = p.in[At::query].row, gradient_row = p.output_gradient.row;
       const T *query = p.in[At::query].of(b, h) + first_query * query_row,
               *d_output = p.output_gradient.of(b, h) + first_query * gradient_row;
@@ -351,22 +373,28 @@ template <class T> struct MixBackward {
       clear(f.gradient + h * f.step_row, 2 * p.left * wide);
     }
     clear(f.d_query_rows, p.heads * wide * width);
-    clear(f.input_sums, f.sums(p)), clear(f.output_sums, f.sums(p));
+    clear(f.input_sums, p.channels * f.sums(p)), clear(f.output_sums, p.heads * f.sums(p));
     for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.piece_row, kept * wide);
-    score_columns(part, f.queries, p.in[At::key], p.dim, scores.first, scores.first + 2 * kept, scores, true);
+    channels_of(scores.first, scores.first + 2 * kept);
+  }
+
+  // X of the columns [begin, end)
+  void channels_of(extent begin, extent end) {
+    score_columns(part, f.queries, p.in[At::key], p.dim, begin, end, scores, true);
+    piece_columns(part, f.pieces, begin, end, scores);
   }
 
   // The keys of a step; the last takes along what follows behind the others.
   void step(extent begin, extent count) {
     const extent end = begin + step_keys<T> >= part.keys ? part.keys + 2 * p.left : begin + step_keys<T>;
-    score_columns(part, f.queries, p.in[At::key], p.dim, begin + 2 * p.right, end + 2 * p.right, scores, true);
+    channels_of(begin + 2 * p.right, end + 2 * p.right);
     score_columns(part, f.d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
     p.enter(p.turns, b, number, count);
     for (extent at = begin; at < end; at += piece_keys<T>) piece(at, least(piece_keys<T>, end - at));
     for (extent h = 0; h < p.heads; ++h) head_products(h, begin, end);
     p.leave(p.turns, b, number, count);
-    carry(p.heads, 2 * kept, step_keys<T>, scores);
-    carry(p.heads, 2 * p.left, step_keys<T>, gradient);
+    carry(p.channels, 2 * kept, step_keys<T>, scores);
+    carry(p.channels, 2 * p.left, step_keys<T>, gradient);
     pattern.first += step_keys<T>;
   }
 
@@ -380,6 +408,11 @@ template <class T> struct MixBackward {
         const Block<T> block = part.of_head(h);
         pattern_and_gradient(
             Tile<T>(block, at, to - at), f.row_numbers.from(h * wide), pattern(h, at), gradient(h, at));
+      }
+      for (extent channel = p.heads; channel < p.channels; ++channel) {
+        const T *const from = gradient(channel - p.heads, at), factor = p.adds_pieces ? T(1) : T(0);
+        T* const d_base = gradient(channel, at);
+        for (extent n = 0; n < (to - at) * wide; n += lanes<T>) store<T>(d_base + n, load(from + n) * splat(factor));
       }
       sum_outputs(at, to);
     }
@@ -430,20 +463,24 @@ template <class T> struct MixBackward {
       if (table) sums.finish(table);
     }
     for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
-      dots<T>(p.heads, p.width, (to - from) * wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
-          f.input_sums + t * p.heads * p.width * lanes<T>);
+      dots<T>(p.channels, p.width, (to - from) * wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
+          f.input_sums + t * p.channels * p.width * lanes<T>);
   }
 
-  // dX of the columns [begin, end), added to dA.
-  void score_gradient(extent begin, extent end) const {
+  // dX of the columns [begin, end), added to dA, and what B's gives to its pieces.
+  void score_gradient(extent begin, extent end) {
     const extent from = most(begin, part.first_seen), to = least(end, part.keys);
     if (from >= to) return;
     const auto column = part.by_column(from, [&](extent c) { return gradient(c); });
-    products<T, Finish::none>(p.heads, part.packs(to - from), {p.width, p.kernel, 1, -wide},
-        {p.mix_input, p.kernel, p.heads * p.kernel}, dpre(from + p.left), dpre.row, column, gradient.row, column,
+    products<T, Finish::none>(p.channels, part.packs(to - from), {p.width, p.kernel, 1, -wide},
+        {p.mix_input, p.kernel, p.channels * p.kernel}, dpre(from + p.left), dpre.row, column, gradient.row, column,
         gradient.row, T(0));
-    for (extent c = from; c < to; ++c)
-      for (extent h = 0; h < p.heads && part.first_lane(c) > 0; ++h) clear(gradient(h, c), part.first_lane(c));
+    for (extent channel = 0; channel < p.channels; ++channel) {
+      part.blank_unseen(gradient(channel, from), from, to);
+      if (channel < p.heads) continue;
+      const Block<T> block = part.of_head(channel - p.heads);
+      f.pieces.gather(Tile<T>(block, from, to - from), gradient(channel, from));
+    }
   }
 
   // What a head's P of the keys [begin, end) and its dX of the keys `2 left` before them give to dv, dk and dq.
@@ -475,18 +512,18 @@ template <class T> struct MixBackward {
           to.of(b, h)[(part.block.first_query + i) * to.row + c] = f.d_query_rows[(h * wide + i) * width + c] * p.scale;
   }
 
-  void write_weights() const {
-    for (extent t = 0; t < p.kernel; ++t) {
-      for (extent h = 0; h < p.heads; ++h) {
-        for (extent d = 0; d < p.width; ++d) {
-          const extent from = ((t * p.heads + h) * p.width + d) * lanes<T>;
-          const extent inputs = ((b * p.width + d) * p.heads + h) * p.kernel + t,
-                       outputs = ((b * p.heads + h) * p.width + d) * p.kernel + t;
-          if (p.d_mix_input) p.d_mix_input[inputs] += sum_of_lanes<T>(load(f.input_sums + from));
-          if (p.d_mix_output) p.d_mix_output[outputs] += sum_of_lanes<T>(load(f.output_sums + from));
-        }
-      }
-    }
+  void write_weights() {
+    // sums of row and hidden number d: to to[b, row row_stride + d stride, tap]
+    const auto add_to = [&](T* to, const T* sums, extent rows, extent row_stride, extent stride) {
+      for (extent t = 0; to && t < p.kernel; ++t)
+        for (extent row = 0; row < rows; ++row)
+          for (extent d = 0; d < p.width; ++d, sums += lanes<T>)
+            to[(b * rows * p.width + row * row_stride + d * stride) * p.kernel + t] += sum_of_lanes<T>(load(sums));
+    };
+    add_to(p.d_mix_input, f.input_sums, p.channels, 1, p.channels);
+    add_to(p.d_mix_output, f.output_sums, p.heads, p.width, 1);
+    for (extent h = 0; f.pieces.runs(p) && h < p.heads; ++h) f.pieces.finish(part.of_head(h));
+    f.pieces.finish(p, b, 0);
   }
 };
 

@@ -51,12 +51,13 @@ template <class T> struct Problem {
   Rows<T> d[At::operand_count];
 };
 
-// The head mix; its first operands have the numbers that they have in `in` and `d`. Rows of q, k, v and of their
+// The head mix; operands that heads have too have the same numbers in `in` and `d`. Rows of q, k, v and of their
 // gradients are padded to whole vectors. Tables have room on both sides, so that a block reads them along its lanes:
 // [left + 1, width, mix_distances], and the base's bias one row for each head.
 template <class T> struct MixProblem : Problem<T> {
   extent width, kernel, left, right, mix_lowest, mix_distances, behind;
-  bool remask;
+  extent channels;  // of the first convolution: the scores of all heads, and their pieces where there are some
+  bool remask, adds_pieces;
   T slope;
   const T *mix_input, *mix_table, *mix_output, *mix_base;
   T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_base;  // [b, as above]
@@ -66,9 +67,9 @@ template <class T> struct MixProblem : Problem<T> {
   void (*leave)(void* turns, extent b, extent block, extent step);
   void* turns;
 };
-static_assert(MixOperands::query == std::size_t(At::query) && MixOperands::key == std::size_t(At::key) &&
-              MixOperands::value == std::size_t(At::value) &&
-              MixOperands::distance_table == std::size_t(At::distance_table));
+static_assert(MixOperands::value == std::size_t(At::value) &&
+              MixOperands::distance_table == std::size_t(At::distance_table) &&
+              MixOperands::piece_offsets == std::size_t(At::piece_offsets));
 
 // What one instruction set offers for one type of numbers.
 template <class T> struct Functions {

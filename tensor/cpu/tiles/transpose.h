@@ -5,15 +5,10 @@
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-template <int... numbers> struct Numbers {};
-template <int count, int... numbers> struct CountUp : CountUp<count - 1, count - 1, numbers...> {};
-template <int... numbers> struct CountUp<0, numbers...> {
-  using type = Numbers<numbers...>;
-};
-
 // Swaps the upper right with the lower left square, of side `half`, in every square of twice that side.
 template <int half, class V, int... lane>
-__attribute__((always_inline)) static inline void swap_squares(V& above, V& below, Numbers<lane...>) {
+__attribute__((always_inline)) static inline void swap_squares(
+    V& above, V& below, std::integer_sequence<int, lane...>) {
   constexpr int count = sizeof...(lane);
   const V first = __builtin_shufflevector(above, below, ((lane & half) ? lane - half + count : lane)...);
   below = __builtin_shufflevector(above, below, ((lane & half) ? lane + count : lane + half)...);
@@ -22,10 +17,9 @@ __attribute__((always_inline)) static inline void swap_squares(V& above, V& belo
 template <class T, int half = static_cast<int>(lanes<T> / 2)>
 __attribute__((always_inline)) static inline void transpose(Vector<T>* rows) {
   if constexpr (half > 0) {
-    using Lanes = typename CountUp<static_cast<int>(lanes<T>)>::type;
 #pragma GCC unroll 16
     for (int row = 0; row < lanes<T>; ++row)
-      if (!(row & half)) swap_squares<half>(rows[row], rows[row + half], Lanes{});
+      if (!(row & half)) swap_squares<half>(rows[row], rows[row + half], LaneNumbers<T>{});
     transpose<T, half / 2>(rows);
   }
 }

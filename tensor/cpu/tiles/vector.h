@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -41,6 +42,7 @@ template <class T> using Vector = typename VectorOf<T>::type;
 template <class T> using Mask = typename VectorOf<T>::mask;
 template <class T> inline constexpr extent lanes = VectorOf<T>::lanes;
 template <class T> inline constexpr bool has_vectors = lanes<T> > 1;
+template <class T> using LaneNumbers = std::make_integer_sequence<int, static_cast<int>(lanes<T>)>;
 
 static inline extent least(extent a, extent b) { return a < b ? a : b; }
 static inline extent most(extent a, extent b) { return a > b ? a : b; }
@@ -131,13 +133,17 @@ template <class T> static inline void scatter_add(T* base, Mask<T> index, unsign
 #endif
 }
 
-template <class T> static inline T sum_of_lanes(Vector<T> x) {
-  if constexpr (has_vectors<T>) {
-    T total = 0;
-    for (extent n = 0; n < lanes<T>; ++n) total += x[n];
-    return total;
-  } else {
+// The upper half of the lanes is added to the lower, until one is left.
+template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T sum_of_lanes(Vector<T> x) {
+  if constexpr (!has_vectors<T>) {
     return x;
+  } else if constexpr (half == 0) {
+    return x[0];
+  } else {
+    const auto moved = [x]<int... lane>(std::integer_sequence<int, lane...>) {
+      return __builtin_shufflevector(x, x, (lane ^ half)...);
+    };
+    return sum_of_lanes<T, half / 2>(x + moved(LaneNumbers<T>{}));
   }
 }
 

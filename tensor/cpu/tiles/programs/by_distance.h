@@ -71,14 +71,15 @@ template <class T> struct DistanceNumbers {
     // Query lanes*c + lane and key lanes*m + r lie lanes*(c - m) + lane - r apart: one slot for each (r, c - m), so
     // that all reads and writes are of whole vectors.
     const extent first_pack = block.first_query / lanes<T>, first_key = tile.first_key / lanes<T>;
-    const extent groups = (tile.keys + lanes<T> - 1) / lanes<T>;
-    for (extent r = 0; r < least(lanes<T>, tile.keys); ++r) {
+    const extent skipped = tile.first_key % lanes<T>;  // keys of the first m that lie before the tile
+    const extent groups = (skipped + tile.keys + lanes<T> - 1) / lanes<T>;
+    for (extent r = 0; r < lanes<T>; ++r) {
       for (extent apart = 1 - groups; apart < block.packs(); ++apart) {
         T* slot = sums + (r * slots(p) + first_pack - first_key + apart + p.keys / lanes<T> + 2) * lanes<T>;
         Vector<T> sum = zero<T>();
         for (extent pack = most(apart, 0); pack < least(block.packs(), groups + apart); ++pack) {
-          const extent k = (pack - apart) * lanes<T> + r;
-          if (k < tile.keys) sum = sum + load(dx + k * block.columns + pack * lanes<T>);
+          const extent k = (pack - apart) * lanes<T> + r - skipped;
+          if (k >= 0 && k < tile.keys) sum = sum + load(dx + k * block.columns + pack * lanes<T>);
         }
         store<T>(slot, load(slot) + sum);
       }

@@ -39,15 +39,14 @@ template <class T> struct Column : Program<T> {
   void gather(const Tile<T>& tile, const T* dx) {
     const Block<T>& block = tile.block;
     const Rows<T> to = block.p.d[At::column_term];
-    for (extent k = 0; to && k < tile.keys; ++k) {
+    if (!to) return;
+    for (extent k = 0; k < tile.keys; ++k) {
       Vector<T> sum = zero<T>();
-      for (extent n = 0; n < block.columns; n += lanes<T>) {
-        const Vector<T> gradient = load(dx + k * block.columns + n);
-        sum = sum + gradient;
-        store<T>(row_sums + n, load(row_sums + n) + gradient);
-      }
+      for (extent n = 0; n < block.columns; n += lanes<T>) sum = sum + load(dx + k * block.columns + n);
       to.of(block.b, block.h)[tile.first_key + k] += sum_of_lanes<T>(sum);
     }
+    const T one = T(1);  // row_sums += a row of ones times dx
+    multiply<T>(1, block.columns, {tile.keys}, {&one, 0, 0}, dx, block.columns, row_sums, block.columns, Start::given);
   }
   void finish(const Block<T>& block, Pairing<T>&) {
     const Rows<T> to = block.p.d[At::column_term];
