@@ -23,9 +23,8 @@ struct Device {
   static constexpr Device planned(Device in_place_of) { return {Kind::planned, in_place_of.is_cpu() ? 0 : 1}; }
   constexpr bool is_cpu() const { return kind == Kind::cpu; }
   constexpr bool is_planned() const { return kind == Kind::planned; }
-  constexpr bool is_gpu() const {
-    return kind == Kind::cuda || (is_planned() && index == 1);
-  }  // or one that is planned
+  // One that is planned counts.
+  constexpr bool is_gpu() const { return kind == Kind::cuda || (is_planned() && index == 1); }
   friend constexpr bool operator==(Device a, Device b) { return a.kind == b.kind && a.index == b.index; }
 };
 

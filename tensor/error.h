@@ -101,6 +101,8 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
   static const Site* current() { return current_; }
+  // The user's line, wherever a public function was entered.
+  static Site here(const Site& site = Site::current()) { return current_ ? *current_ : site; }
   static const char* op() { return op_; }
 
  private:

@@ -28,7 +28,7 @@ void JoinedKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tens
 
 void JoinedKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
-  const Tensor dy = Tensor::empty(out.shape(), out.dtype(), out.device());
+  const Tensor dy = Tensor::like(out);
   matmul(a, b, nullptr, 1, dy);
   unary_backward(functions::Gelu{}, {}, before, dy, out);
   if (sums.defined()) sum_columns(*this, out, sums);
@@ -37,7 +37,7 @@ void JoinedKernels::matmul_gelu_backward(
 void JoinedKernels::causal_softmax_by_distance(
     const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
   const Tensor bias = raw::read_by_distance(steps, table);
-  const Tensor logits = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor logits = Tensor::like(x);
   binary(functions::Add{}, x, raw::expand(bias, x.shape()), logits);
   causal_softmax(logits, first_row, y);
 }

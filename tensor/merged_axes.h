@@ -1,42 +1,43 @@
-// A tensor seen with fewer axes, for reductions on every device. Axes of extent 1 are dropped, and neighbours of one
-// kind become one where the strides allow.
+// Axes that every operand steps through evenly become one: what is contiguous or broadcast ends up with one or two.
 #pragma once
 
-#include <vector>
+#include <array>
+#include <optional>
 
-#include "tensor/tensor.h"
+#include "tensor/shape.h"
 
 namespace whence {
 
-struct MergedAxes {
-  Tensor x;                   // the same numbers
-  std::vector<bool> reduced;  // for each axis left
-
-  // The last axis to reduce; -1: none.
-  int last() const {
-    int axis = static_cast<int>(reduced.size()) - 1;
-    while (axis >= 0 && !reduced[static_cast<std::size_t>(axis)]) --axis;
-    return axis;
-  }
+// One shape, and how each of N operands steps through it.
+template <std::size_t N> struct Axes {
+  Shape shape;
+  std::array<Strides, N> strides;
 };
 
-// `reduced` says for each axis of x which kind it is.
-inline MergedAxes merge_axes(const Tensor& x, const std::vector<bool>& reduced) {
-  Shape shape;
-  Strides strides;
-  std::vector<bool> kinds;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    const index_t extent = x.shape()[axis], stride = x.strides()[axis];
-    const bool kind = reduced[static_cast<std::size_t>(axis)];
-    if (extent == 1) continue;
-    if (!kinds.empty() && kinds.back() == kind && strides[-1] == stride * extent) {
-      shape[-1] *= extent;
-      strides[-1] = stride;
+// The same elements in the same order. Axes of extent 1 are dropped, and neighbours become one where every operand steps
+// along the outer axis by as much as the inner axis is long.
+template <std::size_t N> Axes<N> merged(const Shape& shape, const std::array<Strides, N>& strides) {
+  Axes<N> result;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == 1) continue;
+    bool even = result.shape.rank() > 0;
+    for (std::size_t k = 0; k < N; ++k) even = even && result.strides[k][-1] == strides[k][axis] * shape[axis];
+    if (even) {
+      result.shape[-1] *= shape[axis];
     } else {
-      shape.push_back(extent), strides.push_back(stride), kinds.push_back(kind);
+      result.shape.push_back(shape[axis]);
+      for (Strides& to : result.strides) to.push_back(0);
     }
+    for (std::size_t k = 0; k < N; ++k) result.strides[k][-1] = strides[k][axis];
   }
-  return {x.view(shape, strides), kinds};
+  return result;
+}
+
+// The one step that leads from each element to the next, 0 for a single one; nothing where there are several.
+inline std::optional<index_t> even_step(const Shape& shape, const Strides& strides) {
+  const Axes<1> axes = merged<1>(shape, {strides});
+  if (axes.shape.rank() > 1) return std::nullopt;
+  return axes.shape.rank() == 0 ? 0 : axes.strides[0][0];
 }
 
 }  // namespace whence

@@ -52,8 +52,7 @@ Steps Steps::on(Device device) const {
 namespace raw {
 
 Tensor read_by_distance(const Steps& steps, const Tensor& table) {
-  const Tensor y = Tensor::empty(
-      {steps.batch(), table.size(0), steps.query.size(1), steps.key.size(1)}, table.dtype(), table.device());
+  const Tensor y = Tensor::like(table, {steps.batch(), table.size(0), steps.query.size(1), steps.key.size(1)});
   kernels(table.device()).read_by_distance(steps, contiguous(table), y);
   return y;
 }

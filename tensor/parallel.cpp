@@ -39,7 +39,7 @@ class Helpers {
       { const std::scoped_lock awake(sleep_); }
       wake_.notify_all();
     }
-    run_from_the_front();
+    run_chunks(from_front);
     state_.fetch_and(~places);  // who has not come by now need not come
     wait_for_helpers();
     return true;
@@ -50,25 +50,18 @@ class Helpers {
   static constexpr std::uint64_t in_it = 0xffff, one_place = 0x10000, places = 0xffff0000;
   static constexpr int loop_shift = 32;
   // taken_: how many chunks were taken from the back | how many from the front. Each side may count a little too far.
-  static constexpr std::uint64_t from_back = std::uint64_t{1} << 32, front = from_back - 1;
+  static constexpr std::uint64_t from_front = 1, from_back = std::uint64_t{1} << 32;
   static constexpr index_t most_chunks = index_t{1} << 30;
 
   // The caller goes from the front and helpers from the back, so that two threads meet the same numbers in one loop
-  // after the other, and find them in their own caches.
-  void run_from_the_front() {
+  // after the other, and find them in their own caches. `one`: from_front or from_back.
+  void run_chunks(std::uint64_t one) {
     const std::uint64_t chunks = chunks_;
     while (true) {
-      const std::uint64_t taken = taken_.fetch_add(1, std::memory_order_relaxed);
-      if ((taken & front) + (taken >> 32) >= chunks) return;
-      run_chunk_(body_, static_cast<index_t>(taken & front));
-    }
-  }
-  void run_from_the_back() {
-    const std::uint64_t chunks = chunks_;
-    while (true) {
-      const std::uint64_t taken = taken_.fetch_add(from_back, std::memory_order_relaxed);
-      if ((taken & front) + (taken >> 32) >= chunks) return;
-      run_chunk_(body_, static_cast<index_t>(chunks - 1 - (taken >> 32)));
+      const std::uint64_t taken = taken_.fetch_add(one, std::memory_order_relaxed);
+      const std::uint64_t ahead = taken % from_back, behind = taken / from_back;
+      if (ahead + behind >= chunks) return;
+      run_chunk_(body_, static_cast<index_t>(one == from_front ? ahead : chunks - 1 - behind));
     }
   }
 
@@ -107,7 +100,7 @@ class Helpers {
       while ((state & places) != 0 && state >> loop_shift != last) {
         if (!state_.compare_exchange_weak(state, state - one_place + 1)) continue;
         last = state >> loop_shift;
-        run_from_the_back();
+        run_chunks(from_back);
         // The last helper out of a closed loop wakes the caller if it sleeps.
         if (((state_.fetch_sub(1) - 1) & (in_it | places)) == 0 && caller_sleeps_.load()) {
           { const std::scoped_lock awake(sleep_); }
@@ -161,35 +154,21 @@ int threads_at_first() {
 std::atomic<int> thread_count{0};
 
 // A loop whose chunks may throw, on threads that must not.
-class Guarded {
- public:
-  Guarded(void (*run_chunk)(const void*, index_t), const void* body) : run_chunk_(run_chunk), body_(body) {}
+struct Guarded {
+  void (*run_chunk)(const void*, index_t);
+  const void* body;
+  mutable std::atomic<bool> failed{false};
+  mutable std::exception_ptr problem{};  // of the thread that failed first; read when all have left
+
   static void run(const void* self, index_t chunk) {
     const Guarded& loop = *static_cast<const Guarded*>(self);
-    if (loop.failed_.load(std::memory_order_relaxed)) return;
+    if (loop.failed.load(std::memory_order_relaxed)) return;
     try {
-      loop.run_chunk_(loop.body_, chunk);
+      loop.run_chunk(loop.body, chunk);
     } catch (...) {
-      if (!loop.failed_.exchange(true)) loop.problem_ = std::current_exception();
+      if (!loop.failed.exchange(true)) loop.problem = std::current_exception();
     }
   }
-  void rethrow() const {
-    if (problem_) std::rethrow_exception(problem_);
-  }
-
- private:
-  void (*run_chunk_)(const void*, index_t);
-  const void* body_;
-  mutable std::atomic<bool> failed_{false};
-  mutable std::exception_ptr problem_;  // of the thread that failed first; read when all have left
-};
-
-class InsideParallelFor {
- public:
-  InsideParallelFor() { detail::inside_parallel_for = true; }
-  ~InsideParallelFor() { detail::inside_parallel_for = false; }
-  InsideParallelFor(const InsideParallelFor&) = delete;
-  InsideParallelFor& operator=(const InsideParallelFor&) = delete;
 };
 
 }  // namespace
@@ -206,11 +185,13 @@ void set_threads(int count) {
 }
 
 void detail::share_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body) {
-  const InsideParallelFor inside;
-  const Guarded loop(run_chunk, body);
-  if (!helpers().share(chunks, Guarded::run, &loop))
-    for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(body, chunk);
-  loop.rethrow();
+  const Guarded loop{run_chunk, body};
+  Helpers& all = helpers();
+  inside_parallel_for = true;
+  if (!all.share(chunks, Guarded::run, &loop))
+    for (index_t chunk = 0; chunk < chunks; ++chunk) Guarded::run(&loop, chunk);
+  inside_parallel_for = false;
+  if (loop.problem) std::rethrow_exception(loop.problem);
 }
 
 }  // namespace whence

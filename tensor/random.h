@@ -44,8 +44,9 @@ struct Stream {
 
   WHENCE_HD constexpr std::uint32_t bits(std::uint64_t i) const { return philox(key, i / 4, step)[i % 4]; }
 
-  // Uniform on [0, 1), 24 bits: exact in f32.
-  WHENCE_HD constexpr float uniform(std::uint64_t i) const { return static_cast<float>(bits(i) >> 8) * 0x1p-24f; }
+  // Uniform on [0, 1), 24 bits: exact in f32. From a word, and number i.
+  WHENCE_HD static constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+  WHENCE_HD constexpr float uniform(std::uint64_t i) const { return uniform_of(bits(i)); }
 
   // Uniform on [0, 1), 53 bits, from two words.
   WHENCE_HD constexpr double uniform53(std::uint64_t i) const {
@@ -54,13 +55,15 @@ struct Stream {
     return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
   }
 
-  // Standard normal (Box and Muller, in double, so that every device rounds the same numbers).
-  WHENCE_HD double normal(std::uint64_t i) const {
-    const auto w = philox(key, i / 2, step);
+  // Standard normals number 2n and 2n + 1, the coordinates of one point (Box and Muller, in double, so that every device
+  // rounds the same numbers).
+  WHENCE_HD std::array<double, 2> two_normals(std::uint64_t n) const {
+    const auto w = philox(key, n, step);
     const double u1 = (static_cast<double>(w[0]) + 0.5) * 0x1p-32, u2 = (static_cast<double>(w[1]) + 0.5) * 0x1p-32;
     const double radius = std::sqrt(-2.0 * std::log(u1)), angle = 6.283185307179586477 * u2;
-    return i % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+    return {radius * std::cos(angle), radius * std::sin(angle)};
   }
+  WHENCE_HD double normal(std::uint64_t i) const { return two_normals(i / 2)[i % 2]; }
 
   // An integer in [0, n), n < 2^32, without bias worth naming (multiply and shift; error below n / 2^32).
   WHENCE_HD constexpr std::uint32_t below(std::uint64_t i, std::uint32_t n) const {

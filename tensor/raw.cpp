@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "tensor/merged_axes.h"
+
 namespace whence::raw {
 namespace {
-
-// The output of whatever keeps the shape.
-Tensor like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
-
-// The reported place of a write: the user's line, not this file's, whenever a public function was entered.
-Site write_site() { return CallSite::current() ? *CallSite::current() : Site::current(); }
 
 // The axes before the last two, broadcast.
 Shape common_batch(const Tensor& a, const Tensor& b) {
@@ -74,7 +70,7 @@ void require_shape(const char* op, const char* argument, const Tensor& x, const 
 
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   require_floating("unary", "x", x);
-  const Tensor y = like(x);
+  const Tensor y = Tensor::like(x);
   kernels(x.device()).unary(f, p, x, y);
   return y;
 }
@@ -84,7 +80,7 @@ Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   require_floating(op, "a", a);
   require_alike(op, "a", a, "b", b);
   const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
-  const Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor y = Tensor::like(a, shape);
   kernels(a.device()).binary(f, expand(a, shape), expand(b, shape), y);
   return y;
 }
@@ -100,14 +96,14 @@ void add_into(const Tensor& x, const Tensor& total) {
     kernels(x.device()).binary(functions::Add{}, total, x, total);
   else
     kernels(x.device()).copy(add(total, x), total);
-  total.storage().written(write_site());
+  total.storage().written(CallSite::here());
 }
 
 // The kernel keeps reduced axes with extent 1; dropping them afterwards is a view.
 Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes) {
   const char* op = f == Reduction::sum ? "sum" : "maximum";
   require_floating(op, "x", x);
-  Shape with_axes = x.shape(), without_axes;
+  Shape with_axes = x.shape();
   bool reduced[max_rank] = {};
   for (int axis = 0; axis < x.rank(); ++axis) reduced[axis] = axes.empty();
   for (const int given : axes) {
@@ -116,6 +112,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
       fail(op, "x is ", x.shape(), ", axis ", axis, " given twice; each axis at most once is required");
     reduced[axis] = true;
   }
+  Shape without_axes;
   for (int axis = 0; axis < x.rank(); ++axis)
     if (reduced[axis])
       with_axes[axis] = 1;
@@ -123,7 +120,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
       without_axes.push_back(x.shape()[axis]);
   if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0)
     fail(op, "x is ", x.shape(), "; at least one element along each reduced axis is required; nothing has no maximum");
-  const Tensor out = Tensor::empty(with_axes, x.dtype(), x.device());
+  const Tensor out = Tensor::like(x, with_axes);
   kernels(x.device()).reduce(f, x, out);
   return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));
 }
@@ -132,8 +129,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
 Tensor argmax(const Tensor& x) {
   require_floating("argmax", "x", x);
   if (x.rank() == 0) fail("argmax", "x is []; one axis or more is required; use unsqueeze");
-  Shape shape;
-  for (int axis = 0; axis + 1 < x.rank(); ++axis) shape.push_back(x.shape()[axis]);
+  const Shape shape = x.shape().leading(-1);
   if (x.size(-1) == 0 && numel(shape) > 0)
     fail("argmax", "x is ", x.shape(), "; a last axis that is not empty is required");
   const Tensor out = Tensor::empty(shape, DType::i64, x.device());
@@ -141,7 +137,8 @@ Tensor argmax(const Tensor& x) {
   return out;
 }
 
-// Neither operand is copied: transposed and broadcast matrices are the kernel's business.
+// Neither operand is copied: transposed and broadcast matrices are the kernel's business. A batch that is one tall matrix,
+// all of it times one b, becomes that here.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias) {
   require_matrix("a", a);
   require_matrix("b", b);
@@ -159,8 +156,18 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias
   Shape shape = batch;
   shape.push_back(a.size(-2));
   shape.push_back(b.size(-1));
-  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
-  kernels(a.device()).matmul(with_batch(a, batch), with_batch(b, batch), bias, alpha, out);
+  const Tensor out = Tensor::like(a, shape), left = with_batch(a, batch), right = with_batch(b, batch);
+  const Shape rows = shape.leading(-1);
+  const std::optional<index_t> one_b = even_step(batch, right.strides().leading(-2)),
+                               step = even_step(rows, left.strides().leading(-1));
+  if (batch.rank() == 0 || one_b != 0 || !step) {
+    kernels(a.device()).matmul(left, right, bias, alpha, out);
+  } else {
+    const index_t m = numel(rows), k = b.size(-2), n = b.size(-1);
+    kernels(a.device())
+        .matmul(left.view({m, k}, {*step, left.strides()[-1]}),
+            right.view({k, n}, {right.strides()[-2], right.strides()[-1]}), bias, alpha, out.view({m, n}, {n, 1}));
+  }
   return out;
 }
 

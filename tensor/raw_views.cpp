@@ -1,53 +1,24 @@
 // Views: new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
+#include "tensor/merged_axes.h"
 #include "tensor/raw.h"
 
 namespace whence::raw {
 namespace {
 
-// Shapes with one axis changed or gone.
-Shape with_extent(Shape shape, int axis, index_t extent) {
-  shape[axis] = extent;
-  return shape;
-}
-
-template <class Axes> Axes without_axis(const Axes& axes, int axis) {
-  Axes result;
-  for (int i = 0; i < axes.rank(); ++i)
-    if (i != axis) result.push_back(axes[i]);
-  return result;
-}
-
-// The strides with which `shape` (same number of elements) can be read from x's storage; false when it cannot. Axes of
-// x are taken in groups that hold as many elements as a group of new axes; inside a group x must step evenly.
+// The strides with which `shape` (same number of elements) can be read from x's storage; false when it cannot. Each axis
+// of x, once merged, must be a whole group of new axes.
 bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
-  Shape from;
-  Strides from_strides;
-  for (int axis = 0; axis < x.rank(); ++axis)
-    if (x.shape()[axis] != 1) from.push_back(x.shape()[axis]), from_strides.push_back(x.strides()[axis]);
-  strides = Strides::filled(shape.rank(), 1);
-  int begin = 0, to_begin = 0;
-  while (begin < from.rank() && to_begin < shape.rank()) {
-    int end = begin + 1, to_end = to_begin + 1;
-    index_t count = from[begin], to_count = shape[to_begin];
-    // Grow whichever side holds fewer elements until the group on both sides is the same run of elements.
-    while (count != to_count) {
-      if (count < to_count) {
-        if (from_strides[end - 1] != from_strides[end] * from[end]) return false;
-        count *= from[end++];
-      } else {
-        to_count *= shape[to_end++];
-      }
-    }
-    // Inside a group the new axes step through that run, the last by its smallest stride.
-    index_t step = from_strides[end - 1];
-    for (int axis = to_end - 1; axis >= to_begin; --axis) {
-      strides[axis] = step;
-      step *= shape[axis];
-    }
-    begin = end;
-    to_begin = to_end;
+  const Axes<1> from = merged<1>(x.shape(), {x.strides()});
+  int axis = from.shape.rank() - 1;
+  index_t left = from.shape[axis], step = from.strides[0][axis];  // of that axis: elements, each `step` from the next
+  for (int to = shape.rank() - 1; to >= 0; --to) {
+    if (left == 1 && axis > 0) --axis, left = from.shape[axis], step = from.strides[0][axis];
+    strides[to] = step;
+    if (left % shape[to] != 0) return false;
+    left /= shape[to];
+    step *= shape[to];
   }
   return true;
 }
@@ -89,10 +60,11 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
     fail("slice", "x is ", x.shape(), ", axis ", axis, " from ", begin, " to ", end, " step ", step,
         " given; 0 <= begin <= end <= ", extent, " and step >= 1 are required");
   }
-  const index_t count = (end - begin + step - 1) / step;
+  Shape shape = x.shape();
+  shape[at] = (end - begin + step - 1) / step;
   Strides strides = x.strides();
   strides[at] *= step;
-  return x.view(with_extent(x.shape(), at, count), strides, count > 0 ? begin * x.strides()[at] : 0);
+  return x.view(shape, strides, shape[at] > 0 ? begin * x.strides()[at] : 0);
 }
 
 Tensor select(const Tensor& x, int axis, index_t index) {
@@ -101,7 +73,7 @@ Tensor select(const Tensor& x, int axis, index_t index) {
     fail("select", "x is ", x.shape(), ", index ", index, " of axis ", axis, " given; an index in [0, ", x.shape()[at],
         ") is required");
   }
-  return x.view(without_axis(x.shape(), at), without_axis(x.strides(), at), index * x.strides()[at]);
+  return x.view(x.shape().without(at), x.strides().without(at), index * x.strides()[at]);
 }
 
 // The new axis gets the stride that keeps a contiguous tensor contiguous, although nothing ever steps along it.
@@ -167,11 +139,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : copy(x); }
 
-Tensor copy(const Tensor& x) {
-  const Tensor result = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernels(x.device()).copy(x, result);
-  return result;
-}
+Tensor copy(const Tensor& x) { return cast(x, x.dtype()); }
 
 Tensor cast(const Tensor& x, DType dtype) {
   const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
@@ -199,7 +167,7 @@ void copy_into(const Tensor& from, const Tensor& to) {
   require_shape("copy_into", "from", from, to.shape());
   require_same_device("copy_into", "from", from, "to", to);
   kernels(to.device()).copy(from, to);
-  to.storage().written(CallSite::current() ? *CallSite::current() : Site::current());
+  to.storage().written(CallSite::here());
 }
 
 }  // namespace whence::raw

@@ -38,6 +38,15 @@ template <class Tag> class PerAxis {
     if (rank_ == max_rank) too_many_axes();
     values_[rank_++] = value;
   }
+  // The first `count` axes; a negative count leaves out as many of the last.
+  constexpr PerAxis leading(int count) const {
+    return {values_, static_cast<std::size_t>(count < 0 ? rank_ + count : count)};
+  }
+  constexpr PerAxis without(int axis) const {
+    PerAxis result = leading(axis);
+    for (int i = axis + 1; i < rank_; ++i) result.push_back(values_[i]);
+    return result;
+  }
 
   friend constexpr bool operator==(const PerAxis& a, const PerAxis& b) {
     if (a.rank_ != b.rank_) return false;
@@ -68,11 +77,7 @@ WHENCE_HD constexpr index_t numel(const Shape& shape) {
 }
 
 // [rows, last extent]: all axes before the last folded into one.
-constexpr Shape as_rows(const Shape& shape) {
-  index_t rows = 1;
-  for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
-  return {rows, shape[-1]};
-}
+constexpr Shape as_rows(const Shape& shape) { return {numel(shape.leading(-1)), shape[-1]}; }
 
 // Where element number `element` stands, counted row-major. REQUIRES: there is one.
 constexpr Shape position_of(index_t element, const Shape& shape) {

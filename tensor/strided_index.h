@@ -6,12 +6,12 @@
 #include <type_traits>
 
 #include "tensor/divisor.h"
-#include "tensor/shape.h"
+#include "tensor/merged_axes.h"
 
 namespace whence {
 
-// N operands of one shape. Axes that all operands step through evenly are merged, so that contiguous operands have one
-// axis. Passed to kernels by value. Elements are numbered in row-major order of the shape.
+// N operands of one shape, seen through merged axes. Passed to kernels by value. Elements are numbered in row-major order
+// of the shape.
 template <int N> class StridedIndex {
  public:
   struct Offsets {
@@ -20,13 +20,11 @@ template <int N> class StridedIndex {
   };
 
   StridedIndex() = default;  // of one element
-  StridedIndex(const Shape& shape, const Strides (&strides)[N]) {
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      count_ *= shape[axis];
-      if (shape[axis] == 1) continue;
-      Offsets step;
-      for (int k = 0; k < N; ++k) step.of[k] = strides[k][axis];
-      append(shape[axis], step);
+  StridedIndex(const Shape& shape, const std::array<Strides, N>& strides) : count_(numel(shape)) {
+    const Axes<N> axes = merged(shape, strides);
+    for (int axis = axes.shape.rank() - 1; axis >= 0; --axis, ++rank_) {
+      extent_[rank_] = Divisor(axes.shape[axis], 0);
+      for (int k = 0; k < N; ++k) step_[rank_].of[k] = axes.strides[static_cast<std::size_t>(k)][axis];
     }
     find_divisors();
   }
@@ -83,16 +81,6 @@ template <int N> class StridedIndex {
     if constexpr (axis + 1 < max_rank) add_from<axis + 1>(parts.quotient, sums);
   }
 
-  void append(index_t extent, const Offsets& step) {
-    bool even = rank_ > 0;
-    for (int k = 0; even && k < N; ++k) even = step.of[k] == step_[rank_ - 1].of[k] * extent_[rank_ - 1].by();
-    if (even) {
-      extent_[rank_ - 1] = Divisor(extent_[rank_ - 1].by() * extent, 0);
-    } else {
-      extent_[rank_] = Divisor(extent, 0);
-      step_[rank_++] = step;
-    }
-  }
   void find_divisors() {
     narrow_ = Divisor::fits_narrow(count_);
     for (int k = 0; k < N; ++k) {

@@ -2,33 +2,29 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 
+#include "tensor/merged_axes.h"
 #include "tensor/parallel.h"
-#include "tensor/shape.h"
 
 namespace whence {
 
-// N operands of one shape. Neighbouring axes that every operand steps through evenly are merged: contiguous and
-// broadcast operands end up with one or two axes. Elements are numbered in row-major order of the shape.
+// N operands of one shape, seen through merged axes. Elements are numbered in row-major order of the shape.
 template <int N> class StridedLoop {
  public:
   using Offsets = std::array<index_t, N>;
 
   StridedLoop(const Shape& shape, const std::array<Strides, N>& strides) {
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      count_ *= shape[axis];
-      if (shape[axis] == 1) continue;
-      Offsets step;
-      for (int k = 0; k < N; ++k) step[at(k)] = strides[at(k)][axis];
-      append(shape[axis], step);
+    const Axes<N> axes = merged(shape, strides);
+    for (int axis = 0; axis < axes.shape.rank(); ++axis, ++rank_) {
+      axes_[at(axis)].extent = axes.shape[axis];
+      for (std::size_t k = 0; k < N; ++k) axes_[at(axis)].step[k] = axes.strides[k][axis];
     }
-    if (rank_ == 0) append(1, Offsets{});
+    count_ = numel(shape);
+    rank_ = std::max(rank_, 1);
   }
 
   index_t count() const { return count_; }
-  // The last axis after merging: how long a run is, and how operand k moves along it.
-  index_t inner_extent() const { return axes_[at(rank_ - 1)].extent; }
+  // How operand k moves along a run, which is the last axis after merging.
   index_t inner_stride(int k) const { return axes_[at(rank_ - 1)].step[at(k)]; }
 
   // body(offsets, n) for consecutive runs along the last axis that together cover the elements [begin, end).
@@ -61,20 +57,6 @@ template <int N> class StridedLoop {
     Offsets step{};
   };
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-  void append(index_t extent, const Offsets& step) {
-    if (rank_ > 0) {
-      Axis& outer = axes_[at(rank_ - 1)];
-      bool even = true;
-      for (int k = 0; k < N; ++k) even = even && outer.step[at(k)] == step[at(k)] * extent;
-      if (even) {
-        outer.extent *= extent;
-        outer.step = step;
-        return;
-      }
-    }
-    axes_[at(rank_++)] = {extent, step};
-  }
 
   // Offsets of the first element of row `row`; position[axis] is filled for the outer axes.
   Offsets seek(index_t row, std::array<index_t, max_rank>& position) const {

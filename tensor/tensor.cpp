@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include "tensor/convert.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -45,7 +46,7 @@ Tensor Tensor::of(const std::vector<double>& values, const Shape& shape, DType d
   Tensor result = empty(shape, dtype);
   visit(dtype, [&]<class T>(Type<T>) {
     T* out = result.data<T>();
-    for (std::size_t i = 0; i < values.size(); ++i) out[i] = static_cast<T>(static_cast<compute_t<T>>(values[i]));
+    for (std::size_t i = 0; i < values.size(); ++i) out[i] = convert<T>(values[i]);
   });
   return result;
 }
@@ -54,7 +55,7 @@ Tensor Tensor::arange(index_t count, DType dtype) {
   Tensor result = empty({count}, dtype);
   visit(dtype, [&]<class T>(Type<T>) {
     T* out = result.data<T>();
-    for (index_t i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<compute_t<T>>(static_cast<double>(i)));
+    for (index_t i = 0; i < count; ++i) out[i] = convert<T>(i);
   });
   return result;
 }
@@ -95,7 +96,7 @@ std::vector<double> Tensor::to_vector() const {
   std::vector<double> values(static_cast<std::size_t>(flat.numel()));
   visit(dtype(), [&]<class T>(Type<T>) {
     const T* in = flat.data<T>();
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(static_cast<compute_t<T>>(in[i]));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = convert<double>(static_cast<compute_t<T>>(in[i]));
   });
   return values;
 }

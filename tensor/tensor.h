@@ -35,6 +35,9 @@ class Tensor {
   // New tensors. Throw Error when an extent is negative, or memory is out.
   [[nodiscard]] static Tensor empty(
       const Shape& shape, DType dtype = DType::f32, Device device = {});  // numbers unspecified
+  // x's dtype and device; x's shape where none is given.
+  [[nodiscard]] static Tensor like(const Tensor& x) { return like(x, x.shape()); }
+  [[nodiscard]] static Tensor like(const Tensor& x, const Shape& shape) { return empty(shape, x.dtype(), x.device()); }
   [[nodiscard]] static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});

@@ -37,11 +37,19 @@ TEST_CASE("shapes count, stride and print") {
   CHECK(to_string(Shape{2, 3}) == "[2,3]");
   CHECK(to_string(Shape{}) == "[]");
   CHECK(Shape{2, 3, 4}[-1] == 4);
+  CHECK(Shape{2, 3, 4}.leading(2) == Shape{2, 3});
+  CHECK(Shape{2, 3, 4}.leading(-2) == Shape{2});
+  CHECK(Shape{2, 3, 4}.without(1) == Shape{2, 4});
   CHECK(is_contiguous({2, 1, 3}, {3, 77, 1}));  // an axis of extent 1 does not matter
   CHECK_FALSE(is_contiguous({2, 3}, {1, 2}));
   CHECK(error_text([] {
     Shape shape{1, 1, 1, 1, 1, 1, 1};
   }) == "shape: more than 6 axes given; at most 6 are supported; merge axes with reshape");
+}
+
+TEST_CASE("a number becomes one of 16 bits by a single rounding") {
+  const double above_a_tie = 1 + 0x1p-11 + 0x1p-30;  // f32 would round it to the tie, and f16 that down to 1
+  CHECK(Tensor::of({above_a_tie}, {1}, DType::f16).item() == 1 + 0x1p-10);
 }
 
 TEST_CASE("broadcast_shapes follows the rule of equal or 1") {

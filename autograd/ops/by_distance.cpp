@@ -14,7 +14,7 @@ struct SumByDistance {
   Steps steps;
   struct Saved {};
   Tensor forward(Saved&, const Tensor& dy) const {
-    const Tensor sums = Tensor::empty({dy.size(1), steps.count}, dy.dtype(), dy.device());
+    const Tensor sums = Tensor::like(dy, {dy.size(1), steps.count});
     kernels(dy.device()).sum_by_distance(steps.on(dy.device()), raw::contiguous(dy), sums);
     return sums;
   }

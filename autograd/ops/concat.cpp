@@ -58,7 +58,7 @@ Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
 }
 
 Tensor join(int axis, const std::vector<Tensor>& parts) {
-  const Tensor y = Tensor::empty(joined_shape(axis, parts), parts[0].dtype(), parts[0].device());
+  const Tensor y = Tensor::like(parts[0], joined_shape(axis, parts));
   index_t begin = 0;
   for (const Tensor& part : parts) {
     raw::copy_into(part, raw::slice(y, axis, begin, begin + part.size(axis)));

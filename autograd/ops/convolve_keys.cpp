@@ -14,7 +14,7 @@ namespace {
 
 // y of convolving `from` with the kernel, or with its adjoint.
 Tensor convolve(const Convolution& at, const Tensor& from, const Tensor& weight, const Tensor& bias, bool adjoint) {
-  const Tensor y = Tensor::empty({at.batch, at.outputs, at.rows, at.keys_out}, from.dtype(), from.device());
+  const Tensor y = Tensor::like(from, {at.batch, at.outputs, at.rows, at.keys_out});
   const Tensor shift = bias.defined() ? raw::contiguous(bias) : bias;
   kernels(from.device()).convolve_keys(at, raw::contiguous(from), raw::contiguous(weight), adjoint, shift, y);
   return y;
@@ -57,7 +57,7 @@ struct KernelGradient {
     saved.g = g;
     saved.x = x;
     const Convolution at{x.size(0), x.size(1), x.size(2), x.size(3), g.size(1), g.size(3), taps, left};
-    const Tensor dweight = Tensor::empty({at.outputs, at.channels, 1, taps}, x.dtype(), x.device());
+    const Tensor dweight = Tensor::like(x, {at.outputs, at.channels, 1, taps});
     kernels(x.device()).convolve_keys_weight(at, raw::contiguous(x), raw::contiguous(g), dweight);
     return dweight;
   }

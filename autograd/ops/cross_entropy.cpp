@@ -67,7 +67,7 @@ struct CrossEntropy {
   }
   // A new tensor whose rows lie as x's do.
   static Tensor as_it_lies(const Tensor& x) {
-    return Tensor::empty({x.size(0), x.strides()[0]}, x.dtype(), x.device()).view(x.shape(), x.strides());
+    return Tensor::like(x, {x.size(0), x.strides()[0]}).view(x.shape(), x.strides());
   }
 
   index_t count(const Tensor& target) const {

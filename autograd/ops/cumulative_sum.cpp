@@ -13,7 +13,7 @@ struct CumulativeSum {  // along the last axis
   const char* label() const { return reverse ? "reverse_cumulative_sum" : name; }
   struct Saved {};
   Tensor forward(Saved&, const Tensor& x) const {
-    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor y = Tensor::like(x);
     kernels(x.device()).cumulative_sum(raw::contiguous(x), reverse, y);
     return y;
   }

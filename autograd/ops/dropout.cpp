@@ -60,7 +60,7 @@ struct Dropout {
           "asked for while work is being recorded, which would drop the same elements at each replay; "
           "probability 0 required");
     const Numbering numbers = numbering(x.shape());
-    const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor from = raw::contiguous(x), y = Tensor::like(x);
     // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
     const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {

@@ -101,7 +101,7 @@ Tensor Gather::forward(Saved& saved, const Tensor& x, const Tensor& index) const
   saved.rows = x.size(axis);
   Shape shape = x.shape();
   shape[axis] = index.size(axis);
-  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  const Tensor y = Tensor::like(x, shape);
   kernels(x.device()).gather(from, places, axis, y);
   return y;
 }
@@ -115,7 +115,7 @@ Tensor SumByIndex::forward(Saved& saved, const Tensor& x, const Tensor& index) c
   saved.index = places;
   Shape shape = x.shape();
   shape[axis] = rows;
-  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+  const Tensor y = Tensor::like(x, shape);
   kernels(x.device()).sum_by_index(from, places, axis, y);
   return y;
 }

@@ -26,15 +26,14 @@ struct LerpAt {
     const Tensor t = raw::contiguous(table), p = raw::contiguous(position);
     saved.table = t;
     saved.position = p;
-    const Tensor y = Tensor::empty(p.shape(), p.dtype(), p.device());
+    const Tensor y = Tensor::like(p);
     kernels(p.device()).lerp_at(t, p, y);
     return y;
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
     const Tensor t = saved.table.get(), p = saved.position.get(), g = raw::contiguous(dy);
-    const Tensor dt = Tensor::empty(t.shape(), t.dtype(), t.device()),
-                 dp = Tensor::empty(p.shape(), p.dtype(), p.device());
+    const Tensor dt = Tensor::like(t), dp = Tensor::like(p);
     kernels(p.device()).lerp_at_backward(t, p, g, dt, dp);
     return {dt, dp};
   }

@@ -14,7 +14,7 @@ namespace {
 Tensor empty_rows(index_t rows, index_t width, const Tensor& x) {
   const bool apart = x.device().is_gpu() && size_of(x.dtype()) == 2 && width % 8 != 0 && width >= 128;
   const index_t begin = apart ? (width + 127) / 128 * 128 : width;
-  return Tensor::empty({rows, begin}, x.dtype(), x.device()).view({rows, width}, {begin, 1});
+  return Tensor::like(x, {rows, begin}).view({rows, width}, {begin, 1});
 }
 
 struct Linear {
@@ -45,8 +45,8 @@ struct Linear {
     };
     if (needs[1] && needs[2] && !recording()) {  // in one kernel where the device has it
       const Tensor inputs = x_rows();
-      grads[1] = Tensor::empty({rows.size(1), inputs.size(1)}, dy.dtype(), dy.device());
-      grads[2] = Tensor::empty({rows.size(1)}, dy.dtype(), dy.device());
+      grads[1] = Tensor::like(dy, {rows.size(1), inputs.size(1)});
+      grads[2] = Tensor::like(dy, {rows.size(1)});
       joined_kernels(dy.device()).matmul_row_sums(raw::transpose(rows), inputs, grads[1], grads[2]);
     } else {
       if (needs[1]) grads[1] = matmul(transpose(rows), x_rows());

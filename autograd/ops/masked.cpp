@@ -14,7 +14,7 @@ struct Masked {
   };
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
     saved.mask = mask;
-    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor y = Tensor::like(x);
     kernels(x.device()).masked(x, raw::expand(mask, x.shape()), value, y);
     return y;
   }

@@ -5,26 +5,15 @@
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "tensor/merged_axes.h"
 #include "tensor/raw.h"
-#include "tensor/strided_loop.h"
 
 namespace whence {
 namespace {
 
-// True when the axes before the last lie in memory like one axis, so that folding them copies nothing.
-bool folds(const Tensor& x) {
-  for (int axis = 0; axis + 2 < x.rank(); ++axis)
-    if (x.strides()[axis] != x.strides()[axis + 1] * x.shape()[axis + 1]) return false;
-  return true;
-}
-
 // Whether a GPU's library reads x as it lies: matrices evenly apart, of rows or columns of neighbours.
 bool lies_evenly(const Tensor& x) {
-  Shape batch;
-  Strides steps;
-  for (int axis = 0; axis + 2 < x.rank(); ++axis) batch.push_back(x.shape()[axis]), steps.push_back(x.strides()[axis]);
-  const StridedLoop<1> matrices(batch, {steps});
-  return matrices.inner_extent() == matrices.count() && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
+  return even_step(x.shape().leading(-2), x.strides().leading(-2)) && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
 }
 
 struct MatMul {
@@ -42,10 +31,7 @@ struct MatMul {
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
     saved.b_is_turned = b.device().is_gpu() && b.rank() > 1 && b.strides()[-2] == 1 && b.strides()[-1] > 1;
-    if (a.rank() <= 2 || b.rank() != 2 || a.size(-1) != b.size(0) || !folds(a)) return raw::matmul(a, b, scale);
-    Shape shape = a.shape();
-    shape[-1] = b.size(1);
-    return raw::reshape(raw::matmul(raw::reshape(a, as_rows(a.shape())), b, scale), shape);
+    return raw::matmul(a, b, scale);
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& given, Needs<2> needs) const {

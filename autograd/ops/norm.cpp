@@ -50,9 +50,7 @@ struct Norm {
       const Tensor nothing = Tensor::zeros(weight.shape(), weight.dtype(), weight.device());
       return {dsum, dsum, nothing, nothing};
     }
-    const auto made = [](bool needed, const Tensor& like) {
-      return needed ? Tensor::empty(like.shape(), like.dtype(), like.device()) : Tensor();
-    };
+    const auto made = [](bool needed, const Tensor& like) { return needed ? Tensor::like(like) : Tensor(); };
     const Tensor dx = made(needs[0] || needs[1], sum), dweight = made(needs[2], weight), dbias = made(needs[3], weight);
     kernels(sum.device())
         .norm_backward(sum, weight, saved.mean.defined() ? saved.mean.get() : Tensor(), saved.rstd.get(), dsum,

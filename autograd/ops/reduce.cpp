@@ -100,7 +100,7 @@ struct SumTo {
       if (axis < added || extent != x.size(axis)) axes.push_back(axis);
     }
     if (!fits) fail(name, "x is ", x.shape(), ", shape ", to, " given; a shape that expands to x's is required");
-    return raw::reduce(Reduction::sum, x, axes, true).view(to, contiguous_strides(to));
+    return raw::reshape(raw::reduce(Reduction::sum, x, axes, true), to);
   }
   Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {expand(dy, saved.from)}; }
   static Samples<SumTo> samples() {

@@ -84,10 +84,9 @@ struct Rotary {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& cosine, const Tensor& sine) const {
     saved.cosine = cosine;
     saved.sine = sine;
-    const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor from = raw::contiguous(x), y = Tensor::like(x);
     const index_t pairs = cosine.size(-1), width = x.size(-1);
-    Shape rows;
-    for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(x.size(axis));
+    const Shape rows = x.shape().leading(-1);
     Shape per_row = rows;
     per_row.push_back(pairs);
     const Strides stride = raw::expand(cosine, per_row).strides();

@@ -20,7 +20,7 @@ struct Softmax {
     raw::require_floating(name, "x", x);
     if (x.rank() == 0) fail(name, "x is []; one axis or more is required; use unsqueeze");
     if (mask.defined()) raw::require_mask(name, x, mask);
-    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor y = Tensor::like(x);
     if (first_row)
       joined_kernels(x.device()).causal_softmax(raw::contiguous(x), *first_row, y);
     else
@@ -33,7 +33,7 @@ struct Softmax {
     const Tensor y = saved.y.get();
     // While that is recorded (create_graph): from ops that have derivatives.
     if (recording()) return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
-    const Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+    const Tensor dx = Tensor::like(y);
     if (first_row)
       joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), *first_row, dx);
     else

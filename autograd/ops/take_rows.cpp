@@ -68,7 +68,7 @@ struct TakeRows {
     saved.rows = table.size(0);
     Shape shape = index.shape();
     shape.push_back(table.size(1));
-    const Tensor y = Tensor::empty(shape, table.dtype(), table.device());
+    const Tensor y = Tensor::like(table, shape);
     visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
       const index_t width = table.size(1);
       if (table.device().is_cpu()) {

@@ -25,7 +25,7 @@ inline Tensor by_token(const Shape& shape, DType dtype, Device device) {
 inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   const std::string_view axes = info.axes;
   const bool of_tokens = axes.starts_with("b h") && (axes.ends_with('d') || axes.ends_with('c'));
-  return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::empty(x.shape(), x.dtype(), x.device());
+  return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
 
 // Kind: `name`; At, with `Operands` and `info`; extra(at), the numbers of y beside the output; forward and backward,
@@ -52,7 +52,7 @@ template <class Kind> struct Op {
     Shape shape = query.shape();
     shape[3] = x[At::value].size(3) + Kind::extra(at);
     const Tensor y = by_token(shape, query.dtype(), query.device());
-    const Tensor norms = Tensor::empty({shape[0], shape[1], shape[2], 2}, query.dtype(), query.device());
+    const Tensor norms = Tensor::like(query, {shape[0], shape[1], shape[2], 2});
     if (y.numel() > 0) Kind::forward(at, x, y, norms);
     saved.y.output(y);
     saved.norms = norms;

@@ -10,7 +10,7 @@ namespace {
 
 // dy g(kept), where g(kept) = f'(x) and kept is x or y.
 Tensor times_derivative(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy) {
-  const Tensor dx = Tensor::empty(dy.shape(), dy.dtype(), dy.device());
+  const Tensor dx = Tensor::like(dy);
   kernels(dy.device()).unary_backward(f, p, kept, dy, dx);
   return dx;
 }
@@ -38,7 +38,7 @@ struct UnaryBackward {
     Grads<2> grads;
     const Tensor kept = saved.kept.get();
     if (needs[0]) {
-      const Tensor slope = Tensor::empty(dz.shape(), dz.dtype(), dz.device());
+      const Tensor slope = Tensor::like(dz);
       kernels(dz.device()).unary_second(f, p, kept, saved.dy.get(), slope);
       grads[0] = multiply(dz, slope);
     }

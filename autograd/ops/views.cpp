@@ -82,7 +82,7 @@ struct Unslice {
   index_t begin, end, step;
   struct Saved {};
   Tensor forward(Saved&, const Tensor& x) const {
-    const Tensor y = Tensor::empty(to, x.dtype(), x.device());
+    const Tensor y = Tensor::like(x, to);
     const auto clear = [&](index_t from, index_t until) {
       if (from < until) kernels(x.device()).fill(raw::slice(y, axis, from, until), 0);
     };

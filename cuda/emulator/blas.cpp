@@ -10,28 +10,11 @@
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/run.h"
 #include "cuda/emulator/settings.h"
+#include "tensor/cpu/blas.h"
 #include "tensor/pointwise.h"
-
-extern "C" {
-// Declared here for the reason given in tensor/cpu/matmul.cpp.
-void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
-    const float* b, int ldb, float beta, float* c, int ldc);
-void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda,
-    const double* b, int ldb, double beta, double* c, int ldc);
-}
 
 namespace whence {
 namespace {
-
-constexpr int row_major = 101, as_is = 111;
-
-template <class C> void gemm(index_t m, index_t n, index_t k, const C* a, const C* b, C* out) {
-  const int rows = static_cast<int>(m), columns = static_cast<int>(n), terms = static_cast<int>(k);
-  if constexpr (std::is_same_v<C, float>)
-    cblas_sgemm(row_major, as_is, as_is, rows, columns, terms, 1, a, terms, b, columns, 0, out, columns);
-  else
-    cblas_dgemm(row_major, as_is, as_is, rows, columns, terms, 1, a, terms, b, columns, 0, out, columns);
-}
 
 // The matrix in the compute type, row-major without gaps.
 template <class T>
@@ -56,12 +39,14 @@ template <class T> void multiply_now(const BlasProduct& p, const BlasEpilogue& e
   using C = compute_t<T>;
   const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
   std::vector<C> product(static_cast<std::size_t>(p.m * p.n));
+  blas::require_buffers(1);
   const T *const bias = device_numbers<T>(e.bias), *const gelu_at = device_numbers<T>(e.gelu_at);
   T* const before = device_numbers<T>(e.before_gelu);
   std::vector<C> column_sums(static_cast<std::size_t>(p.n), C(0)), row_sums(static_cast<std::size_t>(p.m), C(0));
   for (index_t batch = 0; batch < p.batch; ++batch) {
     const std::vector<C> a = gathered<T>(p.a, batch, p.m, p.k);
-    gemm<C>(p.m, p.n, p.k, a.data(), gathered<T>(p.b, batch, p.k, p.n).data(), product.data());
+    const std::vector<C> b = gathered<T>(p.b, batch, p.k, p.n);
+    blas::multiply<C>(p.m, p.n, p.k, C(1), {a.data(), p.k}, {b.data(), p.n}, C(0), product.data(), p.n);
     T* const first = device_numbers<T>(p.out) + batch * p.m * p.n;
     for (index_t i = 0; i < p.m * p.n; ++i) {
       T& out = first[i / p.n * p.out_leading() + i % p.n];

@@ -18,14 +18,10 @@ struct Layout {
 };
 // `with_index` has the index's extents but for those before the axis, where it has x's.
 Layout layout_of(const Shape& with_index, const Shape& index, int axis, index_t rows) {
-  Shape leading;
-  Strides steps = Strides::filled(axis, 0);
-  for (int k = 0; k < axis; ++k) leading.push_back(with_index[k]);
-  for (index_t k = axis - 1, step = 1; k >= 0; --k) {
-    const int at = static_cast<int>(k);
-    steps[at] = index[at] == 1 ? 0 : step;
-    step *= index[at];
-  }
+  const Shape leading = with_index.leading(axis);
+  Strides steps = contiguous_strides(index.leading(axis));
+  for (int k = 0; k < axis; ++k)
+    if (index[k] == 1) steps[k] = 0;
   index_t inner = 1;
   for (int k = axis + 1; k < index.rank(); ++k) inner *= index[k];
   const index_t numbers = numel(with_index);

@@ -5,8 +5,8 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
 #include "tensor/device/launch.h"
+#include "tensor/raw.h"
 #include "tensor/strided_index.h"
-#include "tensor/strided_loop.h"
 
 namespace whence {
 namespace {
@@ -21,49 +21,20 @@ std::optional<BlasMatrix> blas_matrix(const Tensor& x) {
   return std::nullopt;
 }
 
-Tensor readable(Kernels& kernels, const Tensor& x) {
-  if (blas_matrix(x)) return x;
-  const Tensor copied = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernels.copy(x, copied);
-  return copied;
-}
-
-template <class Axes> Axes without_last(const Axes& axes, int count) {
-  Axes result;
-  for (int axis = 0; axis + count < axes.rank(); ++axis) result.push_back(axes[axis]);
-  return result;
-}
-
-// Where all matrices of a batch share b and the rows of a follow each other evenly, the batch is one tall matrix.
-std::optional<Tensor> tall_matrix(const Tensor& a, const Tensor& b) {
-  const StridedLoop<1> batch_of_b(without_last(b.shape(), 2), {without_last(b.strides(), 2)});
-  if (batch_of_b.inner_extent() != batch_of_b.count() || (batch_of_b.count() > 1 && batch_of_b.inner_stride(0) != 0))
-    return std::nullopt;
-  const StridedLoop<1> rows(without_last(a.shape(), 1), {without_last(a.strides(), 1)});
-  if (rows.inner_extent() != rows.count()) return std::nullopt;
-  return a.view({rows.count(), a.size(-1)}, {rows.inner_stride(0), a.strides()[-1]});
-}
+Tensor readable(const Tensor& x) { return blas_matrix(x) ? x : raw::copy(x); }
 
 // The matrices of a batch, evenly apart: where they lie otherwise (heads inside tokens, one matrix for some of a batch),
 // they are copied first, so that a batch of any shape is one call.
 std::optional<index_t> step_of_batch(const Tensor& x) {
-  const StridedLoop<1> batch(without_last(x.shape(), 2), {without_last(x.strides(), 2)});
-  if (batch.inner_extent() != batch.count()) return std::nullopt;
-  return batch.inner_stride(0);
+  return even_step(x.shape().leading(-2), x.strides().leading(-2));
 }
-Tensor evenly_apart(Kernels& kernels, const Tensor& x) {
-  if (step_of_batch(x)) return x;
-  const Tensor copied = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernels.copy(x, copied);
-  return copied;
-}
+Tensor evenly_apart(const Tensor& x) { return step_of_batch(x) ? x : raw::copy(x); }
 
 // From row to row of out, which are further apart than they are long where `linear` lays them out for wide loads.
 index_t leading_of(const Tensor& out) { return std::max(out.strides()[-2], out.size(-1)); }
 
-void multiply_batch(
-    Kernels& kernels, const Tensor& given_a, const Tensor& given_b, double alpha, double beta, const Tensor& out) {
-  const Tensor a = evenly_apart(kernels, given_a), b = evenly_apart(kernels, given_b);
+void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, double beta, const Tensor& out) {
+  const Tensor a = evenly_apart(given_a), b = evenly_apart(given_b);
   const index_t m = a.size(-2), n = b.size(-1), k = a.size(-1);
   BlasProduct product{out.dtype(), m, n, k, *blas_matrix(a), *blas_matrix(b), out.bytes(), alpha, beta,
       out.numel() / (m * n), leading_of(out)};
@@ -89,30 +60,20 @@ struct DualProduct {
 };
 
 void multiply_duals(const Tensor& a, const Tensor& b, double alpha, bool adds, const Tensor& out) {
-  const DualProduct body{{without_last(out.shape(), 2), {without_last(a.strides(), 2), without_last(b.strides(), 2)}},
-      a.data<Dual>(), b.data<Dual>(), out.data<Dual>(), a.size(-2), b.size(-1), a.size(-1), a.strides()[-2],
-      a.strides()[-1], b.strides()[-2], b.strides()[-1], alpha, adds};
+  const DualProduct body{{out.shape().leading(-2), {a.strides().leading(-2), b.strides().leading(-2)}}, a.data<Dual>(),
+      b.data<Dual>(), out.data<Dual>(), a.size(-2), b.size(-1), a.size(-1), a.strides()[-2], a.strides()[-1],
+      b.strides()[-2], b.strides()[-1], alpha, adds};
   launch("matmul", out.device(), out.numel(), body, a.size(-1));
 }
 
-// A product that is one matrix by one matrix, as a layer's is:
-// with everything that follows it in one kernel. False: nothing was done.
-bool multiply_fused(
-    Kernels& kernels, const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
-  const Tensor left = readable(kernels, a), right = readable(kernels, b);
-  const std::optional<Tensor> tall = tall_matrix(left, right);
-  if (!tall || !blas_matrix(*tall)) return false;
-  const Tensor one = right.view({right.size(-2), right.size(-1)}, {right.strides()[-2], right.strides()[-1]});
-  const BlasProduct product{out.dtype(), tall->size(0), one.size(1), one.size(0), *blas_matrix(*tall),
-      *blas_matrix(one), out.bytes(), alpha, 0, 1, leading_of(out)};
+// A product that is one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. False:
+// nothing was done.
+bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
+  if (out.rank() != 2) return false;
+  const Tensor left = readable(a), right = readable(b);
+  const BlasProduct product{out.dtype(), left.size(0), right.size(1), left.size(1), *blas_matrix(left),
+      *blas_matrix(right), out.bytes(), alpha, 0, 1, leading_of(out)};
   return whence::multiply_fused(product, epilogue);
-}
-
-// out = bias in every row: what a product is added to.
-void fill_rows(Kernels& kernels, const Tensor& bias, const Tensor& out) {
-  Strides strides = Strides::filled(out.rank(), 0);
-  strides[-1] = bias.strides()[0];
-  kernels.copy(bias.view(out.shape(), strides), out);
 }
 
 bool has_blas(DType dtype) { return dtype != DType::dual; }
@@ -123,35 +84,29 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
   if (out.numel() == 0) return;
   const bool empty_sum = a.size(-1) == 0;
   if (bias && !empty_sum && has_blas(out.dtype()) && bias->is_contiguous() &&
-      multiply_fused(*this, a, b, alpha, {.bias = bias->bytes()}, out)) {
+      multiply_fused(a, b, alpha, {.bias = bias->bytes()}, out)) {
     return;
   }
   if (bias)
-    fill_rows(*this, *bias, out);
+    copy(raw::expand(*bias, out.shape()), out);  // what the product is added to
   else if (empty_sum)
     fill(out, 0);
   if (empty_sum) return;
   if (out.dtype() == DType::dual) return multiply_duals(a, b, alpha, bias != nullptr, out);
-  const Tensor left = readable(*this, a), right = readable(*this, b);
-  const double beta = bias ? 1 : 0;
-  const std::optional<Tensor> tall = tall_matrix(left, right);
-  if (!tall || !blas_matrix(*tall)) return multiply_batch(*this, left, right, alpha, beta, out);
-  const index_t n = right.size(-1);
-  const Tensor one = right.view({right.size(-2), n}, {right.strides()[-2], right.strides()[-1]});
-  multiply_batch(*this, *tall, one, alpha, beta, out.view({tall->size(0), n}, {leading_of(out), 1}));
+  multiply_batch(readable(a), readable(b), alpha, bias ? 1 : 0, out);
 }
 
 void CudaKernels::matmul_gelu(
     const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
   const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype()) && (!bias || bias->is_contiguous());
   const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
-  if (fits && multiply_fused(*this, a, b, 1, epilogue, out)) return;
+  if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
   JoinedKernels::matmul_gelu(a, b, bias, before, out);
 }
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
   const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
-  if (fits && multiply_fused(*this, a, b, 1, {.row_sums = sums.bytes()}, out)) return;
+  if (fits && multiply_fused(a, b, 1, {.row_sums = sums.bytes()}, out)) return;
   JoinedKernels::matmul_row_sums(a, b, out, sums);
 }
 
@@ -159,7 +114,7 @@ void CudaKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
   const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
   const BlasEpilogue epilogue{.gelu_at = before.bytes(), .column_sums = sums.defined() ? sums.bytes() : nullptr};
-  if (fits && multiply_fused(*this, a, b, 1, epilogue, out)) return;
+  if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
   JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
 }
 

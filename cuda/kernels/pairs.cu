@@ -106,7 +106,7 @@ void CudaKernels::read_by_distance(const Steps& steps, const Tensor& table, cons
 // Pairs of one distance anywhere: sorted by it, a row of all heads each.
 static void sum_uneven(CudaKernels& kernels, const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   if (dy.size(0) > steps.batch()) {  // one row of steps serves all sequences
-    const Tensor total = Tensor::empty({1, dy.size(1), dy.size(2), dy.size(3)}, dy.dtype(), dy.device());
+    const Tensor total = Tensor::like(dy, {1, dy.size(1), dy.size(2), dy.size(3)});
     kernels.reduce(Reduction::sum, dy, total);
     return sum_uneven(kernels, steps, total, dtable);
   }

@@ -2,11 +2,11 @@
 // after another goes, the last first. Long runs are cut into chunks at fixed places; the chunks' results are reduced in
 // turn, by a fixed tree.
 #include <limits>
-#include <vector>
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/merged_axes.h"
+#include "tensor/raw.h"
 #include "tensor/strided_index.h"
 
 namespace whence::gpu {
@@ -132,10 +132,8 @@ void run_level(const Pass& pass, Way way, bool packs, const Tensor& x, const Ten
 // x's numbers along one axis, wherever it lies, into out (contiguous, x's other axes).
 template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int axis, const Tensor& out) {
   using C = compute_t<In>;
-  Shape kept;
-  Strides strides;
-  for (int other = 0; other < x.rank(); ++other)
-    if (other != axis) kept.push_back(x.shape()[other]), strides.push_back(x.strides()[other]);
+  const Shape kept = x.shape().without(axis);
+  const Strides strides = x.strides().without(axis);
   Pass pass{{kept, {strides}}, numel(kept), x.size(axis), x.strides()[axis], 1, join};
   const Way way = way_of(pass);
   if (way != Way::thread) {
@@ -150,23 +148,21 @@ template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int 
   reduce_axis<C, Out>(join, partial, way == Way::team ? 1 : 0, out);
 }
 
-// The last group into a smaller tensor of the compute type, and so on; the last one left into `out`.
+// The last group into a smaller tensor of the compute type, and so on; the last one left into `out` (contiguous), through
+// which `kept` steps, by 0 along what is reduced.
 template <class In, class T>
-void reduce_groups(
-    CudaKernels& kernels, Join join, const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
+void reduce_groups(CudaKernels& kernels, Join join, const Tensor& x, const Strides& kept, const Tensor& out) {
   using C = compute_t<T>;
-  const MergedAxes groups = merge_axes(x, reduced);
-  const int axis = groups.last();
-  if (axis < 0) return kernels.copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
-  Shape rest;
-  for (int other = 0; other < groups.x.rank(); ++other)
-    if (other != axis) rest.push_back(groups.x.shape()[other]);
-  std::vector<bool> left = groups.reduced;
-  left.erase(left.begin() + axis);
-  if (std::find(left.begin(), left.end(), true) == left.end()) return reduce_axis<In, T>(join, groups.x, axis, out);
-  const Tensor partial = Tensor::empty(rest, dtype_of<C>, x.device());
-  reduce_axis<In, C>(join, groups.x, axis, partial);
-  reduce_groups<C, T>(kernels, join, partial, left, out);
+  const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
+  const Tensor from = x.view(groups.shape, groups.strides[0]);
+  int axis = -1, left = 0;
+  for (int i = 0; i < from.rank(); ++i)
+    if (groups.strides[1][i] == 0) axis = i, ++left;
+  if (left == 0) return kernels.copy(from, raw::reshape(out, from.shape()));
+  if (left == 1) return reduce_axis<In, T>(join, from, axis, out);
+  const Tensor partial = Tensor::empty(from.shape().without(axis), dtype_of<C>, x.device());
+  reduce_axis<In, C>(join, from, axis, partial);
+  reduce_groups<C, T>(kernels, join, partial, groups.strides[1].without(axis), out);
 }
 
 // The largest so far and where it is. NaN counts as the largest; the first of equals stays.
@@ -214,9 +210,8 @@ using namespace gpu;
 
 void CudaKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
-  std::vector<bool> reduced;
-  for (int axis = 0; axis < x.rank(); ++axis) reduced.push_back(out.shape()[axis] != x.shape()[axis]);
-  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) { reduce_groups<T, T>(*this, Join{f}, x, reduced, out); });
+  const Strides kept = raw::expand(out, x.shape()).strides();
+  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) { reduce_groups<T, T>(*this, Join{f}, x, kept, out); });
 }
 
 void CudaKernels::argmax(const Tensor& x, const Tensor& out) {

@@ -34,15 +34,11 @@ struct MaskRows {
 };
 
 template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
-  Shape rows;
-  Strides strides;
-  if (!mask.defined()) return {global<const bool>(mask), {rows, {strides}}, 0, false, false, seen};
+  if (!mask.defined()) return {global<const bool>(mask), {}, 0, false, false, seen};
+  const Strides strides = mask.strides().leading(-1);
   bool in_packs = mask.strides()[-1] == 1 && begins_with_pack(mask, pack_size<T>);
-  for (int axis = 0; axis + 1 < x.rank(); ++axis) {
-    rows.push_back(x.size(axis)), strides.push_back(mask.strides()[axis]);
-    in_packs = in_packs && strides[axis] % pack_size<T> == 0;
-  }
-  return {global<const bool>(mask), {rows, {strides}}, mask.strides()[-1], true, in_packs, seen};
+  for (const index_t stride : strides) in_packs = in_packs && stride % pack_size<T> == 0;
+  return {global<const bool>(mask), {x.shape().leading(-1), {strides}}, mask.strides()[-1], true, in_packs, seen};
 }
 
 // The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a

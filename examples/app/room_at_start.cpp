@@ -1,4 +1,4 @@
-// Whether OpenBLAS finds room at the start of a program: Note [Buffers of OpenBLAS] in tensor/cpu/blas_buffers.h. It
+// Whether OpenBLAS finds room at the start of a program: Note [Buffers of OpenBLAS] in tensor/cpu/blas.h. It
 // takes a buffer per thread in its constructor, before main and before any constructor of ours. Earlier still the
 // program's .preinit_array runs; so early, neither getenv nor the heap can be used.
 #include <sched.h>

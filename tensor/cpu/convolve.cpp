@@ -14,8 +14,22 @@ namespace {
 constexpr index_t taps_at_once = 4;  // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
 constexpr index_t tile = 256;        // keys at once
 
-index_t tiles_of(const Convolution& at) { return (at.keys_out + tile - 1) / tile; }
-index_t units_of(const Convolution& at) { return at.batch * at.rows * tiles_of(at); }
+// A convolution cut into units: one row's tile of keys each, of all channels. Channels of a row are `plane` apart.
+struct Units : Convolution {
+  explicit Units(const Convolution& at) : Convolution(at) {}
+  index_t tiles = (keys_out + tile - 1) / tile, count = batch * rows * tiles;
+  // At most 64 chunks, so that their number depends on the shape alone.
+  index_t each =
+      std::max((count + 63) / 64, std::max<index_t>(1, 65536 / std::max<index_t>(outputs * terms() * tile, 1)));
+  index_t width = tile + taps - 1, plane = rows * keys, plane_out = rows * keys_out;  // width: of x, for a tile
+
+  index_t first_key(index_t unit) const { return unit % tiles * tile; }
+  index_t keys_of(index_t unit) const { return std::min(tile, keys_out - first_key(unit)); }
+  index_t row_of_x(index_t unit) const { return unit / tiles / rows * channels * plane + unit / tiles % rows * keys; }
+  index_t row_of_y(index_t unit) const {
+    return unit / tiles / rows * outputs * plane_out + unit / tiles % rows * keys_out;
+  }
+};
 
 // out[u][j] += sum over s of weights[s][u] rows[s][j], for four outputs u.
 template <index_t taps, class C> void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
@@ -81,65 +95,48 @@ template <class C> void sum_terms(const std::vector<const C*>& rows, const C* we
     add_taps<1>(&rows[static_cast<std::size_t>(term)], weights + term * outputs_at_once, out, count);
 }
 
-// How many units make a chunk: at most 64 chunks, so that their number depends on the shape alone.
-index_t units_per_chunk(index_t units, index_t cost) {
-  return std::max((units + 63) / 64, std::max<index_t>(1, 65536 / std::max<index_t>(cost, 1)));
-}
-
-template <class T>
-void convolve_tiles(const Convolution& at, const T* x, const compute_t<T>* packed, const T* bias, T* y) {
+template <class T> void convolve_tiles(const Units& at, const T* x, const compute_t<T>* packed, const T* bias, T* y) {
   using C = compute_t<T>;
-  const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys,
-                plane_out = at.rows * at.keys_out;
-  parallel_for(
-      units_of(at), units_per_chunk(units_of(at), at.outputs * at.terms() * tile), [&](index_t begin, index_t end) {
-        std::vector<C> buffer(static_cast<std::size_t>(at.channels * width)),
-            out(static_cast<std::size_t>(outputs_at_once * tile));
-        const std::vector<const C*> rows = rows_of_terms(at, buffer.data(), width);
-        for (index_t unit = begin; unit < end; ++unit) {
-          const index_t b = unit / tiles / at.rows, i = unit / tiles % at.rows, first = unit % tiles * tile;
-          const index_t count = std::min(tile, at.keys_out - first);
-          load_tile(x + b * at.channels * plane + i * at.keys, at.channels, plane, at.keys, first - at.left, width,
-              buffer.data());
-          T* row = y + b * at.outputs * plane_out + i * at.keys_out + first;
-          for (index_t o = 0; o < at.outputs; o += outputs_at_once) {
-            const index_t valid = std::min(outputs_at_once, at.outputs - o);
-            for (index_t u = 0; u < valid; ++u) std::fill_n(out.data() + u * tile, count, bias ? C(bias[o + u]) : C(0));
-            sum_terms(rows, packed + o * at.terms(), out.data(), count);
-            for (index_t u = 0; u < valid; ++u) store_block(out.data() + u * tile, count, row + (o + u) * plane_out, 1);
-          }
-        }
-      });
+  parallel_for(at.count, at.each, [&](index_t begin, index_t end) {
+    std::vector<C> buffer(static_cast<std::size_t>(at.channels * at.width)),
+        out(static_cast<std::size_t>(outputs_at_once * tile));
+    const std::vector<const C*> rows = rows_of_terms(at, buffer.data(), at.width);
+    for (index_t unit = begin; unit < end; ++unit) {
+      const index_t first = at.first_key(unit), count = at.keys_of(unit);
+      load_tile(x + at.row_of_x(unit), at.channels, at.plane, at.keys, first - at.left, at.width, buffer.data());
+      T* row = y + at.row_of_y(unit) + first;
+      for (index_t o = 0; o < at.outputs; o += outputs_at_once) {
+        const index_t valid = std::min(outputs_at_once, at.outputs - o);
+        for (index_t u = 0; u < valid; ++u) std::fill_n(out.data() + u * tile, count, bias ? C(bias[o + u]) : C(0));
+        sum_terms(rows, packed + o * at.terms(), out.data(), count);
+        for (index_t u = 0; u < valid; ++u) store_block(out.data() + u * tile, count, row + (o + u) * at.plane_out, 1);
+      }
+    }
+  });
 }
 
 // The kernel's gradient from the rows of each chunk: [chunks, output blocks * blocks of 4 terms * 4 outputs * 4 terms].
-template <class T> Tensor kernel_gradient_tiles(const Convolution& at, const T* x, const T* dy) {
+template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, const T* dy) {
   using C = compute_t<T>;
-  const index_t tiles = tiles_of(at), width = tile + at.taps - 1, plane = at.rows * at.keys,
-                plane_out = at.rows * at.keys_out;
   const index_t term_blocks = (at.terms() + 3) / 4, size = at.output_blocks() * term_blocks * 16;
-  const index_t each = units_per_chunk(units_of(at), at.outputs * at.terms() * tile);
-  const Tensor partial = Tensor::zeros({(units_of(at) + each - 1) / each, size}, dtype_of<C>);
+  const Tensor partial = Tensor::zeros({(at.count + at.each - 1) / at.each, size}, dtype_of<C>);
   C* sums = partial.data<C>();
-  parallel_for(units_of(at), each, [&](index_t begin, index_t end) {
-    std::vector<C> buffer(static_cast<std::size_t>(at.channels * width)),
+  parallel_for(at.count, at.each, [&](index_t begin, index_t end) {
+    std::vector<C> buffer(static_cast<std::size_t>(at.channels * at.width)),
         given(static_cast<std::size_t>(at.outputs * tile));
-    std::vector<const C*> rows = rows_of_terms(at, buffer.data(), width), outputs;
+    std::vector<const C*> rows = rows_of_terms(at, buffer.data(), at.width), outputs;
     for (index_t o = 0; o < at.outputs; ++o) outputs.push_back(given.data() + o * tile);
     // Blocks of four are filled up by repeating the last one; nobody reads those sums.
     rows.resize(static_cast<std::size_t>(term_blocks * 4), rows.back());
     outputs.resize(static_cast<std::size_t>(at.output_blocks() * 4), outputs.back());
+    C* into = sums + begin / at.each * size;
     for (index_t unit = begin; unit < end; ++unit) {
-      const index_t b = unit / tiles / at.rows, i = unit / tiles % at.rows, first = unit % tiles * tile;
-      const index_t count = std::min(tile, at.keys_out - first);
-      load_tile(x + b * at.channels * plane + i * at.keys, at.channels, plane, at.keys, first - at.left, width,
-          buffer.data());
-      load_tile(dy + b * at.outputs * plane_out + i * at.keys_out, at.outputs, plane_out, at.keys_out, first, tile,
-          given.data());
-      C* into = sums + begin / each * size;
+      const index_t first = at.first_key(unit);
+      load_tile(x + at.row_of_x(unit), at.channels, at.plane, at.keys, first - at.left, at.width, buffer.data());
+      load_tile(dy + at.row_of_y(unit), at.outputs, at.plane_out, at.keys_out, first, tile, given.data());
       for (index_t k = 0; k < size / 16; ++k) {
         add_products(&outputs[static_cast<std::size_t>(k / term_blocks * 4)],
-            &rows[static_cast<std::size_t>(k % term_blocks * 4)], count, into + k * 16);
+            &rows[static_cast<std::size_t>(k % term_blocks * 4)], at.keys_of(unit), into + k * 16);
       }
     }
   });
@@ -164,7 +161,7 @@ template <class T> Tensor weight_gradient(const Convolution& at, const Tensor& x
         KernelGradientPlain<Dual>{at, x.data<Dual>(), dy.data<Dual>(), partial.data<Dual>(), each}, each * at.keys_out);
     return raw::reduce(Reduction::sum, partial, {0}, false);
   } else {
-    return in_order(at, kernel_gradient_tiles<T>(at, x.data<T>(), dy.data<T>()));
+    return in_order(at, kernel_gradient_tiles<T>(Units(at), x.data<T>(), dy.data<T>()));
   }
 }
 
@@ -178,19 +175,13 @@ void CpuKernels::convolve_keys(
     launch("convolve_keys", x.device(), packed.numel(),
         PackKernel<T>{weight.data<T>(), packed.data<C>(), at.outputs, at.channels, at.taps, adjoint}, 16);
     const T* added = bias.defined() ? bias.data<T>() : nullptr;
-    if constexpr (std::is_same_v<T, Dual>) {
-      launch("convolve_keys", x.device(), at.batch * at.output_blocks() * at.rows * at.keys_out,
-          ConvolvePlain<T>{at, x.data<T>(), added, packed.data<C>(), y.data<T>()}, 4 * at.terms());
-    } else {
-      convolve_tiles<T>(at, x.data<T>(), packed.data<C>(), added, y.data<T>());
-    }
+    convolve_tiles<T>(Units(at), x.data<T>(), packed.data<C>(), added, y.data<T>());
   });
 }
 
 void CpuKernels::convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
-  const Tensor flat = dweight.view({at.outputs, at.terms()}, contiguous_strides({at.outputs, at.terms()}));
   visit_floating("convolve_keys", x.dtype(),
-      [&]<class T>(Type<T>) { copy(raw::reshape(weight_gradient<T>(at, x, dy), flat.shape()), flat); });
+      [&]<class T>(Type<T>) { copy(raw::reshape(weight_gradient<T>(at, x, dy), dweight.shape()), dweight); });
 }
 
 }  // namespace whence

@@ -1,90 +1,56 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward.
+#include <algorithm>
+
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/rows.h"
-#include "tensor/device/launch.h"
+#include "tensor/parallel.h"
 
 namespace whence {
-namespace {
-
-constexpr int lanes = 8;  // partial sums, so that the compiler may add side by side and the order is still ours
-
-template <class C, class T> C log_sum_exp(const T* x, index_t width) {
-  // log sum e^x = top + log sum e^{x - top}: no power overflows
-  const C largest = maximum_of<C>(x, width);
-  C sums[lanes] = {};
-  index_t v = 0;
-  for (; v + lanes <= width; v += lanes)
-    for (int lane = 0; lane < lanes; ++lane) sums[lane] += math::exp(C(x[v + lane]) - largest);
-  for (; v < width; ++v) sums[0] += math::exp(C(x[v]) - largest);
-  C total(0);
-  for (int lane = 0; lane < lanes; ++lane) total += sums[lane];
-  return largest + math::log(total);
-}
-
-template <class T> struct LossRow {
-  const T* logits;
-  const index_t* target;
-  compute_t<T>*norm, *loss;
-  index_t width, ignored;
-  void operator()(index_t row) const {
-    using C = compute_t<T>;
-    const T* x = logits + row * width;
-    const bool counts = target[row] != ignored;
-    norm[row] = counts ? log_sum_exp<C>(x, width) : C(0);
-    loss[row] = counts ? norm[row] - C(x[target[row]]) : C(0);
-  }
-};
-
-template <class T> struct GradientRow {
-  const T* logits;
-  const index_t* target;
-  const compute_t<T>*norm, *dy;
-  T* dx;
-  index_t width, ignored;
-  compute_t<T> share;
-  void operator()(index_t row) const {
-    using C = compute_t<T>;
-    const T* x = logits + row * width;
-    T* out = dx + row * width;
-    const bool counts = target[row] != ignored;
-    const C g = counts ? *dy * share : C(0), shift = norm[row];
-    if (!counts) {
-      for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(C(0));
-      return;
-    }
-    // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T, and
-    // before dx is written, which may lie where x does
-    const index_t t = target[row];
-    const T own = static_cast<T>((math::exp(C(x[t]) - shift) - C(1)) * g);
-    for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(math::exp(C(x[v]) - shift) * g);
-    out[t] = own;
-  }
-};
-
-}  // namespace
 
 void CpuKernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   if (logits.numel() == 0) return;
-  const index_t width = logits.size(-1);
+  const index_t width = logits.size(-1), *t = target.data<index_t>();
   visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    launch("cross_entropy", logits.device(), target.numel(),
-        LossRow<T>{logits.data<T>(), target.data<index_t>(), norm.data<C>(), loss.data<C>(), width, ignored},
-        4 * width);
+    C *norm_of = norm.data<C>(), *loss_of = loss.data<C>();
+    parallel_for(target.numel(), rows_per_chunk(4 * width), [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        const T* x = logits.data<T>() + row * width;
+        norm_of[row] = loss_of[row] = C(0);
+        if (t[row] == ignored) continue;
+        // log sum e^x = top + log sum e^{x - top}: no power overflows
+        const C top = maximum_of<C>(x, width);
+        norm_of[row] = top + math::log(sum_of<C>(width, [x, top](index_t v) { return math::exp(C(x[v]) - top); }));
+        loss_of[row] = norm_of[row] - C(x[t[row]]);
+      }
+    });
   });
 }
 
 void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
     const Tensor& dy, double share, const Tensor& dx) {
   if (logits.numel() == 0) return;
-  const index_t width = logits.size(-1);
+  const index_t width = logits.size(-1), *t = target.data<index_t>();
   visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    launch("cross_entropy", logits.device(), target.numel(),
-        GradientRow<T>{logits.data<T>(), target.data<index_t>(), norm.data<C>(), dy.data<C>(), dx.data<T>(), width,
-            ignored, static_cast<C>(share)},
-        4 * width);
+    const C g = *dy.data<C>() * static_cast<C>(share), *norm_of = norm.data<C>();
+    parallel_for(target.numel(), rows_per_chunk(4 * width), [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        const T* x = logits.data<T>() + row * width;
+        T* out = dx.data<T>() + row * width;
+        if (t[row] == ignored) {
+          std::fill_n(out, width, T(C(0)));
+          continue;
+        }
+        // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T, and
+        // before dx is written, which may lie where x does
+        const C shift = norm_of[row];
+        const T own = static_cast<T>((math::exp(C(x[t[row]]) - shift) - C(1)) * g);
+        for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(math::exp(C(x[v]) - shift) * g);
+        out[t[row]] = own;
+      }
+    });
   });
 }
 

@@ -1,8 +1,13 @@
 // Reading a table at real-valued positions, and the gradients of that.
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
 #include "tensor/lerp.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/device/launch.h"
+#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -30,84 +35,69 @@ template <class T> struct Places {
   }
 };
 
-inline index_t at_most_block(index_t left) { return left < block ? left : block; }
-
-template <class T> struct LerpForward {
-  const T *table, *position;
-  T* y;
-  index_t rows, width;
-  void operator()(index_t row) const {
-    using C = compute_t<T>;
-    Places<T> at;
-    for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
-      const index_t count = at_most_block((row + 1) * width - begin);
-      at.find(table + row * rows, position + begin, rows, count);
-      for (index_t j = 0; j < count; ++j)
-        y[begin + j] = static_cast<T>((C(1) - at.share[j]) * at.low[j] + at.share[j] * at.high[j]);
-    }
+// Neighbouring positions often lie between the same rows (CoPE's gates are below 1): shares wait in registers.
+template <class T> void add_runs(const Places<T>& at, index_t count, compute_t<T>* sum, index_t rows) {
+  for (index_t j = 0; j < count;) {
+    const std::int32_t n = at.below[j];
+    compute_t<T> low = at.low[j], high = at.high[j];
+    for (++j; j < count && at.below[j] == n; ++j) low += at.low[j], high += at.high[j];
+    sum[n] += low;
+    if (n + 1 < rows) sum[n + 1] += high;
   }
-};
+}
 
-template <class T> struct LerpBackward {
-  using C = compute_t<T>;
-  const T *table, *position, *dy;
-  T *dtable, *dposition;
-  C* sums;  // [rows of the table] per row; dtable itself unless T is 16 bit: one rounding at the end
-  index_t rows, width;
-
-  void operator()(index_t row) const {
-    C* sum = sums + row * rows;
-    for (index_t n = 0; n < rows; ++n) sum[n] = C(0);
-    Places<T> at;
-    for (index_t begin = row * width; begin < (row + 1) * width; begin += block) {
-      const index_t count = at_most_block((row + 1) * width - begin);
-      at.find(table + row * rows, position + begin, rows, count);
-      // y = (1-w) t[a] + w t[c]
-      const T* __restrict g = dy + begin;
-      T* __restrict dp = dposition + begin;
-      for (index_t j = 0; j < count; ++j) {
-        dp[j] = static_cast<T>((at.high[j] - at.low[j]) * C(g[j]));
-        at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // from here on: what goes to the row below, and to the row above
-        at.high[j] = at.share[j] * C(g[j]);
-      }
-      add_runs(at, count, sum);
-    }
-    if constexpr (!std::is_same_v<T, C>)
-      for (index_t n = 0; n < rows; ++n) dtable[row * rows + n] = static_cast<T>(sum[n]);
-  }
-
-  // Neighbouring positions often lie between the same rows (CoPE's gates are below 1): shares wait in registers.
-  void add_runs(const Places<T>& at, index_t count, C* sum) const {
-    for (index_t j = 0; j < count;) {
-      const std::int32_t n = at.below[j];
-      C low = at.low[j], high = at.high[j];
-      for (++j; j < count && at.below[j] == n; ++j) low += at.low[j], high += at.high[j];
-      sum[n] += low;
-      if (n + 1 < rows) sum[n + 1] += high;
-    }
-  }
-};
+// f(begin, count) for each block of [begin, end).
+template <class F> void for_blocks(index_t begin, index_t end, const F& f) {
+  for (; begin < end; begin += block) f(begin, std::min(block, end - begin));
+}
 
 }  // namespace
 
 void CpuKernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
+  const index_t rows = table.size(-1), width = position.size(-1);
   visit_floating("lerp_at", position.dtype(), [&]<class T>(Type<T>) {
-    const index_t rows = table.size(-1), width = position.size(-1);
-    launch("lerp_at", y.device(), table.numel() / rows,
-        LerpForward<T>{table.data<T>(), position.data<T>(), y.data<T>(), rows, width}, 2 * width);
+    using C = compute_t<T>;
+    const T *t = table.data<T>(), *p = position.data<T>();
+    T* out = y.data<T>();
+    parallel_for(table.numel() / rows, rows_per_chunk(2 * width), [&](index_t first, index_t last) {
+      Places<T> at;
+      for (index_t row = first; row < last; ++row)
+        for_blocks(row * width, (row + 1) * width, [&](index_t begin, index_t count) {
+          at.find(t + row * rows, p + begin, rows, count);
+          for (index_t j = 0; j < count; ++j)
+            out[begin + j] = static_cast<T>((C(1) - at.share[j]) * at.low[j] + at.share[j] * at.high[j]);
+        });
+    });
   });
 }
 
 void CpuKernels::lerp_at_backward(
     const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) {
+  const index_t rows = table.size(-1), width = position.size(-1);
   visit_floating("lerp_at", position.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    const index_t rows = table.size(-1), width = position.size(-1);
-    const Tensor sums = std::is_same_v<T, C> ? dtable : Tensor::empty(dtable.shape(), dtype_of<C>);
-    launch("lerp_at", dy.device(), table.numel() / rows,
-        LerpBackward<T>{table.data<T>(), position.data<T>(), dy.data<T>(), dtable.data<T>(), dposition.data<T>(),
-            sums.data<C>(), rows, width},
-        rows + 4 * width);
+    const T *t = table.data<T>(), *p = position.data<T>(), *dy_of = dy.data<T>();
+    T *dt = dtable.data<T>(), *dp_of = dposition.data<T>();
+    parallel_for(table.numel() / rows, rows_per_chunk(rows + 4 * width), [&](index_t first, index_t last) {
+      Places<T> at;
+      std::vector<C> sum(static_cast<std::size_t>(rows));
+      for (index_t row = first; row < last; ++row) {
+        std::fill(sum.begin(), sum.end(), C(0));
+        for_blocks(row * width, (row + 1) * width, [&](index_t begin, index_t count) {
+          at.find(t + row * rows, p + begin, rows, count);
+          // y = (1-w) t[a] + w t[c]
+          const T* __restrict g = dy_of + begin;
+          T* __restrict dp = dp_of + begin;
+          for (index_t j = 0; j < count; ++j) {
+            dp[j] = static_cast<T>((at.high[j] - at.low[j]) * C(g[j]));
+            at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // from here on: what goes to the row below, and to that above
+            at.high[j] = at.share[j] * C(g[j]);
+          }
+          add_runs(at, count, sum.data(), rows);
+        });
+        store_block(sum.data(), rows, dt + row * rows, 1);  // 16 bit: one rounding at the end
+      }
+    });
   });
 }
 

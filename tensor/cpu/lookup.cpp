@@ -1,6 +1,8 @@
 // Picking numbers along an axis by an index, and the adjoint: adding them where the index says.
+#include <algorithm>
+
 #include "tensor/cpu/kernels.h"
-#include "tensor/device/launch.h"
+#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
@@ -8,74 +10,49 @@ namespace {
 // x seen as [outer, rows, inner] with the axis in the middle, and index as [lines, count, inner]: one line per outer,
 // or, where index has extent 1 on an axis before it, fewer lines that serve several each. No copy of the index is made.
 struct Layout {
-  index_t outer = 1, rows, count, inner = 1;
-  int leading;  // axes that make up `outer`, with their extents and the step of each in lines of the index
-  Shape extents, steps;
+  index_t outer, rows, count, inner;
+  Shape leading;  // the axes that make up `outer`
+  Strides steps;  // of each of them, in lines of the index
 
   index_t line(index_t at) const {  // of the index, for the outer `at` of x
     index_t found = 0;
-    for (int k = leading - 1; k >= 0; --k) {
-      found += at % extents[k] * steps[k];
-      at /= extents[k];
-    }
+    for (int k = leading.rank() - 1; k >= 0; at /= leading[k--]) found += at % leading[k] * steps[k];
     return found;
   }
 };
+// `x` has the index's extents but for those before the axis.
 Layout layout_of(const Shape& x, const Shape& index, int axis, index_t rows) {
-  Layout at{.rows = rows, .count = index[axis], .leading = axis, .extents = x, .steps = x};
-  index_t step = 1;
-  for (int k = axis - 1; k >= 0; --k) {
-    at.outer *= x[k];
-    at.steps[k] = index[k] == 1 ? 0 : step;
-    step *= index[k];
-  }
-  for (int k = axis + 1; k < index.rank(); ++k) at.inner *= index[k];
-  return at;
+  const Shape leading = x.leading(axis);
+  Strides steps = contiguous_strides(index.leading(axis));
+  for (int k = 0; k < axis; ++k)
+    if (index[k] == 1) steps[k] = 0;
+  index_t inner = 1;
+  for (int k = axis + 1; k < index.rank(); ++k) inner *= index[k];
+  return {numel(leading), rows, index[axis], inner, leading, steps};
 }
-
-constexpr index_t block = 16;  // of j: where a line of the index lies is worked out once per block
-
-template <class T> struct Pick {
-  const T* x;
-  const index_t* index;
-  T* y;
-  Layout at;
-  void operator()(index_t unit) const {  // unit: one (outer, block of j)
-    const index_t blocks = (at.count + block - 1) / block, outer = unit / blocks, begin = unit % blocks * block;
-    const index_t end = begin + block < at.count ? begin + block : at.count;
-    const T* from = x + outer * at.rows * at.inner;
-    const index_t* places = index + at.line(outer) * at.count * at.inner;
-    T* to = y + outer * at.count * at.inner;
-    for (index_t j = begin; j < end; ++j)
-      for (index_t k = 0; k < at.inner; ++k) to[j * at.inner + k] = from[places[j * at.inner + k] * at.inner + k];
-  }
-};
-
-// Columns are independent, and each is walked in order. So no two threads meet, and no sum depends on their number.
-template <class T> struct Collect {
-  const T* x;
-  const index_t* index;
-  compute_t<T>* y;  // zeroed
-  Layout at;
-  void operator()(index_t column) const {  // column: one (outer, inner); j in order
-    const index_t outer = column / at.inner, k = column % at.inner;
-    const T* from = x + outer * at.count * at.inner + k;
-    const index_t* places = index + at.line(outer) * at.count * at.inner + k;
-    compute_t<T>* into = y + outer * at.rows * at.inner + k;
-    for (index_t j = 0; j < at.count; ++j) into[places[j * at.inner] * at.inner] += compute_t<T>(from[j * at.inner]);
-  }
-};
 
 }  // namespace
 
 void CpuKernels::gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y) {
   const Layout at = layout_of(y.shape(), index.shape(), axis, x.size(axis));
+  constexpr index_t block = 16;  // of j: where a line of the index lies is worked out once per block
+  const index_t blocks = (at.count + block - 1) / block;
   visit_floating("gather", x.dtype(), [&]<class T>(Type<T>) {
-    launch("gather", x.device(), at.outer * ((at.count + block - 1) / block),
-        Pick<T>{x.data<T>(), index.data<index_t>(), y.data<T>(), at}, block * at.inner);
+    parallel_for(at.outer * blocks, rows_per_chunk(block * at.inner), [&](index_t first, index_t last) {
+      for (index_t unit = first; unit < last; ++unit) {
+        const index_t outer = unit / blocks, begin = unit % blocks * block, end = std::min(begin + block, at.count);
+        const T* from = x.data<T>() + outer * at.rows * at.inner;
+        const index_t* places = index.data<index_t>() + at.line(outer) * at.count * at.inner;
+        T* to = y.data<T>() + outer * at.count * at.inner;
+        for (index_t j = begin; j < end; ++j)
+          for (index_t k = 0; k < at.inner; ++k) to[j * at.inner + k] = from[places[j * at.inner + k] * at.inner + k];
+      }
+    });
   });
 }
 
+// Columns (outer, inner) are independent, and each is walked in order. So no two threads meet, and no sum depends on
+// their number.
 void CpuKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) {
   const Layout at = layout_of(x.shape(), index.shape(), axis, y.size(axis));
   visit_floating("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
@@ -83,8 +60,15 @@ void CpuKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, co
     // 16-bit sums are made in f32 and rounded once at the end.
     const Tensor sums = std::is_same_v<T, C> ? y : Tensor::empty(y.shape(), dtype_of<C>);
     fill(sums, 0);
-    launch("sum_by_index", x.device(), at.outer * at.inner,
-        Collect<T>{x.data<T>(), index.data<index_t>(), sums.data<C>(), at}, at.count);
+    parallel_for(at.outer * at.inner, rows_per_chunk(at.count), [&](index_t first, index_t last) {
+      for (index_t column = first; column < last; ++column) {
+        const index_t outer = column / at.inner, k = column % at.inner;
+        const T* from = x.data<T>() + outer * at.count * at.inner + k;
+        const index_t* places = index.data<index_t>() + at.line(outer) * at.count * at.inner + k;
+        C* into = sums.data<C>() + outer * at.rows * at.inner + k;
+        for (index_t j = 0; j < at.count; ++j) into[places[j * at.inner] * at.inner] += C(from[j * at.inner]);
+      }
+    });
     if (!std::is_same_v<T, C>) copy(sums, y);
   });
 }

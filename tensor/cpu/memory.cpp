@@ -25,7 +25,7 @@ class CpuBlocks final : public BlockSource {
     else
       munmap(block, bytes);
   }
-  // What a program may have is for limits to say that the system does not tell: free stays unknown.
+  // How much a process may still take depends on limits that cannot be asked, so what is free stays unknown.
   Room room() const override { return {}; }
   const char* name() const override { return "memory"; }
   bool host_may_read() const override { return true; }

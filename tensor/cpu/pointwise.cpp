@@ -1,113 +1,133 @@
-// Unary and binary functions: runs of any stride and dtype, cut into blocks for the loops of pointwise_*.cpp.
+// Unary and binary functions: runs of any stride and dtype, cut into blocks for plain loops over a compute type.
 #include <algorithm>
 
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/cpu/pointwise.h"
 #include "tensor/error.h"
 #include "tensor/strided_loop.h"
 
 namespace whence {
 namespace {
 
-// Calls f(begin, n) for blocks of a run.
-template <class F> void for_blocks(index_t count, const F& f) {
-  for (index_t begin = 0; begin < count; begin += block_length) f(begin, std::min(block_length, count - begin));
-}
+// y[i] = f(x[0][i], ...) for `count` numbers of a compute type. Operand k steps by step[k]: 1, or 0 where the loop takes
+// one number for all. A table of such loops: looked up once per call, run once per block.
+template <class C, std::size_t N>
+using Loop = void (*)(
+    UnaryAttributes p, const std::array<const C*, N>& x, const std::array<index_t, N>& step, C* y, index_t count);
 
-// y = f(x). A contiguous run of a compute type goes straight to the loop. Other runs pass through blocks on the stack.
-template <class T>
-void run_unary(typename PointwiseLoops<compute_t<T>>::Value loop, UnaryAttributes p, const Tensor& x, const Tensor& y) {
-  using C = compute_t<T>;
-  const T* in = x.data<T>();
-  T* out = y.data<T>();
-  const StridedLoop<2> runs(y.shape(), {x.strides(), y.strides()});
-  const index_t stride = runs.inner_stride(0);
-  runs.parallel_run(cpu_grain, [&](const std::array<index_t, 2>& at, index_t count) {
-    if constexpr (std::is_same_v<T, C>) {
-      if (stride == 1 || count == 1) return loop(p, in + at[0], out + at[1], count);
-    }
-    for_blocks(count, [&](index_t begin, index_t n) {
-      C from[block_length] = {}, to[block_length];
-      load_block(in + at[0] + begin * stride, stride, n, from);
-      loop(p, from, to, n);
-      store_block(to, n, out + at[1] + begin, 1);
-    });
+template <class C> Loop<C, 1> value_loop(Unary function) {
+  return visit(function, []<class F>(F) -> Loop<C, 1> {
+    return [](UnaryAttributes p, const auto& from, const auto&, C* __restrict y, index_t count) {
+      const C* __restrict x = from[0];
+      for (index_t i = 0; i < count; ++i) y[i] = F::value(x[i], p);
+    };
   });
 }
 
-// dx = dy f'(saved), the same way.
-template <class T>
-void run_derivative(typename PointwiseLoops<compute_t<T>>::Derivative loop, UnaryAttributes p, const Tensor& saved,
-    const Tensor& dy, const Tensor& dx) {
-  using C = compute_t<T>;
-  const T *value = saved.data<T>(), *in = dy.data<T>();
-  T* out = dx.data<T>();
-  const StridedLoop<3> runs(dx.shape(), {saved.strides(), dy.strides(), dx.strides()});
-  const index_t value_stride = runs.inner_stride(0), stride = runs.inner_stride(1);
-  runs.parallel_run(cpu_grain, [&](const std::array<index_t, 3>& at, index_t count) {
-    if constexpr (std::is_same_v<T, C>) {
-      if ((value_stride == 1 && stride == 1) || count == 1)
-        return loop(p, value + at[0], in + at[1], out + at[2], count);
-    }
-    for_blocks(count, [&](index_t begin, index_t n) {
-      C block[block_length] = {}, from[block_length] = {}, to[block_length];
-      load_block(value + at[0] + begin * value_stride, value_stride, n, block);
-      load_block(in + at[1] + begin * stride, stride, n, from);
-      loop(p, block, from, to, n);
-      store_block(to, n, out + at[2] + begin, 1);
-    });
+// dx = dy f'(saved)
+template <class C> Loop<C, 2> derivative_loop(Unary function) {
+  return visit(function, []<class F>(F) -> Loop<C, 2> {
+    return [](UnaryAttributes p, const auto& from, const auto&, C* __restrict dx, index_t count) {
+      const C* __restrict saved = from[0], * __restrict dy = from[1];
+      for (index_t i = 0; i < count; ++i) dx[i] = dy[i] * F::derivative(saved[i], p);
+    };
   });
 }
 
-// y = f(a, b), the same way; a broadcast operand (stride 0) does not need a block either.
-template <class T>
-void run_binary(typename PointwiseLoops<compute_t<T>>::Pair loop, const Tensor& a, const Tensor& b, const Tensor& y) {
+// dx = dy d f'(v)/dv by a dual number, v being what f' is written in: x or y.
+template <class C> Loop<C, 2> second_loop(Unary function) {
+  return visit(function, []<class F>(F) -> Loop<C, 2> {
+    return [](UnaryAttributes p, const auto& from, const auto&, C* dx, index_t count) {
+      for (index_t i = 0; i < count; ++i) {
+        const Dual v{static_cast<double>(from[0][i]), 1};
+        dx[i] = from[1][i] * static_cast<C>(F::derivative(v, p).tangent);
+      }
+    };
+  });
+}
+
+template <class C> Loop<C, 2> pair_loop(Binary function) {
+  return visit(function, []<class F>(F) -> Loop<C, 2> {
+    return [](UnaryAttributes, const auto& from, const auto& step, C* y, index_t count) {
+      C* __restrict out = y;
+      const C* __restrict left = from[0], * __restrict right = from[1];
+      if (from[0] == y && step[0] == 1 && step[1] == 1) {  // in place: one pointer, so that no overlap has to be feared
+        for (index_t i = 0; i < count; ++i) out[i] = F::value(out[i], right[i]);
+      } else if (step[0] == 1 && step[1] == 1) {
+        for (index_t i = 0; i < count; ++i) out[i] = F::value(left[i], right[i]);
+      } else if (step[0] == 1) {
+        const C constant = *right;
+        for (index_t i = 0; i < count; ++i) out[i] = F::value(left[i], constant);
+      } else if (step[1] == 1) {
+        const C constant = *left;
+        for (index_t i = 0; i < count; ++i) out[i] = F::value(constant, right[i]);
+      } else {
+        std::fill_n(out, count, F::value(*left, *right));
+      }
+    };
+  });
+}
+
+// A run of a compute type whose operands step by 1 (or by 0, where the loop `broadcasts`) goes straight to the loop. Other
+// runs pass through blocks on the stack.
+template <class T, std::size_t N>
+void run(Loop<compute_t<T>, N> loop, UnaryAttributes p, const std::array<Tensor, N>& x, const Tensor& y,
+    bool broadcasts = false) {
   using C = compute_t<T>;
-  const T *left = a.data<T>(), *right = b.data<T>();
+  std::array<Strides, N + 1> strides;
+  std::array<const T*, N> in;
+  for (std::size_t k = 0; k < N; ++k) strides[k] = x[k].strides(), in[k] = x[k].template data<T>();
+  strides[N] = y.strides();
   T* out = y.data<T>();
-  const StridedLoop<3> runs(y.shape(), {a.strides(), b.strides(), y.strides()});
-  const index_t a_stride = runs.inner_stride(0), b_stride = runs.inner_stride(1);
-  const auto is_step = [](index_t stride) { return stride == 0 || stride == 1; };
-  runs.parallel_run(cpu_grain, [&](const std::array<index_t, 3>& at, index_t count) {
+  const StridedLoop<N + 1> runs(y.shape(), strides);
+  std::array<index_t, N> step, ones;
+  ones.fill(1);
+  for (std::size_t k = 0; k < N; ++k) step[k] = runs.inner_stride(static_cast<int>(k));
+  const bool straight =
+      std::ranges::all_of(step, [broadcasts](index_t by) { return by == 1 || (broadcasts && by == 0); });
+  runs.parallel_run(cpu_grain, [&](const std::array<index_t, N + 1>& at, index_t count) {
+    std::array<const C*, N> from;
     if constexpr (std::is_same_v<T, C>) {
-      if (is_step(a_stride) && is_step(b_stride))
-        return loop(left + at[0], a_stride, right + at[1], b_stride, out + at[2], count);
+      for (std::size_t k = 0; k < N; ++k) from[k] = in[k] + at[k];
+      if (straight || count == 1) return loop(p, from, step, out + at[N], count);
     }
-    for_blocks(count, [&](index_t begin, index_t n) {
-      C x[block_length] = {}, z[block_length] = {}, to[block_length];
-      load_block(left + at[0] + begin * a_stride, a_stride, n, x);
-      load_block(right + at[1] + begin * b_stride, b_stride, n, z);
-      loop(x, 1, z, 1, to, n);
-      store_block(to, n, out + at[2] + begin, 1);
-    });
+    for (index_t begin = 0; begin < count; begin += block_length) {
+      const index_t n = std::min(block_length, count - begin);
+      C blocks[N][block_length] = {}, to[block_length];
+      for (std::size_t k = 0; k < N; ++k) {
+        load_block(in[k] + at[k] + begin * step[k], step[k], n, blocks[k]);
+        from[k] = blocks[k];
+      }
+      loop(p, from, ones, to, n);
+      store_block(to, n, out + at[N] + begin, 1);
+    }
   });
 }
 
 }  // namespace
 
-// From a runtime dtype and function to a loop: two look-ups per call, none per element.
 void CpuKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
-  visit_floating(
-      "unary", x.dtype(), [&]<class T>(Type<T>) { run_unary<T>(PointwiseLoops<compute_t<T>>::value(f), p, x, y); });
+  visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) { run<T, 1>(value_loop<compute_t<T>>(f), p, {x}, y); });
 }
 
 void CpuKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  visit_floating("unary_backward", dy.dtype(),
-      [&]<class T>(Type<T>) { run_derivative<T>(PointwiseLoops<compute_t<T>>::derivative(f), p, saved, dy, dx); });
+  visit_floating("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
+    run<T, 2>(derivative_loop<compute_t<T>>(f), p, {saved, dy}, dx);
+  });
 }
 
 void CpuKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  // Checked here and not in the loop: an exception must not leave a parallel region.
   if (dy.dtype() == DType::dual)
     fail("unary_second", "dual given; the second derivative of a dual would need nested duals; use f64");
-  visit_floating("unary_second", dy.dtype(),
-      [&]<class T>(Type<T>) { run_derivative<T>(PointwiseLoops<compute_t<T>>::second(f), p, saved, dy, dx); });
+  visit_floating("unary_second", dy.dtype(), [&]<class T>(Type<T>) {
+    run<T, 2>(second_loop<compute_t<T>>(f), p, {saved, dy}, dx);
+  });
 }
 
 void CpuKernels::binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
-  visit_floating(
-      "binary", a.dtype(), [&]<class T>(Type<T>) { run_binary<T>(PointwiseLoops<compute_t<T>>::pair(f), a, b, y); });
+  visit_floating("binary", a.dtype(), [&]<class T>(Type<T>) {
+    run<T, 2>(pair_loop<compute_t<T>>(f), {}, {a, b}, y, true);
+  });
 }
 
 }  // namespace whence

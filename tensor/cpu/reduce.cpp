@@ -1,8 +1,9 @@
 // Sums and maxima over any axes. Neighbouring axes of one kind are merged, then one group after another is reduced, the
-// last first:
-// rows where the group is innermost, columns where something is kept behind it. Between the passes numbers are double.
+// last first: rows where the group is innermost, columns where something is kept behind it. Between the passes numbers
+// are double.
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "tensor/cpu/block.h"
@@ -10,7 +11,8 @@
 #include "tensor/cpu/rows.h"
 #include "tensor/merged_axes.h"
 #include "tensor/parallel.h"
-#include "tensor/strided_loop.h"
+#include "tensor/raw.h"
+#include "tensor/strided_index.h"
 
 namespace whence {
 namespace {
@@ -54,41 +56,27 @@ constexpr index_t chunk_length = 16384;  // of a row, or rows x columns of a col
 template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* out) {
   using W = wide_t<T>;
   const index_t length = x.size(-1), stride = x.strides()[-1], chunks = (length + chunk_length - 1) / chunk_length;
-  Shape outer;
-  Strides outer_strides;
-  for (int axis = 0; axis + 1 < x.rank(); ++axis)
-    outer.push_back(x.shape()[axis]), outer_strides.push_back(x.strides()[axis]);
   const T* in = x.data<T>();
-  const StridedLoop<1> rows(outer, {outer_strides});
-  const index_t row_step = rows.inner_stride(0);
+  const StridedIndex<1> rows(x.shape().leading(-1), {x.strides().leading(-1)});
   if (chunks == 1) {
     parallel_for(rows.count(), rows_per_chunk(length), [&](index_t begin, index_t end) {
-      index_t row = begin;
-      rows.run(begin, end, [&](const std::array<index_t, 1>& at, index_t count) {
-        for (index_t i = 0; i < count; ++i, ++row)
-          out[row] = convert<Out>(reduce_run<F>(in + at[0] + i * row_step, stride, length));
-      });
+      for (index_t row = begin; row < end; ++row)
+        out[row] = convert<Out>(reduce_run<F>(in + rows(row)[0], stride, length));
     });
     return;
   }
   // Few long rows: the chunks are the work that is shared out.
   std::vector<W> partial(static_cast<std::size_t>(rows.count() * chunks));
-  std::vector<index_t> starts(static_cast<std::size_t>(rows.count()));
-  index_t row = 0;
-  rows.run(0, rows.count(), [&](const std::array<index_t, 1>& at, index_t count) {
-    for (index_t i = 0; i < count; ++i, ++row) starts[static_cast<std::size_t>(row)] = at[0] + i * row_step;
-  });
   parallel_for(rows.count() * chunks, 1, [&](index_t begin, index_t end) {
     for (index_t task = begin; task < end; ++task) {
-      const index_t first = task % chunks * chunk_length;
-      const T* run = in + starts[static_cast<std::size_t>(task / chunks)] + first * stride;
-      partial[static_cast<std::size_t>(task)] = reduce_run<F>(run, stride, std::min(chunk_length, length - first));
+      const index_t first = task % chunks * chunk_length, count = std::min(chunk_length, length - first);
+      const T* run = in + rows(task / chunks)[0] + first * stride;
+      partial[static_cast<std::size_t>(task)] = reduce_run<F>(run, stride, count);
     }
   });
-  for (row = 0; row < rows.count(); ++row) {
-    W total = partial[static_cast<std::size_t>(row * chunks)];
-    for (index_t c = 1; c < chunks; ++c) total = F::join(total, partial[static_cast<std::size_t>(row * chunks + c)]);
-    out[row] = convert<Out>(total);
+  for (index_t row = 0; row < rows.count(); ++row) {
+    const W* of_row = partial.data() + row * chunks;
+    out[row] = convert<Out>(std::accumulate(of_row + 1, of_row + chunks, of_row[0], F::template join<W>));
   }
 }
 
@@ -138,53 +126,31 @@ void reduce_columns(
   });
 }
 
-// For layouts that neither pass can walk.
-Tensor contiguous_copy(const Tensor& x) {
-  Tensor result = Tensor::empty(x.shape(), x.dtype());
-  kernels({}).copy(x, result);
-  return result;
-}
-
 // Reduces the last group of reduced axes into `out` (contiguous, of the shape that is left).
 template <class F, class T, class Out> void reduce_group(const Tensor& x, int axis, Out* out) {
   if (axis + 1 == x.rank()) return reduce_rows<F, T>(x, out);
   // Behind the axis lies what is kept: [outer..., rows, width...]. Contiguous unless it merges into one slab anyway.
   const bool simple = axis <= 1 && axis + 2 == x.rank() && x.strides()[-1] == 1;
-  const Tensor y = simple ? x : contiguous_copy(x);
-  index_t outer = 1, width = 1;
-  for (int i = 0; i < axis; ++i) outer *= y.shape()[i];
-  for (int i = axis + 1; i < y.rank(); ++i) width *= y.shape()[i];
-  const index_t outer_stride = axis > 0 ? (simple ? y.strides()[0] : y.shape()[axis] * width) : 0;
-  reduce_columns<F>(y.data<T>(), outer, outer_stride, y.shape()[axis], y.strides()[axis], width, out);
+  const Tensor y = simple ? x : raw::copy(x);
+  const index_t rows = y.size(axis), outer = numel(y.shape().leading(axis)), width = y.numel() / outer / rows;
+  const index_t outer_stride = axis > 0 ? (simple ? y.strides()[0] : rows * width) : 0;
+  reduce_columns<F>(y.data<T>(), outer, outer_stride, rows, y.strides()[axis], width, out);
 }
 
-// The axes of `x` without `axis`.
-Shape without(const Shape& shape, int axis) {
-  Shape rest;
-  for (int i = 0; i < shape.rank(); ++i)
-    if (i != axis) rest.push_back(shape[i]);
-  return rest;
-}
-
-// One group per call, the last first. What is left is a smaller tensor in the wide type,
-// until nothing is left to reduce.
-template <class F, class T> void reduce_groups(const Tensor& x, const std::vector<bool>& reduced, const Tensor& out) {
+// One group per call, the last first. What is left is a smaller tensor in the wide type, until nothing is left to reduce.
+// `kept` steps through `out` (contiguous), by 0 along what is reduced.
+template <class F, class T> void reduce_groups(const Tensor& x, const Strides& kept, const Tensor& out) {
   using W = wide_t<T>;
-  const MergedAxes groups = merge_axes(x, reduced);
+  const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
+  const Tensor from = x.view(groups.shape, groups.strides[0]);
   int axis = -1, left = 0;
-  for (int i = 0; i < groups.x.rank(); ++i)
-    if (groups.reduced[static_cast<std::size_t>(i)]) axis = i, ++left;
-  if (left == 0) return kernels({}).copy(groups.x, out.view(groups.x.shape(), contiguous_strides(groups.x.shape())));
-  if (left == 1) {
-    if (out.dtype() == x.dtype()) return reduce_group<F, T>(groups.x, axis, out.data<T>());
-  }
-  const Shape rest = without(groups.x.shape(), axis);
-  const Tensor partial = Tensor::empty(rest, dtype_of<W>);
-  reduce_group<F, T>(groups.x, axis, partial.data<W>());
-  if (left == 1) return kernels({}).copy(partial, out.view(rest, contiguous_strides(rest)));
-  std::vector<bool> kinds = groups.reduced;
-  kinds.erase(kinds.begin() + axis);
-  reduce_groups<F, W>(partial, kinds, out);
+  for (int i = 0; i < from.rank(); ++i)
+    if (groups.strides[1][i] == 0) axis = i, ++left;
+  if (left == 0) return kernels({}).copy(from, raw::reshape(out, from.shape()));
+  if (left == 1 && out.dtype() == x.dtype()) return reduce_group<F, T>(from, axis, out.data<T>());
+  const Tensor partial = Tensor::empty(from.shape().without(axis), dtype_of<W>);
+  reduce_group<F, T>(from, axis, partial.data<W>());
+  reduce_groups<F, W>(partial, groups.strides[1].without(axis), out);
 }
 
 // The maximum first, fast, then the search for it, which stops at the first.
@@ -208,11 +174,10 @@ template <class T> void argmax_rows(const Tensor& x, index_t* out) {
 
 void CpuKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
-  std::vector<bool> reduced;
-  for (int axis = 0; axis < x.rank(); ++axis) reduced.push_back(out.shape()[axis] != x.shape()[axis]);
+  const Strides kept = raw::expand(out, x.shape()).strides();
   visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) {
-    if (f == Reduction::sum) return reduce_groups<Sum, T>(x, reduced, out);
-    reduce_groups<Maximum, T>(x, reduced, out);
+    if (f == Reduction::sum) return reduce_groups<Sum, T>(x, kept, out);
+    reduce_groups<Maximum, T>(x, kept, out);
   });
 }
 

@@ -65,11 +65,7 @@ template <class T> void softmax_rows(const Tensor& x, const Tensor& y) {
 template <class T> void masked_softmax_rows(const Tensor& x, const Tensor& mask, const Tensor& y) {
   using C = compute_t<T>;
   const index_t width = x.size(-1), mask_stride = mask.strides()[-1];
-  Shape rows;
-  Strides row_strides;
-  for (int axis = 0; axis + 1 < x.rank(); ++axis)
-    rows.push_back(x.shape()[axis]), row_strides.push_back(mask.strides()[axis]);
-  const StridedLoop<1> walk(rows, {row_strides});
+  const StridedLoop<1> walk(x.shape().leading(-1), {mask.strides().leading(-1)});
   const index_t step = walk.inner_stride(0);
   const T* in = x.data<T>();
   const auto* where = reinterpret_cast<const unsigned char*>(mask.data<bool>());

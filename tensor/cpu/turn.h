@@ -8,18 +8,14 @@ namespace whence {
 // About what it costs to wake a sleeping thread: so waiting never costs twice the better of turning and sleeping.
 inline constexpr std::chrono::microseconds longest_turning{50};
 
-inline void pause_turning() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 // Turns until done() or for as long as is worth it. True when done.
 template <class Done> bool turn_until(const Done& done) {
   const auto turn = [&] {
     for (int count = 0; count < 64; ++count) {
       if (done()) return true;
-      pause_turning();
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
     }
     return false;
   };

@@ -3,8 +3,11 @@
 // and statistics are here alone; blocks come from a BlockSource. Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tensor/error.h"
@@ -45,12 +48,12 @@ struct LiveBlock {
 
 class Allocator {
  public:
-  explicit Allocator(BlockSource& source);  // REQUIRES: `source` outlives every block
+  explicit Allocator(BlockSource& its_source);  // REQUIRES: the source outlives every block
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();  // gives cached blocks back
   static Allocator& cpu();
-  BlockSource& source() const;
+  BlockSource& source() const { return source_; }
 
   // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it
   // is asked again. Then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
@@ -60,7 +63,7 @@ class Allocator {
   void deallocate(void* block, std::size_t bytes) noexcept;
 
   MemoryStatistics statistics() const;
-  BlockSource::Room room() const;  // of the device
+  BlockSource::Room room() const { return source_.room(); }  // of the device
   void reset_peak();
   void release_cached();  // gives every cached block back to the device, except those of pools
   // The largest blocks in use. Those under 64 KiB are not told apart.
@@ -80,8 +83,33 @@ class Allocator {
   static std::size_t block_size(std::size_t bytes);
 
  private:
-  struct State;
-  State* state_;
+  static constexpr std::size_t class_count = 640;
+  // Free blocks by size class. A list has room for every block that may come back to it before that block is handed
+  // out, so that giving back cannot fail.
+  using Cache = std::array<std::vector<void*>, class_count>;
+  struct PoolBlocks {
+    Cache own;   // what the pool took from the device and no one uses now
+    Cache held;  // blocks from outside that were freed while it was open
+  };
+  static constexpr Pool no_pool = 0;
+
+  // All of these are called under the lock.
+  void give_back(std::size_t size_class);  // one cached block
+  void* take_in_exchange(std::size_t block);
+  void* find(std::size_t block);
+  void keep(void* memory, std::size_t block) noexcept;
+  std::vector<LiveBlock> largest_now(std::size_t count) const;
+  [[noreturn]] void refuse(std::size_t bytes) const;
+
+  BlockSource& source_;
+  mutable std::mutex mutex_;
+  Cache cached_;
+  std::array<std::size_t, class_count> taken_{};  // from the device, in use or not
+  MemoryStatistics statistics_;
+  std::unordered_map<void*, LiveBlock> large_;  // in use
+  std::unordered_map<void*, Pool> owners_;      // of blocks that a pool took from the device, in use or not
+  std::unordered_map<Pool, PoolBlocks> pools_;
+  Pool open_ = no_pool, newest_ = no_pool;
 };
 
 }  // namespace whence

@@ -27,7 +27,7 @@ void sum_over_ranks(Communicator& ranks, const Tensor& given) {
   const Tensor total = ranks.reaches(given.device()) ? given : raw::to_device(given, Device::cpu());
   // What can be halved to the end is; the few numbers behind are summed by all.
   const index_t rest = total.numel() % ranks.size(), even = total.numel() - rest;
-  const Tensor theirs = Tensor::empty({std::max(even / 2, rest)}, total.dtype(), total.device());
+  const Tensor theirs = Tensor::like(total, {std::max(even / 2, rest)});
   if (rest > 0) {
     const Tensor behind = part(total, {even, even + rest}), received = part(theirs, {0, rest});
     for (int distance = 1; distance < ranks.size(); distance *= 2) {

@@ -83,7 +83,7 @@ class ForkedRanks::SharedMemory final : public Communicator {
   bool give_up(const std::string& why) noexcept override { return board_->lose(rank(), "gave up: ", why.c_str()); }
 
  private:
-  // Who waits for one that waits for a third has the third to thank.
+  // The chain of waits is followed, so that the error names the rank that all are waiting for.
   std::string held_up(int waited_for) const {
     int waiting = rank();
     for (int links = 0; links < size(); ++links) {

@@ -20,18 +20,18 @@ struct CausalSoftmaxByDistance {
   };
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& table) const {
     check(x, table);
-    const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+    const Tensor y = Tensor::like(x);
     joined_kernels(x.device())
         .causal_softmax_by_distance(raw::contiguous(x), steps.on(x.device()), raw::contiguous(table), first_row, y);
     saved.y.output(y);
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
-    const Tensor y = saved.y.get(), dx = Tensor::empty(y.shape(), y.dtype(), y.device());
+    const Tensor y = saved.y.get(), dx = Tensor::like(y);
     joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), first_row, dx);
     Grads<2> grads{dx, Tensor()};
     if (!needs[1]) return grads;
-    grads[1] = Tensor::empty({y.size(1), steps.count}, y.dtype(), y.device());
+    grads[1] = Tensor::like(y, {y.size(1), steps.count});
     kernels(y.device()).sum_by_distance(steps.on(y.device()), dx, grads[1]);
     return grads;
   }

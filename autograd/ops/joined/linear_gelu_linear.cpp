@@ -21,8 +21,8 @@ struct LinearGeluLinear {
       const Tensor& weight_out, const Tensor& bias_out) const {
     check(x, weight_in, bias_in, weight_out, bias_out);
     const Tensor rows = raw::reshape(x, as_rows(x.shape()));
-    const Tensor before = Tensor::empty({rows.size(0), weight_in.size(0)}, x.dtype(), x.device());
-    const Tensor hidden = Tensor::empty(before.shape(), x.dtype(), x.device());
+    const Tensor before = Tensor::like(x, {rows.size(0), weight_in.size(0)});
+    const Tensor hidden = Tensor::like(x, before.shape());
     joined_kernels(x.device())
         .matmul_gelu(rows, raw::transpose(weight_in), bias_in.defined() ? &bias_in : nullptr, before, hidden);
     saved.x = x;
@@ -38,11 +38,10 @@ struct LinearGeluLinear {
 
   Grads<5> backward(const Saved& saved, const Tensor& dy, Needs<5> needs) const {
     JoinedKernels& on = joined_kernels(dy.device());
-    const auto made = [&](const Shape& shape) { return Tensor::empty(shape, dy.dtype(), dy.device()); };
     const Tensor rows = raw::reshape(dy, as_rows(dy.shape())), h = saved.before.get();
     Grads<5> grads;
     if (needs[3] && needs[4]) {
-      grads[3] = made(saved.weight_out.peek().shape()), grads[4] = made({rows.size(1)});
+      grads[3] = Tensor::like(dy, saved.weight_out.peek().shape()), grads[4] = Tensor::like(dy, {rows.size(1)});
       on.matmul_row_sums(raw::transpose(rows), saved.hidden.get(), grads[3], grads[4]);
     } else if (needs[3]) {
       grads[3] = raw::matmul(raw::transpose(rows), saved.hidden.get());
@@ -50,8 +49,8 @@ struct LinearGeluLinear {
       grads[4] = raw::reduce(Reduction::sum, rows, {0}, false);
     }
     if (!needs[0] && !needs[1] && !needs[2]) return grads;
-    const Tensor dh = made(h.shape()), x = saved.x.get();
-    if (needs[2]) grads[2] = made({h.size(1)});
+    const Tensor dh = Tensor::like(dy, h.shape()), x = saved.x.get();
+    if (needs[2]) grads[2] = Tensor::like(dy, {h.size(1)});
     on.matmul_gelu_backward(rows, saved.weight_out.get(), h, dh, grads[2]);
     if (needs[1]) grads[1] = raw::matmul(raw::transpose(dh), raw::reshape(x, as_rows(x.shape())));
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(dh, saved.weight_in.get()), x.shape());

@@ -27,8 +27,8 @@ struct ProjectHeads {
     check(x, weights, biases);
     const bool biased = query_bias.defined();
     const index_t width = query.size(0), batch = x.size(0), length = x.size(1);
-    const auto made = [&](const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); };
-    const Tensor weight = made({3 * width, x.size(2)}), bias = biased ? made({3 * width}) : Tensor();
+    const Tensor weight = Tensor::like(x, {3 * width, x.size(2)}),
+                 bias = biased ? Tensor::like(x, {3 * width}) : Tensor();
     std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight);
     if (biased) {
       from.insert(from.end(), biases.begin(), biases.end());
@@ -39,7 +39,7 @@ struct ProjectHeads {
     const Tensor joined =
         raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, biased ? &bias : nullptr);
     const Shape apart{batch, heads, length, width / heads};
-    const Three y{made(apart), made(apart), made(apart)};
+    const Three y{Tensor::like(x, apart), Tensor::like(x, apart), Tensor::like(x, apart)};
     joined_kernels(x.device()).copy_all(by_head(joined, apart), y);
     saved.x = x;
     saved.weight = weight;
@@ -49,8 +49,7 @@ struct ProjectHeads {
 
   Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
     const Tensor x = saved.x.get(), weight = saved.weight.get(), rows = raw::reshape(x, as_rows(x.shape()));
-    const auto made = [&](const Shape& shape) { return Tensor::empty(shape, x.dtype(), x.device()); };
-    const Tensor joined = made({rows.size(0), weight.size(0)});
+    const Tensor joined = Tensor::like(x, {rows.size(0), weight.size(0)});
     const Shape apart{x.size(0), heads, x.size(1), weight.size(0) / 3 / heads};
     Three from{dy[0], dy[1], dy[2]};
     for (Tensor& part : from)
@@ -58,7 +57,8 @@ struct ProjectHeads {
     joined_kernels(x.device()).copy_all(from, by_head(joined, apart));
     Grads<7> grads;
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(joined, weight), x.shape());
-    const Tensor dweight = made(weight.shape()), dbias = saved.biased ? made({weight.size(0)}) : Tensor();
+    const Tensor dweight = Tensor::like(x, weight.shape()),
+                 dbias = saved.biased ? Tensor::like(x, {weight.size(0)}) : Tensor();
     if (saved.biased)
       joined_kernels(x.device()).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
     else

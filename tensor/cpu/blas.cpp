@@ -1,4 +1,4 @@
-#include "tensor/cpu/blas_buffers.h"
+#include "tensor/cpu/blas.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -10,6 +10,15 @@
 #include <mutex>
 
 #include "tensor/error.h"
+
+extern "C" {
+// From OpenBLAS's cblas.h, declared here because its place and the width of its int differ between distributions.
+void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
+    const float* b, int ldb, float beta, float* c, int ldc);
+void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda,
+    const double* b, int ldb, double beta, double* c, int ldc);
+void openblas_set_num_threads(int count);
+}
 
 namespace whence::blas {
 namespace {
@@ -57,7 +66,7 @@ class Buffers {
   }
 
  private:
-  // Without these two functions it is not the OpenBLAS that asks for ever.
+  // A library without these two functions is not the OpenBLAS that asks for ever: there is nothing to take.
   void take_up_to(int wanted) {
     const auto take = reinterpret_cast<void* (*)(int)>(dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
     const auto give_back = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "blas_memory_free"));
@@ -85,10 +94,51 @@ Buffers& buffers() {
   return all;
 }
 
+// A buffer and, while alive, this thread alone for OpenBLAS. What is built with OpenMP asks that for the count, on each
+// thread anew; what has threads of its own is told once. OpenMP is looked up, because only the former brings it.
+class OneCall {
+ public:
+  OneCall() {
+    buffers().enter();
+    static const bool told = (openblas_set_num_threads(1), true);
+    static_cast<void>(told);
+    if (set) previous_ = get(), set(1);
+  }
+  ~OneCall() {
+    if (set) set(previous_);
+    buffers().leave();
+  }
+  OneCall(const OneCall&) = delete;
+  OneCall& operator=(const OneCall&) = delete;
+
+ private:
+  static inline void (*const set)(int) = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  static inline int (*const get)() = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  int previous_ = 1;
+};
+
 }  // namespace
 
 void require_buffers(int threads) { buffers().require(threads); }
-Buffer::Buffer() { buffers().enter(); }
-Buffer::~Buffer() { buffers().leave(); }
+
+template <class T>
+void multiply(
+    index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading) {
+  constexpr int row_major = 101, as_is = 111, transposed = 112;
+  const auto gemm = [] {
+    if constexpr (std::is_same_v<T, float>)
+      return cblas_sgemm;
+    else
+      return cblas_dgemm;
+  }();
+  const OneCall call;
+  gemm(row_major, a.transposed ? transposed : as_is, b.transposed ? transposed : as_is, static_cast<int>(m),
+      static_cast<int>(n), static_cast<int>(k), alpha, a.at, static_cast<int>(a.leading), b.at,
+      static_cast<int>(b.leading), beta, c, static_cast<int>(leading));
+}
+template void multiply(
+    index_t, index_t, index_t, float, const Operand<float>&, const Operand<float>&, float, float*, index_t);
+template void multiply(
+    index_t, index_t, index_t, double, const Operand<double>&, const Operand<double>&, double, double*, index_t);
 
 }  // namespace whence::blas

@@ -1,3 +1,4 @@
+// Products by OpenBLAS, each on one thread.
 // Note [Buffers of OpenBLAS]
 // A call of OpenBLAS computes in a buffer of 128 MiB (of address space; what it does not touch takes no memory), which
 // it keeps for a later call. Where the system refuses one it asks again, for ever. So the buffers are asked for here,
@@ -5,18 +6,24 @@
 // buffers. At the start of a process OpenBLAS takes buffers before main begins: examples/app/room_at_start.cpp.
 #pragma once
 
+#include "tensor/shape.h"
+
 namespace whence::blas {
 
 // Buffers for `threads` products at a time, or for as many as there is room for. OutOfMemory when that is none.
 void require_buffers(int threads);
 
-// One of them, while alive. Waits where all are in use, until another product has ended. Allocates nothing.
-class Buffer {
- public:
-  Buffer();
-  ~Buffer();
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+// Rows `leading` apart; a transposed operand is read as it lies.
+template <class T> struct Operand {
+  const T* at;
+  index_t leading;
+  bool transposed = false;
 };
+
+// c = alpha a b + beta c,  a:[m k]  b:[k n]  c:[m n], its rows `leading` apart. Waits where all buffers are in use, until
+// another product has ended. REQUIRES: require_buffers(). T is float or double.
+template <class T>
+void multiply(
+    index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading);
 
 }  // namespace whence::blas
