@@ -29,7 +29,9 @@
 namespace whence {
 
 // What all tiles are told, a head mix (tensor/tiled_mix.h) too.
-struct TiledFacts {
+struct TiledFacts : TiledOperands {
+  using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
+
   double scale = 1;
   bool causal = true;
   index_t first_row = 0;  // query i is token first_row + i of the keys
@@ -42,9 +44,7 @@ struct TiledFacts {
   index_t total_rows = 0;
 };
 
-struct TiledAttention : AttentionOperands, TiledFacts {
-  using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
-
+struct TiledAttention : TiledFacts {
   // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
   double relative_scale = 1, gate_scale = 1, position_scale = 1;

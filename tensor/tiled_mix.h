@@ -11,9 +11,7 @@
 
 namespace whence {
 
-struct TiledMix : MixOperands, TiledFacts {
-  using Operands = std::array<Tensor, operand_count>;
-
+struct TiledMix : TiledFacts {
   index_t left = 0, right = 0;  // taps on either side
   index_t table_lowest = 0;     // the steps of u's row 0
   index_t behind = 0;           // columns of hidden behind the last key, where the run goes on

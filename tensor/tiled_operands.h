@@ -11,8 +11,9 @@ struct OperandInfo {
   bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
 };
 
-// Of tiled_attention.h; both kinds have those up to piece_offsets. position_keys: z_i = position_scale q_i.e.
-struct AttentionOperands {
+// Up to piece_offsets of tiled_attention.h and of tiled_mix.h, up to position_slopes of the first alone, then of the
+// second alone. position_keys: z_i = position_scale q_i.e.
+struct TiledOperands {
   enum Operand : std::size_t {
     query,
     key,
@@ -31,6 +32,9 @@ struct AttentionOperands {
     position_logits,
     position_keys,
     position_slopes,
+    mix_input,
+    mix_table,
+    mix_output,
     operand_count
   };
   static constexpr OperandInfo info[operand_count] = {
@@ -51,36 +55,6 @@ struct AttentionOperands {
       {"position_logits", "b h i p", true},
       {"position_keys", "p d", false},
       {"position_slopes", "h", false},
-  };
-};
-
-// Of tiled_mix.h; those up to piece_offsets as above.
-struct MixOperands {
-  enum Operand : std::size_t {
-    query,
-    key,
-    value,
-    distance_table,
-    piece_distance,
-    piece_row,
-    piece_begins,
-    piece_slopes,
-    piece_offsets,
-    mix_input,
-    mix_table,
-    mix_output,
-    operand_count
-  };
-  static constexpr OperandInfo info[operand_count] = {
-      {"query", "b h i d", true},
-      {"key", "b h j d", true},
-      {"value", "b h j c", true},
-      {"distance_table", "h n", false},
-      {"piece_distance", "n", false},
-      {"piece_row", "b h i", false},
-      {"piece_begins", "s", false},
-      {"piece_slopes", "h s", false},
-      {"piece_offsets", "h s", false},
       {"mix_input", "w x k", false},
       {"mix_table", "e w m", false},
       {"mix_output", "h w k", false},

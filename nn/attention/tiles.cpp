@@ -25,6 +25,12 @@ TileTerms::TileTerms(const AttendContext& context) {
   facts.total_rows = context.first_row + context.query.size(2);
 }
 
+bool TileTerms::has_more_than_pieces() const {
+  for (std::size_t k = TiledAttention::piece_offsets + 1; k < TiledAttention::mix_input; ++k)
+    if (operands[k].defined()) return true;
+  return false;
+}
+
 bool TileTerms::read_steps(const Distances& distances) {
   // Schemes of one sum may stand at different (drawn, stretched) positions; their tables cannot be added.
   if (distances_) return distances.reads_as(*distances_);
@@ -50,7 +56,7 @@ bool TileTerms::add_by_row_and_distance(
 
 bool TileTerms::add_pieces(const Distances& distances, const Tensor& distance, const Tensor& row, const Tensor& begins,
     const Tensor& slopes, const Tensor& offsets) {
-  if (has(TiledAttention::piece_begins) || !read_steps(distances)) return false;
+  if (has(TiledAttention::piece_begins) || mix || !read_steps(distances)) return false;
   operands[TiledAttention::piece_distance] = distance, operands[TiledAttention::piece_row] = row;
   operands[TiledAttention::piece_begins] = begins;
   operands[TiledAttention::piece_slopes] = slopes, operands[TiledAttention::piece_offsets] = offsets;
@@ -82,15 +88,10 @@ std::optional<TiledResult> TileTerms::run(const std::optional<PatternDropout>& d
   if (dropout) facts.dropout = dropout->probability, facts.stream = dropout->stream;
   if (!mix)
     return tiled_refusal(facts, operands).empty() ? std::optional(tiled_attention(facts, operands)) : std::nullopt;
-  // A mix knows the operands that both kinds of tiles have, and reads distances in a row.
-  if (facts.query_step.defined() || facts.bins > 0) return std::nullopt;
-  for (std::size_t k = TiledAttention::distance_table + 1; k < operands.size(); ++k)
-    if (operands[k].defined()) return std::nullopt;
-  TiledMix at = mix->facts;
-  static_cast<TiledFacts&>(at) = facts;
-  TiledMix::Operands all = mix->operands;
-  for (std::size_t k = 0; k <= TiledMix::distance_table; ++k) all[k] = operands[k];
-  return TiledResult{tiled_mix(at, all), {}};
+  // A mix reads distances in a row.
+  if (facts.query_step.defined() || facts.bins > 0 || has_more_than_pieces()) return std::nullopt;
+  static_cast<TiledFacts&>(*mix) = facts;
+  return TiledResult{tiled_mix(*mix, operands), {}};
 }
 
 }  // namespace whence

@@ -14,17 +14,14 @@ struct PatternDropout;
 struct TileTerms {
   TiledAttention facts;
   TiledAttention::Operands operands;  // of [b h i d], [b h j d] and so on
-  struct Mix {
-    TiledMix facts;               // of the mix alone
-    TiledMix::Operands operands;  // those that heads do not have, and pieces that are a channel of it
-  };
-  std::optional<Mix> mix;
-  Tensor bin_values;  // [bins d]: what the sums by distance are multiplied by and added to the output
+  std::optional<TiledMix> mix;        // what a mix is told beside `facts`; pieces are a channel of it then
+  Tensor bin_values;                  // [bins d]: what the sums by distance are multiplied by and added to the output
 
   explicit TileTerms(const AttendContext& context);  // queries, keys, values, and what can be seen
 
   Tensor& operator[](TiledAttention::Operand which) { return operands[which]; }
   bool has(TiledAttention::Operand which) const { return operands[which].defined(); }
+  bool has_more_than_pieces() const;  // an operand that a mix does not know
   // What all that is read by distance reads; nothing: nothing is.
   const std::optional<Distances>& distances() const { return distances_; }
   // Reads these steps from now on. False where others are read already.

@@ -46,21 +46,19 @@ std::optional<TileTerms> Adaptive::base_terms(const AttendContext& context) cons
   }
   const std::optional<Distances> distances = has_bias() ? base.distances() : whole_distances(context);
   if (!distances || !distances->diagonal || !base.read_steps(*distances) || base.facts.bins > 0) return std::nullopt;
-  for (std::size_t k = TiledAttention::piece_offsets + 1; k < base.operands.size(); ++k)
-    if (base.operands[k].defined()) return std::nullopt;
-  return base;
+  return base.has_more_than_pieces() ? std::nullopt : std::optional(base);
 }
 
 bool Adaptive::add_network(TileTerms& terms, const TileTerms& base, const Network& network) {
   const Distances& distances = *base.distances();
   const Tensor& table = base.operands[TiledAttention::distance_table];
-  if (terms.mix || (network.adds_base && table.defined() && !terms.add_by_distance(distances, table))) return false;
-  TiledMix::Operands operands;
-  for (std::size_t k = TiledMix::piece_distance; k <= TiledMix::piece_offsets; ++k) operands[k] = base.operands[k];
-  operands[TiledMix::mix_input] = network.hidden, operands[TiledMix::mix_table] = network.table;
-  operands[TiledMix::mix_output] = network.output;
-  terms.mix = {{}, operands};
-  TiledMix& mix = terms.mix->facts;
+  if (terms.mix || terms.has(TiledMix::piece_begins)) return false;
+  if (network.adds_base && table.defined() && !terms.add_by_distance(distances, table)) return false;
+  for (std::size_t k = TiledMix::piece_distance; k <= TiledMix::piece_offsets; ++k)
+    terms.operands[k] = base.operands[k];
+  terms[TiledMix::mix_input] = network.hidden, terms[TiledMix::mix_table] = network.table;
+  terms[TiledMix::mix_output] = network.output;
+  TiledMix& mix = terms.mix.emplace();
   mix.adds_pieces = network.adds_base;
   mix.left = network.left, mix.right = network.right, mix.table_lowest = distances.steps.lowest - network.right;
   mix.behind = network.behind, mix.remask = network.remask;

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <condition_variable>
-#include <mutex>
 #include <vector>
 
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/cpu/tiles/instruction_sets.h"
+#include "tensor/cpu/tiles/problem.h"
 #include "tensor/operands.h"
 #include "tensor/parallel.h"
 
@@ -42,50 +40,18 @@ template <class F> void visit_functions(const char* op, DType dtype, const F& f)
 // On the planned device (tensor/device/planned.cpp) memory is taken as here, and nobody computes.
 inline bool planned(Device device) { return !device.is_cpu(); }
 
-// Memory that parts at work take in turn: as many pieces as threads. Who finds none waits for one.
-template <class T> class Scratch {
- public:
-  Scratch(index_t pieces, index_t numbers, Device device)
-      : size_((numbers + 15) / 16 * 16), memory_(Tensor::empty({pieces * size_}, dtype_of<T>, device)) {
-    for (index_t n = 0; n < pieces; ++n) free_.push_back(memory_.template data<T>() + n * size_);
-  }
-  // Holds a piece for a block of code, which may throw.
-  class Piece {
-   public:
-    explicit Piece(Scratch& from) : from_(from) {
-      std::unique_lock lock(from_.mutex_);
-      from_.given_back_.wait(lock, [&] { return !from_.free_.empty(); });
-      at = from_.free_.back();
-      from_.free_.pop_back();
-    }
-    ~Piece() {
-      const std::lock_guard lock(from_.mutex_);
-      from_.free_.push_back(at);  // no allocation: it held as many before
-      from_.given_back_.notify_one();
-    }
-    Piece(const Piece&) = delete;
-    Piece& operator=(const Piece&) = delete;
-    T* at;
+// The length of a row of whole vectors, which the products of tiles may read to its end.
+inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
 
-   private:
-    Scratch& from_;
-  };
-
- private:
-  index_t size_;
-  Tensor memory_;
-  std::mutex mutex_;
-  std::condition_variable given_back_;
-  std::vector<T*> free_;
-};
-
-// f(task, scratch) for all tasks.
+// f(task, scratch) for all tasks, which begin in their order. Each thread has scratch of its own, of `numbers` numbers.
 template <class T, class F> void for_each_task(index_t tasks, index_t numbers, Device device, const F& f) {
-  Scratch<T> scratch(std::min<index_t>(tasks, threads()), numbers, device);
+  const index_t workers = std::min<index_t>(tasks, threads()), size = whole(numbers);
+  const Tensor scratch = Tensor::empty({workers * size}, dtype_of<T>, device);
   if (planned(device)) return;
-  parallel_for(tasks, 1, [&](index_t begin, index_t end) {
-    const typename Scratch<T>::Piece piece(scratch);
-    for (index_t task = begin; task < end; ++task) f(task, piece.at);
+  std::atomic<index_t> next = 0;
+  parallel_for(workers, 1, [&](index_t begin, index_t) {
+    T* const own = scratch.data<T>() + begin * size;
+    for (index_t task = next++; task < tasks; task = next++) f(task, own);
   });
 }
 
@@ -105,9 +71,6 @@ template <class T> Rows<T> rows_of(const char* axes, const Tensor& x) {
   });
   return rows;
 }
-
-// The length of a row of whole vectors, which the products of tiles may read to its end.
-inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
 
 // Where the gradient of an operand goes: to its own rows, where it has one for each batch and head. Of others each task
 // has a part, and `sum` adds the parts up.
@@ -169,7 +132,7 @@ Extents enter_facts(const char* op, const At& at, const typename At::Operands& x
   const Extents of = extents_of(op, At::info, x);
   for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
-  for (std::size_t k = 0; k <= At::piece_offsets; ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
+  for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
   p.distances = std::max<index_t>(of['n'], 0);
   p.scale = T(static_cast<T>(at.scale)), p.causal = at.causal, p.first_row = at.first_row, p.lowest = at.lowest;
   p.present = at.present.defined() ? at.present.template data<bool>() : nullptr;

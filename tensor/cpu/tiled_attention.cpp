@@ -13,8 +13,6 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
   const Extents of = enter_facts("tiled_attention", at, x, drop, p);
   if (at.bin_of.defined()) p.distances = at.bin_of.numel(), p.bin_of = at.bin_of.data<std::int64_t>();
   p.bins = at.bins, p.positions = std::max<index_t>(of['p'], 1);
-  for (std::size_t k = At::piece_offsets + 1; k < x.size(); ++k)
-    p.in[k] = rows_of<const T>(TiledAttention::info[k].axes, x[k]);
   p.relative_scale = T(static_cast<T>(at.relative_scale)), p.gate_scale = T(static_cast<T>(at.gate_scale));
   p.position_scale = T(static_cast<T>(at.position_scale));
   if (at.query_step.defined()) {

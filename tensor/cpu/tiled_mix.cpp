@@ -74,9 +74,8 @@ template <class T> struct MixInputs {
     if (x[Mix::distance_table].defined()) base = widened<T>(x[Mix::distance_table], base_shift, p.mix_distances);
     key = padded_rows(x[Mix::key]), value = padded_rows(x[Mix::value]);
     p.in[Mix::key] = rows_of<const T>("b h j d", key), p.in[Mix::value] = rows_of<const T>("b h j c", value);
-    p.mix_input = x[Mix::mix_input].data<T>(), p.mix_table = table.data<T>();
-    p.mix_output = x[Mix::mix_output].data<T>();
-    p.mix_base = base.defined() ? base.data<T>() : nullptr;
+    p.in[Mix::mix_table].at = table.data<T>();
+    if (base.defined()) p.in[Mix::distance_table].at = base.data<T>();
   }
 };
 
@@ -113,34 +112,31 @@ class Turns {
 template <class T>
 void backward(
     const Functions<T>& run, Device device, const TiledMix::Operands& d, const MixInputs<T>& inputs, MixProblem<T> p) {
-  const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows, tasks = p.batch * blocks;
+  const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows;
   const Tensor wide_key = cleared_rows(d[Mix::key]), wide_value = cleared_rows(d[Mix::value]);
   p.d[Mix::query] = rows_of<T>("b h i d", d[Mix::query]);
   p.d[Mix::key] = rows_of<T>("b h j d", wide_key), p.d[Mix::value] = rows_of<T>("b h j c", wide_value);
-  const auto make = [&](Mix::Operand which, index_t rows, index_t count, T*& to) {
+  const auto parts = [&](Mix::Operand which, index_t rows, index_t count) {
     const Tensor part = d[which].defined() ? Tensor::zeros({p.batch, rows, count}, dtype_of<T>, device) : Tensor();
-    to = part.defined() ? part.data<T>() : nullptr;
+    if (part.defined()) p.d[which].at = part.data<T>();
     return part;
   };
-  const Tensor input = make(Mix::mix_input, p.width * p.channels, p.kernel, p.d_mix_input),
-               output = make(Mix::mix_output, p.width * p.heads, p.kernel, p.d_mix_output),
-               table = make(Mix::mix_table, (p.left + 1) * p.width, p.mix_distances, p.d_mix_table),
-               base = make(Mix::distance_table, p.heads, p.mix_distances, p.d_mix_base);
+  const Tensor input = parts(Mix::mix_input, p.width * p.channels, p.kernel),
+               output = parts(Mix::mix_output, p.width * p.heads, p.kernel),
+               table = parts(Mix::mix_table, (p.left + 1) * p.width, p.mix_distances),
+               base = parts(Mix::distance_table, p.heads, p.mix_distances);
   std::vector<Gradient<T>> pieces;
   for (std::size_t k = Mix::piece_distance; k <= Mix::piece_offsets; ++k)
     pieces.emplace_back(Mix::info[k].axes, d[k], p, p.d[k]);
   Turns turns(p.batch, blocks);
   p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
-  const index_t workers = std::min<index_t>(tasks, threads());
-  std::atomic<index_t> next = 0;  // tasks begin in their order: whoever waits waits for one that has begun
-  for_each_task<T>(workers, run.mix_backward_scratch(p), device, [&](index_t, T* scratch) {
-    for (index_t task = next++; task < tasks; task = next++) {
-      try {
-        run.mix_backward(p, task / blocks, task % blocks, scratch);
-      } catch (...) {
-        Turns::leave(&turns, task / blocks, task % blocks, last_step);  // nobody waits for it any more
-        throw;
-      }
+  // Whoever waits waits for a task that has begun.
+  for_each_task<T>(p.batch * blocks, run.mix_backward_scratch(p), device, [&](index_t task, T* scratch) {
+    try {
+      run.mix_backward(p, task / blocks, task % blocks, scratch);
+    } catch (...) {
+      Turns::leave(&turns, task / blocks, task % blocks, last_step);  // nobody waits for it any more
+      throw;
     }
   });
   sum_narrowed<T>(input, 0, d[Mix::mix_input]), sum_narrowed<T>(output, 0, d[Mix::mix_output]);

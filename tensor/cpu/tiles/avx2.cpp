@@ -1,7 +1,6 @@
 // Tiled attention for machines with AVX2: vectors of 32 bytes, 16 registers.
 #define WHENCE_TILES_TARGET avx2
 #define WHENCE_TILES_BYTES 32
-#include "tensor/cpu/tiles/instruction_sets.h"
 
 #ifdef __AVX2__
 #include "tensor/cpu/tiles/functions.h"

@@ -1,7 +1,6 @@
 // Tiled attention for machines with AVX-512: vectors of 64 bytes, 32 registers.
 #define WHENCE_TILES_TARGET avx512
 #define WHENCE_TILES_BYTES 64
-#include "tensor/cpu/tiles/instruction_sets.h"
 
 #ifdef __AVX512F__
 #include "tensor/cpu/tiles/functions.h"

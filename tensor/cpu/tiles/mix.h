@@ -59,14 +59,17 @@ template <class T> struct Part {
 
   // What the base's bias gives to hidden and to the logits: lanes of column c, of hidden numbers and of heads
   // mix_distances apart; and where their gradients are summed. Null: nothing.
-  const T* to_hidden(extent c) const { return p.mix_table + hidden_table(c) * p.mix_distances + place(c); }
-  const T* to_logits(extent c) const { return p.mix_base ? p.mix_base + place(c) : nullptr; }
+  const T* to_hidden(extent c) const { return p.in[At::mix_table].at + hidden_table(c) * p.mix_distances + place(c); }
+  const T* to_logits(extent c) const {
+    return p.in[At::distance_table].at ? p.in[At::distance_table].at + place(c) : nullptr;
+  }
   T* d_hidden(extent c) const {
     const extent table = block.b * (p.left + 1) * p.width + hidden_table(c);
-    return p.d_mix_table ? p.d_mix_table + table * p.mix_distances + place(c) : nullptr;
+    return p.d[At::mix_table].at ? p.d[At::mix_table].at + table * p.mix_distances + place(c) : nullptr;
   }
   T* d_logits(extent c) const {
-    return p.d_mix_base ? p.d_mix_base + block.b * p.heads * p.mix_distances + place(c) : nullptr;
+    return p.d[At::distance_table].at ? p.d[At::distance_table].at + block.b * p.heads * p.mix_distances + place(c)
+                                      : nullptr;
   }
   // Lanes from here on see column c, were it a key.
   extent first_lane(extent c) const { return p.causal ? least(wide, most(0, c - block.first_token())) : 0; }
@@ -94,10 +97,6 @@ template <class T> struct Part {
   }
 };
 
-template <class T> static auto from_zero() {
-  return [](extent) -> const T* { return nullptr; };
-}
-
 // hidden for the columns [begin, end).
 template <class T>
 static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
@@ -108,7 +107,7 @@ static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin,
     clear(hidden(d, to), (end - to) * part.wide);
   }
   products<T, Finish::leaky>(p.width, part.packs(to - from), {p.channels, p.kernel, 1, part.wide},
-      {p.mix_input, p.channels * p.kernel, p.kernel}, scores(from - p.left), scores.row,
+      {p.in[At::mix_input].at, p.channels * p.kernel, p.kernel}, scores(from - p.left), scores.row,
       part.by_column(from, [&](extent c) { return part.to_hidden(c); }), p.mix_distances,
       part.by_column(from, [&](extent c) { return hidden(c); }), hidden.row, p.slope);
   for (extent c = from; p.remask && c < to; ++c)
@@ -121,7 +120,7 @@ static void mixed_logits(
     const Part<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
   const MixProblem<T>& p = part.p;
   products<T, Finish::none>(p.heads, part.packs(end - begin), {p.width, p.kernel, 1, part.wide},
-      {p.mix_output, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
+      {p.in[At::mix_output].at, p.width * p.kernel, p.kernel}, hidden(begin - p.left), hidden.row,
       part.by_column(begin, [&](extent c) { return part.to_logits(c); }), p.mix_distances,
       part.by_column(begin, [&](extent c) { return logits(c); }), logits.row, T(0));
   for (extent channel = 0; channel < (p.adds_pieces ? p.channels : p.heads); ++channel) {
@@ -284,69 +283,55 @@ template <class T> struct DiagonalSums {
   }
 };
 
-template <class T> struct MixMemory {
-  Piecewise<T> pieces;
-  T *queries, *d_outputs;          // [head, dim, lane]
-  T *query_rows, *d_output_rows;   // [head, lane, dim]
-  T* d_query_rows;                 // [head, lane, dim]
-  T *scores, *gradient, *pattern;  // X; dP, then dA, then dX; logits, then P
-  T *hidden, *dpre;
+// A block of queries: `number` times block_rows is the first.
+template <class T> struct MixBackward {
+  static constexpr extent wide = block_rows<T>;
+  const MixProblem<T>& p;
+  const extent b, number;
+  const Part<T> part;
+  const extent width, value_width, kept;         // kept: columns that stay from piece to piece
+  Columns<T> scores, gradient, pattern;          // of a step: X; dP, then dA, then dX; logits, then P
+  Columns<T> hidden, dpre;                       // of a piece. Each follows the one that it reads by `left` columns
+  T *queries, *d_outputs;                        // [head, dim, lane]
+  T *query_rows, *d_query_rows, *d_output_rows;  // [head, lane, dim]
   T *input_sums, *output_sums;  // [tap, channel or head, hidden number], vectors whose lanes are to be summed
   T* diagonals;
-  RowNumbers<T> row_numbers;   // [head, lane]
-  extent step_row, piece_row;  // rows of scores, gradient and pattern, and of hidden and dpre
+  RowNumbers<T> row_numbers;  // [head, lane]
+  Piecewise<T> pieces;
 
-  extent layout(const MixProblem<T>& p, T* at) {
+  MixBackward(const MixProblem<T>& problem, extent batch, extent block)
+      : p(problem),
+        b(batch),
+        number(block),
+        part(p, b, number * wide, wide),
+        width(padded<T>(p.dim)),
+        value_width(padded<T>(p.value_dim)),
+        kept(p.kernel - 1) {}
+
+  extent layout(T* at) {
     Cutter<T> cut{at};
-    constexpr extent wide = block_rows<T>;
+    const auto columns = [&](extent rows, extent count, extent first) {
+      return Columns<T>{cut.take(rows * count * wide), first, count * wide, wide};
+    };
+    const extent first = part.first_seen, of_step = step_keys<T> + 4 * p.kernel, of_piece = piece_keys<T> + p.kernel;
+    scores = columns(p.channels, of_step, first - 2 * p.left);
+    gradient = columns(p.channels, of_step, first - 2 * p.left);
+    pattern = columns(p.heads, of_step, first);
+    hidden = columns(p.width, of_piece, first - p.left);
+    dpre = columns(p.width, of_piece, first - p.left - kept);
     queries = cut.take(p.heads * p.dim * wide), d_outputs = cut.take(p.heads * p.value_dim * wide);
-    query_rows = cut.take(p.heads * wide * padded<T>(p.dim)),
-    d_query_rows = cut.take(p.heads * wide * padded<T>(p.dim));
-    d_output_rows = cut.take(p.heads * wide * padded<T>(p.value_dim));
-    step_row = (step_keys<T> + 4 * p.kernel) * wide, piece_row = (piece_keys<T> + p.kernel) * wide;
-    scores = cut.take(p.channels * step_row), gradient = cut.take(p.channels * step_row);
-    pattern = cut.take(p.heads * step_row);
-    hidden = cut.take(p.width * piece_row), dpre = cut.take(p.width * piece_row);
-    input_sums = cut.take(p.channels * sums(p)), output_sums = cut.take(p.heads * sums(p));
+    query_rows = cut.take(p.heads * wide * width), d_query_rows = cut.take(p.heads * wide * width);
+    d_output_rows = cut.take(p.heads * wide * value_width);
+    input_sums = cut.take(p.channels * sum_numbers()), output_sums = cut.take(p.heads * sum_numbers());
     diagonals = cut.take(DiagonalSums<T>::size(p));
     row_numbers.take(cut, p.heads * wide);
     pieces.take(cut, p, true, p.heads);
     return cut.taken;
   }
-  static extent sums(const MixProblem<T>& p) { return p.kernel * p.width * lanes<T>; }
-};
-template <class T> static extent mix_backward_scratch(const MixProblem<T>& p) {
-  return MixMemory<T>().layout(p, nullptr);
-}
+  extent sum_numbers() const { return p.kernel * p.width * lanes<T>; }
 
-// A block of queries: `number` times block_rows is the first.
-template <class T> struct MixBackward {
-  const MixProblem<T>& p;
-  const extent b, number;
-  const Part<T> part;
-  MixMemory<T> f;
-  const extent width, value_width, kept, wide;         // kept: columns that stay from piece to piece
-  Columns<T> scores, gradient, pattern, hidden, dpre;  // each follows the one that it reads by `left` columns
-
-  MixBackward(const MixProblem<T>& problem, extent batch, extent block, T* scratch)
-      : p(problem),
-        b(batch),
-        number(block),
-        part(p, b, number * block_rows<T>, block_rows<T>),
-        width(padded<T>(p.dim)),
-        value_width(padded<T>(p.value_dim)),
-        kept(p.kernel - 1),
-        wide(part.wide) {
-    f.layout(p, scratch);
-    const extent first = part.first_seen;
-    scores = {f.scores, first - 2 * p.left, f.step_row, wide};
-    gradient = {f.gradient, first - 2 * p.left, f.step_row, wide};
-    pattern = {f.pattern, first, f.step_row, wide};
-    hidden = {f.hidden, first - p.left, f.piece_row, wide};
-    dpre = {f.dpre, first - p.left - kept, f.piece_row, wide};
-  }
-
-  void run() {
+  void run(T* scratch) {
+    layout(scratch);
     begin();
     for (extent first = part.first_seen, count = 0; first < part.keys; first += step_keys<T>, ++count)
       step(first, count);
@@ -359,36 +344,36 @@ template <class T> struct MixBackward {
   // The block's rows of queries and of the output's gradient; nothing is there yet on the left of the first step.
   void begin() {
     const extent first_query = part.block.first_query, rows = part.block.rows;
-    f.pieces.hold(p, 0, p.heads);
+    pieces.hold(p, 0, p.heads);
     for (extent h = 0; h < p.heads; ++h) {
-      f.pieces.block(part.of_head(h));
+      pieces.block(part.of_head(h));
       const extent query_row = p.in[At::query].row, gradient_row = p.output_gradient.row;
       const T *query = p.in[At::query].of(b, h) + first_query * query_row,
               *d_output = p.output_gradient.of(b, h) + first_query * gradient_row;
-      pack_transposed(query, query_row, rows, p.dim, wide, p.scale, f.queries + h * p.dim * wide);
-      pack_transposed(d_output, gradient_row, rows, p.value_dim, wide, T(1), f.d_outputs + h * p.value_dim * wide);
-      pack_rows(query, query_row, rows, p.dim, width, f.query_rows + h * wide * width, p.scale);
-      pack_rows(d_output, gradient_row, rows, p.value_dim, value_width, f.d_output_rows + h * wide * value_width);
-      f.row_numbers.from(h * wide).read(part.of_head(h));
-      clear(f.gradient + h * f.step_row, 2 * p.left * wide);
+      pack_transposed(query, query_row, rows, p.dim, wide, p.scale, queries + h * p.dim * wide);
+      pack_transposed(d_output, gradient_row, rows, p.value_dim, wide, T(1), d_outputs + h * p.value_dim * wide);
+      pack_rows(query, query_row, rows, p.dim, width, query_rows + h * wide * width, p.scale);
+      pack_rows(d_output, gradient_row, rows, p.value_dim, value_width, d_output_rows + h * wide * value_width);
+      row_numbers.from(h * wide).read(part.of_head(h));
+      clear(gradient(h, gradient.first), 2 * p.left * wide);
     }
-    clear(f.d_query_rows, p.heads * wide * width);
-    clear(f.input_sums, p.channels * f.sums(p)), clear(f.output_sums, p.heads * f.sums(p));
-    for (extent d = 0; d < p.width; ++d) clear(f.dpre + d * f.piece_row, kept * wide);
+    clear(d_query_rows, p.heads * wide * width);
+    clear(input_sums, p.channels * sum_numbers()), clear(output_sums, p.heads * sum_numbers());
+    for (extent d = 0; d < p.width; ++d) clear(dpre(d, dpre.first), kept * wide);
     channels_of(scores.first, scores.first + 2 * kept);
   }
 
   // X of the columns [begin, end)
   void channels_of(extent begin, extent end) {
-    score_columns(part, f.queries, p.in[At::key], p.dim, begin, end, scores, true);
-    piece_columns(part, f.pieces, begin, end, scores);
+    score_columns(part, queries, p.in[At::key], p.dim, begin, end, scores, true);
+    piece_columns(part, pieces, begin, end, scores);
   }
 
   // The keys of a step; the last takes along what follows behind the others.
   void step(extent begin, extent count) {
     const extent end = begin + step_keys<T> >= part.keys ? part.keys + 2 * p.left : begin + step_keys<T>;
     channels_of(begin + 2 * p.right, end + 2 * p.right);
-    score_columns(part, f.d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
+    score_columns(part, d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
     p.enter(p.turns, b, number, count);
     for (extent at = begin; at < end; at += piece_keys<T>) piece(at, least(piece_keys<T>, end - at));
     for (extent h = 0; h < p.heads; ++h) head_products(h, begin, end);
@@ -406,8 +391,7 @@ template <class T> struct MixBackward {
       mixed_logits(part, scores, hidden, at, to, pattern);
       for (extent h = 0; h < p.heads; ++h) {
         const Block<T> block = part.of_head(h);
-        pattern_and_gradient(
-            Tile<T>(block, at, to - at), f.row_numbers.from(h * wide), pattern(h, at), gradient(h, at));
+        pattern_and_gradient(Tile<T>(block, at, to - at), row_numbers.from(h * wide), pattern(h, at), gradient(h, at));
       }
       for (extent channel = p.heads; channel < p.channels; ++channel) {
         const T *const from = gradient(channel - p.heads, at), factor = p.adds_pieces ? T(1) : T(0);
@@ -424,12 +408,12 @@ template <class T> struct MixBackward {
 
   // What dA of the columns [begin, end) gives to the second convolution's numbers and to the base's bias.
   void sum_outputs(extent begin, extent end) const {
-    for (extent t = 0; t < p.kernel && p.d_mix_output; ++t)
+    for (extent t = 0; t < p.kernel && p.d[At::mix_output].at; ++t)
       dots<T>(p.heads, p.width, (end - begin) * wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
-          hidden.row, f.output_sums + t * p.heads * p.width * lanes<T>);
+          hidden.row, output_sums + t * p.heads * p.width * lanes<T>);
     T* const to = part.d_logits(end - 1);
     if (!to) return;
-    const DiagonalSums<T> sums(part, p.heads, begin, end, f.diagonals);
+    const DiagonalSums<T> sums(part, p.heads, begin, end, diagonals);
     for (extent c = begin; c < end; ++c)
       for (extent h = 0; h < p.heads; ++h) sums.add(h, c, gradient(h, c));
     sums.finish(to);
@@ -439,14 +423,14 @@ template <class T> struct MixBackward {
   void hidden_gradient(extent begin, extent end) const {
     const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
     products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -wide},
-        {p.mix_output, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(), 0,
-        part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
+        {p.in[At::mix_output].at, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(),
+        0, part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
     for (extent d = 0; d < p.width; ++d)
       clear(dpre(d, begin), (from - begin) * wide), clear(dpre(d, to), (end - to) * wide);
     for (extent c = from; c < to;) {  // columns of one table together
       const extent last = c - part.first_seen < p.left ? c + 1 : to;
       T* const table = part.d_hidden(last - 1);
-      const DiagonalSums<T> sums(part, p.width, c, last, f.diagonals);
+      const DiagonalSums<T> sums(part, p.width, c, last, diagonals);
       const T slope = p.slope;
       for (; c < last; ++c) {
         for (extent d = 0; d < p.width; ++d) {
@@ -462,9 +446,9 @@ template <class T> struct MixBackward {
       }
       if (table) sums.finish(table);
     }
-    for (extent t = 0; t < p.kernel && p.d_mix_input && from < to; ++t)
+    for (extent t = 0; t < p.kernel && p.d[At::mix_input].at && from < to; ++t)
       dots<T>(p.channels, p.width, (to - from) * wide, scores(from + t - p.left), scores.row, dpre(from), dpre.row,
-          f.input_sums + t * p.channels * p.width * lanes<T>);
+          input_sums + t * p.channels * p.width * lanes<T>);
   }
 
   // dX of the columns [begin, end), added to dA, and what B's gives to its pieces.
@@ -473,13 +457,13 @@ template <class T> struct MixBackward {
     if (from >= to) return;
     const auto column = part.by_column(from, [&](extent c) { return gradient(c); });
     products<T, Finish::none>(p.channels, part.packs(to - from), {p.width, p.kernel, 1, -wide},
-        {p.mix_input, p.kernel, p.channels * p.kernel}, dpre(from + p.left), dpre.row, column, gradient.row, column,
-        gradient.row, T(0));
+        {p.in[At::mix_input].at, p.kernel, p.channels * p.kernel}, dpre(from + p.left), dpre.row, column, gradient.row,
+        column, gradient.row, T(0));
     for (extent channel = 0; channel < p.channels; ++channel) {
       part.blank_unseen(gradient(channel, from), from, to);
       if (channel < p.heads) continue;
       const Block<T> block = part.of_head(channel - p.heads);
-      f.pieces.gather(Tile<T>(block, from, to - from), gradient(channel, from));
+      pieces.gather(Tile<T>(block, from, to - from), gradient(channel, from));
     }
   }
 
@@ -497,11 +481,11 @@ template <class T> struct MixBackward {
       });
     };
     const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
-    over_queries(begin, least(end, part.keys), pattern, f.d_output_rows, value_width, p.d[At::value]);
-    over_queries(from, to, gradient, f.query_rows, width, p.d[At::key]);
+    over_queries(begin, least(end, part.keys), pattern, d_output_rows, value_width, p.d[At::value]);
+    over_queries(from, to, gradient, query_rows, width, p.d[At::key]);
     if (p.d[At::query] && from < to)
       sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), key.of(b, h) + from * key.row, key.row, width,
-          f.d_query_rows + h * wide * width);
+          d_query_rows + h * wide * width);
   }
 
   void write_queries() const {
@@ -509,7 +493,7 @@ template <class T> struct MixBackward {
     for (extent h = 0; to && h < p.heads; ++h)
       for (extent i = 0; i < part.block.rows; ++i)
         for (extent c = 0; c < p.dim; ++c)
-          to.of(b, h)[(part.block.first_query + i) * to.row + c] = f.d_query_rows[(h * wide + i) * width + c] * p.scale;
+          to.of(b, h)[(part.block.first_query + i) * to.row + c] = d_query_rows[(h * wide + i) * width + c] * p.scale;
   }
 
   void write_weights() {
@@ -520,15 +504,18 @@ template <class T> struct MixBackward {
           for (extent d = 0; d < p.width; ++d, sums += lanes<T>)
             to[(b * rows * p.width + row * row_stride + d * stride) * p.kernel + t] += sum_of_lanes<T>(load(sums));
     };
-    add_to(p.d_mix_input, f.input_sums, p.channels, 1, p.channels);
-    add_to(p.d_mix_output, f.output_sums, p.heads, p.width, 1);
-    for (extent h = 0; f.pieces.runs(p) && h < p.heads; ++h) f.pieces.finish(part.of_head(h));
-    f.pieces.finish(p, b, 0);
+    add_to(p.d[At::mix_input].at, input_sums, p.channels, 1, p.channels);
+    add_to(p.d[At::mix_output].at, output_sums, p.heads, p.width, 1);
+    for (extent h = 0; pieces.runs(p) && h < p.heads; ++h) pieces.finish(part.of_head(h));
+    pieces.finish(p, b, 0);
   }
 };
 
+template <class T> static extent mix_backward_scratch(const MixProblem<T>& p) {
+  return MixBackward<T>(p, 0, 0).layout(nullptr);
+}
 template <class T> static void mix_backward(const MixProblem<T>& p, extent b, extent number, T* scratch) {
-  MixBackward<T>(p, b, number, scratch).run();
+  MixBackward<T>(p, b, number).run(scratch);
 }
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -3,7 +3,6 @@
 #define WHENCE_TILES_BYTES 16
 #define WHENCE_TILES_DUAL
 #include "tensor/cpu/tiles/functions.h"
-#include "tensor/cpu/tiles/instruction_sets.h"
 
 namespace whence::tiles {
 

@@ -10,7 +10,7 @@
 namespace whence::tiles {
 
 using extent = std::int64_t;
-using At = AttentionOperands;
+using At = TiledOperands;
 
 inline constexpr extent last_step = INT32_MAX - 1;  // of a block that enters a step after the other
 
@@ -51,25 +51,20 @@ template <class T> struct Problem {
   Rows<T> d[At::operand_count];
 };
 
-// The head mix; operands that heads have too have the same numbers in `in` and `d`. Rows of q, k, v and of their
-// gradients are padded to whole vectors. Tables have room on both sides, so that a block reads them along its lanes:
-// [left + 1, width, mix_distances], and the base's bias one row for each head.
+// The head mix. Rows of q, k, v and of their gradients are padded to whole vectors. mix_table and distance_table have
+// room on both sides, so that a block reads them along its lanes: [left + 1, width, mix_distances], and a row for each
+// head. Gradients of these two, of mix_input and of mix_output are [b, as the operand].
 template <class T> struct MixProblem : Problem<T> {
   extent width, kernel, left, right, mix_lowest, mix_distances, behind;
   extent channels;  // of the first convolution: the scores of all heads, and their pieces where there are some
   bool remask, adds_pieces;
   T slope;
-  const T *mix_input, *mix_table, *mix_output, *mix_base;
-  T *d_mix_input, *d_mix_table, *d_mix_output, *d_mix_base;  // [b, as above]
   // Blocks of queries add to the same keys and distances, one behind the other: whoever enters a step up the keys has
   // waited until the block before it has left that step.
   void (*enter)(void* turns, extent b, extent block, extent step);
   void (*leave)(void* turns, extent b, extent block, extent step);
   void* turns;
 };
-static_assert(MixOperands::value == std::size_t(At::value) &&
-              MixOperands::distance_table == std::size_t(At::distance_table) &&
-              MixOperands::piece_offsets == std::size_t(At::piece_offsets));
 
 // What one instruction set offers for one type of numbers.
 template <class T> struct Functions {
@@ -85,5 +80,10 @@ template <class T> struct Functions {
   extent (*mix_backward_scratch)(const MixProblem<T>&);
   void (*mix_backward)(const MixProblem<T>&, extent b, extent block, T* scratch);
 };
+
+// One for each instruction set that was compiled. It is chosen at run time: one program runs everywhere.
+template <class T> Functions<T> of_avx512();  // float, double; only where WHENCE_X86
+template <class T> Functions<T> of_avx2();
+template <class T> Functions<T> of_plain();  // float, double, Dual
 
 }  // namespace whence::tiles

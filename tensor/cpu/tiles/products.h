@@ -111,6 +111,11 @@ static void products(extent rows, extent packs, const Depth& depth, Left<T> a, c
   if (packs - done == 1) run.template operator()<1>();
 }
 
+// `begin` of products that begin at zero.
+template <class T> static auto from_zero() {
+  return [](extent) -> const T* { return nullptr; };
+}
+
 // c [rows, columns] = a b, or c += a b; columns is a multiple of the lanes.
 template <class T>
 static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a, const T* b, extent b_row, T* c,
@@ -119,9 +124,7 @@ static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a,
   if (from == Start::given)
     products<T, Finish::add>(rows, columns / lanes<T>, depth, a, b, b_row, place, c_row, place, c_row, T(0));
   else
-    products<T, Finish::none>(
-        rows, columns / lanes<T>, depth, a, b, b_row, [](extent) -> const T* { return nullptr; }, c_row, place, c_row,
-        T(0));
+    products<T, Finish::none>(rows, columns / lanes<T>, depth, a, b, b_row, from_zero<T>(), 0, place, c_row, T(0));
 }
 
 // The sum of the lanes of vector c[m][n] grows by sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes:

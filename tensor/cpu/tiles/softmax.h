@@ -64,8 +64,8 @@ template <class T> struct RunningSoftmax {
   }
   // What the sums of a row are to be multiplied by at the end: 0 where it sees nothing.
   T share(extent i) const { return total[i] > T(0) || total[i] != total[i] ? T(1) / total[i] : T(0); }
-  // o, top and share of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as e^{-inf - -inf} is
-  // in softmax; one that sees nothing is 0.
+  // o, top and share of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as
+  // e^{-inf - -inf} is in softmax; one that sees nothing is 0.
   void write(const Block<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i) {

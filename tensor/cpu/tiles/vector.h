@@ -149,50 +149,38 @@ template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T su
 
 // e^x as tensor/math.h has it: 2^n e^r, e^r by a polynomial. Below -87 (f32) or -708 (f64) the result is 0: a term
 // that small beside the largest, which is 1, is nothing. NaN stays NaN.
-template <class T> static inline Vector<T> exponential(Vector<T> x);
-
-template <> [[maybe_unused]] inline Vector<float> exponential<float>(Vector<float> x) {
-  using V = Vector<float>;
-  using I = Mask<float>;
-  const V magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const V bounded = x > splat(88.0f) ? splat(88.0f) : x;
-  const V shifted = bounded * splat(1.44269504088896341f) + magic, n = shifted - magic;
-  const V r = (bounded - n * splat(0.693359375f)) + n * splat(2.12194440e-4f);
-  V p = splat(1.9875691500e-4f);
-  p = p * r + splat(1.3981999507e-3f);
-  p = p * r + splat(8.3334519073e-3f);
-  p = p * r + splat(4.1665795894e-2f);
-  p = p * r + splat(1.6666665459e-1f);
-  p = p * r + splat(5.0000001201e-1f);
-  const V mantissa = p * (r * r) + r + splat(1.0f);
-  const I power = (reinterpret_cast<I>(shifted) - 0x4B400000 + 127) << 23;
+template <class T> struct ExponentialOf;
+template <> struct ExponentialOf<float> {
+  static constexpr float lowest = -87, highest = 88, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  static constexpr float magic = 12582912;  // 1.5 * 2^23: adding it rounds to an integer
+  static constexpr std::int32_t magic_bits = 0x4B400000, bias = 127, fraction_bits = 23;
+  static constexpr float leading = 1.9875691500e-4f;
+  static constexpr float polynomial[] = {
+      1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+};
+template <> struct ExponentialOf<double> {
+  static constexpr double lowest = -708, highest = 709, ln2_high = 6.93147180369123816490e-01,
+                          ln2_low = 1.90821492927058770002e-10;
+  static constexpr double magic = 6755399441055744;  // 1.5 * 2^52
+  static constexpr std::int64_t magic_bits = 0x4338000000000000, bias = 1023, fraction_bits = 52;
+  static constexpr double leading = 1.0 / 6227020800;
+  static constexpr double polynomial[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+      1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5};
+};
+template <class T> static inline Vector<T> exponential(Vector<T> x) {
+  using Of = ExponentialOf<T>;
+  using V = Vector<T>;
+  using I = Mask<T>;
+  const V bounded = x > splat(Of::highest) ? splat(Of::highest) : x;
+  const V shifted = bounded * splat(T(1.44269504088896340736)) + splat(Of::magic), n = shifted - splat(Of::magic);
+  const V r = (bounded - n * splat(Of::ln2_high)) - n * splat(Of::ln2_low);
+  V p = splat(Of::leading);
+#pragma GCC unroll 16
+  for (const T factor : Of::polynomial) p = p * r + splat(factor);
+  const V mantissa = p * (r * r) + r + splat(T(1));
+  const I power = (reinterpret_cast<I>(shifted) - Of::magic_bits + Of::bias) << Of::fraction_bits;
   const V y = mantissa * reinterpret_cast<V>(power);
-  return x < splat(-87.0f) ? V{} : y;
-}
-
-template <> [[maybe_unused]] inline Vector<double> exponential<double>(Vector<double> x) {
-  using V = Vector<double>;
-  using I = Mask<double>;
-  const V magic = splat(6755399441055744.0);  // 1.5 * 2^52
-  const V bounded = x > splat(709.0) ? splat(709.0) : x;
-  const V shifted = bounded * splat(1.4426950408889634074) + magic, n = shifted - magic;
-  const V r = (bounded - n * splat(6.93147180369123816490e-01)) - n * splat(1.90821492927058770002e-10);
-  V p = splat(1.0 / 6227020800.0);
-  p = p * r + splat(1.0 / 479001600.0);
-  p = p * r + splat(1.0 / 39916800.0);
-  p = p * r + splat(1.0 / 3628800.0);
-  p = p * r + splat(1.0 / 362880.0);
-  p = p * r + splat(1.0 / 40320.0);
-  p = p * r + splat(1.0 / 5040.0);
-  p = p * r + splat(1.0 / 720.0);
-  p = p * r + splat(1.0 / 120.0);
-  p = p * r + splat(1.0 / 24.0);
-  p = p * r + splat(1.0 / 6.0);
-  p = p * r + splat(0.5);
-  const V mantissa = p * (r * r) + r + splat(1.0);
-  const I power = (reinterpret_cast<I>(shifted) - 0x4338000000000000 + 1023) << 52;
-  const V y = mantissa * reinterpret_cast<V>(power);
-  return x < splat(-708.0) ? V{} : y;
+  return x < splat(Of::lowest) ? V{} : y;
 }
 
 #ifdef WHENCE_TILES_DUAL

@@ -241,18 +241,32 @@ template <class T> struct RowScan : Program<T> {
   void read_table(const Tile<T>& tile, extent n, T* x, T* slopes) const {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
-    if (read_near(tile, n, x, slopes)) return;
     const T* const places = p_of_pairs;
     V before = load(floors + n), below = load(z_floor + n), rise = load(z_rise + n);
-    for (extent k = tile.keys - 1; k >= 0; --k) {
-      const extent at = k * block.columns + n;
-      const V place = load(places + at), floor = whole_part<T>(place), share = place - floor;
-      if (bits<T>(floor != before)) {
-        below = row_of(block, n, floor), rise = row_of(block, n, floor + splat(T(1))) - below;
-        before = floor;
+    const auto read = [&](const auto& move_to) {
+      for (extent k = tile.keys - 1; k >= 0; --k) {
+        const extent at = k * block.columns + n;
+        const V place = load(places + at), floor = whole_part<T>(place), share = place - floor;
+        move_to(floor);
+        store<T>(x + at, load(x + at) + (below + share * rise));
+        if (slopes) store<T>(slopes + at, share > zero<T>() ? rise : zero<T>());
       }
-      store<T>(x + at, load(x + at) + (below + share * rise));
-      if (slopes) store<T>(slopes + at, share > zero<T>() ? rise : zero<T>());
+    };
+    if (V first; stays_near(tile, n, first)) {
+      V rows[near + 1];
+      for (extent r = 0; r <= near; ++r) rows[r] = row_of(block, n, first + splat(number<T>(r)));
+      read([&](V floor) {
+        before = floor, below = rows[0], rise = rows[1] - rows[0];
+        for (extent r = 1; r < near; ++r) {
+          const auto reached = floor >= first + splat(number<T>(r));
+          below = reached ? rows[r] : below, rise = reached ? rows[r + 1] - rows[r] : rise;
+        }
+      });
+    } else {
+      read([&](V floor) {
+        if (bits<T>(floor != before) == 0) return;
+        before = floor, below = row_of(block, n, floor), rise = row_of(block, n, floor + splat(T(1))) - below;
+      });
     }
     store<T>(floors + n, before), store<T>(z_floor + n, below), store<T>(z_rise + n, rise);
   }
@@ -266,30 +280,6 @@ template <class T> struct RowScan : Program<T> {
   bool stays_near(const Tile<T>& tile, extent n, Vector<T>& first) const {
     first = whole_part<T>(load(p_of_pairs + (tile.keys - 1) * tile.block.columns + n));
     return has_vectors<T> && bits<T>(load(p_of_pairs + n) >= first + splat(number<T>(near))) == 0;
-  }
-
-  bool read_near(const Tile<T>& tile, extent n, T* x, T* slopes) const {
-    using V = Vector<T>;
-    const Block<T>& block = tile.block;
-    const T* const places = p_of_pairs;
-    V first, rows[near + 1];
-    if (!stays_near(tile, n, first)) return false;
-    for (extent r = 0; r <= near; ++r) rows[r] = row_of(block, n, first + splat(number<T>(r)));
-    V floor = first, below = rows[0], rise = rows[1] - rows[0];
-    for (extent k = tile.keys - 1; k >= 0; --k) {
-      const extent at = k * block.columns + n;
-      const V place = load(places + at);
-      floor = whole_part<T>(place), below = rows[0], rise = rows[1] - rows[0];
-      for (extent r = 1; r < near; ++r) {
-        const auto reached = floor >= first + splat(number<T>(r));
-        below = reached ? rows[r] : below, rise = reached ? rows[r + 1] - rows[r] : rise;
-      }
-      const V share = place - floor;
-      store<T>(x + at, load(x + at) + (below + share * rise));
-      if (slopes) store<T>(slopes + at, share > zero<T>() ? rise : zero<T>());
-    }
-    store<T>(floors + n, floor), store<T>(z_floor + n, below), store<T>(z_rise + n, rise);
-    return true;
   }
 
   bool gather_near(const Tile<T>& tile, extent n, const T* dx) {
