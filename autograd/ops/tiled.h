@@ -28,7 +28,7 @@ inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
 
-// Kind: `name`; At, with `Operands` and `info`; extra(at), the numbers of y beside the output; forward and backward,
+// Kind: `name`; At, what is asked; reads(k), whether operand k is one of its own; extra(at), the numbers of y beside the output; forward and backward,
 // which call the kernels.
 template <class Kind> struct Op {
   using At = typename Kind::At;
@@ -83,8 +83,11 @@ template <class Kind> Extents check(const typename Kind::At::Operands& x, const 
       fail(Kind::name, At::info[k].name, " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined",
           "; [b h t d] required");
   const Tensor& q = x[At::query];
-  for (std::size_t k = 0; k < x.size(); ++k)
-    if (x[k].defined()) raw::require_alike(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    if (!x[k].defined()) continue;
+    if (!Kind::reads(k)) fail(Kind::name, At::info[k].name, " given, which is not read here; undefined required");
+    raw::require_alike(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+  }
   if (q.dtype() != DType::f32 && q.dtype() != DType::f64 && q.dtype() != DType::dual)
     wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
   const Extents of = extents_of(Kind::name, At::info, x, known);

@@ -16,6 +16,7 @@ Tensor bins_of(const At& at, const Tensor& y) {
 struct Attention {
   using At = TiledAttention;
   static constexpr const char* name = "tiled_attention";
+  static bool reads(std::size_t k) { return k < At::mix_input; }
   static index_t extra(const At& at) { return at.bins; }
   static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
     joined_kernels(y.device()).attention(at, x, output_of(at, y), bins_of(at, y), norms);

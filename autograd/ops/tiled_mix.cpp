@@ -10,6 +10,7 @@ using At = TiledMix;
 struct Mix {
   using At = TiledMix;
   static constexpr const char* name = "tiled_mix";
+  static bool reads(std::size_t k) { return k <= At::piece_offsets || k >= At::mix_input; }
   static index_t extra(const At&) { return 0; }
   static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
     joined_kernels(y.device()).mixed_attention(at, x, y, norms);
@@ -82,7 +83,13 @@ std::vector<BadInput> bad_inputs() {
       {"tiled_mix: 3 taps with 1 on the left and 0 on the right given; kernel - 1 together, and no more on the right "
        "than "
        "on the left, required",
-          [=] { call(1, 3); }}};
+          [=] { call(1, 3); }},
+      {"tiled_mix: column_term given, which is not read here; undefined required", [] {
+         At::Operands x;
+         for (const std::size_t k : {At::query, At::key, At::value}) x[k] = draw::zeros(1, 2, 4, 3);
+         x[At::column_term] = draw::zeros(1, 2, 4);
+         (void)tiled_mix({}, x);
+       }}};
 }
 
 const CheckedEntry checked({Mix::name, true, samples, bad_inputs, {}, true});

@@ -76,14 +76,12 @@ struct Operands {
   std::vector<Tensor> list;
 };
 
-bool sees_no_future(const PositionalScheme* scheme) { return scheme->claims().sees_no_future; }
-
-bool prefix_consistent(const PositionalScheme* scheme) { return scheme->claims().prefix_consistent; }
-
 // A scheme to which the end of the run matters would have to know which of the keys left away are padding.
 bool earlier_keys_suffice(const AttendContext& all, const Stages& stages) {
-  return all.causal && std::ranges::all_of(stages.schemes, sees_no_future) &&
-         (!all.present.defined() || std::ranges::all_of(stages.schemes, prefix_consistent));
+  return all.causal && std::ranges::all_of(stages.schemes, [&](const PositionalScheme* scheme) {
+    const Claims claims = scheme->claims();
+    return claims.sees_no_future && (!all.present.defined() || claims.prefix_consistent);
+  });
 }
 
 class StripsExecutor final : public Executor {
