@@ -28,13 +28,4 @@ struct ReadsByDistance : BiasesScores, RunsInTiles {
   }
 };
 
-struct BiasTable {
-  Distances distances;
-  Tensor table;  // [h n]
-};
-// The sum of what all these biases read by distance. Nothing where one reads something else, or where their tokens
-// stand at different positions.
-[[nodiscard]] std::optional<BiasTable> table_of(
-    const std::vector<StageOf<BiasesScores>>& biases, const AttendContext& context);
-
 }  // namespace whence

@@ -26,12 +26,29 @@ bool by_fact(const AttendContext& context) {
   return context.device.is_gpu() && context.causal && !context.present.defined() && !context.given_mask.defined();
 }
 
+struct BiasTable {
+  Distances distances;
+  Tensor table;  // [h n]
+};
+
 // Where all that is added to the scores is read by distance and nothing else happens to them: the one table of it,
-// which softmax reads itself, so that no tensor of pairs is made of it.
+// which softmax reads itself, so that no tensor of pairs is made of it. Nothing where tokens stand at different positions.
 std::optional<BiasTable> table_for_softmax(const AttendContext& context, const Stages& stages) {
   const bool alone = stages.transforms.empty() && stages.maps.empty() && stages.patterns.empty();
   if (!alone || !by_fact(context) || pairs_are_watched()) return std::nullopt;
-  return table_of(stages.biases, context);
+  std::optional<BiasTable> sum;
+  for (const auto& stage : stages.biases) {
+    const auto* scheme = dynamic_cast<const ReadsByDistance*>(stage.scheme);
+    if (!scheme) return std::nullopt;
+    const StageScope scope(*stage.path);
+    const AttendContext moved = stage.at(context);
+    const std::optional<Distances> distances = whole_distances(moved);
+    if (!distances || (sum && !distances->reads_as(sum->distances))) return std::nullopt;
+    const std::optional<Tensor> numbers = scheme->table(distances->values, moved);
+    if (!numbers) return std::nullopt;
+    sum = BiasTable{*distances, sum ? sum->table + *numbers : *numbers};
+  }
+  return sum;
 }
 
 // The scores with all that schemes make of them.
