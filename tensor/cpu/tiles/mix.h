@@ -259,27 +259,20 @@ template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 // all queries is one of short sums. Distances run along lanes and keys: neighbouring keys go to overlapping places. So
 // rows run inside, and a place is not read right after it was written.
 template <class T> struct DiagonalSums {
-  extent rows, end, count, wide, table_row;
+  static constexpr extent wide = block_rows<T>;
+  extent rows, begin, end, table_row;
   T* sums;  // [row, count]
 
-  DiagonalSums(const Part<T>& part, extent row_count, extent begin, extent behind, T* scratch)
-      : rows(row_count),
-        end(behind),
-        count(behind - begin - 1 + part.wide),
-        wide(part.wide),
-        table_row(part.p.mix_distances),
-        sums(scratch) {
-    clear(sums, rows * count);
-  }
+  extent count() const { return end - begin - 1 + wide; }
   static extent size(const MixProblem<T>& p) { return most(p.heads, p.width) * (piece_keys<T> + block_rows<T>); }
   void add(extent row, extent column, const T* x) const {
-    T* const to = sums + row * count + end - 1 - column;
-    for (extent n = 0, end_lane = wide; n < end_lane; n += lanes<T>) store<T>(to + n, load(to + n) + load(x + n));
+    T* const to = sums + row * count() + end - 1 - column;
+    for (extent n = 0; n < wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(x + n));
   }
   // to: where lane 0 of the last column goes, in the first row.
   void finish(T* to) const {
     for (extent row = 0; row < rows; ++row, to += table_row)
-      for (extent n = 0; n < count; ++n) to[n] += sums[row * count + n];
+      for (extent n = 0; n < count(); ++n) to[n] += sums[row * count() + n];
   }
 };
 
@@ -413,7 +406,8 @@ template <class T> struct MixBackward {
           hidden.row, output_sums + t * p.heads * p.width * lanes<T>);
     T* const to = part.d_logits(end - 1);
     if (!to) return;
-    const DiagonalSums<T> sums(part, p.heads, begin, end, diagonals);
+    const DiagonalSums<T> sums{p.heads, begin, end, p.mix_distances, diagonals};
+    clear(diagonals, sums.rows * sums.count());
     for (extent c = begin; c < end; ++c)
       for (extent h = 0; h < p.heads; ++h) sums.add(h, c, gradient(h, c));
     sums.finish(to);
@@ -430,7 +424,8 @@ template <class T> struct MixBackward {
     for (extent c = from; c < to;) {  // columns of one table together
       const extent last = c - part.first_seen < p.left ? c + 1 : to;
       T* const table = part.d_hidden(last - 1);
-      const DiagonalSums<T> sums(part, p.width, c, last, diagonals);
+      const DiagonalSums<T> sums{p.width, c, last, p.mix_distances, diagonals};
+      clear(diagonals, sums.rows * sums.count());
       const T slope = p.slope;
       for (; c < last; ++c) {
         for (extent d = 0; d < p.width; ++d) {
