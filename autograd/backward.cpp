@@ -3,7 +3,6 @@
 
 #include "autograd/pass.h"
 #include "autograd/recording.h"
-#include "autograd/walk.h"
 
 namespace whence {
 namespace {

@@ -22,76 +22,29 @@ struct Stream;
 // dy f'(x), where saved is x or y = f(x), whichever f saves (tensor/pointwise.h). For backwards of ops with f inside.
 [[nodiscard]] Tensor unary_backward(
     Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p = {}, Site at = Site::current());
-// scale x + shift
-[[nodiscard]] inline Tensor affine(const Tensor& x, double scale, double shift, Site at = Site::current()) {
-  return unary(functions::Affine{}, x, {scale, shift}, at);
-}
-// derivative at 0: 0
-[[nodiscard]] inline Tensor abs(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Abs{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor exp(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Exp{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor log(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Log{}, x, {}, at);
-}
-// log(1 + x)
-[[nodiscard]] inline Tensor log1p(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Log1p{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor sqrt(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Sqrt{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor square(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Square{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor reciprocal(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Reciprocal{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor sin(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Sin{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor cos(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Cos{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor tanh(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Tanh{}, x, {}, at);
-}
-[[nodiscard]] inline Tensor sigmoid(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Sigmoid{}, x, {}, at);
-}
+[[nodiscard]] Tensor affine(const Tensor& x, double scale, double shift, Site at = Site::current());  // scale x + shift
+[[nodiscard]] Tensor abs(const Tensor& x, Site at = Site::current());  // derivative at 0: 0
+[[nodiscard]] Tensor exp(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor log(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor log1p(const Tensor& x, Site at = Site::current());  // log(1 + x)
+[[nodiscard]] Tensor sqrt(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor square(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor reciprocal(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor sin(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor cos(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor tanh(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor sigmoid(const Tensor& x, Site at = Site::current());
 // log(1 + e^x) without overflow; log sigmoid(x) = -softplus(-x)
-[[nodiscard]] inline Tensor softplus(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Softplus{}, x, {}, at);
-}
-// x sigmoid(x)
-[[nodiscard]] inline Tensor silu(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Silu{}, x, {}, at);
-}
-// derivative at 0, and of NaN: 0
-[[nodiscard]] inline Tensor relu(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Relu{}, x, {}, at);
-}
+[[nodiscard]] Tensor softplus(const Tensor& x, Site at = Site::current());
+[[nodiscard]] Tensor silu(const Tensor& x, Site at = Site::current());  // x sigmoid(x)
+[[nodiscard]] Tensor relu(const Tensor& x, Site at = Site::current());  // derivative at 0, and of NaN: 0
 // derivative at 0, and of NaN: slope
-[[nodiscard]] inline Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current()) {
-  return unary(functions::LeakyRelu{}, x, {slope, 0}, at);
-}
-// GPT-2's tanh form
-[[nodiscard]] inline Tensor gelu(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::Gelu{}, x, {}, at);
-}
-// x Phi(x)
-[[nodiscard]] inline Tensor gelu_erf(const Tensor& x, Site at = Site::current()) {
-  return unary(functions::GeluErf{}, x, {}, at);
-}
+[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current());
+[[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());      // GPT-2's tanh form
+[[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());  // x Phi(x)
 // derivative at the bounds, and of NaN, which stays NaN: 1
-[[nodiscard]] inline Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current()) {
-  return unary(functions::Clamp{}, x, {low, high}, at);
-}
-[[nodiscard]] inline Tensor clamp_max(const Tensor& x, double high, Site at = Site::current()) {
-  return clamp(x, -functions::infinity, high, at);
-}
+[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current());
+[[nodiscard]] Tensor clamp_max(const Tensor& x, double high, Site at = Site::current());
 
 // ---- Functions of two numbers, broadcasting as numpy does (ops/binary.cpp) ----
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b, Site at = Site::current());
@@ -195,29 +148,28 @@ struct Operand {
 // ---- Choices among elements (ops/masked.cpp, ops/dropout.cpp, ops/straight_through.cpp) ----
 // mask ? x : value. mask broadcasts to x.
 [[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value = 0, Site at = Site::current());
-// Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream
-// and index; backward draws again. Error while work is being recorded: each replay would drop the same.
-[[nodiscard]] Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at = Site::current());
 // Where x [... i j] lies in a larger tensor [... rows columns]: rows [first_row, first_row + i), the first j columns.
 // No rows: x is the whole.
 struct StripOf {
   index_t first_row = 0, rows = 0, columns = 0;
 };
-// The same; a strip drops an element exactly where the whole tensor does.
+// Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream and index; backward draws again.
+// A strip drops an element exactly where the whole tensor does. Error while work is being recorded: each replay would
+// drop the same.
 [[nodiscard]] Tensor dropout(
-    const Tensor& x, double probability, const Stream& stream, const StripOf& whole, Site at = Site::current());
+    const Tensor& x, double probability, const Stream& stream, const StripOf& whole = {}, Site at = Site::current());
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 
-// ---- What training runs on a GPU: functions from above, joined. Tests hold each equal to what it joins ----
+// ---- What training runs on a GPU (ops/joined/, ops/norm.cpp). Tests hold each equal to what it joins ----
 struct SumAndNorm {
   Tensor sum, normed;
 };
 // sum = x + added, of one shape; normed = layer_norm(sum, weight, bias, epsilon), or without a bias rms_norm(sum,
-// weight, epsilon).  (ops/norm.cpp)
+// weight, epsilon).
 [[nodiscard]] SumAndNorm add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
     double epsilon, Site at = Site::current());
-// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out); biases may be undefined.  (ops/joined/linear_gelu_linear.cpp)
+// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out); biases may be undefined.
 [[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
     const Tensor& weight_out, const Tensor& bias_out, Site at = Site::current());
 struct Heads {
@@ -226,10 +178,10 @@ struct Heads {
 struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
 };
-// x [b t c]: linear(x, weight, bias) by each of the three, with its heads apart, in one product.  (ops/joined/project_heads.cpp)
+// x [b t c]: linear(x, weight, bias) by each of the three, with its heads apart, in one product.
 [[nodiscard]] Heads project_heads(const Tensor& x, const Projection& query, const Projection& key,
     const Projection& value, index_t heads, Site at = Site::current());
-// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j].  (ops/softmax.cpp)
+// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j].
 [[nodiscard]] Tensor causal_softmax_by_distance(
     const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
 

@@ -20,7 +20,7 @@ constexpr std::size_t input_count(Result (Op::*)(typename Op::Saved&, In...) con
 
 // For functions made of several ops, and ops with any number of inputs: they are no struct with forward and backward.
 struct CheckedEntry {
-  explicit CheckedEntry(CheckedOp entry) {
+  CheckedEntry(CheckedOp entry) {
     if (entry.samples) {
       entry.samples = [name = entry.name, samples = std::move(entry.samples)] {
         draw::seed(name);

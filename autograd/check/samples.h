@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -47,20 +48,33 @@ struct CheckedSample {
   std::vector<Tensor> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> run;
 };
-// Of f(x, arguments...) by x.
-template <class F, class... Arguments>
-CheckedSample sample_of(std::string name, const Tensor& x, F* f, Arguments... arguments) {
-  return {std::move(name), false, {x},
-      [=](const std::vector<Tensor>& in) { return f(in[0], arguments..., Site::current()); }};
+// f(x, arguments...) by x, which is drawn from the normal distribution.
+template <class... Arguments> struct Drawn {
+  std::string name;
+  Shape x;
+  std::tuple<Arguments...> arguments;
+};
+template <class... Arguments, class F>
+std::function<std::vector<CheckedSample>()> drawn(F* f, std::vector<Drawn<Arguments...>> all) {
+  return [=] {
+    std::vector<CheckedSample> samples;
+    for (const auto& [name, x, arguments] : all) {
+      const auto run = [f, with = arguments](const std::vector<Tensor>& in) {
+        return std::apply([&](const Arguments&... each) { return f(in[0], each..., Site::current()); }, with);
+      };
+      samples.push_back({name, false, {draw::normal(x)}, run});
+    }
+    return samples;
+  };
 }
 
 struct CheckedOp {
   std::string name;
   bool once;
   std::function<std::vector<CheckedSample>()> samples;
-  std::function<std::vector<BadInput>()> bad_inputs;
+  std::function<std::vector<BadInput>()> bad_inputs = {};
   // Empty, or sample 0 computed by other means in f64: from plain loops, or from other ops.
-  std::function<Tensor(const std::vector<Tensor>&)> reference;
+  std::function<Tensor(const std::vector<Tensor>&)> reference = {};
   bool on_cpu_alone = false;  // no other device has its kernel
 };
 

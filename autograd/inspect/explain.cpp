@@ -171,11 +171,13 @@ class ValueExplainer {
 // Dual numbers put through everything between a number and the places that feel it next.
 class TangentPass {
  public:
-  // `last`: the id of the result behind which nothing is looked for; 0: there is none.
-  TangentPass(const Tape& tape, PlaceNames names, std::uint64_t last)
-      : tape_(tape), names_(std::move(names)), last_(last) {}
+  // Ways that pass `from` again go on. `last`: the id of the result behind which nothing is looked for; 0: there is none.
+  TangentPass(const Tape& tape, const std::vector<Place>& places, const Place& from, std::uint64_t last)
+      : tape_(tape), names_(names_of(places)), last_(last) {
+    std::erase_if(names_, [&](const auto& entry) { return entry.second == from.name; });
+  }
 
-  // visit(name, edge, tangents) for each place that is reached.
+  // visit(name, edge, duals) for each place that is reached.
   template <class Visit> void run(std::uint64_t start, const Tensor& dual, const Visit& visit) {
     duals_.emplace(start, dual);
     for (auto next = tape_.entries().upper_bound(start); next != tape_.entries().end(); ++next) {
@@ -187,7 +189,7 @@ class TangentPass {
         if (name == names_.end() && edge.id() != last_)
           duals_.emplace(edge.id(), moved[k]);
         else
-          visit(name == names_.end() ? std::string() : name->second, edge, moved[k]);
+          visit(name == names_.end() ? std::string() : name->second, edge, raw::contiguous(moved[k]));
       }
     }
   }
@@ -211,18 +213,11 @@ class TangentPass {
   std::unordered_map<std::uint64_t, Tensor> duals_;
 };
 
-// x, moving by what `tangent_of` says of each element.
-template <class TangentOf> Tensor dual_of(const Tensor& x, const TangentOf& tangent_of) {
+// x, moving by `tangent`, a number for each element.
+Tensor dual_of(const Tensor& x, const std::vector<double>& tangent) {
   const Tensor dual = raw::copy(raw::cast(raw::contiguous(x), DType::dual));
-  for (index_t e = 0; e < dual.numel(); ++e) dual.data<Dual>()[e].tangent = tangent_of(e);
+  for (std::size_t e = 0; e < tangent.size(); ++e) dual.data<Dual>()[e].tangent = tangent[e];
   return dual;
-}
-
-std::vector<Place> without(const std::vector<Place>& places, const std::string& name) {
-  std::vector<Place> others;
-  for (const Place& place : places)
-    if (place.name != name) others.push_back(place);
-  return others;
 }
 
 }  // namespace
@@ -259,14 +254,14 @@ ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Plac
   result.gradient = gradient_at(start)[static_cast<std::size_t>(element)];
   std::vector<GradientTerm> terms;
   const RecordingScope values_only(false);
-  const Tensor dual = dual_of(value, [&](index_t e) { return e == element ? 1.0 : 0.0; });
+  std::vector<double> unit(static_cast<std::size_t>(value.numel()));
+  unit[static_cast<std::size_t>(element)] = 1;
   const std::uint64_t last = edge_of(y).id();
-  TangentPass(tape, names_of(without(places, place.name)), last)
-      .run(start.id(), dual, [&](const std::string& name, const Edge& edge, const Tensor& moved) {
-        const Tensor flat = raw::contiguous(moved);
+  TangentPass(tape, places, place, last)
+      .run(start.id(), dual_of(value, unit), [&](const std::string& name, const Edge& edge, const Tensor& moved) {
         std::optional<std::vector<double>> gradients;
-        for (index_t e = 0; e < flat.numel(); ++e) {
-          const double derivative = flat.data<Dual>()[e].tangent;
+        for (index_t e = 0; e < moved.numel(); ++e) {
+          const double derivative = moved.data<Dual>()[e].tangent;
           if (derivative == 0) continue;
           if (!gradients) gradients = edge.id() == last ? std::vector<double>{1} : gradient_at(edge);
           terms.push_back({name, position_of(e, moved.shape()), (*gradients)[static_cast<std::size_t>(e)], derivative});
@@ -293,13 +288,11 @@ std::map<std::string, std::vector<double>> moved_by(
   if (static_cast<index_t>(tangent.size()) != value.numel())
     fail("moved_by", tangent.size(), " numbers given; ", value.numel(), " required, one for each of ", place.name);
   std::map<std::string, std::vector<double>> found;
-  const Tensor dual = dual_of(value, [&](index_t e) { return tangent[static_cast<std::size_t>(e)]; });
-  TangentPass(tape, names_of(without(places, place.name)), 0)
-      .run(start.id(), dual, [&](const std::string& name, const Edge&, const Tensor& moved) {
-        const Tensor flat = raw::contiguous(moved);
+  TangentPass(tape, places, place, 0)
+      .run(start.id(), dual_of(value, tangent), [&](const std::string& name, const Edge&, const Tensor& moved) {
         std::vector<double>& numbers = found[name];
-        numbers.resize(static_cast<std::size_t>(flat.numel()));
-        for (index_t e = 0; e < flat.numel(); ++e) numbers[static_cast<std::size_t>(e)] += flat.data<Dual>()[e].tangent;
+        numbers.resize(static_cast<std::size_t>(moved.numel()));
+        for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] += moved.data<Dual>()[e].tangent;
       });
   return found;
 }

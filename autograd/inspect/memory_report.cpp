@@ -22,19 +22,15 @@ MemoryReport memory_report(const Tensor& y) {
   MemoryReport report;
   for (const Node* node : detail::nodes_behind("memory_report", y)) {
     if (node->is_leaf()) continue;
-    MemoryRow& row = by_line[{node->name(), to_string(node->site)}];
+    const std::string place = to_string(node->site);
+    MemoryRow& row = by_line.try_emplace({node->name(), place}, MemoryRow{node->name(), place}).first->second;
     const std::size_t bytes = detail::kept_bytes(*node, counted);
     row.nodes += 1;
     row.bytes += bytes;
     report.total += bytes;
   }
-  for (auto& [key, row] : by_line) {
-    row.op = key.first;
-    row.place = key.second;
-    report.rows.push_back(row);
-  }
-  std::stable_sort(
-      report.rows.begin(), report.rows.end(), [](const MemoryRow& a, const MemoryRow& b) { return a.bytes > b.bytes; });
+  for (const auto& [line, row] : by_line) report.rows.push_back(row);
+  std::ranges::stable_sort(report.rows, std::ranges::greater{}, &MemoryRow::bytes);
   return report;
 }
 

@@ -5,15 +5,9 @@
 #include "autograd/node.h"
 
 namespace whence {
-namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
-void OpTimer::start(const char* op, const Node* node) {
-  detail::op_clock = nullptr;
-  op_ = op, node_ = node, started_ = now();
+double OpTimer::now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void OpTimer::tell() const {

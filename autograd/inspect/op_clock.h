@@ -33,14 +33,7 @@ class OpClock {
 // One op's run. `node`: the node whose backward runs; null in forward. Nobody times what runs inside.
 class OpTimer {
  public:
-  explicit OpTimer(const char* op, const Node* node = nullptr) : clock_(detail::op_clock) {
-    if (clock_) start(op, node);
-  }
-  ~OpTimer() {
-    if (clock_) detail::op_clock = clock_;
-  }
-  OpTimer(const OpTimer&) = delete;
-  OpTimer& operator=(const OpTimer&) = delete;
+  explicit OpTimer(const char* op, const Node* node = nullptr) : op_(op), node_(node), started_(clock_ ? now() : 0) {}
 
   // The op is done: tells the clock. What the clock's function throws goes to whoever called the op.
   void stop() const {
@@ -48,13 +41,14 @@ class OpTimer {
   }
 
  private:
-  void start(const char* op, const Node* node);
+  static double now();
   void tell() const;
 
-  OpClock* clock_;
-  const char* op_ = nullptr;
-  const Node* node_ = nullptr;
-  double started_ = 0;
+  OpClock* const clock_ = detail::op_clock;
+  const Exchange<OpClock*> nobody_{detail::op_clock, nullptr};
+  const char* const op_;
+  const Node* const node_;
+  const double started_;
 };
 
 }  // namespace whence

@@ -68,7 +68,7 @@ std::vector<std::string> Capture::names() const {
 }
 
 bool Capture::contains(const std::string& name) const {
-  return std::any_of(seen_.begin(), seen_.end(), [&](const auto& entry) { return entry.first == name; });
+  return std::ranges::any_of(seen_, [&](const auto& entry) { return entry.first == name; });
 }
 
 const Probed& Capture::operator[](const std::string& name) const {
@@ -89,9 +89,7 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& site)
           "; equal ones required");
     }
   }
-  if (std::none_of(
-          patterns_.begin(), patterns_.end(), [&](const std::string& pattern) { return matches(pattern, name); }))
-    return value;
+  if (std::ranges::none_of(patterns_, [&](const std::string& pattern) { return matches(pattern, name); })) return value;
   auto entry = std::find_if(seen_.begin(), seen_.end(), [&](const auto& seen) { return seen.first == name; });
   if (entry == seen_.end()) entry = seen_.insert(seen_.end(), {name, std::make_shared<Probed>()});
   Probed& probed = *entry->second;
@@ -123,10 +121,8 @@ bool Capture::wants_under(const std::string& path, const std::vector<std::string
     return could_match_under(pattern, path) && !spelled_out(pattern);
   };
   for (const Capture* capture = detail::active_capture; capture; capture = capture->outer_) {
-    if (std::any_of(capture->patterns_.begin(), capture->patterns_.end(), possible)) return true;
-    if (std::any_of(
-            capture->edits_.begin(), capture->edits_.end(), [&](const Edit& edit) { return possible(edit.pattern); }))
-      return true;
+    if (std::ranges::any_of(capture->patterns_, possible)) return true;
+    if (std::ranges::any_of(capture->edits_, possible, &Edit::pattern)) return true;
   }
   return false;
 }

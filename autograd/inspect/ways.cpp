@@ -7,7 +7,6 @@
 
 #include "autograd/op.h"
 #include "autograd/pass.h"
-#include "autograd/walk.h"
 
 namespace whence {
 namespace {

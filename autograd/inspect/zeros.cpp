@@ -7,7 +7,6 @@
 
 #include "autograd/op.h"
 #include "autograd/pass.h"
-#include "autograd/walk.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 

@@ -9,18 +9,15 @@ namespace whence {
 namespace {
 
 // The adjoint, an op so that it has a gradient too.
-struct SumByDistance {
-  static constexpr const char* name = "sum_by_distance";
-  Steps steps;
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& dy) const {
-    const Tensor sums = Tensor::like(dy, {dy.size(1), steps.count});
-    kernels(dy.device()).sum_by_distance(steps.on(dy.device()), raw::contiguous(dy), sums);
-    return sums;
-  }
-  Grads<1> backward(const Saved&, const Tensor& dz, Needs<1>) const;
-  static Samples<SumByDistance> samples();
-};
+Tensor sum_by_distance(const Tensor& dy, const Steps& steps) {
+  const auto sums = [](const Tensor& from, const Steps& of) {
+    const Tensor y = Tensor::empty({from.size(1), of.count}, from.dtype(), from.device());
+    kernels(from.device()).sum_by_distance(of.on(from.device()), raw::contiguous(from), y);
+    return y;
+  };
+  const auto back = [](const Tensor& dz, const Shape&, const Steps& of) { return by_distance(dz, of); };
+  return linear_map("sum_by_distance", Site::current(), dy, sums, back, steps);
+}
 
 struct ByDistance {
   static constexpr const char* name = "by_distance";
@@ -31,9 +28,7 @@ struct ByDistance {
       fail(name, "table is ", table.shape(), "; [h,", steps.count, "] required, a number for each distance");
     return raw::read_by_distance(steps.on(table.device()), table);
   }
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    return {apply(SumByDistance{steps}, Site::current(), dy)};
-  }
+  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {sum_by_distance(dy, steps)}; }
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
 
   static Steps steps_of(
@@ -69,15 +64,16 @@ struct ByDistance {
   }
 };
 
-Grads<1> SumByDistance::backward(const Saved&, const Tensor& dz, Needs<1>) const {
-  return {apply(ByDistance{steps}, Site::current(), dz)};
-}
-Samples<SumByDistance> SumByDistance::samples() {
-  return {{"causal, behind other tokens", {ByDistance::causal()}, {draw::normal({1, 2, 3, 5})}},
-      {"two sequences, uneven", {ByDistance::uneven()}, {draw::normal({2, 2, 3, 3})}}};
-}
-
-const Checked<ByDistance, SumByDistance> checked;
+const Checked<ByDistance> checked;
+const CheckedEntry checked_adjoint(
+    {"sum_by_distance", false, [] {
+       const auto sample = [](const char* name, const Tensor& dy, const Steps& steps) {
+         return CheckedSample{
+             name, false, {dy}, [=](const std::vector<Tensor>& in) { return sum_by_distance(in[0], steps); }};
+       };
+       return std::vector{sample("causal, behind other tokens", draw::normal({1, 2, 3, 5}), ByDistance::causal()),
+           sample("two sequences, uneven", draw::normal({2, 2, 3, 3}), ByDistance::uneven())};
+     }});
 
 }  // namespace
 

@@ -6,30 +6,23 @@
 namespace whence {
 namespace {
 
-struct Cast {
-  static constexpr const char* name = "cast";
-  DType to;
-  struct Saved {
-    DType from;
-  };
+Tensor converted(const Tensor& x, DType dtype, const Site& at) {
   // A dual stays one: gradient checks look at the formula, not at the rounding.
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.from = x.dtype();
-    return x.dtype() == DType::dual && is_floating(to) ? x.detach() : raw::cast(x, to);
-  }
-  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {cast(dy, saved.from)}; }
-  static Samples<Cast> samples() {
-    return {{"to f64", {DType::f64}, {draw::normal({3, 4})}}, {"0-d to f64", {DType::f64}, {draw::normal({})}}};
-  }
-};
+  const auto round = [](const Tensor& from, DType to, DType) {
+    return from.dtype() == DType::dual && is_floating(to) ? from.detach() : raw::cast(from, to);
+  };
+  const auto back = [](const Tensor& dy, const Shape&, DType, DType from) { return cast(dy, from); };
+  return linear_map("cast", at, x, round, back, dtype, x.dtype());
+}
 
-const Checked<Cast> checked;
+const CheckedEntry checked(
+    {"cast", false, drawn<DType>(converted, {{"to f64", {3, 4}, DType::f64}, {"0-d to f64", {}, DType::f64}})});
 
 }  // namespace
 
 Tensor cast(const Tensor& x, DType dtype, Site at) {
   if (x.dtype() == dtype) return x;
-  return apply(Cast{dtype}, at, is_floating(dtype) ? x : x.detach());  // integers have no gradient
+  return converted(is_floating(dtype) ? x : x.detach(), dtype, at);  // integers have no gradient
 }
 
 }  // namespace whence

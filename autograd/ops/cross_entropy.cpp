@@ -4,6 +4,8 @@
 // The sum is the same with 1 in place of n. Only the mean needs n, which the CPU counts: on a GPU it waits for targets.
 // Kept: the logits and each row's log-sum-exp, not the softmax. Of 16-bit logits too the loss is f32, and their gradient
 // is rounded once.
+#include <algorithm>
+
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
@@ -38,7 +40,8 @@ struct CrossEntropy {
     // Rows in any order, summed by the fixed tree of reduce: the same bits for any number of threads.
     Tensor total = raw::reduce(Reduction::sum, loss, {}, false);
     if (!is_sum) {
-      const index_t counted = count(raw::to_device(t, Device::cpu()));
+      const Tensor targets = raw::to_device(t, Device::cpu());
+      const index_t counted = rows - std::count(targets.data<index_t>(), targets.data<index_t>() + rows, ignored);
       saved.share = counted ? 1 / static_cast<double>(counted) : 0;
       total = raw::unary(functions::Affine{}, total, {saved.share, 0});
     }
@@ -68,13 +71,6 @@ struct CrossEntropy {
   // A new tensor whose rows lie as x's do.
   static Tensor as_it_lies(const Tensor& x) {
     return Tensor::like(x, {x.size(0), x.strides()[0]}).view(x.shape(), x.strides());
-  }
-
-  index_t count(const Tensor& target) const {
-    const index_t* values = target.data<index_t>();
-    index_t counted = 0;
-    for (index_t i = 0; i < target.numel(); ++i) counted += values[i] != ignored;
-    return counted;
   }
 
   static void check(const Tensor& logits, const Tensor& target) {

@@ -46,91 +46,76 @@ template <class T> struct Drop {
   }
 };
 
-struct Dropout {
-  static constexpr const char* name = "dropout";
-  double probability;
-  Stream stream;
-  StripOf whole = {};
-  struct Saved {};
+Numbering numbering(const Shape& x, const StripOf& whole) {
+  const auto& [first, rows, columns] = whole;
+  if (rows == 0) return {.count = numel(x)};
+  if (x.rank() < 2) fail("dropout", "x is ", x, ", a strip of ", rows, " rows; [... i, j] required");
+  const index_t i = x[-2], j = x[-1];
+  if (first < 0 || first + i > rows || j > columns) {
+    fail("dropout", "x is ", x, ", rows [", first, ", ", first + i, ") of [", rows, ",", columns,
+        "]; a strip that lies inside required");
+  }
+  const index_t runs = j == 0 ? 0 : numel(x) / j;
+  return {.runs = runs,
+      .count = j,
+      .stride = rows * columns,
+      .step = columns,
+      .offset = first * columns,
+      .rows = {i, runs}};
+}
 
-  Tensor forward(Saved&, const Tensor& x) const {
-    const bool runs = !x.device().is_cpu() && !x.device().is_planned();
-    if (runs && probability > 0 && runtime_of(x.device()).recording())
-      fail(name,
-          "asked for while work is being recorded, which would drop the same elements at each replay; "
-          "probability 0 required");
-    const Numbering numbers = numbering(x.shape());
-    const Tensor from = raw::contiguous(x), y = Tensor::like(x);
-    // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
-    const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
-    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
-      using C = compute_t<T>;
-      const index_t count = numbers.runs * numbers.groups();
-      launch(name, x.device(), count,
-          Drop<T>{from.data<T>(), y.data<T>(), numbers, {numbers.groups(), count}, stream, threshold,
-              static_cast<C>(1 / (1 - probability))},
-          16);
-    });
-    return y;
-  }
-  // Linear in x, so its own adjoint.
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    return {apply(Dropout{*this}, Site::current(), dy)};
-  }
+Tensor drop(const Tensor& x, double probability, const Stream& stream, const StripOf& whole) {
+  const bool runs = !x.device().is_cpu() && !x.device().is_planned();
+  if (runs && probability > 0 && runtime_of(x.device()).recording())
+    fail("dropout",
+        "asked for while work is being recorded, which would drop the same elements at each replay; "
+        "probability 0 required");
+  const Numbering numbers = numbering(x.shape(), whole);
+  const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
+  const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
+  visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    const index_t count = numbers.runs * numbers.groups();
+    launch("dropout", x.device(), count,
+        Drop<T>{from.data<T>(), y.data<T>(), numbers, {numbers.groups(), count}, stream, threshold,
+            static_cast<C>(1 / (1 - probability))},
+        16);
+  });
+  return y;
+}
 
-  Numbering numbering(const Shape& x) const {
-    const auto& [first, rows, columns] = whole;
-    if (rows == 0) return {.count = numel(x)};
-    if (x.rank() < 2) fail(name, "x is ", x, ", a strip of ", rows, " rows; [... i, j] required");
-    const index_t i = x[-2], j = x[-1];
-    if (first < 0 || first + i > rows || j > columns) {
-      fail(name, "x is ", x, ", rows [", first, ", ", first + i, ") of [", rows, ",", columns,
-          "]; a strip that lies inside required");
-    }
-    const index_t runs = j == 0 ? 0 : numel(x) / j;
-    return {.runs = runs,
-        .count = j,
-        .stride = rows * columns,
-        .step = columns,
-        .offset = first * columns,
-        .rows = {i, runs}};
-  }
+std::vector<BadInput> refusals() {
+  return {refusal("dropout: probability 1 given; a number in [0, 1) required", dropout, draw::zeros(2), 1, Stream(),
+              StripOf{}),
+      refusal("dropout: x is [2], a strip of 4 rows; [... i, j] required", dropout, draw::zeros(2), 0.5, Stream(),
+          StripOf{0, 4, 2}),
+      refusal("dropout: x is [3,2], rows [2, 5) of [4,2]; a strip that lies inside required", dropout,
+          draw::zeros(3, 2), 0.5, Stream(), StripOf{2, 4, 2})};
+}
 
-  static Samples<Dropout> samples() {
-    return {{"a third", {1.0 / 3, Stream(7, "dropout", 3)}, {draw::normal({3, 7})}},
-        {"none", {0, Stream(7, "dropout", 3)}, {draw::normal({5})}},
-        {"a strip", {0.4, Stream(7, "dropout", 3), {2, 9, 5}}, {draw::normal({2, 3, 5})}},
-        {"a strip of fewer columns", {0.4, Stream(7, "dropout", 3), {2, 9, 7}}, {draw::normal({2, 3, 5})}},
-        {"0-d", {0.5, Stream(1, "dropout")}, {draw::normal({})}},
-        {"nothing", {0.5, Stream(1, "dropout")}, {draw::normal({0, 2})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {{"dropout: probability 1 given; a number in [0, 1) required",
-                [] { (void)dropout(draw::zeros(2), 1, Stream()); }},
-        {"dropout: x is [2], a strip of 4 rows; [... i, j] required",
-            [] {
-              (void)dropout(draw::zeros(2), 0.5, Stream(), {0, 4, 2});
-            }},
-        {"dropout: x is [3,2], rows [2, 5) of [4,2]; a strip that lies inside required", [] {
-           (void)dropout(draw::zeros(3, 2), 0.5, Stream(), {2, 4, 2});
-         }}};
-  }
-};
-
-const Checked<Dropout> checked;
+const CheckedEntry checked({"dropout", false,
+    drawn<double, Stream, StripOf>(
+        dropout, {{"a third", {3, 7}, {1.0 / 3, Stream(7, "dropout", 3), StripOf{}}},
+                     {"none", {5}, {0, Stream(7, "dropout", 3), StripOf{}}},
+                     {"a strip", {2, 3, 5}, {0.4, Stream(7, "dropout", 3), StripOf{2, 9, 5}}},
+                     {"a strip of fewer columns", {2, 3, 5}, {0.4, Stream(7, "dropout", 3), StripOf{2, 9, 7}}},
+                     {"0-d", {}, {0.5, Stream(1, "dropout"), StripOf{}}},
+                     {"nothing", {0, 2}, {0.5, Stream(1, "dropout"), StripOf{}}}}),
+    refusals});
 
 }  // namespace
-
-Tensor dropout(const Tensor& x, double probability, const Stream& stream, Site at) {
-  return dropout(x, probability, stream, StripOf{}, at);
-}
 
 Tensor dropout(const Tensor& x, double probability, const Stream& stream, const StripOf& whole, Site at) {
   const CallSite place(at);
   if (!(probability >= 0 && probability < 1))
-    fail(Dropout::name, "probability ", probability, " given; a number in [0, 1) required");
-  raw::require_floating(Dropout::name, "x", x);
-  return apply(Dropout{probability, stream, whole}, at, x);
+    fail("dropout", "probability ", probability, " given; a number in [0, 1) required");
+  raw::require_floating("dropout", "x", x);
+  // Linear in x, so its own adjoint.
+  const auto again = [](const Tensor& dy, const Shape&, double share, const Stream& drawn, const StripOf& of) {
+    return dropout(dy, share, drawn, of);
+  };
+  return linear_map("dropout", at, x, drop, again, probability, stream, whole);
 }
 
 }  // namespace whence

@@ -56,16 +56,8 @@ struct UnaryBackward {
   }
 };
 
-// What a derivative of next to nothing means.
-Stop stop_of(Flat flat) {
-  switch (flat) {
-    case Flat::saturated: return Stop::saturated;
-    case Flat::clamped: return Stop::clamped;
-    case Flat::dead: return Stop::dead;
-    case Flat::leaking: return Stop::leaking;
-    default: return Stop::zero;
-  }
-}
+// What a derivative of next to nothing means: of each Flat, in their order.
+constexpr Stop stop_of[] = {Stop::zero, Stop::saturated, Stop::clamped, Stop::dead, Stop::leaking};
 
 struct UnaryOp {
   Unary f;
@@ -90,7 +82,7 @@ struct UnaryOp {
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
     if (facts_of(f).saves == Saves::nothing) return {};
     const Tensor& kept = saved.kept.peek();
-    const Stop meant = stop_of(facts_of(f).flat);
+    const Stop meant = stop_of[static_cast<std::size_t>(facts_of(f).flat)];
     std::vector<Stop> all;
     for (const double slope :
         times_derivative(f, p, kept, Tensor::ones(kept.shape(), kept.dtype(), kept.device())).to_vector())
@@ -130,5 +122,30 @@ Tensor unary(Unary f, const Tensor& x, UnaryAttributes p, Site at) { return appl
 Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p, Site at) {
   return apply(UnaryBackward{f, p}, at, saved, dy);
 }
+
+Tensor affine(const Tensor& x, double scale, double shift, Site at) {
+  return unary(functions::Affine{}, x, {scale, shift}, at);
+}
+Tensor abs(const Tensor& x, Site at) { return unary(functions::Abs{}, x, {}, at); }
+Tensor exp(const Tensor& x, Site at) { return unary(functions::Exp{}, x, {}, at); }
+Tensor log(const Tensor& x, Site at) { return unary(functions::Log{}, x, {}, at); }
+Tensor log1p(const Tensor& x, Site at) { return unary(functions::Log1p{}, x, {}, at); }
+Tensor sqrt(const Tensor& x, Site at) { return unary(functions::Sqrt{}, x, {}, at); }
+Tensor square(const Tensor& x, Site at) { return unary(functions::Square{}, x, {}, at); }
+Tensor reciprocal(const Tensor& x, Site at) { return unary(functions::Reciprocal{}, x, {}, at); }
+Tensor sin(const Tensor& x, Site at) { return unary(functions::Sin{}, x, {}, at); }
+Tensor cos(const Tensor& x, Site at) { return unary(functions::Cos{}, x, {}, at); }
+Tensor tanh(const Tensor& x, Site at) { return unary(functions::Tanh{}, x, {}, at); }
+Tensor sigmoid(const Tensor& x, Site at) { return unary(functions::Sigmoid{}, x, {}, at); }
+Tensor softplus(const Tensor& x, Site at) { return unary(functions::Softplus{}, x, {}, at); }
+Tensor silu(const Tensor& x, Site at) { return unary(functions::Silu{}, x, {}, at); }
+Tensor relu(const Tensor& x, Site at) { return unary(functions::Relu{}, x, {}, at); }
+Tensor gelu(const Tensor& x, Site at) { return unary(functions::Gelu{}, x, {}, at); }
+Tensor gelu_erf(const Tensor& x, Site at) { return unary(functions::GeluErf{}, x, {}, at); }
+Tensor leaky_relu(const Tensor& x, double slope, Site at) { return unary(functions::LeakyRelu{}, x, {slope, 0}, at); }
+Tensor clamp(const Tensor& x, double low, double high, Site at) {
+  return unary(functions::Clamp{}, x, {low, high}, at);
+}
+Tensor clamp_max(const Tensor& x, double high, Site at) { return clamp(x, -functions::infinity, high, at); }
 
 }  // namespace whence

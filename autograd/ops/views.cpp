@@ -4,229 +4,134 @@
 #include "tensor/raw.h"
 
 namespace whence {
-namespace {
 
 // y = x in another shape    dx = dy in x's shape
-struct Reshape {
-  static constexpr const char* name = "reshape";
-  Shape to;
-  struct Saved {
-    Shape from;
-  };
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.from = x.shape();
-    return raw::reshape(x, to);
-  }
-  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {reshape(dy, saved.from)}; }
-  static Samples<Reshape> samples() {
-    return {{"merge", {{6, 4}}, {draw::normal({2, 3, 4})}},
-        {"split, one extent worked out", {{3, -1, 2}}, {draw::normal({12})}}, {"to 0-d", {{}}, {draw::normal({1, 1})}},
-        {"empty", {{0, 7}}, {draw::normal({3, 0})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {{"reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1", [] {
-               (void)reshape(draw::zeros(2, 3), {4, 2});
-             }}};
-  }
-};
+Tensor reshape(const Tensor& x, const Shape& shape, Site at) {
+  const auto back = [](const Tensor& dy, const Shape& from, const Shape&) { return reshape(dy, from); };
+  return linear_map("reshape", at, x, raw::reshape, back, shape);
+}
 
 // y[i_axes[0], i_axes[1], ...] = x[i_0, i_1, ...]    dx = dy under the inverse permutation
-struct Permute {
-  static constexpr const char* name = "permute";
-  std::vector<int> axes;
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& x) const { return raw::permute(x, axes); }
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    std::vector<int> inverse(axes.size());
-    for (std::size_t k = 0; k < axes.size(); ++k)
-      inverse[static_cast<std::size_t>(normal_axis(name, axes[k], dy.rank()))] = static_cast<int>(k);
-    return {permute(dy, inverse)};
-  }
-  static Samples<Permute> samples() {
-    Samples<Permute> all;
-    all.push_back({"cycle of three", {{1, 2, 0}}, {draw::normal({2, 3, 4})}});
-    all.push_back({"[b t h d] to [b h t d]", {{0, 2, 1, 3}}, {draw::normal({2, 3, 4, 5})}});
-    all.push_back({"negative axes", {{-1, 0, -2}}, {draw::normal({3, 3, 3})}});
-    all.push_back({"0-d", {{}}, {draw::normal({})}});
-    return all;
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {{"permute: x is [2,3], axis 0 given twice; each axis is required once",
-                [] {
-                  (void)permute(draw::zeros(2, 3), {0, 0});
-                }},
-        {"permute: x is [2,3], 1 axes given; each of its 2 axes is required once",
-            [] { (void)permute(draw::zeros(2, 3), {0}); }}};
-  }
-};
+Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at) {
+  const auto back = [](const Tensor& dy, const Shape& from, const std::vector<int>& permutation) {
+    std::vector<int> inverse(permutation.size());
+    for (std::size_t k = 0; k < inverse.size(); ++k)
+      inverse[static_cast<std::size_t>(normal_axis("permute", permutation[k], from.rank()))] = static_cast<int>(k);
+    return permute(dy, inverse);
+  };
+  return linear_map("permute", at, x, raw::permute, back, axes);
+}
 
 // Two axes change places; so do those of dy.
-struct Transpose {
-  static constexpr const char* name = "transpose";
-  int axis_a, axis_b;
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& x) const { return raw::transpose(x, axis_a, axis_b); }
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {transpose(dy, axis_a, axis_b)}; }
-  static Samples<Transpose> samples() {
-    return {{"last two", {-2, -1}, {draw::normal({2, 3, 4})}}, {"outer and inner", {0, 2}, {draw::normal({2, 3, 4})}},
-        {"an axis with itself", {1, 1}, {draw::normal({2, 3})}}};
-  }
-};
+Tensor transpose(const Tensor& x, int axis_a, int axis_b, Site at) {
+  const auto back = [](const Tensor& dy, const Shape&, int a, int b) { return transpose(dy, a, b); };
+  return linear_map("transpose", at, x, raw::transpose, back, axis_a, axis_b);
+}
 
-// A slice of zeros filled with x: what slice and select do backwards.    y[begin + step k] = x[k], else 0    dx = the
-// slice of dy
-struct Unslice {
-  static constexpr const char* name = "unslice";
-  Shape to;
-  int axis;
-  index_t begin, end, step;
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& x) const {
-    const Tensor y = Tensor::like(x, to);
-    const auto clear = [&](index_t from, index_t until) {
-      if (from < until) kernels(x.device()).fill(raw::slice(y, axis, from, until), 0);
+// A slice of zeros filled with x: the adjoint of slice.    y[begin + step k] = x[k], else 0    dx = the slice of dy
+static Tensor unslice(const Tensor& x, const Shape& to, int axis, index_t begin, index_t end, index_t step, Site at) {
+  const auto fill = [](const Tensor& from, const Shape& shape, int along, index_t first, index_t last, index_t by) {
+    const Tensor y = Tensor::empty(shape, from.dtype(), from.device());
+    const auto clear = [&](index_t start, index_t until) {
+      if (start < until) kernels(from.device()).fill(raw::slice(y, along, start, until), 0);
     };
-    if (step == 1) {  // only what x does not cover
-      clear(0, begin);
-      clear(end, y.size(axis));
-    } else {
-      clear(0, y.size(axis));
-    }
-    raw::copy_into(x, raw::slice(y, axis, begin, end, step));
+    // With a step of 1 only what `from` does not cover.
+    clear(0, by == 1 ? first : y.size(along));
+    if (by == 1) clear(last, y.size(along));
+    raw::copy_into(from, raw::slice(y, along, first, last, by));
     return y;
-  }
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {slice(dy, axis, begin, end, step)}; }
-  static Samples<Unslice> samples() {
-    return {{"inner axis", {{3, 7}, 1, 2, 5, 1}, {draw::normal({3, 3})}},
-        {"step 2", {{5, 2}, 0, 1, 5, 2}, {draw::normal({2, 2})}}, {"nothing", {{4}, 0, 2, 2, 1}, {draw::normal({0})}}};
-  }
-};
+  };
+  const auto back = [](const Tensor& dy, const Shape&, const Shape&, int along, index_t first, index_t last,
+                        index_t by) { return slice(dy, along, first, last, by); };
+  return linear_map("unslice", at, x, fill, back, to, axis, begin, end, step);
+}
 
 // y[k] = x[begin + step k] along one axis    dx = zeros with dy in the slice
-struct Slice {
-  static constexpr const char* name = "slice";
-  int axis;
-  index_t begin, end, step;
-  struct Saved {
-    Shape from;
+Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step, Site at) {
+  const auto back = [](const Tensor& dy, const Shape& from, int along, index_t first, index_t last, index_t by) {
+    return unslice(dy, from, along, first, last, by, Site::current());
   };
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.from = x.shape();
-    return raw::slice(x, axis, begin, end, step);
-  }
-  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
-    return {apply(Unslice{saved.from, axis, begin, end, step}, Site::current(), dy)};
-  }
-  static Samples<Slice> samples() {
-    return {{"middle axis", {1, 1, 3, 1}, {draw::normal({2, 4, 3})}}, {"step 3", {-1, 0, 8, 3}, {draw::normal({2, 8})}},
-        {"everything", {0, 0, 3, 1}, {draw::normal({3})}}, {"nothing", {0, 2, 2, 1}, {draw::normal({3, 2})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {{"slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required",
-        [] { (void)slice(draw::zeros(2, 3), 1, 2, 5); }}};
-  }
-};
+  return linear_map("slice", at, x, raw::slice, back, axis, begin, end, step);
+}
 
 // y = x at one index of an axis, which goes away    dx = zeros with dy there
-struct Select {
-  static constexpr const char* name = "select";
-  int axis;
-  index_t index;
-  struct Saved {
-    Shape from;
+Tensor select(const Tensor& x, int axis, index_t index, Site at) {
+  const auto back = [](const Tensor& dy, const Shape& from, int along, index_t place) {
+    const int normal = normal_axis("select", along, from.rank());
+    return unslice(unsqueeze(dy, normal), from, normal, place, place + 1, 1, Site::current());
   };
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.from = x.shape();
-    return raw::select(x, axis, index);
-  }
-  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
-    const int place = axis < 0 ? axis + saved.from.rank() : axis;
-    return {apply(Unslice{saved.from, place, index, index + 1, 1}, Site::current(), unsqueeze(dy, place))};
-  }
-  static Samples<Select> samples() {
-    return {{"first axis", {0, 1}, {draw::normal({3, 4})}}, {"last axis", {-1, 2}, {draw::normal({2, 3, 4})}},
-        {"to 0-d", {0, 4}, {draw::normal({5})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {{"select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required",
-        [] { (void)select(draw::zeros(2, 3), 1, 3); }}};
-  }
-};
+  return linear_map("select", at, x, raw::select, back, axis, index);
+}
 
 // A new axis of extent 1, which dy loses again.
-struct Unsqueeze {
-  static constexpr const char* name = "unsqueeze";
-  int axis;
-  struct Saved {
-    Shape from;
-  };
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.from = x.shape();
-    return raw::unsqueeze(x, axis);
-  }
-  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {reshape(dy, saved.from)}; }
-  static Samples<Unsqueeze> samples() {
-    return {{"in front", {0}, {draw::normal({2, 3})}}, {"at the end", {-1}, {draw::normal({2, 3})}},
-        {"of 0-d", {0}, {draw::normal({})}}};
-  }
-};
+Tensor unsqueeze(const Tensor& x, int axis, Site at) {
+  const auto back = [](const Tensor& dy, const Shape& from, int) { return reshape(dy, from); };
+  return linear_map("unsqueeze", at, x, raw::unsqueeze, back, axis);
+}
 
 // y = x repeated along axes of extent 1 and new leading ones    dx = the sum of dy over them
-struct Expand {
-  static constexpr const char* name = "expand";
-  Shape to;
-  struct Saved {
-    Shape from;
-  };
-  Tensor forward(Saved& saved, const Tensor& x) const {
-    saved.from = x.shape();
-    return raw::expand(x, to);
-  }
-  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {sum_to(dy, saved.from)}; }
-  static Samples<Expand> samples() {
-    return {{"inner and leading axis", {{4, 2, 3}}, {draw::normal({2, 1})}}, {"0-d", {{2, 2}}, {draw::normal({})}},
-        {"to nothing", {{0, 3}}, {draw::normal({1, 3})}}};
-  }
-  static std::vector<BadInput> bad_inputs() {
-    return {
-        {"expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last "
-         "axis",
-            [] {
-              (void)expand(draw::zeros(2, 3), {2, 4});
-            }}};
-  }
-};
+Tensor expand(const Tensor& x, const Shape& shape, Site at) {
+  const auto back = [](const Tensor& dy, const Shape& from, const Shape&) { return sum_to(dy, from); };
+  return linear_map("expand", at, x, raw::expand, back, shape);
+}
 
 // The same numbers in row-major order    dx = dy
-struct Contiguous {
-  static constexpr const char* name = "contiguous";
-  struct Saved {};
-  Tensor forward(Saved&, const Tensor& x) const { return raw::contiguous(x); }
-  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const { return {dy}; }
-  static Samples<Contiguous> samples() { return {{"of a transpose", {}, {raw::transpose(draw::normal({3, 5}))}}}; }
-};
+Tensor contiguous(const Tensor& x, Site at) {
+  const auto back = [](const Tensor& dy, const Shape&) { return dy; };
+  return x.is_contiguous() ? x : linear_map("contiguous", at, x, raw::contiguous, back);
+}
 
-const Checked<Reshape> checked_reshape;
-const Checked<Permute> checked_permute;
-const Checked<Transpose> checked_transpose;
-const Checked<Unslice> checked_unslice;
-const Checked<Slice> checked_slice;
-const Checked<Select> checked_select;
-const Checked<Unsqueeze> checked_unsqueeze;
-const Checked<Expand> checked_expand;
-const Checked<Contiguous> checked_contiguous;
+// ---- samples ----
+
+namespace {
+
+using Axes = std::vector<int>;
+
+std::vector<BadInput> refusals() {
+  const Tensor x = draw::zeros(2, 3);
+  return {refusal("reshape: x is [2,3], shape [4,2] given; a shape of 6 elements is required, at most one extent -1",
+              reshape, x, Shape{4, 2}),
+      refusal("permute: x is [2,3], axis 0 given twice; each axis is required once", permute, x, Axes{0, 0}),
+      refusal("permute: x is [2,3], 1 axes given; each of its 2 axes is required once", permute, x, Axes{0}),
+      refusal("slice: x is [2,3], axis 1 from 2 to 5 step 1 given; 0 <= begin <= end <= 3 and step >= 1 are required",
+          slice, x, 1, 2, 5, 1),
+      refusal("select: x is [2,3], index 3 of axis 1 given; an index in [0, 3) is required", select, x, 1, 3),
+      refusal("expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the "
+              "last axis",
+          expand, x, Shape{2, 4})};
+}
+
+const CheckedEntry checked[] = {
+    {{"reshape", false,
+        drawn<Shape>(reshape, {{"merge", {2, 3, 4}, {{6, 4}}}, {"split, one extent worked out", {12}, {{3, -1, 2}}},
+                                  {"to 0-d", {1, 1}, Shape{}}, {"empty", {3, 0}, {{0, 7}}}}),
+        refusals}},
+    {{"permute", false,
+        drawn<Axes>(permute,
+            {{"cycle of three", {2, 3, 4}, Axes{1, 2, 0}}, {"[b t h d] to [b h t d]", {2, 3, 4, 5}, Axes{0, 2, 1, 3}},
+                {"negative axes", {3, 3, 3}, Axes{-1, 0, -2}}, {"0-d", {}, Axes{}}})}},
+    {{"transpose", false,
+        drawn<int, int>(transpose, {{"last two", {2, 3, 4}, {-2, -1}}, {"outer and inner", {2, 3, 4}, {0, 2}},
+                                       {"an axis with itself", {2, 3}, {1, 1}}})}},
+    {{"unslice", false,
+        drawn<Shape, int, index_t, index_t, index_t>(
+            unslice, {{"inner axis", {3, 3}, {{3, 7}, 1, 2, 5, 1}}, {"step 2", {2, 2}, {{5, 2}, 0, 1, 5, 2}},
+                         {"nothing", {0}, {{4}, 0, 2, 2, 1}}})}},
+    {{"slice", false,
+        drawn<int, index_t, index_t, index_t>(
+            slice, {{"middle axis", {2, 4, 3}, {1, 1, 3, 1}}, {"step 3", {2, 8}, {-1, 0, 8, 3}},
+                       {"everything", {3}, {0, 0, 3, 1}}, {"nothing", {3, 2}, {0, 2, 2, 1}}})}},
+    {{"select", false,
+        drawn<int, index_t>(
+            select, {{"first axis", {3, 4}, {0, 1}}, {"last axis", {2, 3, 4}, {-1, 2}}, {"to 0-d", {5}, {0, 4}}})}},
+    {{"unsqueeze", false,
+        drawn<int>(unsqueeze, {{"in front", {2, 3}, 0}, {"at the end", {2, 3}, -1}, {"of 0-d", {}, 0}})}},
+    {{"expand", false,
+        drawn<Shape>(expand, {{"inner and leading axis", {2, 1}, Shape{4, 2, 3}}, {"0-d", {}, Shape{2, 2}},
+                                 {"to nothing", {1, 3}, Shape{0, 3}}})}},
+    {{"contiguous", false,
+        drawn<>(+[](const Tensor& x, Site at) { return contiguous(transpose(x), at); },
+            {{"of a transpose", {5, 3}, {}}})}}};
 
 }  // namespace
-
-Tensor reshape(const Tensor& x, const Shape& shape, Site at) { return apply(Reshape{shape}, at, x); }
-Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at) { return apply(Permute{axes}, at, x); }
-Tensor transpose(const Tensor& x, int axis_a, int axis_b, Site at) { return apply(Transpose{axis_a, axis_b}, at, x); }
-Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step, Site at) {
-  return apply(Slice{axis, begin, end, step}, at, x);
-}
-Tensor select(const Tensor& x, int axis, index_t index, Site at) { return apply(Select{axis, index}, at, x); }
-Tensor unsqueeze(const Tensor& x, int axis, Site at) { return apply(Unsqueeze{axis}, at, x); }
-Tensor expand(const Tensor& x, const Shape& shape, Site at) { return apply(Expand{shape}, at, x); }
-Tensor contiguous(const Tensor& x, Site at) { return x.is_contiguous() ? x : apply(Contiguous{}, at, x); }
-
 }  // namespace whence

@@ -13,7 +13,7 @@ Dropout::Dropout(double probability) : probability_(probability) {
 
 Tensor Dropout::operator()(const Tensor& x, const Pass& pass, Site at) const {
   if (!drops(pass)) return x;
-  return dropout(x, probability_, Stream(pass.seed, path(), pass.step), at);
+  return dropout(x, probability_, Stream(pass.seed, path(), pass.step), {}, at);
 }
 
 }  // namespace whence
