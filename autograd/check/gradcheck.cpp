@@ -47,11 +47,6 @@ Numbers tangents_of(const Tensor& x) {
   return result;
 }
 
-// Zeros when undefined.
-Numbers gradient_numbers(const Tensor& gradient, index_t count) {
-  return gradient.defined() ? gradient.to_vector() : Numbers(static_cast<std::size_t>(count));
-}
-
 bool same_bits(const Numbers& a, const Numbers& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
 }
@@ -198,7 +193,7 @@ class Checker {
           tracked(y) ? grad(y, v, inputs_.tensors(), {.allow_unused = true}) : std::vector<Tensor>(inputs_.count());
       std::vector<Numbers> gradients;
       for (std::size_t k = 0; k < inputs_.count(); ++k) {
-        gradients.push_back(gradient_numbers(found[k], static_cast<index_t>(inputs_.values(k).size())));
+        gradients.push_back(found[k].defined() ? found[k].to_vector() : Numbers(inputs_.values(k).size()));
         if (run == 1 && !same_bits(gradients[k], gradients_[k])) problem(k, "two backward passes gave different bits");
       }
       const Numbers values = y.to_vector();
@@ -251,19 +246,17 @@ class Checker {
   void walk(std::size_t k, GradcheckError& worst, const char* method, double tolerance, const Compare& compare) {
     const index_t count = static_cast<index_t>(inputs_.values(k).size());
     const Numbers u = random_numbers(count, options_.seed, k + 1);
+    const auto judge_element = [&](index_t i, double allowed) {
+      Numbers unit(u.size());
+      unit[static_cast<std::size_t>(i)] = 1;
+      return judge(k, worst, to_string(position_of(i, report_.inputs[k].shape)), allowed, compare(unit), unit);
+    };
     bool passed = judge(k, worst, "a random direction", tolerance, compare(u), u);
     if (count <= options_.one_by_one) {
-      for (index_t i = 0; i < count; ++i) {
-        Numbers unit(static_cast<std::size_t>(count));
-        unit[static_cast<std::size_t>(i)] = 1;
-        passed = judge(k, worst, to_string(position_of(i, report_.inputs[k].shape)), tolerance, compare(unit), unit) &&
-                 passed;
-      }
+      for (index_t i = 0; i < count; ++i) passed = judge_element(i, tolerance) && passed;
     } else if (!passed) {
-      const index_t i = worst_element(u, compare);
-      Numbers unit(static_cast<std::size_t>(count));
-      unit[static_cast<std::size_t>(i)] = 1;
-      judge(k, worst = {}, to_string(position_of(i, report_.inputs[k].shape)), 0, compare(unit), unit);
+      worst = {};
+      judge_element(worst_element(u, compare), 0);
     }
     if (!passed) problem(k, to_text(method, " at ", worst.where, ": expected ", worst.expected, ", got ", worst.got));
   }

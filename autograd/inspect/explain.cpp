@@ -43,9 +43,17 @@ class ValueExplainer {
   Contribution explain(const Edge& edge, index_t element) const {
     Contribution result = number(value_of(tape_, edge), element);
     result.op = edge.node->name(), result.line = to_string(edge.node->site);
-    for (Contribution& operand : operands(edge, element))
+    std::vector<std::pair<Contribution, Source>> operands;
+    for (const Source& source : sources(edge, element)) {
+      operands.emplace_back(number(*source.tensor, source.element), source);
+      operands.back().first.derivative = source.derivative;
+    }
+    keep_what_adds_up(operands, edge.node->inputs().size(), result.value);
+    std::ranges::stable_sort(operands, std::ranges::greater{},
+        [](const auto& each) { return std::abs(each.first.derivative * each.first.value); });
+    for (auto& [operand, source] : operands)
       if (result.from.size() < most_)
-        result.from.push_back(std::move(operand));
+        result.from.push_back(followed(std::move(operand), source));
       else
         ++result.more, result.rest += operand.derivative * operand.value;
     return result;
@@ -108,21 +116,6 @@ class ValueExplainer {
     return derivative == 0 ? std::nullopt : std::optional(Source{k, &input, inside, derivative});
   }
 
-  std::vector<Contribution> operands(const Edge& edge, index_t element) const {
-    std::vector<std::pair<Contribution, Source>> all;
-    for (const Source& source : sources(edge, element)) {
-      all.emplace_back(number(*source.tensor, source.element), source);
-      all.back().first.derivative = source.derivative;
-    }
-    keep_what_adds_up(all, edge.node->inputs().size(), number(value_of(tape_, edge), element).value);
-    std::ranges::stable_sort(all, std::ranges::greater{},
-        [](const auto& each) { return std::abs(each.first.derivative * each.first.value); });
-    std::vector<Contribution> result;
-    for (auto& [operand, source] : all)
-      result.push_back(result.size() < most_ ? followed(std::move(operand), source) : std::move(operand));
-    return result;
-  }
-
   // Of a product either factor's terms are the whole: the fewest inputs whose terms add up to the number are enough,
   // the first ones where several would do. Where none do, the op is no sum, and all stay.
   static void keep_what_adds_up(std::vector<std::pair<Contribution, Source>>& all, std::size_t inputs, double value) {
@@ -171,7 +164,7 @@ class ValueExplainer {
 // Dual numbers put through everything between a number and the places that feel it next.
 class TangentPass {
  public:
-  // Ways that pass `from` again go on. `last`: the id of the result behind which nothing is looked for; 0: there is none.
+  // Ways that pass `from` again go on. `last`: the id of the result behind which nothing is looked for; 0: none.
   TangentPass(const Tape& tape, const std::vector<Place>& places, const Place& from, std::uint64_t last)
       : tape_(tape), names_(names_of(places)), last_(last) {
     std::erase_if(names_, [&](const auto& entry) { return entry.second == from.name; });

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "autograd/op.h"
 #include "autograd/pass.h"
@@ -83,14 +84,6 @@ class ReasonsPass {
       if (numbers[e] == 0 && slot.codes[e] == 0) slot.codes[e] = code_of(Stop::cancelled, node);
   }
 
-  // What backward makes of `weights` at those entries of dy that have `code`, and 0 elsewhere.
-  std::vector<Tensor> sent(
-      const Edge& edge, const Numbers& weights, const Codes& codes, unsigned char code, const Tensor& dy) {
-    Numbers numbers(weights.size());
-    for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = codes[e] == code ? weights[e] : 0;
-    return detail::terms_for_inputs(edge, Tensor::of(numbers, dy.shape(), dy.dtype()), wanted_);
-  }
-
   void step(const Edge& edge, Slot& slot) {
     const Tensor dy = slot.gradient.take();
     const Codes& codes = slot.codes;
@@ -100,14 +93,16 @@ class ReasonsPass {
     for (std::size_t e = 0; e < weights.size(); ++e)
       weights[e] = 0.5 + random.uniform53(e), weighted[e] = weights[e] * numbers[e];
 
-    const std::vector<Tensor> dx = detail::terms_for_inputs(edge, dy, wanted_),
-                              size =
-                                  detail::terms_for_inputs(edge, Tensor::of(weighted, dy.shape(), dy.dtype()), wanted_);
-    std::array<bool, 256> occurs{};
-    for (const unsigned char code : codes) occurs[code] = true;
-    std::map<unsigned char, std::vector<Tensor>> by_code;
-    for (std::size_t code = 0; code < zeros_.reasons.size(); ++code)
-      if (occurs[code]) by_code.emplace(code, sent(edge, weights, codes, static_cast<unsigned char>(code), dy));
+    const auto sent = [&](const Numbers& given) {
+      return detail::terms_for_inputs(edge, Tensor::of(given, dy.shape(), dy.dtype()), wanted_);
+    };
+    const std::vector<Tensor> dx = detail::terms_for_inputs(edge, dy, wanted_), size = sent(weighted);
+    std::map<unsigned char, std::vector<Tensor>> by_code;  // what backward makes of the weights of one kind of entries
+    for (const unsigned char code : std::set(codes.begin(), codes.end())) {
+      Numbers of_code(weights.size());
+      for (std::size_t e = 0; e < codes.size(); ++e) of_code[e] = codes[e] == code ? weights[e] : 0;
+      by_code.emplace(code, sent(of_code));
+    }
     for (std::size_t k = 0; k < dx.size(); ++k) {
       if (!dx[k].defined()) continue;
       std::map<unsigned char, Numbers> depends;

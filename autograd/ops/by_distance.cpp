@@ -11,7 +11,7 @@ namespace {
 // The adjoint, an op so that it has a gradient too.
 Tensor sum_by_distance(const Tensor& dy, const Steps& steps) {
   const auto sums = [](const Tensor& from, const Steps& of) {
-    const Tensor y = Tensor::empty({from.size(1), of.count}, from.dtype(), from.device());
+    const Tensor y = Tensor::like(from, {from.size(1), of.count});
     kernels(from.device()).sum_by_distance(of.on(from.device()), raw::contiguous(from), y);
     return y;
   };

@@ -106,9 +106,45 @@ struct ConvolveKeys {
           "; keys + left + right >= ", weight.size(3) - 1, " required; pad more");
     }
   }
-  static Samples<ConvolveKeys> samples();
-  static std::vector<BadInput> bad_inputs();
-  static Tensor reference(const std::vector<Tensor>& in);
+  static Samples<ConvolveKeys> samples() {
+    const auto drawn = [](const char* name, const Shape& x, index_t outputs, index_t k, index_t before, index_t after) {
+      return Sample<ConvolveKeys>{
+          name, {before, after}, {draw::normal(x), draw::normal({outputs, x[1], 1, k}), draw::normal({outputs})}};
+    };
+    Samples<ConvolveKeys> all = {drawn("width 3", {2, 3, 4, 7}, 5, 3, 1, 1),
+        drawn("a linear layer over the heads", {2, 6, 3, 5}, 4, 1, 0, 0),
+        drawn("width 5, odd extents", {1, 3, 3, 9}, 1, 5, 2, 2), drawn("keys before only", {2, 2, 3, 6}, 3, 3, 2, 0),
+        drawn("padding that widens", {1, 2, 2, 4}, 2, 2, 3, 4), drawn("cropped", {1, 2, 2, 6}, 2, 3, -1, 0),
+        drawn("keys after only", {1, 1, 2, 5}, 2, 4, 0, 3), drawn("wider than the row", {1, 2, 2, 2}, 3, 7, 3, 3),
+        drawn("more keys than a tile", {1, 2, 1, 515}, 2, 3, 1, 1), drawn("one row, one key", {1, 3, 1, 1}, 2, 1, 0, 0),
+        drawn("no keys", {1, 2, 3, 0}, 2, 3, 1, 1), drawn("no batch", {0, 2, 3, 4}, 2, 3, 1, 1)};
+    all.push_back({"without bias", {1, 1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 2, 1, 3}), Tensor()}});
+    return all;
+  }
+  static std::vector<BadInput> bad_inputs() {
+    const Tensor x = draw::zeros(1, 2, 3, 2);
+    return {refusal("convolve_keys: x is [2,3]; [b, c, i, j] required", convolve_keys, draw::zeros(2, 3),
+                draw::zeros(1, 3, 1, 1), Tensor(), 0, 0),
+        refusal("convolve_keys: x is [1,2,3,2], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
+            convolve_keys, x, draw::zeros(5, 3, 1, 1), Tensor(), 0, 0),
+        refusal("convolve_keys: bias is [4]; [5] required", convolve_keys, x, draw::zeros(5, 2, 1, 1), draw::zeros(4),
+            0, 0),
+        refusal(
+            "convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
+            convolve_keys, x, draw::zeros(1, 2, 1, 5), Tensor(), 0, 0)};
+  }
+  // Of width 3, one key on each side: a product of heads for each tap.
+  static Tensor reference(const std::vector<Tensor>& in) {
+    const Tensor &x = in[0], &taps = in[1];
+    const index_t b = x.size(0), c = x.size(1), i = x.size(2), j = x.size(3), o = taps.size(0);
+    const Tensor edge = Tensor::zeros({b, c, i, 1}, DType::f64), padded = concat_along(3, {edge, x, edge});
+    Tensor y = reshape(in[2], {o, 1, 1});
+    for (index_t t = 0; t < 3; ++t) {
+      const Tensor tap = select(select(taps, 3, t), 2, 0), moved = reshape(slice(padded, 3, t, t + j), {b, c, i * j});
+      y = y + reshape(matmul(tap, moved), {b, o, i, j});
+    }
+    return y;
+  }
 };
 
 Grads<2> Adjoint::backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
@@ -124,54 +160,6 @@ Grads<2> KernelGradient::backward(const Saved& saved, const Tensor& dz, Needs<2>
   if (needs[0]) grads[0] = apply(ConvolveKeys{left, right}, Site::current(), saved.x.get(), dz, Tensor());
   if (needs[1]) grads[1] = apply(Adjoint{left, right}, Site::current(), saved.g.get(), dz);
   return grads;
-}
-
-Samples<ConvolveKeys> ConvolveKeys::samples() {
-  const auto drawn = [](const char* name, const Shape& x, index_t outputs, index_t k, index_t before, index_t after) {
-    return Sample<ConvolveKeys>{
-        name, {before, after}, {draw::normal(x), draw::normal({outputs, x[1], 1, k}), draw::normal({outputs})}};
-  };
-  Samples<ConvolveKeys> all = {drawn("width 3", {2, 3, 4, 7}, 5, 3, 1, 1),
-      drawn("a linear layer over the heads", {2, 6, 3, 5}, 4, 1, 0, 0),
-      drawn("width 5, odd extents", {1, 3, 3, 9}, 1, 5, 2, 2), drawn("keys before only", {2, 2, 3, 6}, 3, 3, 2, 0),
-      drawn("padding that widens", {1, 2, 2, 4}, 2, 2, 3, 4), drawn("cropped", {1, 2, 2, 6}, 2, 3, -1, 0),
-      drawn("keys after only", {1, 1, 2, 5}, 2, 4, 0, 3), drawn("wider than the row", {1, 2, 2, 2}, 3, 7, 3, 3),
-      drawn("more keys than a tile", {1, 2, 1, 515}, 2, 3, 1, 1), drawn("one row, one key", {1, 3, 1, 1}, 2, 1, 0, 0),
-      drawn("no keys", {1, 2, 3, 0}, 2, 3, 1, 1), drawn("no batch", {0, 2, 3, 4}, 2, 3, 1, 1)};
-  all.push_back({"without bias", {1, 1}, {draw::normal({1, 2, 3, 4}), draw::normal({2, 2, 1, 3}), Tensor()}});
-  return all;
-}
-
-std::vector<BadInput> ConvolveKeys::bad_inputs() {
-  const Tensor x = draw::zeros(1, 2, 3, 2);
-  return {refusal("convolve_keys: x is [2,3]; [b, c, i, j] required", convolve_keys, draw::zeros(2, 3),
-              draw::zeros(1, 3, 1, 1), Tensor(), 0, 0),
-      refusal("convolve_keys: x is [1,2,3,2], weight is [5,3,1,1]; weight [o, 2, 1, k] with o, k > 0 required",
-          convolve_keys, x, draw::zeros(5, 3, 1, 1), Tensor(), 0, 0),
-      refusal(
-          "convolve_keys: bias is [4]; [5] required", convolve_keys, x, draw::zeros(5, 2, 1, 1), draw::zeros(4), 0, 0),
-      refusal(
-          "convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
-          convolve_keys, x, draw::zeros(1, 2, 1, 5), Tensor(), 0, 0)};
-}
-
-Tensor ConvolveKeys::reference(const std::vector<Tensor>& in) {  // width 3, one key on each side
-  const Tensor &x = in[0], &w = in[1];
-  std::vector<double> y;
-  for (index_t b = 0; b < x.size(0); ++b) {
-    for (index_t o = 0; o < w.size(0); ++o) {
-      for (index_t place = 0; place < x.size(2) * x.size(3); ++place) {
-        const index_t i = place / x.size(3), j = place % x.size(3);
-        double sum = in[2].at({o});
-        for (index_t c = 0; c < x.size(1); ++c) {
-          for (index_t t = 0; t < 3; ++t)
-            if (j + t - 1 >= 0 && j + t - 1 < x.size(3)) sum += w.at({o, c, 0, t}) * x.at({b, c, i, j + t - 1});
-        }
-        y.push_back(sum);
-      }
-    }
-  }
-  return Tensor::of(y, {x.size(0), w.size(0), x.size(2), x.size(3)}, DType::f64);
 }
 
 const Checked<ConvolveKeys, Adjoint, KernelGradient> checked;

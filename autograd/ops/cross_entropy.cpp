@@ -2,8 +2,8 @@
 //   y = (1/n) sum over the n rows that are not ignored of  log(sum_v e^{x_v}) - x_target        0 when n = 0
 //   dx_v = (dy / n) (e^{x_v} / sum_w e^{x_w} - [v = target])        0 in ignored rows
 // The sum is the same with 1 in place of n. Only the mean needs n, which the CPU counts: on a GPU it waits for targets.
-// Kept: the logits and each row's log-sum-exp, not the softmax. Of 16-bit logits too the loss is f32, and their gradient
-// is rounded once.
+// Kept: the logits and each row's log-sum-exp, not the softmax. The loss of 16-bit logits is f32 too, and their
+// gradient is rounded once.
 #include <algorithm>
 
 #include "autograd/check/checked.h"

@@ -10,7 +10,7 @@ namespace {
 // Along the last axis.
 Tensor running_sum(const Tensor& x, bool reverse, const Site& at) {
   const auto sums = [](const Tensor& from, bool backwards) {
-    const Tensor y = Tensor::empty(from.shape(), from.dtype(), from.device());
+    const Tensor y = Tensor::like(from);
     kernels(from.device()).cumulative_sum(raw::contiguous(from), backwards, y);
     return y;
   };

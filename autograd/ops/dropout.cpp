@@ -71,7 +71,7 @@ Tensor drop(const Tensor& x, double probability, const Stream& stream, const Str
         "asked for while work is being recorded, which would drop the same elements at each replay; "
         "probability 0 required");
   const Numbering numbers = numbering(x.shape(), whole);
-  const Tensor from = raw::contiguous(x), y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor from = raw::contiguous(x), y = Tensor::like(x);
   // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
   const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
   visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {

@@ -31,7 +31,16 @@ struct Gather {
     SavedTensor index;
     index_t rows = 0;
   };
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const;
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const {
+    const Tensor places = raw::contiguous(index), from = raw::contiguous(x);
+    saved.index = places;
+    saved.rows = x.size(axis);
+    Shape shape = x.shape();
+    shape[axis] = index.size(axis);
+    const Tensor y = Tensor::like(x, shape);
+    kernels(x.device()).gather(from, places, axis, y);
+    return y;
+  }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::unread}; }
   static Samples<Gather> samples() {
@@ -69,8 +78,18 @@ struct SumByIndex {
   struct Saved {
     SavedTensor index;
   };
-  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const;
-  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& index) const {
+    const Tensor from = raw::contiguous(x), places = raw::contiguous(index);
+    saved.index = places;
+    Shape shape = x.shape();
+    shape[axis] = rows;
+    const Tensor y = Tensor::like(x, shape);
+    kernels(x.device()).sum_by_index(from, places, axis, y);
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
+    return {apply(Gather{axis}, Site::current(), dy, saved.index.get()), Tensor()};
+  }
   static Samples<SumByIndex> samples() {
     return {{"last axis", {1, 4}, {draw::normal({3, 7}), draw::index({3, 7}, 4)}},
         {"first axis, one row hit often", {0, 2}, {draw::normal({6, 2}), draw::index({6, 2}, 1)}},
@@ -95,33 +114,8 @@ struct SumByIndex {
   }
 };
 
-Tensor Gather::forward(Saved& saved, const Tensor& x, const Tensor& index) const {
-  const Tensor places = raw::contiguous(index), from = raw::contiguous(x);
-  saved.index = places;
-  saved.rows = x.size(axis);
-  Shape shape = x.shape();
-  shape[axis] = index.size(axis);
-  const Tensor y = Tensor::like(x, shape);
-  kernels(x.device()).gather(from, places, axis, y);
-  return y;
-}
-
 Grads<2> Gather::backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
   return {apply(SumByIndex{axis, saved.rows}, Site::current(), dy, saved.index.get()), Tensor()};
-}
-
-Tensor SumByIndex::forward(Saved& saved, const Tensor& x, const Tensor& index) const {
-  const Tensor from = raw::contiguous(x), places = raw::contiguous(index);
-  saved.index = places;
-  Shape shape = x.shape();
-  shape[axis] = rows;
-  const Tensor y = Tensor::like(x, shape);
-  kernels(x.device()).sum_by_index(from, places, axis, y);
-  return y;
-}
-
-Grads<2> SumByIndex::backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-  return {apply(Gather{axis}, Site::current(), dy, saved.index.get()), Tensor()};
 }
 
 const Checked<Gather, SumByIndex> checked;

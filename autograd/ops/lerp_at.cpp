@@ -3,8 +3,8 @@
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a
 //   dt[a] += (1-w) dy_j     dt[c] += w dy_j     dp_j = (t[c] - t[a]) dy_j
 // At an integer a = c: the value is t[p], and dp_j is exactly 0 although the function has a corner there. Positions
-// outside the table are read at its nearest end with derivative 0, a NaN at row 0: an index has to lie in its table. The
-// scores that made such a position are NaN themselves, and CoPE adds them to what is read here.
+// outside the table are read at its nearest end with derivative 0, a NaN at row 0: an index has to lie in its table.
+// The scores that made such a position are NaN themselves, and CoPE adds them to what is read here.
 #include <algorithm>
 
 #include "autograd/check/checked.h"

@@ -8,9 +8,9 @@
 namespace whence {
 namespace {
 
-// [rows, width], not yet written. 16-bit rows of which a GPU could read no two numbers at once, as those of GPT-2's 50257
-// logits that begin at odd addresses, begin a multiple of 256 bytes apart: the result of `linear` is then a view, and
-// not contiguous. Narrow ones would be mostly gap.
+// [rows, width], not yet written. A GPU could read no two numbers at once of 16-bit rows that begin at odd addresses, as
+// those of GPT-2's 50257 logits would: such rows begin a multiple of 256 bytes apart, and the result of `linear` is a
+// view, not contiguous. Narrow ones would be mostly gap.
 Tensor empty_rows(index_t rows, index_t width, const Tensor& x) {
   const bool apart = x.device().is_gpu() && size_of(x.dtype()) == 2 && width % 8 != 0 && width >= 128;
   const index_t begin = apart ? (width + 127) / 128 * 128 : width;

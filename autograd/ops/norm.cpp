@@ -1,8 +1,8 @@
-// Normalisation of rows, of x or of a residual stream's sum.    x, added:[... c]  weight w:[c]  bias b:[c]  ->  y:[... c]
+// Normalisation of rows, of x or of a residual stream's sum.    x, added:[... c]  weight w, bias b:[c]  ->  y:[... c]
 //   s = x + added, or x where nothing is added
 //   n = (s - mean) r,  r = 1 / sqrt(variance + epsilon),  y = n w + b        layer norm (Ba et al. 2016)
 //   n = s r,  r = 1 / sqrt(mean(s^2) + epsilon),  y = n w                    without a bias (Zhang and Sennrich 2019)
-//   dx = dadded = r (g - mean(g) - n mean(g n)) + what comes to s itself,  g = dy w        (mean(g) for layer norm alone)
+//   dx = dadded = r (g - mean(g) - n mean(g n)) + what comes to s itself,  g = dy w    (mean(g) for layer norm alone)
 //   dw = sum over rows of dy n        db = sum over rows of dy
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
@@ -75,43 +75,45 @@ struct Norm {
 // ---- samples ----
 
 using Inputs = std::vector<Tensor>;
-enum class Kind { layer, rms, layer_of_sum, rms_of_sum };
 
-// The arguments of layer_norm, rms_norm or add_norm.
-Inputs inputs_of(Kind kind, const Tensor& x) {
-  Inputs inputs{x};
-  if (kind == Kind::layer_of_sum || kind == Kind::rms_of_sum) inputs.push_back(draw::normal(x.shape()));
-  inputs.push_back(draw::normal({x.size(-1)}));
-  if (kind == Kind::layer || kind == Kind::layer_of_sum) inputs.push_back(draw::normal({x.size(-1)}));
-  if (kind == Kind::rms_of_sum) inputs.push_back({});
-  return inputs;
-}
-
-CheckedSample sample(std::string name, Kind kind, const Tensor& x, double epsilon, bool norm_alone = false) {
-  return {std::move(name), false, inputs_of(kind, x), [=](const Inputs& in) {
-            if (kind == Kind::layer) return layer_norm(in[0], in[1], in[2], epsilon);
-            if (kind == Kind::rms) return rms_norm(in[0], in[1], epsilon);
+// Of layer_norm, rms_norm or add_norm; with the sums before what add_norm makes of them.
+CheckedSample sample(const char* name, const Shape& shape, bool added, bool biased, double epsilon) {
+  Inputs inputs{draw::normal(shape)};
+  if (added) inputs.push_back(draw::normal(shape));
+  inputs.push_back(draw::normal({shape[-1]}));
+  if (biased || added) inputs.push_back(biased ? draw::normal({shape[-1]}) : Tensor());
+  return {name, false, inputs, [=](const Inputs& in) {
+            if (!added) return biased ? layer_norm(in[0], in[1], in[2], epsilon) : rms_norm(in[0], in[1], epsilon);
             const SumAndNorm y = add_norm(in[0], in[1], in[2], in[3], epsilon);
-            return norm_alone ? y.normed : concat_along(-1, {y.sum, y.normed});
+            return concat_along(-1, {y.sum, y.normed});
           }};
 }
 
-std::vector<CheckedSample> samples_of(Kind kind) {
-  // In a row of equal sums the rounding of their mean is all there is, and epsilon says how large it comes out.
-  const double epsilon = kind == Kind::rms ? 1e-6 : 1e-5, large = kind == Kind::layer_of_sum ? 0.1 : 1e-3;
-  const auto of = [&](const char* name, const Shape& shape, double e) {
-    return sample(name, kind, draw::normal(shape), e);
-  };
-  std::vector<CheckedSample> all{of("rows", {4, 7}, epsilon), of("leading axes", {2, 3, 16}, epsilon),
-      of("one row without an axis", {5}, large), of("no rows", {0, 3}, epsilon)};
-  if (kind == Kind::layer) all.push_back(of("two channels", {3, 2}, 1e-5));
-  if (kind == Kind::rms)
-    all.insert(
-        all.end(), {of("several runs of rows, blocks of channels", {130, 70}, 1e-6), of("one channel", {3, 1}, 0.1),
-                       sample("a row of zeros", kind, Tensor::zeros({2, 3}, DType::f64), 1e-2)});
-  if (kind == Kind::layer_of_sum)
-    all.insert(all.end(), {sample("without bias", Kind::rms_of_sum, draw::normal({4, 7}), 1e-5),
-                              sample("the norm alone", Kind::rms_of_sum, draw::normal({3, 6}), 1e-5, true)});
+// In a row of equal sums the rounding of their mean is all there is, and epsilon says how large it comes out.
+std::vector<CheckedSample> samples_of(bool added, bool biased) {
+  const double epsilon = biased ? 1e-5 : 1e-6;
+  return {sample("rows", {4, 7}, added, biased, epsilon), sample("leading axes", {2, 3, 16}, added, biased, epsilon),
+      sample("one row without an axis", {5}, added, biased, added ? 0.1 : 1e-3),
+      sample("no rows", {0, 3}, added, biased, epsilon)};
+}
+std::vector<CheckedSample> samples_of_layer_norm() {
+  std::vector<CheckedSample> all = samples_of(false, true);
+  all.push_back(sample("two channels", {3, 2}, false, true, 1e-5));
+  return all;
+}
+std::vector<CheckedSample> samples_of_rms_norm() {
+  std::vector<CheckedSample> all = samples_of(false, false);
+  all.push_back(sample("several runs of rows, blocks of channels", {130, 70}, false, false, 1e-6));
+  all.push_back(sample("one channel", {3, 1}, false, false, 0.1));
+  all.push_back(sample("a row of zeros", {2, 3}, false, false, 1e-2));
+  all.back().inputs[0] = Tensor::zeros({2, 3}, DType::f64);
+  return all;
+}
+std::vector<CheckedSample> samples_of_add_norm() {
+  std::vector<CheckedSample> all = samples_of(true, true);
+  all.push_back(sample("without bias", {4, 7}, true, false, 1e-5));
+  all.push_back(sample("the norm alone", {3, 6}, true, false, 1e-5));
+  all.back().run = [](const Inputs& in) { return add_norm(in[0], in[1], in[2], in[3], 1e-5).normed; };
   return all;
 }
 
@@ -131,20 +133,18 @@ std::vector<BadInput> bad_add_norms() {
       draw::zeros(3), Tensor(), 0)};
 }
 
-// y, with the sums before it where something is added.
-Tensor reference(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon) {
-  const Tensor s = added.defined() ? x + added : x, centred = bias.defined() ? s - mean(s, {-1}, true) : s;
-  const Tensor n = centred / sqrt(mean(square(centred), {-1}, true) + epsilon) * weight,
-               y = bias.defined() ? n + bias : n;
-  return added.defined() ? concat_along(-1, {s, y}) : y;
+// Of the first samples.
+Tensor reference(const Inputs& in) {
+  const bool added = in.size() == 4, biased = in.size() > 2;
+  const Tensor s = added ? in[0] + in[1] : in[0], centred = biased ? s - mean(s, {-1}, true) : s;
+  const Tensor variance = mean(square(centred), {-1}, true), weight = in[added ? 2 : 1];
+  const Tensor n = centred / sqrt(variance + (biased ? 1e-5 : 1e-6)) * weight, y = biased ? n + in.back() : n;
+  return added ? concat_along(-1, {s, y}) : y;
 }
 
-const CheckedEntry checked_layer({"layer_norm", true, [] { return samples_of(Kind::layer); }, bad_layer_norms,
-    [](const Inputs& in) { return reference(in[0], {}, in[1], in[2], 1e-5); }});
-const CheckedEntry checked_rms({"rms_norm", true, [] { return samples_of(Kind::rms); }, bad_rms_norms,
-    [](const Inputs& in) { return reference(in[0], {}, in[1], {}, 1e-6); }});
-const CheckedEntry checked_sum({"add_norm", true, [] { return samples_of(Kind::layer_of_sum); }, bad_add_norms,
-    [](const Inputs& in) { return reference(in[0], in[1], in[2], in[3], 1e-5); }});
+const CheckedEntry checked[] = {{{"layer_norm", true, samples_of_layer_norm, bad_layer_norms, reference}},
+    {{"rms_norm", true, samples_of_rms_norm, bad_rms_norms, reference}},
+    {{"add_norm", true, samples_of_add_norm, bad_add_norms, reference}}};
 
 }  // namespace
 

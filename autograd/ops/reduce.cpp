@@ -61,8 +61,7 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site a
   return linear_map("sum", at, x, total, spread, axes, keep_axes);
 }
 
-// y = (1/n) sum_{axes} x. A sum of 16-bit numbers may leave their range although the mean is inside it: both are made in
-// f32.
+// y = (1/n) sum_{axes} x. A sum of 16-bit numbers may leave their range although the mean is inside it: both are f32.
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
   const CallSite place(at);
   raw::require_floating("mean", "x", x);
@@ -85,7 +84,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape, Site at) {
       if (axis < added || extent != from.size(axis)) axes.push_back(axis);
     }
     if (!fits) fail("sum_to", "x is ", from.shape(), ", shape ", to, " given; a shape that expands to x's is required");
-    return raw::reduce(Reduction::sum, from, axes, true).view(to, contiguous_strides(to));
+    return raw::reshape(raw::reduce(Reduction::sum, from, axes, true), to);
   };
   const auto spread = [](const Tensor& dy, const Shape& from, const Shape&) { return expand(dy, from); };
   return x.shape() == shape ? x : linear_map("sum_to", at, x, total, spread, shape);

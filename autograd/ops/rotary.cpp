@@ -129,14 +129,8 @@ void check(const Tensor& x, const Tensor& angles) {
 // Angles are no input of the check: they have no gradient.
 Tensor angles_of(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stream(1, "angles"), DType::f64); }
 
-std::vector<CheckedSample> samples() {
-  const auto sample = [](const char* label, const Shape& x, const Shape& angles, bool interleaved) {
-    return CheckedSample{label, false, {draw::normal(x)},
-        [=](const std::vector<Tensor>& in) { return rotary(in[0], angles_of(angles), interleaved); }};
-  };
-  return {sample("halves", {2, 3, 5, 4}, {5, 2}, false), sample("interleaved", {2, 3, 5, 4}, {5, 2}, true),
-      sample("angles per sequence, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, false),
-      sample("no rows", {0, 4}, {0, 2}, true)};
+Tensor rotated(const Tensor& x, const Shape& angles, bool interleaved, Site at) {
+  return rotary(x, angles_of(angles), interleaved, at);
 }
 
 std::vector<BadInput> bad_inputs() {
@@ -154,7 +148,12 @@ Tensor reference(const std::vector<Tensor>& in) {
   return concat_along(-1, {first * cos(a) - second * sin(a), first * sin(a) + second * cos(a)});
 }
 
-const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference});
+const CheckedEntry checked({Rotary::name, false,
+    drawn<Shape, bool>(
+        rotated, {{"halves", {2, 3, 5, 4}, {Shape{5, 2}, false}}, {"interleaved", {2, 3, 5, 4}, {Shape{5, 2}, true}},
+                     {"angles per sequence, some dims stay", {2, 3, 4, 7}, {Shape{2, 1, 4, 2}, false}},
+                     {"no rows", {0, 4}, {Shape{0, 2}, true}}}),
+    bad_inputs, reference});
 
 }  // namespace
 

@@ -33,18 +33,15 @@ struct StraightThrough {
 };
 
 // Where the value is x itself, y = x: differences can judge it. That value and x may differ, tests/ops.cpp checks.
-std::vector<CheckedSample> samples() {
-  const auto of_itself = [](const std::vector<Tensor>& in) { return straight_through(in[0].detach(), in[0]); };
-  return {{"of itself", false, {draw::normal({3, 5})}, of_itself}, {"0-d", false, {draw::normal({})}, of_itself},
-      {"nothing", false, {draw::normal({0, 2})}, of_itself}};
-}
+Tensor of_itself(const Tensor& x, Site at) { return straight_through(x.detach(), x, at); }
 std::vector<BadInput> bad_inputs() {
   return {refusal("straight_through: x is [3]; [2] required", straight_through, draw::zeros(2), draw::zeros(3)),
       refusal("straight_through: value is f32, x is f64; equal dtypes required; convert with cast", straight_through,
           draw::zeros(2), Tensor::zeros({2}, DType::f64))};
 }
 
-const CheckedEntry checked({StraightThrough::name, false, samples, bad_inputs, {}});
+const CheckedEntry checked({StraightThrough::name, false,
+    drawn<>(of_itself, {{"of itself", {3, 5}, {}}, {"0-d", {}, {}}, {"nothing", {0, 2}, {}}}), bad_inputs});
 
 }  // namespace
 

@@ -49,22 +49,16 @@ struct CausalSoftmaxByDistance {
     if (first_row < 0) fail(name, "first_row is ", first_row, "; 0 or more required");
   }
 
-  static Steps steps_of(const std::vector<double>& query, const std::vector<double>& key) {
-    const auto row = [](const std::vector<double>& x) {
-      return Tensor::of(x, {1, static_cast<index_t>(x.size())}, DType::i64);
-    };
-    return Steps::of(row(query), row(key), true);
-  }
   static Steps run(index_t length) {
-    std::vector<double> positions;
-    for (index_t t = 0; t < length; ++t) positions.push_back(static_cast<double>(t));
-    return steps_of(positions, positions);
+    const Tensor positions = raw::unsqueeze(Tensor::arange(length), 0);
+    return Steps::of(positions, positions, true);
   }
   static Samples<CausalSoftmaxByDistance> samples() {
+    const Tensor keys = raw::unsqueeze(Tensor::arange(5), 0), uneven = Tensor::of({0, 2, 3}, {1, 3}, DType::i64);
     return {{"a run", {run(5)}, {draw::normal({2, 2, 5, 5}), draw::normal({2, 5})}},
-        {"behind other tokens", {steps_of({3, 4}, {0, 1, 2, 3, 4}), 3},
+        {"behind other tokens", {Steps::of(raw::slice(keys, 1, 3, 5), keys, true), 3},
             {draw::normal({1, 3, 2, 5}), draw::normal({3, 5})}},
-        {"uneven steps", {steps_of({0, 2, 3}, {0, 2, 3})}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
+        {"uneven steps", {Steps::of(uneven, uneven, true)}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
         {"one token", {run(1)}, {draw::normal({1, 1, 1, 1}), draw::normal({1, 1})}}};
   }
   static std::vector<BadInput> bad_inputs() {

@@ -12,9 +12,8 @@ namespace {
 
 struct LinearGeluLinear {
   static constexpr const char* name = "linear_gelu_linear";
-  static constexpr bool once = true;
   struct Saved {
-    SavedTensor x, weight_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both in rows
+    SavedTensor x, weight_in, bias_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both in rows
   };
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
@@ -27,6 +26,7 @@ struct LinearGeluLinear {
         .matmul_gelu(rows, raw::transpose(weight_in), bias_in.defined() ? &bias_in : nullptr, before, hidden);
     saved.x = x;
     saved.weight_in = weight_in;
+    saved.bias_in = bias_in;
     saved.weight_out = weight_out;
     saved.before = before;
     saved.hidden = hidden;
@@ -37,6 +37,7 @@ struct LinearGeluLinear {
   }
 
   Grads<5> backward(const Saved& saved, const Tensor& dy, Needs<5> needs) const {
+    if (recording()) return recorded_backward(saved, dy);
     JoinedKernels& on = joined_kernels(dy.device());
     const Tensor rows = raw::reshape(dy, as_rows(dy.shape())), h = saved.before.get();
     Grads<5> grads;
@@ -55,6 +56,15 @@ struct LinearGeluLinear {
     if (needs[1]) grads[1] = raw::matmul(raw::transpose(dh), raw::reshape(x, as_rows(x.shape())));
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(dh, saved.weight_in.get()), x.shape());
     return grads;
+  }
+
+  // From ops that have derivatives. The saved h has no history: it is computed again from what has.
+  static Grads<5> recorded_backward(const Saved& saved, const Tensor& dy) {
+    const Tensor x = saved.x.get(), x_rows = reshape(x, as_rows(x.shape())), rows = reshape(dy, as_rows(dy.shape()));
+    const Tensor h = linear(x_rows, saved.weight_in.get(), saved.bias_in.get());
+    const Tensor dh = unary_backward(functions::Gelu{}, h, matmul(rows, saved.weight_out.get()));
+    return {reshape(matmul(dh, saved.weight_in.get()), x.shape()), matmul(transpose(dh), x_rows), sum(dh, {0}),
+        matmul(transpose(rows), gelu(h)), sum(rows, {0})};
   }
 
   static void check(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
