@@ -103,8 +103,8 @@ struct Operand {
 // ---- Products (ops/matmul.cpp, ops/linear.cpp, ops/convolve_keys.cpp) ----
 // [..., m, k] [..., k, n] -> [..., m, n], times scale; leading axes broadcast.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double scale = 1, Site at = Site::current());
-// x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out]. On a GPU, 16-bit results of 128
-// columns or more that are no multiple of 8 have rows that begin a multiple of 128 numbers apart: not contiguous.
+// x [..., in], weight [out, in], bias [out] or undefined -> x weight' + bias, [..., out]. On a GPU, 16-bit results of
+// 128 columns or more that are no multiple of 8 have rows that begin a multiple of 128 numbers apart: not contiguous.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at = Site::current());
 
 // Every row of x [b c i j] convolved along the keys, heads being channels.  (DAPE V2, Zheng et al. 2024)
@@ -153,9 +153,9 @@ struct Operand {
 struct StripOf {
   index_t first_row = 0, rows = 0, columns = 0;
 };
-// Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream and index; backward draws again.
-// A strip drops an element exactly where the whole tensor does. Error while work is being recorded: each replay would
-// drop the same.
+// Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream and index; backward draws
+// again. A strip drops an element exactly where the whole tensor does. Error while work is being recorded: each replay
+// would drop the same.
 [[nodiscard]] Tensor dropout(
     const Tensor& x, double probability, const Stream& stream, const StripOf& whole = {}, Site at = Site::current());
 // The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/inspect/graph_text.h"
-#include "autograd/inspect/memory_report.h"
 #include "examples/app/command.h"
 #include "examples/app/command_line.h"
 #include "examples/app/interrupt.h"

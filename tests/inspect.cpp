@@ -1,7 +1,6 @@
 // Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
-#include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/graph_text.h"
-#include "autograd/inspect/memory_report.h"
+#include "autograd/recording.h"
 
 #include <doctest/doctest.h>
 

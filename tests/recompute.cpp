@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/inspect/memory_report.h"
+#include "autograd/inspect/graph_text.h"
 #include "nn/layers/linear.h"
 #include "tensor/device/allocator.h"
 #include "tests/close.h"

@@ -1,11 +1,11 @@
 // Ops with several results (autograd/op.h): every result used, one, or one twice; again and again; after errors; seen
 // by whoever walks the graph. And add_norm beside the ops that it joins.
-#include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
 #include "autograd/inspect/ways.h"
 #include "autograd/inspect/zeros.h"
 #include "autograd/op.h"
+#include "autograd/recording.h"
 #include "tensor/device/allocator.h"
 #include "tests/close.h"
 

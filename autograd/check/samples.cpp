@@ -19,15 +19,6 @@ struct Source {
 };
 thread_local Source source;
 
-}  // namespace
-
-void seed(const std::string& name) { source = {name, 0}; }
-Tensor normal(const Shape& shape) { return Tensor::normal(shape, 0, 1, source.next(), DType::f64); }
-Tensor uniform(const Shape& shape, double low, double high) {
-  return Tensor::uniform(shape, low, high, source.next(), DType::f64);
-}
-
-namespace {
 Tensor whole(const Shape& shape, int low, int count, DType dtype) {
   const Stream stream = source.next();
   std::vector<double> values(static_cast<std::size_t>(numel(shape)));
@@ -35,7 +26,14 @@ Tensor whole(const Shape& shape, int low, int count, DType dtype) {
     values[i] = low + static_cast<double>(stream.below(i, static_cast<std::uint32_t>(count)));
   return Tensor::of(values, shape, dtype);
 }
+
 }  // namespace
+
+void seed(const std::string& name) { source = {name, 0}; }
+Tensor normal(const Shape& shape) { return Tensor::normal(shape, 0, 1, source.next(), DType::f64); }
+Tensor uniform(const Shape& shape, double low, double high) {
+  return Tensor::uniform(shape, low, high, source.next(), DType::f64);
+}
 
 Tensor integers(const Shape& shape, int low, int high) { return whole(shape, low, high - low + 1, DType::f64); }
 Tensor index(const Shape& shape, int count) { return whole(shape, 0, count, DType::i64); }

@@ -1,5 +1,4 @@
-#include "autograd/inspect/check_finite.h"
-
+// Which number is the first that is not finite (autograd/recording.h: CheckFinite).
 #include <algorithm>
 #include <cmath>
 

@@ -1,7 +1,10 @@
-// A graph as text, and as a picture.
+// A graph as text, as a picture, and the memory that it holds.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -16,5 +19,21 @@ std::string print_graph(const Tensor& y);
 // The same for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around what ran
 // in their Scope (autograd/inspect/probe.h). Edges run from inputs to users.
 std::string to_dot(const Tensor& y);
+
+// What the graph of y saves for backward, by op and source line, largest first. A storage that several ops
+// save counts for the first of them.
+struct MemoryRow {
+  std::string op, place;
+  std::size_t nodes = 0, bytes = 0;
+};
+struct MemoryReport {
+  std::vector<MemoryRow> rows;
+  std::size_t total = 0;
+  std::string text() const;
+};
+MemoryReport memory_report(const Tensor& y);
+// The same by the module whose Scope an op ran in, in bytes of the blocks that hold it; what is in `elsewhere`
+// (weights) does not count.
+std::map<std::string, std::size_t> kept_by_module(const Tensor& y, const std::vector<Tensor>& elsewhere);
 
 }  // namespace whence

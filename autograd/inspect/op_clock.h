@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "autograd/thread.h"
+#include "autograd/recording.h"
 
 namespace whence {
 

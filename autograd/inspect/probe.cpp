@@ -44,19 +44,6 @@ bool matches(const std::string& pattern, const std::string& name) {
   return pattern.find_first_not_of('*', p) == std::string::npos;
 }
 
-Capture::Capture(std::vector<std::string> patterns) : patterns_(std::move(patterns)), outer_(detail::active_capture) {
-  detail::active_capture = this;
-}
-
-Capture::~Capture() { stop(); }
-
-void Capture::stop() {
-  if (std::exchange(stopped_, true)) return;
-  Capture** link = &detail::active_capture;
-  while (*link && *link != this) link = &(*link)->outer_;
-  if (*link) *link = outer_;
-}
-
 void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) {
   edits_.push_back({std::move(pattern), std::move(f)});
 }
@@ -102,7 +89,7 @@ Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& site)
 Tensor detail::probe_captured(const char* name, const Tensor& x, const Site& site) {
   const std::string full = scope_path && !scope_path->empty() ? *scope_path + "." + name : std::string(name);
   Tensor value = x;
-  for (Capture* capture = active_capture; capture; capture = capture->outer_) value = capture->pass(full, value, site);
+  for (Capture* capture = active_capture; capture; capture = capture->outer()) value = capture->pass(full, value, site);
   return value;
 }
 
@@ -120,7 +107,7 @@ bool Capture::wants_under(const std::string& path, const std::vector<std::string
   const auto possible = [&](const std::string& pattern) {
     return could_match_under(pattern, path) && !spelled_out(pattern);
   };
-  for (const Capture* capture = detail::active_capture; capture; capture = capture->outer_) {
+  for (const Capture* capture = detail::active_capture; capture; capture = capture->outer()) {
     if (std::ranges::any_of(capture->patterns_, possible)) return true;
     if (std::ranges::any_of(capture->edits_, possible, &Edit::pattern)) return true;
   }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/thread.h"
+#include "autograd/recording.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -52,24 +52,20 @@ class Probed {
   std::vector<std::uint64_t> results_;  // of the graph, one for each pass
 };
 
-class Capture {
+class Capture : public Stacked<Capture> {
  public:
   // Patterns over full names: '*' is any run of characters. Captures nest: each saves what its own patterns match.
   template <class... Patterns>
   explicit Capture(const Patterns&... patterns) : Capture(std::vector<std::string>{patterns...}) {}
-  explicit Capture(std::vector<std::string> patterns);
-  ~Capture();
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
+  explicit Capture(std::vector<std::string> patterns)
+      : Stacked(detail::active_capture), patterns_(std::move(patterns)) {}
 
   // Replaces values in the forward pass: every probe whose name matches gets f(value). f's
   // ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
   std::int64_t passed() const { return passed_; }  // probes so far, those that it does not save included
-  void stop();                                     // sees nothing from now on; what was seen stays
-
-  std::vector<std::string> names() const;  // in the order first seen
+  std::vector<std::string> names() const;          // in the order first seen
   bool contains(const std::string& name) const;
   // Error that lists what was seen when nothing of that name was.
   const Probed& operator[](const std::string& name) const;
@@ -91,9 +87,7 @@ class Capture {
   std::vector<std::string> patterns_;
   std::vector<Edit> edits_;
   std::vector<std::pair<std::string, std::shared_ptr<Probed>>> seen_;
-  Capture* outer_;
   std::int64_t passed_ = 0;
-  bool stopped_ = false;
 };
 
 // '*' matches any run of characters, everything else itself.

@@ -1,18 +1,6 @@
 #include "autograd/inspect/tape.h"
 
-#include <utility>
-
 namespace whence {
-
-Tape::Tape() : previous_(detail::tape) { detail::tape = this; }
-Tape::~Tape() { stop(); }
-
-void Tape::stop() {
-  if (std::exchange(stopped_, true)) return;
-  Tape** link = &detail::tape;
-  while (*link && *link != this) link = &(*link)->previous_;
-  if (*link) *link = previous_;
-}
 
 const Tape::Entry* Tape::of(std::uint64_t result) const {
   const auto after = entries_.upper_bound(result);

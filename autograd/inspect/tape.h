@@ -6,16 +6,13 @@
 #include <vector>
 
 #include "autograd/node.h"
-#include "autograd/thread.h"
+#include "autograd/recording.h"
 
 namespace whence {
 
-class Tape {
+class Tape : public Stacked<Tape> {
  public:
-  Tape();
-  ~Tape();
-  Tape(const Tape&) = delete;
-  Tape& operator=(const Tape&) = delete;
+  Tape() : Stacked(detail::tape) {}
 
   struct Entry {
     Ref<Node> node;
@@ -27,14 +24,10 @@ class Tape {
 
   const Entry* of(std::uint64_t result) const;  // of the op that made it; null where none did while this was alive
 
-  void stop();  // what was kept stays
-
   void keep(Node& node, const std::vector<Tensor>& inputs, std::span<const Tensor> results);
 
  private:
   std::map<std::uint64_t, Entry> entries_;
-  Tape* previous_;
-  bool stopped_ = false;
 };
 
 }  // namespace whence

@@ -16,37 +16,6 @@ Shape kept_shape(const char* op, const Shape& from, const std::vector<int>& axes
   return kept;
 }
 
-std::vector<CheckedSample> maximum_samples() {
-  const auto along = [](int axis) {
-    return [axis](const std::vector<Tensor>& in) { return maximum_along(in[0], axis); };
-  };
-  return {{"last axis", false, {draw::normal({3, 5})}, along(-1)},
-      {"middle axis", false, {draw::normal({2, 4, 3})}, along(1)},
-      {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)}, {"one axis", false, {draw::normal({7})}, along(0)}};
-}
-std::vector<BadInput> refusals() {
-  return {
-      refusal("sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", sum, draw::zeros(2, 3), Axes{2}, false),
-      refusal("sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required", sum_to, draw::zeros(2, 3),
-          Shape{2}),
-      refusal("maximum_along: x is [2,0]; at least one element along axis 1 required", maximum_along, draw::zeros(2, 0),
-          1)};
-}
-
-const CheckedEntry checked[] = {
-    {{"sum", false,
-        drawn<Axes, bool>(sum, {{"all", {2, 3, 4}, {Axes{}, false}}, {"middle axis", {2, 3, 4}, {Axes{1}, false}},
-                                   {"two axes, kept", {2, 3, 4}, {Axes{0, -1}, true}}, {"0-d", {}, {Axes{}, false}},
-                                   {"of nothing", {3, 0}, {Axes{1}, false}}}),
-        refusals}},
-    {{"mean", false,
-        drawn<Axes, bool>(mean, {{"all", {3, 5}, {Axes{}, false}}, {"last axis, kept", {2, 3, 4}, {Axes{-1}, true}},
-                                    {"outer axes", {2, 3, 4}, {Axes{0, 1}, false}}})}},
-    {{"sum_to", false,
-        drawn<Shape>(sum_to, {{"inner and leading axis", {2, 3, 4}, Shape{3, 1}}, {"to 0-d", {2, 3}, Shape{}},
-                                 {"from nothing", {0, 3}, Shape{1, 3}}})}},
-    {{"maximum_along", false, maximum_samples}}};
-
 }  // namespace
 
 // y = sum_{axes} x    dx = dy at every place that was summed
@@ -101,4 +70,40 @@ Tensor maximum_along(const Tensor& x, int axis, Site at) {
   return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), at), normal, 0, at);
 }
 
+// ---- samples ----
+
+namespace {
+
+std::vector<CheckedSample> maximum_samples() {
+  const auto along = [](int axis) {
+    return [axis](const std::vector<Tensor>& in) { return maximum_along(in[0], axis); };
+  };
+  return {{"last axis", false, {draw::normal({3, 5})}, along(-1)},
+      {"middle axis", false, {draw::normal({2, 4, 3})}, along(1)},
+      {"ties", true, {draw::integers({3, 6}, 0, 1)}, along(1)}, {"one axis", false, {draw::normal({7})}, along(0)}};
+}
+std::vector<BadInput> refusals() {
+  return {
+      refusal("sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", sum, draw::zeros(2, 3), Axes{2}, false),
+      refusal("sum_to: x is [2,3], shape [2] given; a shape that expands to x's is required", sum_to, draw::zeros(2, 3),
+          Shape{2}),
+      refusal("maximum_along: x is [2,0]; at least one element along axis 1 required", maximum_along, draw::zeros(2, 0),
+          1)};
+}
+
+const CheckedEntry checked[] = {
+    {{"sum", false,
+        drawn<Axes, bool>(sum, {{"all", {2, 3, 4}, {Axes{}, false}}, {"middle axis", {2, 3, 4}, {Axes{1}, false}},
+                                   {"two axes, kept", {2, 3, 4}, {Axes{0, -1}, true}}, {"0-d", {}, {Axes{}, false}},
+                                   {"of nothing", {3, 0}, {Axes{1}, false}}}),
+        refusals}},
+    {{"mean", false,
+        drawn<Axes, bool>(mean, {{"all", {3, 5}, {Axes{}, false}}, {"last axis, kept", {2, 3, 4}, {Axes{-1}, true}},
+                                    {"outer axes", {2, 3, 4}, {Axes{0, 1}, false}}})}},
+    {{"sum_to", false,
+        drawn<Shape>(sum_to, {{"inner and leading axis", {2, 3, 4}, Shape{3, 1}}, {"to 0-d", {2, 3}, Shape{}},
+                                 {"from nothing", {0, 3}, Shape{1, 3}}})}},
+    {{"maximum_along", false, maximum_samples}}};
+
+}  // namespace
 }  // namespace whence

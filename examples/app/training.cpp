@@ -8,7 +8,7 @@
 #include <sstream>
 #include <type_traits>
 
-#include "autograd/inspect/check_finite.h"
+#include "autograd/recording.h"
 #include "examples/app/interrupt.h"
 #include "examples/app/loading.h"
 #include "examples/app/progress.h"

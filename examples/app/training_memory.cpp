@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "autograd/inspect/memory_report.h"
+#include "autograd/inspect/graph_text.h"
 #include "nn/layers/planned_modules.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
