@@ -51,23 +51,4 @@ void JoinedKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, i
   softmax_backward(y, dy, dx);  // y is 0 where nothing is seen
 }
 
-[[noreturn]] static void no_tiles(const char* op, const Tensor& output) {
-  fail(op, to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
-}
-void JoinedKernels::attention(
-    const TiledAttention&, const TiledAttention::Operands&, const Tensor& output, const Tensor&, const Tensor&) {
-  no_tiles("tiled_attention", output);
-}
-void JoinedKernels::attention_backward(const TiledAttention&, const TiledAttention::Operands&, const Tensor& output,
-    const Tensor&, const Tensor&, const Tensor&, const Tensor&, const TiledAttention::Operands&) {
-  no_tiles("tiled_attention", output);
-}
-void JoinedKernels::mixed_attention(const TiledMix&, const TiledMix::Operands&, const Tensor& output, const Tensor&) {
-  no_tiles("tiled_mix", output);
-}
-void JoinedKernels::mixed_attention_backward(const TiledMix&, const TiledMix::Operands&, const Tensor& output,
-    const Tensor&, const Tensor&, const TiledMix::Operands&) {
-  no_tiles("tiled_mix", output);
-}
-
 }  // namespace whence

@@ -1,9 +1,8 @@
 // Kernels that a device may have besides those that it must have (tensor/kernels.h): several in one, for the sake of
-// time, with a default that runs them one after the other; and attention in tiles.
+// time, with a default that runs them one after the other.
 #pragma once
 
 #include "tensor/kernels.h"
-#include "tensor/tiled_mix.h"
 
 namespace whence {
 
@@ -31,21 +30,6 @@ class JoinedKernels : public Kernels {
   // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
   virtual void causal_softmax_by_distance(
       const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y);
-
-  // Attention in tiles (tensor/tiled_attention.h), where the device has it. Rows of the operands and the results are
-  // contiguous: output [b h i d], bin_sums [b h i n] or undefined, norms
-  // [b h i 2], of each row what backward needs and the device chooses.
-  virtual bool has_tiled_attention() const { return false; }
-  virtual void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms);
-  // d: where the gradient of each operand goes; undefined where nobody asks.
-  virtual void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
-      const TiledAttention::Operands& d);
-  virtual void mixed_attention(
-      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms);
-  virtual void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-      const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d);
 };
 
 JoinedKernels& cpu_kernels();

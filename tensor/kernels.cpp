@@ -7,22 +7,16 @@
 #include "tensor/joined_kernels.h"
 
 namespace whence {
-namespace {
-
-[[noreturn]] void no_device(Device device) {
-  fail("device", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu");
-}
 
 // The backend of a device that is not the CPU.
-Backend backend_of(Device device) {
+static Backend backend_of(Device device) {
   if (device.is_planned()) return planned_backend(device);
   if (device.index != 0) fail("device", to_string(device), " given; one GPU, cuda:0, is what this version runs on");
   const Backend backend = cuda_backend();
-  if (!backend.kernels) no_device(device);
+  if (!backend.kernels)
+    fail("device", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON, or use cpu");
   return backend;
 }
-
-}  // namespace
 
 JoinedKernels& joined_kernels(Device device) { return device.is_cpu() ? cpu_kernels() : *backend_of(device).kernels; }
 Kernels& kernels(Device device) { return joined_kernels(device); }
@@ -35,12 +29,7 @@ DeviceRuntime& runtime_of(Device device) {
   return *backend_of(device).runtime;
 }
 
-IndexLauncher& launcher_of(const char* op, Device device) {
-  const Backend backend = device.is_planned() ? planned_backend(device) : cuda_backend();
-  if (!backend.launcher)
-    fail(op, "device ", to_string(device), " given; this build has no CUDA; configure with -DWHENCE_CUDA=ON");
-  return *backend.launcher;
-}
+IndexLauncher& launcher_of(Device device) { return *backend_of(device).launcher; }
 
 void synchronise(Device device) {
   if (!device.is_cpu()) runtime_of(device).synchronise();

@@ -14,7 +14,7 @@ template <std::size_t N> struct Axes {
   std::array<Strides, N> strides;
 };
 
-// The same elements in the same order. Axes of extent 1 are dropped, and neighbours become one where every operand steps
+// The same elements in the same order. Axes of extent 1 are dropped, and neighbours become one where each operand steps
 // along the outer axis by as much as the inner axis is long.
 template <std::size_t N> Axes<N> merged(const Shape& shape, const std::array<Strides, N>& strides) {
   Axes<N> result;

@@ -137,8 +137,8 @@ Tensor argmax(const Tensor& x) {
   return out;
 }
 
-// Neither operand is copied: transposed and broadcast matrices are the kernel's business. A batch that is one tall matrix,
-// all of it times one b, becomes that here.
+// Neither operand is copied: transposed and broadcast matrices are the kernel's business. Where all matrices of a batch
+// share b and the rows of a follow each other evenly, the batch is one tall matrix here.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias) {
   require_matrix("a", a);
   require_matrix("b", b);

@@ -7,8 +7,8 @@
 namespace whence::raw {
 namespace {
 
-// The strides with which `shape` (same number of elements) can be read from x's storage; false when it cannot. Each axis
-// of x, once merged, must be a whole group of new axes.
+// The strides with which `shape` (same number of elements) can be read from x's storage; false when it cannot.
+// Each axis of x, once merged, must be a whole group of new axes.
 bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   const Axes<1> from = merged<1>(x.shape(), {x.strides()});
   int axis = from.shape.rank() - 1;

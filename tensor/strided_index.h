@@ -10,8 +10,8 @@
 
 namespace whence {
 
-// N operands of one shape, seen through merged axes. Passed to kernels by value. Elements are numbered in row-major order
-// of the shape.
+// N operands of one shape, seen through merged axes. Passed to kernels by value. Elements are numbered in the row-major
+// order of the shape.
 template <int N> class StridedIndex {
  public:
   struct Offsets {

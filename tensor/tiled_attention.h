@@ -50,6 +50,14 @@ struct TiledAttention : TiledFacts {
   double relative_scale = 1, gate_scale = 1, position_scale = 1;
   Tensor bin_of = {};  // i64 [n]
   index_t bins = 0;
+
+  // On the CPU; on the planned one (tensor/device/planned.cpp) memory is taken as there, and nothing is computed. Error
+  // on a GPU. Rows of all are contiguous: output [b h i c], bin_sums [b h i n] or undefined, norms [b h i 2]: of each
+  // row what backward needs.
+  void forward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const;
+  // d: where the gradient of each operand goes; undefined where nobody asks.
+  void backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
+      const Tensor& d_output, const Tensor& d_bins, const Operands& d) const;
 };
 
 }  // namespace whence

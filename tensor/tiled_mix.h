@@ -18,6 +18,11 @@ struct TiledMix : TiledFacts {
   bool remask = false;          // hidden is 0 where row i does not see the column
   bool adds_pieces = true;      // false: B is read by the mix alone, and not added to A
   double slope = 0.01;          // of leaky_relu
+
+  // As those of TiledAttention.
+  void forward(const Operands& x, const Tensor& output, const Tensor& norms) const;
+  void backward(
+      const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const;
 };
 
 }  // namespace whence

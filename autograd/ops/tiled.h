@@ -7,7 +7,6 @@
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/tiled_attention.h"
-#include "tensor/joined_kernels.h"
 #include "tensor/operands.h"
 #include "tensor/raw.h"
 

@@ -19,12 +19,11 @@ struct Attention {
   static bool reads(std::size_t k) { return k < At::mix_input; }
   static index_t extra(const At& at) { return at.bins; }
   static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
-    joined_kernels(y.device()).attention(at, x, output_of(at, y), bins_of(at, y), norms);
+    at.forward(x, output_of(at, y), bins_of(at, y), norms);
   }
   static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
       const At::Operands& d) {
-    joined_kernels(y.device())
-        .attention_backward(at, x, output_of(at, y), bins_of(at, y), norms, output_of(at, dy), bins_of(at, dy), d);
+    at.backward(x, output_of(at, y), bins_of(at, y), norms, output_of(at, dy), bins_of(at, dy), d);
   }
 };
 

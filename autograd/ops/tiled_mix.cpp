@@ -13,11 +13,11 @@ struct Mix {
   static bool reads(std::size_t k) { return k <= At::piece_offsets || k >= At::mix_input; }
   static index_t extra(const At&) { return 0; }
   static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
-    joined_kernels(y.device()).mixed_attention(at, x, y, norms);
+    at.forward(x, y, norms);
   }
   static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
       const At::Operands& d) {
-    joined_kernels(y.device()).mixed_attention_backward(at, x, y, norms, dy, d);
+    at.backward(x, y, norms, dy, d);
   }
 };
 

@@ -148,8 +148,8 @@ template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int 
   reduce_axis<C, Out>(join, partial, way == Way::team ? 1 : 0, out);
 }
 
-// The last group into a smaller tensor of the compute type, and so on; the last one left into `out` (contiguous), through
-// which `kept` steps, by 0 along what is reduced.
+// The last group into a smaller tensor of the compute type, and so on; the last one left into `out` (contiguous).
+// `kept` steps through `out`, by 0 along what is reduced.
 template <class In, class T>
 void reduce_groups(CudaKernels& kernels, Join join, const Tensor& x, const Strides& kept, const Tensor& out) {
   using C = compute_t<T>;

@@ -5,7 +5,6 @@
 #include "autograd/ops.h"
 #include "nn/attention/executor.h"
 #include "nn/attention/tiles.h"
-#include "tensor/joined_kernels.h"
 
 namespace whence {
 namespace {
@@ -51,8 +50,7 @@ class TiledExecutor final : public Executor {
 
 bool tiles_take(const Tensor& query) {
   const DType dtype = query.dtype();
-  return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) &&
-         joined_kernels(query.device()).has_tiled_attention();
+  return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) && !query.device().is_gpu();
 }
 
 const Executor& tiled_executor() {

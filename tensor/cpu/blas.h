@@ -20,8 +20,8 @@ template <class T> struct Operand {
   bool transposed = false;
 };
 
-// c = alpha a b + beta c,  a:[m k]  b:[k n]  c:[m n], its rows `leading` apart. Waits where all buffers are in use, until
-// another product has ended. REQUIRES: require_buffers(). T is float or double.
+// c = alpha a b + beta c,  a:[m k]  b:[k n]  c:[m n], its rows `leading` apart; T is float or double. Where all buffers
+// are in use it waits until another product has ended. REQUIRES: require_buffers().
 template <class T>
 void multiply(
     index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading);

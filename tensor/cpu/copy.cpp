@@ -36,19 +36,7 @@ template <class U> U bits_of(DType dtype, double value) {
   return bits;
 }
 
-// Filling, copying and masking by the width of an element: five instances serve eight dtypes.
-template <class U> void fill_bits(const Tensor& out, U value) {
-  U* to = reinterpret_cast<U*>(out.bytes());
-  const StridedLoop<1> runs(out.shape(), {out.strides()});
-  const index_t stride = runs.inner_stride(0);
-  runs.parallel_run(cpu_grain, [&](const std::array<index_t, 1>& at, index_t count) {
-    if (stride == 1)
-      std::fill_n(to + at[0], count, value);
-    else
-      for (index_t i = 0; i < count; ++i) to[at[0] + i * stride] = value;
-  });
-}
-
+// Copying and masking by the width of an element: five instances serve eight dtypes.
 // One run. The common strides have loops of their own, which compilers turn into moves of whole registers.
 template <class U> void copy_run(const U* from, index_t from_stride, U* to, index_t to_stride, index_t count) {
   if (from_stride == 1 && to_stride == 1)
@@ -61,10 +49,9 @@ template <class U> void copy_run(const U* from, index_t from_stride, U* to, inde
     for (index_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
 }
 
-template <class U> void copy_bits(const Tensor& from, const Tensor& to) {
-  const U* in = reinterpret_cast<const U*>(from.bytes());
+template <class U> void copy_bits(const U* in, const Strides& steps, const Tensor& to) {
   U* out = reinterpret_cast<U*>(to.bytes());
-  const StridedLoop<2> runs(to.shape(), {from.strides(), to.strides()});
+  const StridedLoop<2> runs(to.shape(), {steps, to.strides()});
   const index_t from_stride = runs.inner_stride(0), to_stride = runs.inner_stride(1);
   runs.parallel_run(2 * cpu_grain, [&](const std::array<index_t, 2>& at, index_t count) {
     copy_run(in + at[0], from_stride, out + at[1], to_stride, count);
@@ -116,12 +103,16 @@ void keep_run(const U* __restrict x, index_t x_stride, const unsigned char* __re
 }  // namespace
 
 void CpuKernels::fill(const Tensor& out, double value) {
-  visit_bits(out.dtype(), [&]<class U>(Type<U>) { fill_bits(out, bits_of<U>(out.dtype(), value)); });
+  visit_bits(out.dtype(), [&]<class U>(Type<U>) {
+    const U bits = bits_of<U>(out.dtype(), value);
+    copy_bits(&bits, Strides::filled(out.rank(), 0), out);
+  });
 }
 
 void CpuKernels::copy(const Tensor& from, const Tensor& to) {
   if (from.dtype() == to.dtype())
-    visit_bits(to.dtype(), [&]<class U>(Type<U>) { copy_bits<U>(from, to); });
+    visit_bits(
+        to.dtype(), [&]<class U>(Type<U>) { copy_bits(reinterpret_cast<const U*>(from.bytes()), from.strides(), to); });
   else if (!is_floating(from.dtype()))
     convert_blocks<std::int64_t>(from, to);
   else if (fits_float(from.dtype()) && fits_float(to.dtype()))

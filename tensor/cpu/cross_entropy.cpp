@@ -7,6 +7,11 @@
 
 namespace whence {
 
+// y = e^{x - shift} scale; y may be x.
+template <class T> static void scaled_powers(const T* x, index_t width, compute_t<T> shift, compute_t<T> scale, T* y) {
+  for (index_t v = 0; v < width; ++v) y[v] = static_cast<T>(math::exp(compute_t<T>(x[v]) - shift) * scale);
+}
+
 void CpuKernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   if (logits.numel() == 0) return;
@@ -43,11 +48,11 @@ void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& targ
           std::fill_n(out, width, T(C(0)));
           continue;
         }
-        // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T, and
-        // before dx is written, which may lie where x does
+        // e^{x - norm} is the softmax, recomputed. The target's own entry is p - 1, formed before the rounding to T,
+        // and before dx is written, which may lie where x does.
         const C shift = norm_of[row];
         const T own = static_cast<T>((math::exp(C(x[t[row]]) - shift) - C(1)) * g);
-        for (index_t v = 0; v < width; ++v) out[v] = static_cast<T>(math::exp(C(x[v]) - shift) * g);
+        scaled_powers(x, width, shift, g, out);
         out[t[row]] = own;
       }
     });

@@ -18,18 +18,6 @@ class CpuKernels final : public JoinedKernels {
 #include "tensor/kernel_list.h"
 
   Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
-  // tiled_attention.cpp
-  bool has_tiled_attention() const override { return true; }
-  void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms) override;
-  void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
-      const TiledAttention::Operands& d) override;
-  // tiled_mix.cpp
-  void mixed_attention(
-      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms) override;
-  void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-      const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d) override;
 };
 
 }  // namespace whence

@@ -1,5 +1,6 @@
-// Normalisation of rows, and its backward: y = n w + b, n = (x - mean) rstd. Layer norm: rstd = 1 / sqrt(var + epsilon).
-// Root mean square norm: no bias, and the mean counts as 0, so that rstd = 1 / sqrt(mean(x^2) + epsilon).
+// Normalisation of rows, and its backward: y = n w + b, n = (x - mean) rstd.
+// Layer norm: rstd = 1 / sqrt(var + epsilon). Root mean square norm: no bias, and the mean counts as 0, so that
+// rstd = 1 / sqrt(mean(x^2) + epsilon).
 #include <algorithm>
 #include <vector>
 
@@ -51,55 +52,54 @@ void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double
   });
 }
 
-// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)),  dw += dy n,  db += dy. Without a bias
-// (db null) mean(g) is left out, since the mean does not depend on x.
-template <class C>
+// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)),  dw += dy n,  db += dy.
+// Where nothing is centered mean(g) and db are left out.
+template <bool centered, class C>
 void norm_backward_row(const C* __restrict x, const C* __restrict dy, const C* __restrict w, C mean, C rstd,
-    index_t width, C* __restrict normal, C* __restrict dx, C* __restrict dw, C* __restrict db) {
-  for (index_t i = 0; i < width; ++i) normal[i] = (x[i] - mean) * rstd;
+    index_t width, C* __restrict dx, C* __restrict dw, C* __restrict db) {
   const C count = C(static_cast<double>(width));
-  const C mean_g = db ? sum_of<C>(width, [=](index_t i) { return dy[i] * w[i]; }) / count : C(0);
-  const C mean_gn = sum_of<C>(width, [=](index_t i) { return dy[i] * w[i] * normal[i]; }) / count;
+  const C mean_g = centered ? sum_of<C>(width, [=](index_t i) { return dy[i] * w[i]; }) / count : C(0);
+  const C mean_gn = sum_of<C>(width, [=](index_t i) { return dy[i] * w[i] * ((x[i] - mean) * rstd); }) / count;
   for (index_t i = 0; i < width; ++i) {
-    dx[i] = rstd * (dy[i] * w[i] - mean_g - normal[i] * mean_gn);
-    dw[i] += dy[i] * normal[i];
-    if (db) db[i] += dy[i];
+    const C normal = (x[i] - mean) * rstd;
+    dx[i] = rstd * (dy[i] * w[i] - mean_g - normal * mean_gn);
+    dw[i] += dy[i] * normal;
+    if constexpr (centered) db[i] += dy[i];
   }
 }
 
 // Adds the chunks' partial rows up in order and stores them.
-template <class T>
-void join_chunks(const std::vector<compute_t<T>>& partial, index_t chunks, index_t width, const Tensor& out) {
+template <class T> void join_chunks(const compute_t<T>* partial, index_t chunks, index_t width, const Tensor& out) {
   if (!out.defined()) return;
   std::vector<wide_t<T>> total(static_cast<std::size_t>(width));
   for (index_t chunk = 0; chunk < chunks; ++chunk) {
-    const compute_t<T>* row = partial.data() + chunk * width;
+    const compute_t<T>* row = partial + chunk * width;
     for (index_t i = 0; i < width; ++i) total[static_cast<std::size_t>(i)] += static_cast<wide_t<T>>(row[i]);
   }
   store_block(total.data(), width, out.data<T>(), 1);
 }
 
 // dw and db are sums over all rows: each chunk of rows adds up its own, then the chunks are joined in order.
-template <class T>
+template <bool centered, class T>
 void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
     const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {
   using C = compute_t<T>;
-  const bool centered = mean.defined();
   const index_t width = x.size(-1), rows = x.numel() / width, grain = std::max<index_t>(rows_per_chunk(width), 16);
   const index_t chunks = (rows + grain - 1) / grain;
   const std::vector<C> w = parameter<T>(weight, width);
-  std::vector<C> dw(static_cast<std::size_t>(chunks * width)), db(centered ? dw.size() : 0);
+  const Tensor partial = Tensor::zeros({centered ? 2 : 1, chunks, width}, dtype_of<C>);
+  C *const dw = partial.data<C>(), *const db = centered ? dw + chunks * width : nullptr;
   const T *in = x.data<T>(), *gradient = dy.data<T>();
   const C *mean_of = centered ? mean.data<C>() : nullptr, *rstd_of = rstd.data<C>();
   T* const out = dx.defined() ? dx.data<T>() : nullptr;
   parallel_for(rows, grain, [&](index_t begin, index_t end) {
     const std::size_t length = static_cast<std::size_t>(width);
-    std::vector<C> x_buffer(length), d_buffer(length), normal(length), result(length);
+    std::vector<C> x_buffer(length), d_buffer(length), result(length);
     const index_t sums = begin / grain * width;
     for (index_t row = begin; row < end; ++row) {
-      norm_backward_row(row_as(in + row * width, width, x_buffer.data()),
+      norm_backward_row<centered>(row_as(in + row * width, width, x_buffer.data()),
           row_as(gradient + row * width, width, d_buffer.data()), w.data(), centered ? mean_of[row] : C(0),
-          rstd_of[row], width, normal.data(), result.data(), dw.data() + sums, centered ? db.data() + sums : nullptr);
+          rstd_of[row], width, result.data(), dw + sums, centered ? db + sums : nullptr);
       if (out) store_block(result.data(), width, out + row * width, 1);
     }
   });
@@ -124,8 +124,10 @@ void CpuKernels::norm_backward(const Tensor& x, const Tensor& weight, const Tens
       if (of_rows.defined()) fill(of_rows, 0);
     return;
   }
-  visit_floating("norm_backward", x.dtype(),
-      [&]<class T>(Type<T>) { norm_backward_rows<T>(x, weight, mean, rstd, dy, dx, dweight, dbias); });
+  visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
+    const auto run = mean.defined() ? norm_backward_rows<true, T> : norm_backward_rows<false, T>;
+    run(x, weight, mean, rstd, dy, dx, dweight, dbias);
+  });
   if (dx.defined() && dsum.defined()) binary(functions::Add{}, dx, dsum, dx);
 }
 

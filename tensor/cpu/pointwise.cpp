@@ -9,8 +9,8 @@
 namespace whence {
 namespace {
 
-// y[i] = f(x[0][i], ...) for `count` numbers of a compute type. Operand k steps by step[k]: 1, or 0 where the loop takes
-// one number for all. A table of such loops: looked up once per call, run once per block.
+// y[i] = f(x[0][i], ...) for `count` numbers of a compute type. Operand k steps by step[k]: 1, or 0 where the loop
+// takes one number for all. Loops are looked up once per call, and run once per block.
 template <class C, std::size_t N>
 using Loop = void (*)(
     UnaryAttributes p, const std::array<const C*, N>& x, const std::array<index_t, N>& step, C* y, index_t count);
@@ -68,15 +68,15 @@ template <class C> Loop<C, 2> pair_loop(Binary function) {
   });
 }
 
-// A run of a compute type whose operands step by 1 (or by 0, where the loop `broadcasts`) goes straight to the loop. Other
-// runs pass through blocks on the stack.
+// A run of a compute type whose operands step by 1 (or by 0, where the loop `broadcasts`) goes straight to the loop.
+// Other runs pass through blocks on the stack.
 template <class T, std::size_t N>
-void run(Loop<compute_t<T>, N> loop, UnaryAttributes p, const std::array<Tensor, N>& x, const Tensor& y,
+void run(Loop<compute_t<T>, N> loop, UnaryAttributes p, const std::array<const Tensor*, N>& x, const Tensor& y,
     bool broadcasts = false) {
   using C = compute_t<T>;
   std::array<Strides, N + 1> strides;
   std::array<const T*, N> in;
-  for (std::size_t k = 0; k < N; ++k) strides[k] = x[k].strides(), in[k] = x[k].template data<T>();
+  for (std::size_t k = 0; k < N; ++k) strides[k] = x[k]->strides(), in[k] = x[k]->template data<T>();
   strides[N] = y.strides();
   T* out = y.data<T>();
   const StridedLoop<N + 1> runs(y.shape(), strides);
@@ -107,12 +107,12 @@ void run(Loop<compute_t<T>, N> loop, UnaryAttributes p, const std::array<Tensor,
 }  // namespace
 
 void CpuKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
-  visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) { run<T, 1>(value_loop<compute_t<T>>(f), p, {x}, y); });
+  visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) { run<T, 1>(value_loop<compute_t<T>>(f), p, {&x}, y); });
 }
 
 void CpuKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
   visit_floating("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
-    run<T, 2>(derivative_loop<compute_t<T>>(f), p, {saved, dy}, dx);
+    run<T, 2>(derivative_loop<compute_t<T>>(f), p, {&saved, &dy}, dx);
   });
 }
 
@@ -120,13 +120,13 @@ void CpuKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& saved, c
   if (dy.dtype() == DType::dual)
     fail("unary_second", "dual given; the second derivative of a dual would need nested duals; use f64");
   visit_floating("unary_second", dy.dtype(), [&]<class T>(Type<T>) {
-    run<T, 2>(second_loop<compute_t<T>>(f), p, {saved, dy}, dx);
+    run<T, 2>(second_loop<compute_t<T>>(f), p, {&saved, &dy}, dx);
   });
 }
 
 void CpuKernels::binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
   visit_floating("binary", a.dtype(), [&]<class T>(Type<T>) {
-    run<T, 2>(pair_loop<compute_t<T>>(f), {}, {a, b}, y, true);
+    run<T, 2>(pair_loop<compute_t<T>>(f), {}, {&a, &b}, y, true);
   });
 }
 

@@ -137,8 +137,8 @@ template <class F, class T, class Out> void reduce_group(const Tensor& x, int ax
   reduce_columns<F>(y.data<T>(), outer, outer_stride, rows, y.strides()[axis], width, out);
 }
 
-// One group per call, the last first. What is left is a smaller tensor in the wide type, until nothing is left to reduce.
-// `kept` steps through `out` (contiguous), by 0 along what is reduced.
+// One group per call, the last first. What is left is a smaller tensor in the wide type, until nothing is left to
+// reduce. `kept` steps through `out` (contiguous), by 0 along what is reduced.
 template <class F, class T> void reduce_groups(const Tensor& x, const Strides& kept, const Tensor& out) {
   using W = wide_t<T>;
   const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});

@@ -27,13 +27,15 @@ template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set
   return of_plain<T>();
 }
 
-// f(Functions<T>) for the numbers of a dtype.
-template <class F> void visit_functions(const char* op, DType dtype, const F& f) {
-  switch (dtype) {
+// f(Functions<T>) for the numbers of the output.
+template <class F> void visit_functions(const char* op, const Tensor& output, const F& f) {
+  if (output.device().is_gpu())
+    fail(op, to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+  switch (output.dtype()) {
     case DType::f32: return f(functions_of<float>(chosen_set()));
     case DType::f64: return f(functions_of<double>(chosen_set()));
     case DType::dual: return f(functions_of<Dual>(chosen_set()));
-    default: wrong_dtype(op, dtype, "f32 or f64");
+    default: wrong_dtype(op, output.dtype(), "f32 or f64");
   }
 }
 

@@ -49,23 +49,22 @@ void backward(const Functions<T>& run, Device device, const TiledAttention::Oper
 }  // namespace
 }  // namespace tiles
 
-void CpuKernels::attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-    const Tensor& bin_sums, const Tensor& norms) {
-  const tiles::Drop drop{at, x[TiledAttention::key].size(1), x[TiledAttention::key].size(2)};
-  tiles::visit_functions("tiled_attention", output.dtype(), [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::Problem<T> p = tiles::problem_of<T>(at, x, drop);
+void TiledAttention::forward(
+    const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
+  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
+    tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, p);
     p.bin_sums = tiles::rows_of<T>("b h i c", bin_sums);
     tiles::forward(run, p, output.device());
   });
 }
 
-void CpuKernels::attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-    const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
-    const TiledAttention::Operands& d) {
-  const tiles::Drop drop{at, x[TiledAttention::key].size(1), x[TiledAttention::key].size(2)};
-  tiles::visit_functions("tiled_attention", output.dtype(), [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::Problem<T> p = tiles::problem_of<T>(at, x, drop);
+void TiledAttention::backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
+    const Tensor& d_output, const Tensor& d_bins, const Operands& d) const {
+  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
+    tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, p);
     p.bin_sums = tiles::rows_of<T>("b h i c", bin_sums), p.bin_gradient = tiles::rows_of<const T>("b h i c", d_bins);
     tiles::backward(run, output.device(), d, p);

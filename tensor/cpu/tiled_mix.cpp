@@ -151,21 +151,20 @@ void backward(
 }  // namespace
 }  // namespace tiles
 
-void CpuKernels::mixed_attention(
-    const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms) {
-  const tiles::Drop drop{at, x[TiledMix::key].size(1), x[TiledMix::key].size(2)};
-  tiles::visit_functions("tiled_mix", output.dtype(), [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::MixInputs<T> inputs(at, x, drop);
+void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
+  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
+    tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, inputs.p);
     tiles::forward(run, inputs.p, output.device());
   });
 }
 
-void CpuKernels::mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-    const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d) {
-  const tiles::Drop drop{at, x[TiledMix::key].size(1), x[TiledMix::key].size(2)};
-  tiles::visit_functions("tiled_mix", output.dtype(), [&]<class T>(const tiles::Functions<T>& run) {
-    tiles::MixInputs<T> inputs(at, x, drop);
+void TiledMix::backward(
+    const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
+  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
+    tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, inputs.p);
     tiles::backward(run, output.device(), d, inputs, inputs.p);
   });

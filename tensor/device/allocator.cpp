@@ -88,8 +88,8 @@ void Allocator::give_back(std::size_t size_class) {
   --taken_[size_class];
 }
 
-// A block of this size after cached ones went back, the largest first, and no more of them than it takes. Null where all
-// of them are not enough.
+// A block of this size after cached ones went back, the largest first, and no more of them than it takes. Null where
+// all of them are not enough.
 void* Allocator::take_in_exchange(std::size_t block) {
   for (std::size_t c = class_count; c-- > 0;) {
     while (!cached_[c].empty()) {

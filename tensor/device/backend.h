@@ -42,6 +42,6 @@ const DeviceFacts& cuda_facts();  // defined in cuda/; never an Error
 // Throw Error when this build has no such device.
 Allocator& memory_of(Device device);
 DeviceRuntime& runtime_of(Device device);
-IndexLauncher& launcher_of(const char* op, Device device);
+IndexLauncher& launcher_of(Device device);
 
 }  // namespace whence

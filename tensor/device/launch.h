@@ -35,7 +35,7 @@ static void launch(const char* op, Device device, index_t count, const Body& bod
     return;
   }
   if (count == 0) return;
-  IndexLauncher& launcher = launcher_of(op, device);
+  IndexLauncher& launcher = launcher_of(device);
   if (device.is_planned()) return launcher.run(op, count, {});  // counted there
 #ifdef __CUDACC__
   constexpr int block = 256;

@@ -92,25 +92,6 @@ class PlannedKernels final : public NoKernels {
   void convolve_keys_weight(const Convolution& at, const Tensor&, const Tensor& dy, const Tensor&) override {
     count_products(dy.numel(), at.terms());
   }
-  // The CPU's tiles take their scratch and return.
-  bool has_tiled_attention() const override { return of_cpu_; }
-  void attention(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms) override {
-    cpu_kernels().attention(at, x, output, bin_sums, norms);
-  }
-  void attention_backward(const TiledAttention& at, const TiledAttention::Operands& x, const Tensor& output,
-      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
-      const TiledAttention::Operands& d) override {
-    cpu_kernels().attention_backward(at, x, output, bin_sums, norms, d_output, d_bins, d);
-  }
-  void mixed_attention(
-      const TiledMix& at, const TiledMix::Operands& x, const Tensor& output, const Tensor& norms) override {
-    cpu_kernels().mixed_attention(at, x, output, norms);
-  }
-  void mixed_attention_backward(const TiledMix& at, const TiledMix::Operands& x, const Tensor& output,
-      const Tensor& norms, const Tensor& d_output, const TiledMix::Operands& d) override {
-    cpu_kernels().mixed_attention_backward(at, x, output, norms, d_output, d);
-  }
 
  private:
   bool of_cpu_;
