@@ -186,8 +186,9 @@ struct Projection {
     const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
 
 // ---- Losses (ops/cross_entropy.cpp) ----
-// logits [..., v], target [...] (index) -> scalar: mean of -log softmax(logits)[target] over targets that are not
-// `ignored`; 0 when there are none. f32 of 16-bit logits. Shapes must agree exactly: losses never broadcast.
+// logits [..., v], target [...] (index, beside the logits or still on the CPU) -> scalar: mean of
+// -log softmax(logits)[target] over targets that are not `ignored`; 0 when there are none. f32 of 16-bit logits. Shapes
+// must agree exactly: losses never broadcast.
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 // The sum in place of the mean. On a GPU nothing waits, so it can be recorded

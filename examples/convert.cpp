@@ -83,7 +83,7 @@ void from_hugging_face(const Options& options) {
   const fs::path out = options.out;
   RunRecord record{"convert", WHENCE_VERSION, "lm", {}, {}, sha256(""), language_facts(model.options(), *tokeniser)};
   tokeniser->save((out / tokeniser_file).string());
-  save_weights((out / "weights.safetensors").string(), model);
+  save_weights((out / "weights.safetensors").string(), model.parameters());
   write_file((out / "run.json").string(), text_of(record));
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, "
             << theirs.ignored.size() << " tensors of masks and frequencies left out\nwritten: " << one_line(options.out)

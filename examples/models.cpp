@@ -10,7 +10,6 @@
 #include "examples/app/results.h"
 #include "examples/app/scheme_names.h"
 #include "examples/bench/measure.h"
-#include "nn/layers/planned_modules.h"
 #include "nn/models.h"
 #include "tensor/error.h"
 

@@ -1,8 +1,15 @@
 #include "nn/fused.h"
 
 #include "autograd/inspect/probe.h"
+#include "nn/attention/by_distance.h"
+#include "nn/attention/executor.h"
 
 namespace whence {
+
+// A mask by causality alone is a fact that kernels go by.
+static bool causal_by_fact(const Sequence& sequence) {
+  return sequence.device.is_gpu() && sequence.causal && !sequence.present.defined() && !sequence.given_mask.defined();
+}
 
 // One kernel each way for both.
 SumAndNorm add_then_norm(const Tensor& x, const Tensor& added, const Norm& norm, Site at) {
@@ -26,6 +33,31 @@ Heads project(const Tensor& x, const Linear& query, const Linear& key, const Lin
         reshape(y, {y.size(0), y.size(1), heads, y.size(2) / heads}), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
   };
   return {by_head(query), by_head(key), by_head(value)};
+}
+
+Tensor softmax_of_visible(const Tensor& logits, const Sequence& sequence) {
+  return causal_by_fact(sequence) ? causal_softmax(logits, sequence.first_row) : softmax(logits, sequence.mask());
+}
+
+std::optional<Tensor> pattern_at_once(const AttendContext& context, const Stages& stages) {
+  const bool alone = stages.transforms.empty() && stages.maps.empty() && stages.patterns.empty();
+  if (!alone || !causal_by_fact(context) || pairs_are_watched()) return std::nullopt;
+  std::optional<Distances> distances;
+  Tensor table;  // [h n], the sum of all biases; they cannot be added where their tokens stand at different positions
+  for (const auto& stage : stages.biases) {
+    const auto* scheme = dynamic_cast<const ReadsByDistance*>(stage.scheme);
+    if (!scheme) return std::nullopt;
+    const StageScope scope(*stage.path);
+    const AttendContext moved = stage.at(context);
+    const std::optional<Distances> own = whole_distances(moved);
+    if (!own || (distances && !own->reads_as(*distances))) return std::nullopt;
+    const std::optional<Tensor> numbers = scheme->table(own->values, moved);
+    if (!numbers) return std::nullopt;
+    table = distances ? table + *numbers : *numbers;
+    distances = own;
+  }
+  if (!distances) return std::nullopt;
+  return causal_softmax_by_distance(context.content_scores, table, distances->steps, context.first_row);
 }
 
 // GELU inside the first product, its derivative inside one of backward's.

@@ -13,6 +13,14 @@ index_t SchemeArguments::integer(const std::string& name) const {
 }
 double SchemeArguments::number(const std::string& name) const { return number_in(values_.at(name)); }
 const std::string& SchemeArguments::word(const std::string& name) const { return values_.at(name); }
+index_t SchemeArguments::or_length(const std::string& name, const char* what) const {
+  const index_t number = integer(name) ? integer(name) : sizes_.length;
+  if (number < 1) {
+    throw InputError(
+        spec_.info().name, ": no ", what, " and a model without a training length given; one of them required");
+  }
+  return number;
+}
 bool SchemeArguments::given(const std::string& name) const { return spec_.given().contains(name); }
 void SchemeArguments::refuse_if_given(const std::string& name, const std::string& without_what) const {
   if (given(name))

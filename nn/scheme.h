@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "nn/attention/stages.h"
@@ -29,6 +30,9 @@ class SchemeArguments {
   double number(const std::string& name) const;
   const std::string& word(const std::string& name) const;
   bool yes(const std::string& name) const { return word(name) == "yes"; }
+  // An integer, or the training length where it is 0. Throws InputError "SCHEME: no WHAT and a model without a training
+  // length given; one of them required" where both are 0.
+  index_t or_length(const std::string& name, const char* what) const;
   bool given(const std::string& name) const;  // written out, not left at its default
   // Throws InputError when a given option would do nothing:
   // "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT; leave it out".
@@ -44,6 +48,14 @@ class SchemeArguments {
   SchemeSizes sizes_;
   std::map<std::string, std::string> values_;
 };
+
+// How a registration makes a scheme whose constructor reads its arguments, or needs none.
+template <class Scheme> std::unique_ptr<PositionalScheme> make_scheme(const SchemeArguments& arguments) {
+  if constexpr (std::is_constructible_v<Scheme, const SchemeArguments&>)
+    return std::make_unique<Scheme>(arguments);
+  else
+    return std::make_unique<Scheme>();
+}
 
 // The schemes that every layer has for itself, or those that the model has once for all layers. A single scheme's
 // parameters lie directly under the list's path ("position.table"); of several, each under its name

@@ -41,14 +41,15 @@ struct Range {
 // What a probe shows: for everything that draws it or writes about it.
 struct ProbeInfo {
   enum class Scale : unsigned char { unit, sequential, diverging };  // 0 to 1; from 0 up; either sign
+  using enum Scale;
 
   std::string name;  // as it is passed to probe(): "gates"
   std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row,
                      // o one for all
-  Scale scale;       // of the value; a gradient has either sign
-  std::string caption;    // what it says, one clause
-  std::string equation;   // how it is computed, with its number in the paper
-  std::string mark = {};  // the option whose value is a line worth drawing: "p_max"
+  std::string caption;      // what it says, one clause
+  std::string equation;     // how it is computed, with its number in the paper
+  Scale scale = diverging;  // of the value; a gradient has either sign
+  std::string mark = {};    // the option whose value is a line worth drawing: "p_max"
 };
 
 struct SchemeInfo {

@@ -19,7 +19,6 @@
 #include "autograd/ops.h"
 #include "nn/io/safetensors.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/loss.h"
 #include "nn/layers/mlp.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -48,7 +47,7 @@ void train(const Regression& model, Adam& adam, index_t first, index_t last) {
     const Tensor x = Tensor::normal({5, 3}, 0, 1, Stream(1, "x", static_cast<std::uint64_t>(step)));
     const Tensor target = raw::reduce(Reduction::sum, x, {1}, true);
     adam.zero_gradients();
-    backward(mean_squared_error(model.head(model.mlp(x)), target));
+    backward(mean(square(model.head(model.mlp(x)) - target)));
     adam.step(0.01, clip_by_global_norm(adam.parameters(), 1).scale);
   }
 }
@@ -91,7 +90,7 @@ void remove_seal(const std::string& path) {
 [[noreturn]] void save_until_killed(const std::string& root, const Regression& model, const Adam& adam) {
   try {
     const CheckpointFolder folder(root);
-    while (true) folder.save(model, adam, {adam.steps(), 11, {}});
+    while (true) folder.save(model.parameters(), adam, {adam.steps(), 11, {}});
   } catch (...) { _exit(1); }
 }
 
@@ -103,7 +102,7 @@ struct Saved {
   std::string folder;
   explicit Saved(const std::string& name) : scratch(name) {
     train(model, adam, 1, 3);
-    folder = CheckpointFolder(scratch / "run").save(model, adam, {3, 11, {{"scheme", "cope"}}});
+    folder = CheckpointFolder(scratch / "run").save(model.parameters(), adam, {3, 11, {{"scheme", "cope"}}});
   }
   // What loading says after `damage` was done to the folder.
   template <class Kind = InputError, class Damage> std::string refusal(const Damage& damage) {
@@ -115,7 +114,7 @@ struct Saved {
     const std::vector<double> before = numbers(model, adam);
     std::string message;
     try {
-      load_checkpoint(copy.string(), model, &adam);
+      load_checkpoint(copy.string(), model.parameters(), &adam);
     } catch (const Kind& problem) { message = problem.what(); }
     CHECK(numbers(model, adam) == before);
     CHECK(message.starts_with(copy.string()));
@@ -131,11 +130,12 @@ TEST_CASE("checkpoint: ten steps are five, a save, a load into a fresh model, an
   Adam a(straight, {.weight_decay = 0.1}), b(first_half, {.weight_decay = 0.1}), c(second_half, {.weight_decay = 0.1});
   train(straight, a, 1, 10);
   train(first_half, b, 1, 5);
-  const std::string folder = CheckpointFolder(scratch / "run").save(first_half, b, {5, 11, {{"data", "x\ny"}}});
+  const std::string folder =
+      CheckpointFolder(scratch / "run").save(first_half.parameters(), b, {5, 11, {{"data", "x\ny"}}});
   CHECK(folder == scratch / "run" + "/step-000005");
   CHECK(names_in(folder) == Names{"optimizer.safetensors", "weights.safetensors"});
   second_half.initialise(99);
-  const TrainingState state = load_checkpoint(folder, second_half, &c);
+  const TrainingState state = load_checkpoint(folder, second_half.parameters(), &c);
   CHECK(state.step == 5);
   CHECK(state.seed == 11);
   CHECK(state.facts == std::map<std::string, std::string>{{"data", "x\ny"}});
@@ -148,17 +148,17 @@ TEST_CASE("checkpoint: weights alone, and readable as plain safetensors") {
   Saved saved("weights");
   Regression other;
   other.initialise(5);
-  load_checkpoint(saved.folder, other, nullptr);
+  load_checkpoint(saved.folder, other.parameters(), nullptr);
   Adam untouched(other);
   CHECK(other.head.weight().to_vector() == saved.model.head.weight().to_vector());
   const SafetensorsFile file = read_safetensors(saved.folder + "/weights.safetensors");
   CHECK(file.tensors.size() == 6);
-  save_weights(saved.scratch / "w", saved.model);
+  save_weights(saved.scratch / "w", saved.model.parameters());
   other.initialise(6);
-  load_weights(saved.scratch / "w", other);
+  load_weights(saved.scratch / "w", other.parameters());
   CHECK(other.head.weight().to_vector() == saved.model.head.weight().to_vector());
   Regression wider(9);
-  CHECK_THROWS_WITH_AS(load_weights(saved.scratch / "w", wider),
+  CHECK_THROWS_WITH_AS(load_weights(saved.scratch / "w", wider.parameters()),
       doctest::Contains("mlp.in.weight is f32 [8,3] in the file and f32 [9,3] here"), DoesNotFit);
 }
 
@@ -171,18 +171,19 @@ TEST_CASE("checkpoint: the newest are kept, the same step is replaced, the lates
   CHECK_FALSE(find_latest(scratch / "run"));
   for (index_t step = 1; step <= 4; ++step) {
     train(model, adam, step, step);
-    folder.save(model, adam, {step, 11, {}});
+    folder.save(model.parameters(), adam, {step, 11, {}});
   }
   CHECK(names_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
-  folder.save(model, adam, {4, 12, {}});
+  folder.save(model.parameters(), adam, {4, 12, {}});
   CHECK(names_in(scratch / "run") == Names{"lock", "step-000003", "step-000004"});
   CHECK(*find_latest(scratch / "run") == scratch / "run" + "/step-000004");
   CHECK(read_training_state(*find_latest(scratch / "run")).seed == 12);
-  CHECK_THROWS_WITH_AS(folder.save(model, adam, {9, 11, {}}), doctest::Contains("the optimiser has taken 4"), Error);
+  CHECK_THROWS_WITH_AS(
+      folder.save(model.parameters(), adam, {9, 11, {}}), doctest::Contains("the optimiser has taken 4"), Error);
   const CheckpointFolder all(scratch / "all", 0);
   for (index_t step = 5; step <= 8; ++step) {
     train(model, adam, step, step);
-    all.save(model, adam, {step, 11, {}});
+    all.save(model.parameters(), adam, {step, 11, {}});
   }
   CHECK(names_in(scratch / "all") == Names{"lock", "step-000005", "step-000006", "step-000007", "step-000008"});
   fs::create_directory(scratch / "run" + "/step-1000000");
@@ -213,7 +214,7 @@ TEST_CASE("checkpoint: a process killed while it saves leaves the previous check
     CHECK(WIFSIGNALED(status));  // and not because saving failed
     Regression model;
     Adam adam(model);
-    load_checkpoint(*find_latest(root), model, &adam);
+    load_checkpoint(*find_latest(root), model.parameters(), &adam);
     CHECK(numbers(model, adam) == before);
   }
   const CheckpointFolder folder(root);
@@ -243,11 +244,11 @@ TEST_CASE("checkpoint: numbers that are not finite are not saved, and nothing is
   const CheckpointFolder folder(scratch / "run");
   raw::copy_into(Tensor::of({std::nan("")}, {1}), model.head.bias());
   CHECK_THROWS_WITH_AS(
-      folder.save(model, adam, {}), doctest::Contains("head.bias [1] holds nan at element 0"), NotFinite);
-  CHECK_THROWS_AS(save_weights(scratch / "w", model), NotFinite);
+      folder.save(model.parameters(), adam, {}), doctest::Contains("head.bias [1] holds nan at element 0"), NotFinite);
+  CHECK_THROWS_AS(save_weights(scratch / "w", model.parameters()), NotFinite);
   raw::copy_into(Tensor::zeros({1}), model.head.bias());
   raw::copy_into(Tensor::of({std::numeric_limits<double>::infinity()}, {1}), adam.moments().back().second);
-  CHECK_THROWS_WITH_AS(folder.save(model, adam, {}), doctest::Contains("second.head.bias"), NotFinite);
+  CHECK_THROWS_WITH_AS(folder.save(model.parameters(), adam, {}), doctest::Contains("second.head.bias"), NotFinite);
   CHECK(names_in(scratch / "run") == Names{"lock"});
 }
 
@@ -313,8 +314,8 @@ TEST_CASE("F9: all that does not fit is listed at once, and nothing is changed")
   }
   saved.model.freeze("head.*");
   Adam partial(saved.model);
-  CHECK_THROWS_WITH_AS(
-      load_checkpoint(saved.folder, saved.model, &partial), doctest::Contains("has first.head.weight"), DoesNotFit);
+  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &partial),
+      doctest::Contains("has first.head.weight"), DoesNotFit);
 }
 
 TEST_CASE("F2: one flipped bit anywhere in any file of a checkpoint is refused with the file's name") {
@@ -329,35 +330,35 @@ TEST_CASE("F2: one flipped bit anywhere in any file of a checkpoint is refused w
       const test::FlippedBit flipped(path, bit);
       std::string message;
       try {
-        load_checkpoint(saved.folder, saved.model, &saved.adam);
+        load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
       } catch (const InputError& problem) { message = problem.what(); }
       CHECK(message.find(name) != std::string::npos);
     }
   }
   CHECK(numbers(saved.model, saved.adam) == before);
-  load_checkpoint(saved.folder, saved.model, &saved.adam);
+  load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
 }
 
 TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what nothing proves is damaged") {
   Saved saved("believed");
   Trust none;
-  load_checkpoint(saved.folder, saved.model, &saved.adam, &none);
+  load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam, &none);
   CHECK(none.notes.empty());
   for (const std::string& name : names_in(saved.folder)) {
     CAPTURE(name);
     const std::string path = saved.folder + "/" + name, seal = read_safetensors(path).seal;
     const test::FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // of a number
-    CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &saved.adam),
+    CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
         doctest::Contains((path + ": is damaged").c_str()), FileError);
     Trust trust{.accept_damaged = true};
-    load_checkpoint(saved.folder, saved.model, &saved.adam, &trust);
+    load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam, &trust);
     REQUIRE(trust.notes.size() == 1);
     CHECK(trust.notes[0].starts_with(path + ": is damaged: its SHA-256 is "));
     CHECK(trust.notes[0].ends_with(seal + ", as its metadata whence.seal says, required; it is used all the same"));
   }
   const std::string path = saved.folder + "/weights.safetensors";
   remove_seal(path);
-  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model, &saved.adam),
+  CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
       doctest::Contains((path + ": is damaged: no metadata whence.seal proves it").c_str()), FileError);
 }
 
@@ -375,7 +376,7 @@ TEST_CASE(
   write_safetensors(path, file);
   remove_seal(path);
   Trust trust;
-  load_weights(path, saved.model, &trust);
+  load_weights(path, saved.model.parameters(), &trust);
   CHECK(trust.notes ==
         std::vector<std::string>{
             path + ": holds no checksum (metadata whence.seal); whether its bytes are as they were cannot be told",
@@ -395,14 +396,14 @@ TEST_CASE("K4: a save that the system refuses leaves the earlier checkpoint and 
     setrlimit(RLIMIT_FSIZE, &limit);
     std::string message;
     try {
-      folder.save(saved.model, saved.adam, {4, 11, {}});
+      folder.save(saved.model.parameters(), saved.adam, {4, 11, {}});
     } catch (const SystemError& problem) { message = problem.what(); }
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK(message.find("cannot write: File too large") != std::string::npos);
     CHECK(names_in(saved.scratch / "run") == Names{"lock", "step-000003"});
   }
   std::signal(SIGXFSZ, heeded);
-  load_checkpoint(saved.folder, saved.model, &saved.adam);
+  load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
   CHECK(saved.adam.steps() == 3);
 }
 

@@ -6,7 +6,6 @@
 #include "autograd/ops.h"
 #include "nn/decoding.h"
 #include "nn/fused.h"
-#include "nn/layers/loss.h"
 #include "tests/models.h"
 #include "tests/on_gpu.h"
 
@@ -243,7 +242,7 @@ TEST_CASE("cuda layers: a model of 131 tokens in 16 bits has the CPU's loss, gra
         model.initialise(1);
         model.to(dtype);
         model.to(where);
-        const Tensor loss = token_loss_sum(model(tokens), target);
+        const Tensor loss = cross_entropy_sum(model(tokens), target);
         std::vector<std::vector<double>> numbers{loss.to_vector()};
         backward(loss);
         for (const Module::Parameter& each : model.parameters()) numbers.push_back(gradient(each.tensor).to_vector());

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <optional>
 
+#include "autograd/ops.h"
 #include "cuda/emulator/arena.h"
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/late_line.h"
@@ -14,7 +15,6 @@
 #include "cuda/library/blas.h"
 #include "cuda/runtime/staging.h"
 #include "cuda/vocabulary/launch_kernel.h"
-#include "nn/layers/loss.h"
 #include "nn/training/training_step.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
@@ -126,7 +126,7 @@ Asked asked_in_a_step(bool dry, bool recorded) {
         return TrainingBatch{{Tensor::zeros({3, 12}, DType::i64), Tensor::zeros({3, 12}, DType::i64)}, 36, 36};
       },
       [&](const TrainingBatch& batch, std::int64_t) {
-        return token_loss_sum(model(batch.tensors[0]), batch.tensors[1]);
+        return cross_entropy_sum(model(batch.tensors[0]), batch.tensors[1]);
       },
       {.recorded = recorded});
   for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "autograd/op.h"
+#include "autograd/ops.h"
 #include "examples/tasks/task_training.h"
 #include "examples/verify/scheme_texts.h"
-#include "nn/layers/loss.h"
 #include "tests/models.h"
 
 using namespace whence;
@@ -70,7 +70,7 @@ TEST_CASE("graphs name the files of schemes, modules and callers, and no header"
     options.vocabulary = task->model().vocabulary, options.length = task->model().length;
     const Transformer model(options);
     const Tensor logits = model(batch.input_tensor(), {.training = true});
-    const std::string graph = print_graph(token_loss_sum(logits, batch.target_tensor(), tasks::no_target));
+    const std::string graph = print_graph(cross_entropy_sum(logits, batch.target_tensor(), tasks::no_target));
     CHECK_MESSAGE(graph.find(".h:") == std::string::npos, scheme, "\n", graph);
     CHECK_MESSAGE(graph.find(".cpp:") != std::string::npos, scheme);
   }

@@ -56,7 +56,7 @@ void save_model(const Scratch& scratch, const std::string& scheme) {
   options.vocabulary = 256;
   const auto model = random_decoder(options, DType::f32);
   const TokeniserPointer tokeniser = byte_tokeniser();
-  save_weights(scratch / "weights.safetensors", *model);
+  save_weights(scratch / "weights.safetensors", model->parameters());
   tokeniser->save(scratch / tokeniser_file);
   write_file(scratch / "run.json", text_of({"train", "0", "lm", {}, {}, "", language_facts(options, *tokeniser)}));
 }

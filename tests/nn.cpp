@@ -9,7 +9,6 @@
 #include "autograd/ops.h"
 #include "nn/layers/embedding.h"
 #include "nn/layers/linear.h"
-#include "nn/layers/loss.h"
 #include "nn/layers/mlp.h"
 #include "nn/layers/norm.h"
 #include "nn/training/schedule.h"
@@ -209,22 +208,6 @@ TEST_CASE("mlp: each activation, and its probe") {
   }
   CHECK_THROWS_AS(static_cast<void>(activation_of("gleu")), InputError);
   CHECK_THROWS_AS(MLP({.dim = 2}), Error);
-}
-
-TEST_CASE("mean squared error: value, gradient, and no broadcasting") {
-  const Tensor x = requires_grad(Tensor::of({1, 2, 4}, {3}, DType::f64)),
-               target = Tensor::of({0, 2, 1}, {3}, DType::f64);
-  const Tensor loss = mean_squared_error(x, target);
-  CHECK(loss.item() == doctest::Approx(10.0 / 3).epsilon(1e-14));
-  backward(loss);
-  const std::vector<double> dx = gradient(x).to_vector();
-  CHECK(dx[0] == doctest::Approx(2.0 / 3).epsilon(1e-14));
-  CHECK(dx[1] == 0);
-  CHECK(dx[2] == doctest::Approx(2).epsilon(1e-14));
-  CHECK_THROWS_WITH_AS(static_cast<void>(mean_squared_error(x, Tensor::zeros({1}, DType::f64))),
-      doctest::Contains("[3] required"), Error);
-  CHECK_THROWS_AS(static_cast<void>(mean_squared_error(x, Tensor::zeros({3}))), Error);
-  CHECK_THROWS_AS(static_cast<void>(mean_squared_error(Tensor::zeros({0}), Tensor::zeros({0}))), Error);
 }
 
 TEST_CASE("schedule: warm-up, then constant, linear or cosine") {

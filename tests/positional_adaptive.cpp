@@ -1,5 +1,5 @@
 // What must hold of DAPE and CDAPE. Worked numbers: tests/worked_contextual.cpp.
-#include "nn/layers/loss.h"
+#include "autograd/ops.h"
 #include "nn/training/training_step.h"
 #include "tests/bare.h"
 
@@ -214,7 +214,7 @@ double loss_on_noise(const std::string& scheme) {
     return TrainingBatch{{contiguous(slice(tokens, 1, 0, 16)), contiguous(slice(tokens, 1, 1, 17))}, 32 * 16, 32 * 16};
   };
   const LossOf loss_of = [&](const TrainingBatch& batch, std::int64_t) {
-    return token_loss_sum(model(batch.tensors[0], {.training = true}), batch.tensors[1]);
+    return cross_entropy_sum(model(batch.tensors[0], {.training = true}), batch.tensors[1]);
   };
   TrainingStep step(precision, make, loss_of);
   double last = 0;

@@ -11,7 +11,6 @@
 
 #include "autograd/ops.h"
 #include "examples/app/ranks.h"
-#include "nn/layers/loss.h"
 #include "nn/training/training_step.h"
 #include "tensor/ranks/collectives.h"
 #include "tests/models.h"
@@ -56,7 +55,7 @@ std::vector<Taken> taken(
     };
     const LossOf loss_of = [&](const TrainingBatch& given, std::int64_t part) {
       const Pass pass{.training = true, .seed = 5, .step = static_cast<std::uint64_t>(part)};
-      return token_loss_sum(model(given.tensors[0], pass), given.tensors[1]);
+      return cross_entropy_sum(model(given.tensors[0], pass), given.tensors[1]);
     };
     TrainingStep step(mixed, batch, loss_of, {.accumulate = parts, .clip = 0.5, .ranks = ranks});
     Taken& own = all[static_cast<std::size_t>(ranks ? ranks->rank() : 0)];

@@ -318,7 +318,7 @@ TEST_CASE("generate: a terminal gets no character that acts, a file gets the tex
   TransformerOptions options = small("rope");
   options.vocabulary = 256;
   const auto model = random_decoder(options, DType::f32);
-  save_weights(scratch / "weights.safetensors", *model);
+  save_weights(scratch / "weights.safetensors", model->parameters());
   byte_tokeniser()->save(scratch / tokeniser_file);
   write_file(scratch / "run.json",
       text_of(RunRecord{"train", "0", "lm", {}, {}, "", language_facts(options, *byte_tokeniser())}));

@@ -10,7 +10,6 @@
 #include "autograd/ops.h"
 #include "examples/app/memory_plan.h"
 #include "examples/app/text.h"
-#include "nn/layers/loss.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"
@@ -29,7 +28,7 @@ PlannedTraining training_of(const TransformerOptions& model, index_t batch, std:
   training.loss_of = [](Transformer& of) -> LossOf {
     return [&of](const TrainingBatch& given, std::int64_t part) {
       const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint64_t>(part)};
-      return token_loss_sum(of(given.tensors[0], pass), given.tensors[1]);
+      return cross_entropy_sum(of(given.tensors[0], pass), given.tensors[1]);
     };
   };
   return training;

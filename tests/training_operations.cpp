@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "examples/app/model_plan.h"
-#include "nn/layers/planned_modules.h"
 #include "nn/models.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

@@ -75,7 +75,6 @@ struct CrossEntropy {
 
   static void check(const Tensor& logits, const Tensor& target) {
     raw::require_floating(name, "logits", logits);
-    raw::require_same_device(name, "logits", logits, "target", target);
     bool agree = logits.rank() == target.rank() + 1 && logits.size(-1) > 0;
     for (int axis = 0; agree && axis < target.rank(); ++axis) agree = logits.size(axis) == target.size(axis);
     if (!agree)
@@ -109,10 +108,10 @@ const Checked<CrossEntropy> checked;
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
-  return apply(CrossEntropy{ignored}, at, logits, target);
+  return apply(CrossEntropy{ignored}, at, logits, raw::to_device(target, logits.device()));
 }
 Tensor cross_entropy_sum(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
-  return apply(CrossEntropy{ignored, true}, at, logits, target);
+  return apply(CrossEntropy{ignored, true}, at, logits, raw::to_device(target, logits.device()));
 }
 
 }  // namespace whence

@@ -16,7 +16,7 @@
 #include "examples/app/results.h"
 #include "examples/app/text.h"
 #include "nn/attention/executor.h"
-#include "nn/layers/planned_modules.h"
+#include "nn/layers/module.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/error.h"

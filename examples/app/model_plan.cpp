@@ -5,9 +5,9 @@
 #include <map>
 #include <utility>
 
+#include "autograd/ops.h"
 #include "examples/app/results.h"
-#include "nn/layers/loss.h"
-#include "nn/layers/planned_modules.h"
+#include "nn/layers/module.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -40,7 +40,7 @@ PlannedTraining training_of(const PlannedModel& model, DType precision) {
   training.loss_of = [](Transformer& of) -> LossOf {
     return [&of](const TrainingBatch& batch, std::int64_t part) {
       const Pass pass{.training = true, .step = static_cast<std::uint64_t>(part)};
-      return token_loss_sum(of(batch.tensors[0], pass), batch.tensors[1]);
+      return cross_entropy_sum(of(batch.tensors[0], pass), batch.tensors[1]);
     };
   };
   return training;

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "autograd/inspect/graph_text.h"
-#include "nn/layers/planned_modules.h"
+#include "nn/layers/module.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/error.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "autograd/backward.h"
-#include "nn/layers/loss.h"
-#include "nn/layers/planned_modules.h"
+#include "autograd/ops.h"
+#include "nn/layers/module.h"
 
 namespace whence {
 namespace {
@@ -31,7 +31,7 @@ PlannedOperations of_model(TransformerOptions options, index_t length) {
   const Tensor tokens = Tensor::zeros({1, length}, DType::i64);
   return counted([&] {
     const Tensor logits = model(tokens, {.training = true});
-    (void)grad(token_loss_sum(logits, tokens), {}, parameters, {.allow_unused = true});
+    (void)grad(cross_entropy_sum(logits, tokens), {}, parameters, {.allow_unused = true});
   });
 }
 

@@ -16,7 +16,6 @@
 #include "examples/app/placement.h"
 #include "examples/bench/peer.h"
 #include "examples/tasks/task_training.h"
-#include "nn/layers/loss.h"
 #include "nn/models.h"
 #include "nn/training/training_step.h"
 #include "tensor/device/allocator.h"
@@ -270,7 +269,7 @@ class Training {
   // The mean counts its targets on the CPU, which no recorded step can, and for which any other waits.
   [[nodiscard]] Tensor sum_of_losses(const TrainingBatch& batch) const {
     const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(steps_)};
-    return token_loss_sum(model_(batch.tensors[0], pass), batch.tensors[1]);
+    return cross_entropy_sum(model_(batch.tensors[0], pass), batch.tensors[1]);
   }
   [[nodiscard]] Tensor loss_of(const TrainingBatch& batch) const {
     return sum_of_losses(batch) * (1 / static_cast<double>(batch.counted));
@@ -324,7 +323,7 @@ class StepBench {
                                 .loss_of =
                                     [](Transformer& model) {
                                       return [&model](const TrainingBatch& batch, std::int64_t) {
-                                        return token_loss(model(batch.tensors[0]), batch.tensors[1]);
+                                        return cross_entropy(model(batch.tensors[0]), batch.tensors[1]);
                                       };
                                     }},
             {free_memory(placement_.device), true});

@@ -6,7 +6,6 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/layers/loss.h"
 #include "tensor/random.h"
 
 namespace whence::language {
@@ -43,7 +42,7 @@ TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::
 
 Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part) {
   const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-  return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1]);
+  return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1]);
 }
 
 double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {

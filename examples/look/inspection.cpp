@@ -5,9 +5,9 @@
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
+#include "autograd/ops.h"
 #include "examples/app/memory_plan.h"
 #include "examples/app/text.h"
-#include "nn/layers/loss.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -54,7 +54,7 @@ std::size_t bytes_of(const TransformerOptions& options, index_t length, DType dt
     Tape tape;
     Capture capture("*");
     const Tensor tokens = Tensor::zeros({1, length}, DType::i64);
-    const Tensor loss = token_loss(model(tokens), tokens);
+    const Tensor loss = cross_entropy(model(tokens), tokens);
     tape.stop(), capture.stop();
     backward(loss, {}, {.keep_graph = true});
   });

@@ -21,7 +21,6 @@
 #include "examples/tasks/task_training.h"
 #include "examples/verify/bare_attention.h"
 #include "nn/io/checkpoint.h"
-#include "nn/layers/loss.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -324,7 +323,9 @@ bool is_folder(const std::string& run) {
   return fs::is_directory(run, none);
 }
 
-Tensor Subject::loss() const { return given ? loss_of_given(*model, *given) : token_loss((*model)(tokens), targets); }
+Tensor Subject::loss() const {
+  return given ? loss_of_given(*model, *given) : cross_entropy((*model)(tokens), targets);
+}
 
 std::vector<std::int64_t> checkpoints_of(const std::string& run) {
   std::vector<std::int64_t> steps;

@@ -13,7 +13,6 @@
 #include "examples/app/scheme_names.h"
 #include "examples/app/text.h"
 #include "nn/io/sha256.h"
-#include "nn/layers/loss.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {
@@ -52,7 +51,7 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
     const Batch batch = task.validation_batch(seed, first, std::min(sizes.batch, all - first));
     const Tensor logits = model(batch.input_tensor());
     const std::int64_t targets = batch.counted();
-    sum += token_loss(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
+    sum += cross_entropy(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
     counted += targets;
     errors.add(batch, task.answers(logits));
   }
@@ -123,7 +122,7 @@ TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& s
   };
   job.loss_of = [&model, seed = training.seed](const TrainingBatch& batch, std::int64_t part) {
     const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-    return token_loss_sum(model(batch.tensors[0], pass), batch.tensors[1], no_target);
+    return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1], no_target);
   };
   job.not_recordable = not_recordable(model.options());
   job.sequences = sizes.batch;

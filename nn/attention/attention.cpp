@@ -38,16 +38,15 @@ Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, ind
 }  // namespace
 
 const std::vector<ProbeInfo>& attention_probes() {
-  using Scale = ProbeInfo::Scale;
   static const std::vector<ProbeInfo> probes{
-      {"x", "b t c", Scale::diverging, "what the layer's attention reads", "the residual stream, after its norm"},
-      {"q", "b h i d", Scale::diverging, "what each token asks for", "q_i = W_q x_i + b_q"},
-      {"k", "b h j d", Scale::diverging, "what each token offers to be found by", "k_j = W_k x_j + b_k"},
-      {"v", "b h j d", Scale::diverging, "what each token hands on", "v_j = W_v x_j + b_v"},
-      {"scores", "b h i j", Scale::diverging, "how well query i and key j fit, by content", "S_ij = q_i.k_j / sqrt(d)"},
-      {"logits", "b h i j", Scale::diverging, "scores with all that positions add", "A_ij"},
-      {"pattern", "b h i j", Scale::unit, "how much query i takes of key j", "P_ij = softmax over j of A_ij"},
-      {"output", "b h i d", Scale::diverging, "what each query takes away", "o_i = sum_j P_ij v_j"}};
+      {"x", "b t c", "what the layer's attention reads", "the residual stream, after its norm"},
+      {"q", "b h i d", "what each token asks for", "q_i = W_q x_i + b_q"},
+      {"k", "b h j d", "what each token offers to be found by", "k_j = W_k x_j + b_k"},
+      {"v", "b h j d", "what each token hands on", "v_j = W_v x_j + b_v"},
+      {"scores", "b h i j", "how well query i and key j fit, by content", "S_ij = q_i.k_j / sqrt(d)"},
+      {"logits", "b h i j", "scores with all that positions add", "A_ij"},
+      {"pattern", "b h i j", "how much query i takes of key j", "P_ij = softmax over j of A_ij", ProbeInfo::unit},
+      {"output", "b h i d", "what each query takes away", "o_i = sum_j P_ij v_j"}};
   return probes;
 }
 

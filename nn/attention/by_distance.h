@@ -24,7 +24,7 @@ struct ReadsByDistance : BiasesScores, RunsInTiles {
 
   // How a registration says what its bias is.
   static ProbeInfo bias_probe(std::string equation) {
-    return {"bias", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit", std::move(equation)};
+    return {"bias", "b h i j", "what the distance adds to the logit", std::move(equation)};
   }
 };
 

@@ -6,7 +6,6 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/attention/kept.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 
@@ -84,7 +83,8 @@ bool lie_diagonal(const AttendContext& context, const Steps& steps) {
 }
 
 Distances distances_by_steps(const AttendContext& context, const Steps& steps) {
-  const Steps there = context.kept->steps.get({steps, context.device}, [&] { return steps.on(context.device); });
+  Steps there = steps;
+  there.query = context.on_device(steps.query), there.key = context.on_device(steps.key);
   return {values_of(context.positions, steps), there, lie_diagonal(context, steps)};
 }
 

@@ -33,13 +33,18 @@ struct Distances {
 // [1|b 1 i j] f64, beside the scores: how far key j lies behind query i; in causal runs 0 above the diagonal
 [[nodiscard]] Tensor distance_of_pairs(const AttendContext& context);
 
+// f(distance) for each of distances f64, on the CPU: T, of their shape
+template <class T, class F> [[nodiscard]] Tensor of_each(const Tensor& distances, const F& f) {
+  const Tensor made = Tensor::empty(distances.shape(), dtype_of<T>);
+  for (index_t n = 0; n < made.numel(); ++n) made.data<T>()[n] = static_cast<T>(f(distances.data<double>()[n]));
+  return made;
+}
+
 // f(distance) for every pair, worked out once per distance: T [1|b 1 i j], beside the scores
 template <class T, class F> [[nodiscard]] Tensor of_each_distance(const AttendContext& context, const F& f) {
   const Distances distances = distances_of(context);
-  const index_t count = distances.values.numel();
-  const Tensor table = Tensor::empty({1, count}, dtype_of<T>);
-  for (index_t n = 0; n < count; ++n) table.data<T>()[n] = f(distances.values.data<double>()[n]);
-  return distances.read(context.on_device(table));
+  const Tensor table = of_each<T>(distances.values, f);  // [n]
+  return distances.read(context.on_device(table.view({1, table.size(0)}, {table.size(0), 1})));
 }
 
 // f(distance), a whole number, for every pair: [1|b 1 i j] i64. Throws Error where a distance is not a whole number of

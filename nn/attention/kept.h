@@ -1,4 +1,4 @@
-// What is made of a sequence once, and shared by all who ask: masks and the distances of pairs.
+// What is made of a sequence once, and shared by all who ask: masks, and constants that schemes work out.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "nn/attention/sequence.h"
-#include "tensor/pairs.h"
 
 namespace whence {
 
@@ -34,21 +33,6 @@ template <class From, class Made, std::size_t most = 2> class Kept {
   std::vector<std::pair<From, Made>> all_;
 };
 
-// A sequence is open to changes: what was made of other facts is not found again. Handles keep tensors, and so their
-// identities, alive.
-struct MaskFacts {
-  index_t rows, keys, first_row;
-  bool causal;
-  Tensor present, given_mask;
-  Device device;
-
-  friend bool operator==(const MaskFacts& a, const MaskFacts& b) {
-    return a.rows == b.rows && a.keys == b.keys && a.first_row == b.first_row && a.causal == b.causal &&
-           a.present.identity() == b.present.identity() && a.given_mask.identity() == b.given_mask.identity() &&
-           a.device == b.device;
-  }
-};
-
 // A constant on its way to a device: the same numbers are sent once, whichever layer asks.
 struct ConstantThere {
   Tensor constant;  // on the CPU, contiguous
@@ -62,8 +46,9 @@ struct ConstantThere {
 };
 
 struct KeptOfSequence {
-  Kept<MaskFacts, Tensor> masks;
-  Kept<std::pair<Steps, Device>, Steps> steps;  // of rows on the CPU, where pairs read them
+  // A sequence is open to changes: what was made of other facts is not found again. Handles keep tensors, and so their
+  // identities, alive.
+  Kept<Visibility, Tensor> masks;
   Kept<ConstantThere, Tensor, 8> constants;
 };
 

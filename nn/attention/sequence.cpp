@@ -6,14 +6,12 @@
 #include "autograd/ops.h"
 #include "nn/attention/kept.h"
 #include "tensor/error.h"
+#include "tensor/kernels.h"
 #include "tensor/pairs.h"
-#include "tensor/parallel.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
-
-constexpr index_t bytes_per_chunk = index_t(1) << 16;
 
 // bool [b t], contiguous
 Tensor checked_present(const Tensor& present) {
@@ -47,26 +45,22 @@ std::vector<index_t> tokens_of(const Tensor& present) {
   return counts;
 }
 
-// a AND b, of the shape that both broadcast to
+// a AND b on the CPU, of the shape that both broadcast to
 Tensor both(const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("mask", a.shape(), b.shape());
-  const Tensor left = raw::copy(raw::expand(a, shape)), right = raw::contiguous(raw::expand(b, shape));
-  bool* x = left.data<bool>();
-  const bool* y = right.data<bool>();
-  parallel_for(left.numel(), bytes_per_chunk, [&](index_t begin, index_t end) {
-    for (index_t n = begin; n < end; ++n) x[n] = x[n] && y[n];
-  });
-  return left;
+  const Tensor result = Tensor::empty(shape, DType::boolean);
+  kernels(Device::cpu()).masked(raw::expand(a, shape), raw::expand(b, shape), 0, result);
+  return result;
 }
 
 // By causality and padding alone; undefined where neither hides anything.
-Tensor hidden_by_facts(const MaskFacts& of, Device device) {
+Tensor hidden_by_facts(const Visibility& of, Device device) {
   if (of.causal) return raw::causal_mask(of.rows, of.keys, of.first_row, of.present, device);
   return of.present.defined() ? raw::to_device(of.present, device) : of.present;
 }
 
 // REQUIRES: something is hidden. What the caller gave is joined on the CPU.
-Tensor mask_of(const MaskFacts& of) {
+Tensor mask_of(const Visibility& of) {
   if (!of.given_mask.defined()) return hidden_by_facts(of, of.device);
   const Tensor given = raw::to_device(of.given_mask, Device::cpu()), hidden = hidden_by_facts(of, Device::cpu());
   return raw::to_device(hidden.defined() ? both(given, hidden) : given, of.device);
@@ -77,6 +71,12 @@ Tensor mask_of(const MaskFacts& of) {
 Positions Positions::range(index_t length) {
   const Tensor positions = Tensor::arange(length, DType::f64);
   return {.query = positions, .key = positions, .length = length};
+}
+
+bool operator==(const Visibility& a, const Visibility& b) {
+  return a.rows == b.rows && a.keys == b.keys && a.causal == b.causal && a.first_row == b.first_row &&
+         a.present.identity() == b.present.identity() && a.given_mask.identity() == b.given_mask.identity() &&
+         a.device == b.device;
 }
 
 Sequence::Sequence() { keep_apart(); }
@@ -128,8 +128,7 @@ Sequence Sequence::on(Device where) const {
 
 Tensor Sequence::mask() const {
   if (!causal && !present.defined() && !given_mask.defined()) return {};
-  const MaskFacts facts{rows, keys, first_row, causal, present, given_mask, device};
-  return kept->masks.get(facts, [&] { return mask_of(facts); });
+  return kept->masks.get(*this, [&] { return mask_of(*this); });
 }
 
 }  // namespace whence

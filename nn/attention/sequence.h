@@ -28,13 +28,8 @@ struct Positions {
   static Positions range(index_t length);  // 0, 1, ..., length - 1 for both
 };
 
-struct KeptOfSequence;  // what was made of a sequence at first use (nn/attention/kept.h)
-
-// What attention has to know about a sequence besides its numbers: facts. Tensors of pairs are made of them when
-// somebody asks. The tensors here stay on the CPU, as positions do.
-struct Sequence {
-  Sequence();
-
+// By which facts a query sees a key.
+struct Visibility {
   index_t rows = 0, keys = 0;  // how many queries and keys there are
   bool causal = true;          // query i sees keys up to first_row + i
   index_t first_row = 0;       // query i is token first_row + i of the keys
@@ -42,9 +37,21 @@ struct Sequence {
   // bool, broadcasts to [b h i j]: false where query i must not see key j, causality and padding apart; undefined:
   // nowhere
   Tensor given_mask = {};
+  Device device = {};  // where the scores are
+
+  // Of tensors, whether they are the same ones.
+  friend bool operator==(const Visibility& a, const Visibility& b);
+};
+
+struct KeptOfSequence;  // what was made of a sequence at first use (nn/attention/kept.h)
+
+// What attention has to know about a sequence besides its numbers: facts. Tensors of pairs are made of them when
+// somebody asks. The tensors here stay on the CPU, as positions do.
+struct Sequence : Visibility {
+  Sequence();
+
   index_t keys_behind = 0;  // how many more keys the run has behind the last one here, all masked (decoding, strips)
   Positions positions = {};
-  Device device = {};  // where the scores are
 
   static Sequence run(index_t length, bool causal = true);
   // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first real token.

@@ -47,9 +47,6 @@ class CheckpointFolder {
   // writing fails; earlier checkpoints are then unchanged.
   std::string save(
       const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const;
-  std::string save(const Module& module, const Adam& optimizer, const TrainingState& state) const {
-    return save(module.parameters(), optimizer, state);
-  }
 
  private:
   void remove_half_saved() const;
@@ -72,18 +69,10 @@ TrainingState read_training_state(const std::string& folder, Trust* trust = null
 // unchanged. `trust` (nn/io/trust.h) gets notes of what was damaged and accepted, and of numbers that are not finite.
 TrainingState load_checkpoint(
     const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust = nullptr);
-inline TrainingState load_checkpoint(
-    const std::string& folder, const Module& module, Adam* optimizer, Trust* trust = nullptr) {
-  return load_checkpoint(folder, module.parameters(), optimizer, trust);
-}
 
 // The weights alone, as one file. They throw what save and load_checkpoint do. A file without a seal, as others write
 // it, is loaded with a note.
 void save_weights(const std::string& path, const std::vector<Module::Parameter>& weights);
 void load_weights(const std::string& path, const std::vector<Module::Parameter>& weights, Trust* trust = nullptr);
-inline void save_weights(const std::string& path, const Module& module) { save_weights(path, module.parameters()); }
-inline void load_weights(const std::string& path, const Module& module, Trust* trust = nullptr) {
-  load_weights(path, module.parameters(), trust);
-}
 
 }  // namespace whence

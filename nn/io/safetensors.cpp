@@ -135,18 +135,6 @@ void require_booleans(const std::string& path, const SafetensorsEntry& entry, st
       wrong - bytes.begin(), "; 0 or 1 required");
 }
 
-// Hashed piece by piece, while the bytes are still at hand.
-void read_hashed(const InputFile& file, std::uint64_t offset, std::span<std::byte> out, Sha256* hash) {
-  constexpr std::size_t piece = 1 << 18;
-  while (hash && !out.empty()) {
-    const std::span<std::byte> part = out.first(std::min(piece, out.size()));
-    file.read(offset, part);
-    hash->add(part);
-    offset += part.size(), out = out.subspan(part.size());
-  }
-  file.read(offset, out);
-}
-
 Tensor read_tensor(const std::string& path, const InputFile& file, const SafetensorsEntry& entry,
     std::uint64_t data_begin, Sha256* hash) {
   const DType dtype = dtype_named(path, entry);
@@ -158,7 +146,8 @@ Tensor read_tensor(const std::string& path, const InputFile& file, const Safeten
   }
   const Tensor tensor = Tensor::empty(shape, dtype);
   const std::span<std::byte> numbers(tensor.bytes(), static_cast<std::size_t>(bytes));
-  read_hashed(file, data_begin + entry.offsets[0], numbers, hash);
+  file.read(data_begin + entry.offsets[0], numbers);
+  if (hash) hash->add(numbers);
   if (dtype == DType::boolean) require_booleans(path, entry, numbers);
   return tensor;
 }

@@ -7,7 +7,6 @@
 #include "autograd/backward.h"
 #include "autograd/inspect/probe.h"
 #include "autograd/node.h"
-#include "nn/layers/planned_modules.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -16,10 +15,7 @@ namespace whence {
 
 static thread_local Device parameters_on = Device::cpu();
 
-PlannedModules::PlannedModules(Device in_place_of) : previous_(parameters_on) {
-  parameters_on = Device::planned(in_place_of);
-}
-PlannedModules::~PlannedModules() { parameters_on = previous_; }
+PlannedModules::PlannedModules(Device in_place_of) : Exchange(parameters_on, Device::planned(in_place_of)) {}
 
 // Members go before their owner's base, so a parent forgets its children one by one. A child that outlives
 // its parent forgets the parent.
@@ -29,8 +25,7 @@ Module::~Module() {
 }
 
 void Module::collect(std::vector<Parameter>& found) const {
-  for (const Own& own : own_)
-    found.push_back({path_of(own.name), own.tensor, own.init, own.decays, own.frozen, own.bounds});
+  found.insert(found.end(), own_.begin(), own_.end());
   for (const Child& entry : children_) entry.module->collect(found);
 }
 
@@ -81,8 +76,8 @@ void Module::to(Device device) {
 
 int Module::freeze_matching(const std::string& path_pattern) {
   int matched = 0;
-  for (Own& own : own_) {
-    if (!matches(path_pattern, path_of(own.name))) continue;
+  for (Parameter& own : own_) {
+    if (!matches(path_pattern, own.path)) continue;
     own.frozen = true;
     own.tensor.set_link({});
     ++matched;
@@ -100,7 +95,7 @@ void Module::freeze(const std::string& path_pattern) {
 void Module::require_new_name(const char* op, const std::string& name) const {
   if (name.empty()) fail(op, "an empty name given in '", path_, "'; a name required, as it becomes part of a path");
   const bool taken =
-      std::any_of(own_.begin(), own_.end(), [&](const Own& own) { return own.name == name; }) ||
+      std::any_of(own_.begin(), own_.end(), [&](const Parameter& own) { return own.path == path_of(name); }) ||
       std::any_of(children_.begin(), children_.end(), [&](const Child& entry) { return entry.name == name; });
   if (taken) fail(op, "name '", name, "' given twice in '", path_, "'; names must differ within a module");
 }
@@ -110,13 +105,14 @@ static void require_no_dot(const char* op, const std::string& name) {
     fail(op, "name '", name, "' given; a name without dots required, as dots separate modules");
 }
 
-Tensor Module::param(std::string name, const Shape& shape, const Init& init, bool decays, Bounds bounds, Site at) {
+Tensor Module::param(
+    const std::string& name, const Shape& shape, const Init& init, bool decays, Bounds bounds, Site at) {
   require_no_dot("param", name);
   require_new_name("param", name);
   const double first_value = init.random() ? std::numeric_limits<double>::quiet_NaN() : init.first;
   const Tensor tensor = requires_grad(Tensor::full(shape, first_value, DType::f32, parameters_on), at);
   node_of(tensor)->path = path_of(name);
-  own_.push_back({std::move(name), tensor, init, decays, false, bounds});
+  own_.push_back({path_of(name), tensor, init, decays, false, bounds});
   return tensor;
 }
 
@@ -144,8 +140,10 @@ void Module::adopt(const std::string& name, Module& module) {
 
 void Module::set_path(const std::string& path) {
   path_ = path;
-  for (const Own& own : own_)
-    if (Node* leaf = node_of(own.tensor)) leaf->path = path_of(own.name);
+  for (Parameter& own : own_) {
+    own.path = path_of(own.path.substr(own.path.rfind('.') + 1));  // names have no dots
+    if (Node* leaf = node_of(own.tensor)) leaf->path = own.path;
+  }
   for (const Child& entry : children_) entry.module->set_path(path_of(entry.name));
 }
 

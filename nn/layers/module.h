@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/recording.h"
 #include "nn/layers/init.h"
 #include "tensor/tensor.h"
 
@@ -57,21 +58,13 @@ class Module {
   Module() = default;
 
   // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
-  [[nodiscard]] Tensor param(std::string name, const Shape& shape, const Init& init, bool decays = true,
+  [[nodiscard]] Tensor param(const std::string& name, const Shape& shape, const Init& init, bool decays = true,
       Bounds bounds = {}, Site at = Site::current());
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
 
  private:
-  struct Own {
-    std::string name;
-    Tensor tensor;
-    Init init;
-    bool decays;
-    bool frozen;
-    Bounds bounds;
-  };
   struct Child {
     std::string name;
     Module* module;
@@ -84,9 +77,16 @@ class Module {
   int freeze_matching(const std::string& path_pattern);
 
   std::string path_;
-  std::vector<Own> own_;
+  std::vector<Parameter> own_;
   std::vector<Child> children_;
   Module* parent_ = nullptr;
+};
+
+// While alive, modules that this thread makes have their parameters on the planned device (tensor/device/planned.cpp):
+// paths, shapes and counts are those of the module, and nothing is allocated.
+class PlannedModules : Exchange<Device> {
+ public:
+  explicit PlannedModules(Device in_place_of = Device::cpu());
 };
 
 }  // namespace whence

@@ -9,7 +9,8 @@ namespace {
 
 class Absolute final : public PositionalScheme, public EmbedsTokens {
  public:
-  Absolute(index_t rows, index_t dim) : table_(param("table", {rows, dim}, Init::normal(0, 0.02))) {}
+  explicit Absolute(const SchemeArguments& arguments)
+      : table_(param("table", {arguments.or_length("rows", "rows"), arguments.sizes().dim}, Init::normal(0, 0.02))) {}
 
   Claims claims() const override { return {.longest = table_.size(0), .whole_positions = true}; }
 
@@ -38,10 +39,7 @@ const RegisterScheme registered{{.name = "absolute",
     .equation = "h_t = E[x_t] + P[t]",
     .options = {option::integer("rows", 0, {0, 1e9}, "positions in the table; 0: as many as the training length")},
     .shared = [](const SchemeArguments&) { return true; },
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      const index_t rows = arguments.integer("rows");
-      return std::make_unique<Absolute>(rows ? rows : arguments.sizes().length, arguments.sizes().dim);
-    }}};
+    .make = make_scheme<Absolute>}};
 
 }  // namespace
 }  // namespace whence

@@ -10,7 +10,7 @@ namespace {
 
 class Alibi final : public PositionalScheme, public ReadsByDistance {
  public:
-  explicit Alibi(index_t heads) : slopes_(alibi_slopes(heads)) {}
+  explicit Alibi(const SchemeArguments& arguments) : slopes_(alibi_slopes(arguments.sizes().heads)) {}
 
   Claims claims() const override { return {.shift_invariant = true, .drawn = Claims::Drawn::distances}; }
 
@@ -35,9 +35,7 @@ const RegisterScheme registered{{.name = "alibi",
     .paper = "Press et al. 2022, arXiv:2108.12409",
     .equation = "A_ij = S_ij - m_h (i - j)",
     .probes = {ReadsByDistance::bias_probe("-m_h (i - j); where later keys are seen -m_h (|i - j| - 0.5 [j < i])")},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Alibi>(arguments.sizes().heads);
-    }}};
+    .make = make_scheme<Alibi>}};
 
 }  // namespace
 }  // namespace whence

@@ -192,13 +192,12 @@ const RegisterScheme registered{{.name = "cdape",
         option::yes_no("remask", "yes: blank later keys between the convolutions too"),
         option::words("tril", {"causal", "always", "no"},
             "blank later keys first: in causal models, in others too, or never (which leaks)")},
-    .probes = {{"conv_in", "b c i j", ProbeInfo::Scale::diverging,
+    .probes = {{"conv_in", "b c i j",
                    "the map before the first convolution: scores and biases of all heads, later keys blanked",
                    "X = tril([S, B])  (DAPE V2, Eq. 5)"},
-        {"conv_hidden", "b c i j", ProbeInfo::Scale::diverging, "the map between the convolutions",
+        {"conv_hidden", "b c i j", "the map between the convolutions",
             "h = leaky_relu(conv(X; W1, b1))  (DAPE V2, Eq. 5)"},
-        {"conv_bias", "b h i j", ProbeInfo::Scale::diverging, "what the convolutions add to the logit",
-            "conv(h; W2, b2)  (DAPE V2, Eq. 5)"}},
+        {"conv_bias", "b h i j", "what the convolutions add to the logit", "conv(h; W2, b2)  (DAPE V2, Eq. 5)"}},
     .takes_base = true,
     .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, whatever the base does by itself
     .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)",
@@ -206,9 +205,7 @@ const RegisterScheme registered{{.name = "cdape",
         "cdape(alibi, width=3, remask=yes)", "cdape(alibi, width=3, pad=left)",
         "cdape(none, width=3, kernel=2, pad=left)", "cdape(alibi, width=3, tril=no)",
         "cdape(alibi, width=3, tril=always)", "cdape(kerple, width=3)", "cdape(fire(init_length=3), width=3)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Cdape>(arguments);
-    }}};
+    .make = make_scheme<Cdape>}};
 
 }  // namespace
 }  // namespace whence

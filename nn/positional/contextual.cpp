@@ -5,25 +5,16 @@
 #include "tensor/error.h"
 
 namespace whence {
-namespace {
-
-Contextual::Gates gates_of(const std::string& word) {
-  if (word == "keys") return Contextual::Gates::from_keys;
-  return word == "values" ? Contextual::Gates::from_values : Contextual::Gates::from_separate_keys;
-}
-
-}  // namespace
 
 SchemeOption Contextual::gates_option() {
   return option::words("gates", {"keys", "values", "separate_keys"}, "what the gates compare queries with");
 }
 std::vector<ProbeInfo> Contextual::probes(std::string equation, std::string mark, std::vector<ProbeInfo> own) {
-  using Scale = ProbeInfo::Scale;
-  std::vector<ProbeInfo> all{{"gate_logits", "b h i j", Scale::diverging, "how much query i finds key j worth counting",
+  std::vector<ProbeInfo> all{{"gate_logits", "b h i j", "how much query i finds key j worth counting",
                                  "q_i.kappa_j / sqrt(d)  (CoPE, in Eq. 3)"},
-      {"gates", "b h i j", Scale::unit, "does query i count key j?",
-          "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked  (CoPE, Eq. 3)"},
-      {"positions", "b h i j", Scale::sequential, "how many counted keys from j up to i", std::move(equation),
+      {"gates", "b h i j", "does query i count key j?",
+          "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked  (CoPE, Eq. 3)", ProbeInfo::unit},
+      {"positions", "b h i j", "how many counted keys from j up to i", std::move(equation), ProbeInfo::sequential,
           std::move(mark)}};
   all.insert(all.end(), own.begin(), own.end());
   return all;
@@ -36,8 +27,8 @@ SchemeOption PositionQuery::from_option() {
 }
 
 Contextual::Contextual(const SchemeArguments& arguments)
-    : from_(gates_of(arguments.word("gates"))), heads_(arguments.sizes().heads) {
-  if (from_ != Gates::from_separate_keys) return;
+    : from_(arguments.word("gates")), heads_(arguments.sizes().heads) {
+  if (from_ != "separate_keys") return;
   gate_key_ = std::make_unique<Linear>(arguments.sizes().dim, arguments.sizes().dim);
   child("gate_key", *gate_key_);
 }
@@ -48,19 +39,18 @@ Tensor Contextual::gates(const AttendContext& context) const {
 }
 
 bool Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {
-  if (from_ == Gates::from_keys) return terms.add_gates({}, {}, 1);
-  return terms.add_gates(
-      context.unrotated_query, from_ == Gates::from_values ? context.value : separate_keys(context), context.scale);
+  if (from_ == "keys") return terms.add_gates({}, {}, 1);
+  return terms.add_gates(context.unrotated_query, kappa(context), context.scale);
 }
 
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
 Tensor Contextual::gate_scores(const AttendContext& context) const {
-  if (from_ == Gates::from_keys) return context.content_scores;
-  const Tensor kappa = from_ == Gates::from_values ? context.value : separate_keys(context);
-  return matmul(context.unrotated_query, transpose(kappa), context.scale);
+  if (from_ == "keys") return context.content_scores;
+  return matmul(context.unrotated_query, transpose(kappa(context)), context.scale);
 }
 
-Tensor Contextual::separate_keys(const AttendContext& context) const {
+Tensor Contextual::kappa(const AttendContext& context) const {
+  if (from_ == "values") return context.value;
   if (!context.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
   const Tensor gate_key = (*gate_key_)(context.x);  // [b j c]

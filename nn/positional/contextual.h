@@ -15,8 +15,6 @@ namespace whence {
 
 class Contextual : public PositionalScheme, public TransformsScores {
  public:
-  enum class Gates : unsigned char { from_keys, from_values, from_separate_keys };
-
   static SchemeOption gates_option();  // as every variant offers it
   // What every variant passes to probes, and behind it its own. `equation`: of the positions; `mark`: as in ProbeInfo.
   static std::vector<ProbeInfo> probes(std::string equation, std::string mark, std::vector<ProbeInfo> own);
@@ -31,9 +29,10 @@ class Contextual : public PositionalScheme, public TransformsScores {
 
  private:
   Tensor gate_scores(const AttendContext& context) const;
-  Tensor separate_keys(const AttendContext& context) const;  // [b h j d]
+  // What queries are compared with, [b h j d]. REQUIRES: not the keys of the scores
+  Tensor kappa(const AttendContext& context) const;
 
-  Gates from_;
+  std::string from_;  // keys, values, separate_keys
   index_t heads_;
   std::unique_ptr<Linear> gate_key_;
 };

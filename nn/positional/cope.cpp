@@ -23,7 +23,15 @@ class CoPE final : public Contextual, public RunsInTiles {
         p_max_(arguments.number("p_max")),
         position_query_(arguments),
         as_printed_(arguments.word("interpolation") == "equation5"),
-        table_(param("table", {arguments.integer("p_max") + 1, arguments.sizes().head_dim()}, Init::zeros())) {}
+        table_(param("table", {arguments.integer("p_max") + 1, arguments.sizes().head_dim()}, Init::zeros())) {
+    if (one_table(arguments) && arguments.word("gates") == "separate_keys") {
+      throw InputError(
+          "cope: table=shared with gates=separate_keys given; a scheme that serves all layers has no keys of one "
+          "layer; table=per_layer required");
+    }
+  }
+
+  static bool one_table(const SchemeArguments& arguments) { return arguments.word("table") == "shared"; }
 
   // A rotated query makes q.e depend on where the query stands.
   Claims claims() const override {
@@ -74,8 +82,6 @@ class CoPE final : public Contextual, public RunsInTiles {
   Tensor table_;  // e: [p_max + 1, d], shared by the heads, zero at first: the model starts without positions
 };
 
-bool one_table(const SchemeArguments& arguments) { return arguments.word("table") == "shared"; }
-
 const RegisterScheme registered{{.name = "cope",
     .aliases = {"contextual"},
     .title = "Contextual Position Encoding",
@@ -87,22 +93,15 @@ const RegisterScheme registered{{.name = "cope",
         option::words("interpolation", {"listing", "equation5"},
             "listing, or the swapped weights of Eq. 5 as printed, to see the error")},
     .probes = Contextual::probes("p_ij = min(sum_{l=j..i} g_il, p_max)  (CoPE, Eq. 4)", "p_max",
-        {{"z", "b h i n", ProbeInfo::Scale::diverging, "what query i makes of each whole position",
+        {{"z", "b h i n", "what query i makes of each whole position",
              "z_i[n] = q_i.e[n], by sqrt(d) with z_scale=head  (CoPE, Eq. 7)"},
-            {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the position adds to the logit",
+            {"position_logit", "b h i j", "what the position adds to the logit",
                 "(1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p  (CoPE, Listing 1)"}}),
-    .shared = one_table,
+    .shared = CoPE::one_table,
     .variants = {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
         "cope(p_max=3, table=shared)", "cope(p_max=3, interpolation=equation5)", "cope(p_max=2) + rope",
         "cope(p_max=2, z_from=rotated) + rope"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      if (one_table(arguments) && arguments.word("gates") == "separate_keys") {
-        throw InputError(
-            "cope: table=shared with gates=separate_keys given; a scheme that serves all layers has no keys of one "
-            "layer; table=per_layer required");
-      }
-      return std::make_unique<CoPE>(arguments);
-    }}};
+    .make = make_scheme<CoPE>}};
 
 }  // namespace
 }  // namespace whence

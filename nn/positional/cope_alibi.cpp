@@ -22,6 +22,7 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
   explicit CopeAlibi(const SchemeArguments& arguments)
       : Contextual(arguments), sign_(arguments.word("sign") == "plus" ? 1 : -1) {
     const index_t heads = arguments.sizes().heads;
+    if (arguments.word("slopes") != "halving") arguments.refuse_if_given("first", "without slopes=halving");
     if (arguments.word("slopes") == "learned") {
       slopes_ = param("slopes", {heads}, Init::zeros(), false);
     } else {
@@ -65,14 +66,11 @@ const RegisterScheme registered{{.name = "cope_alibi",
         option::number("first", 1, {1e-6, 1e6}, "the slope of the first head, where slopes=halving"),
         option::words("sign", {"minus", "plus"}, "of m p; plus as Eq. 10 prints it"), Contextual::gates_option()},
     .probes = Contextual::probes("p_ij = sum_{l=j..i} g_il  (CoPE, Eq. 4)", "",
-        {{"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the position adds to the logit",
+        {{"position_logit", "b h i j", "what the position adds to the logit",
             "-m_h p_ij  (CoPE, Eq. 10, which prints +, as sign=plus has it)"}}),
     .variants = {"cope_alibi(slopes=halving, first=0.25)", "cope_alibi(slopes=learned)",
         "cope_alibi(slopes=learned, sign=plus)", "cope_alibi(slopes=halving, sign=plus, gates=values)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      if (arguments.word("slopes") != "halving") arguments.refuse_if_given("first", "without slopes=halving");
-      return std::make_unique<CopeAlibi>(arguments);
-    }}};
+    .make = make_scheme<CopeAlibi>}};
 
 }  // namespace
 }  // namespace whence

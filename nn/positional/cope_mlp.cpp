@@ -25,6 +25,7 @@ class CopeMLP final : public Contextual {
         hidden_(1, arguments.integer("width"), true, Init::fan_in(1), Init::fan_in(1)),
         output_(arguments.integer("width"), per_head_ ? arguments.sizes().heads : arguments.sizes().head_dim(), true,
             Init::fan_in(arguments.integer("width")), Init::fan_in(arguments.integer("width"))) {
+    if (per_head_) arguments.refuse_if_given("z_from", "where output=head, which reads no query");
     child("hidden", hidden_);
     child("output", output_);
   }
@@ -61,17 +62,10 @@ class CopeMLP final : public Contextual {
   Linear hidden_, output_;  // w1 [n 1], b1 [n]; W2 [d n], b2 [d], or [h n], [h]
 };
 
-// The other layers when only the first has positions.
-class NothingHere final : public PositionalScheme {
- public:
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
-};
-
+// In a model whose first layer alone has positions, the others have none.
 std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
-  if (arguments.word("output") == "head")
-    arguments.refuse_if_given("z_from", "where output=head, which reads no query");
-  if (arguments.word("layers") == "first" && arguments.sizes().layer > 0) return std::make_unique<NothingHere>();
-  return std::make_unique<CopeMLP>(arguments);
+  const bool here = arguments.word("layers") == "all" || arguments.sizes().layer == 0;
+  return here ? make_scheme<CopeMLP>(arguments) : parse_schemes("none")[0].make(arguments.sizes());
 }
 
 const RegisterScheme registered{{.name = "cope_mlp",
@@ -83,9 +77,9 @@ const RegisterScheme registered{{.name = "cope_mlp",
         option::words("layers", {"all", "first"}, "first: the other layers have no positions"),
         Contextual::gates_option(), PositionQuery::scale_option(), PositionQuery::from_option()},
     .probes = Contextual::probes("p_ij = sum_{l=j..i} g_il  (CoPE, Eq. 4)", "",
-        {{"mlp_hidden", "b h i j n", ProbeInfo::Scale::sequential,
-             "hidden units of the network that reads the position", "relu(w1 p_ij + b1)  (CoPE, appendix C)"},
-            {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the position adds to the logit",
+        {{"mlp_hidden", "b h i j n", "hidden units of the network that reads the position",
+             "relu(w1 p_ij + b1)  (CoPE, appendix C)", ProbeInfo::sequential},
+            {"position_logit", "b h i j", "what the position adds to the logit",
                 "q_i.(W2 relu(w1 p_ij + b1) + b2), or without q_i: output=head  (CoPE, appendix C)"}}),
     .variants = {"cope_mlp(width=3)", "cope_mlp(width=3, output=head)", "cope_mlp(width=3, layers=first)",
         "cope_mlp(width=3, output=head, z_scale=head)", "cope_mlp(width=3, z_from=rotated) + rope"},

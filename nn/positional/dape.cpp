@@ -98,10 +98,9 @@ const RegisterScheme registered{{.name = "dape",
     .options = {option::integer("width", 32, {1, 65536}, "hidden numbers of the network"),
         option::words("form", {"concat_residual", "concat", "add_residual", "f_of_bias"},
             "what the network reads and what is added to it")},
-    .probes = {{"mlp_hidden", "b c i j", ProbeInfo::Scale::diverging,
-                   "hidden units of the network that reads all heads of a pair",
+    .probes = {{"mlp_hidden", "b c i j", "hidden units of the network that reads all heads of a pair",
                    "leaky_relu(W1 X + b1),  X = [S, B], or what the form reads  (DAPE, Eq. 3)"},
-        {"mlp_bias", "b h i j", ProbeInfo::Scale::diverging, "what the network adds to the logit",
+        {"mlp_bias", "b h i j", "what the network adds to the logit",
             "f(X) = W2 leaky_relu(W1 X + b1) + b2  (DAPE, Eq. 3)"}},
     .takes_base = true,
     .shared = [](const SchemeArguments&) { return false; },  // a network per layer, whatever the base does by itself
@@ -109,9 +108,7 @@ const RegisterScheme registered{{.name = "dape",
         "dape(alibi, width=3, form=concat)", "dape(alibi, width=3, form=add_residual)",
         "dape(alibi, width=3, form=f_of_bias)", "dape(kerple, width=3)", "dape(fire(init_length=3), width=3)",
         "dape(randomised(alibi, length=64), width=3)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Dape>(arguments);
-    }}};
+    .make = make_scheme<Dape>}};
 
 }  // namespace
 }  // namespace whence

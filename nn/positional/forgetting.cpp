@@ -18,8 +18,9 @@ namespace {
 class Forgetting final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   // b: 0 in the paper, so that at first each token forgets half; larger forgets less.
-  Forgetting(const SchemeSizes& sizes, double bias)
-      : gate_(sizes.dim, sizes.heads, true, Init::normal(0, 0.02), Init::constant(bias)) {
+  explicit Forgetting(const SchemeArguments& arguments)
+      : gate_(arguments.sizes().dim, arguments.sizes().heads, true, Init::normal(0, 0.02),
+            Init::constant(arguments.number("bias"))) {
     child("gate", gate_);
   }
 
@@ -63,14 +64,11 @@ const RegisterScheme registered{{.name = "forgetting",
     .paper = "Lin et al. 2025, arXiv:2503.02130",
     .equation = "A_ij = S_ij + sum_{l=j+1..i} log sigmoid(w_h.x_l + b_h)",
     .options = {option::number("bias", 0, {-20, 20}, "of every gate at first; larger forgets less")},
-    .probes = {{"log_kept", "b h t", ProbeInfo::Scale::diverging, "how much of the start is still there at token t",
+    .probes = {{"log_kept", "b h t", "how much of the start is still there at token t",
                    "c_t = sum_{l<=t} log f_l  (FoX, Eq. 3)"},
-        {"bias", "b h i j", ProbeInfo::Scale::diverging, "how far key j has faded for query i",
-            "c_i - c_j = sum_{l=j+1..i} log f_l  (FoX, Eq. 3)"}},
+        {"bias", "b h i j", "how far key j has faded for query i", "c_i - c_j = sum_{l=j+1..i} log f_l  (FoX, Eq. 3)"}},
     .variants = {"forgetting(bias=2)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Forgetting>(arguments.sizes(), arguments.number("bias"));
-    }}};
+    .make = make_scheme<Forgetting>}};
 
 }  // namespace
 }  // namespace whence

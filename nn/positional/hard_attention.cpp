@@ -40,10 +40,10 @@ const RegisterScheme registered{{.name = "hard_attention",
     .title = "hard attention",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
     .equation = "P_ij = [j = argmax_l A_il],  dA as of softmax(A)",
-    .probes = {{"soft_pattern", "b h i j", ProbeInfo::Scale::unit,
-        "the weights whose gradient is taken in place of the choice's", "softmax(A)_ij"}},
+    .probes = {{"soft_pattern", "b h i j", "the weights whose gradient is taken in place of the choice's",
+        "softmax(A)_ij", ProbeInfo::unit}},
     .variants = {"absolute + hard_attention"},
-    .make = [](const SchemeArguments&) { return std::make_unique<HardAttention>(); }}};
+    .make = make_scheme<HardAttention>}};
 
 }  // namespace
 }  // namespace whence

@@ -13,64 +13,43 @@ namespace {
 
 constexpr double least = 0.01;
 
-class Kerple : public PositionalScheme, public ReadsByDistance {
+class Kerple final : public PositionalScheme, public ReadsByDistance {
  public:
+  explicit Kerple(const SchemeArguments& arguments) : power_(arguments.word("form") == "power") {
+    const index_t heads = arguments.sizes().heads;
+    r1_ = param("strength", {heads}, Init::uniform(0, power_ ? 1 : 2), false, {.low = least});
+    r2_ = power_ ? param("exponent", {heads}, Init::uniform(0, 2), false, {.low = least, .high = 2})
+                 : param("rate", {heads}, Init::uniform(0, 1), false, {.low = least});
+  }
+
   Claims claims() const override { return {.shift_invariant = true}; }
 
-  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const final {
+  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
     const Tensor n = reshape(abs(distances), {-1, 1});
-    return cast(transpose(shape_of(n) * strength() * -1.0), context.dtype());
+    return cast(transpose((power_ ? power_of(n) : logarithm_of(n)) * widened(r1_) * -1.0), context.dtype());
   }
 
- protected:
-  Kerple(index_t heads, double strength_high)
-      : strength_(param("strength", {heads}, Init::uniform(0, strength_high), false, {.low = least})) {}
+ private:
   static Tensor widened(const Tensor& parameter) { return cast(parameter, compute_dtype(parameter.dtype())); }
-  Tensor strength() const { return widened(strength_); }  // r1, [h]
-
-  // ln(1 + r2 n) or n^r2: n [n 1] f64 -> [n h]
-  virtual Tensor shape_of(const Tensor& n) const = 0;
-
- private:
-  Tensor strength_;  // r1: [h]
-};
-
-class LogKerple final : public Kerple {
- public:
-  explicit LogKerple(index_t heads)
-      : Kerple(heads, 2), rate_(param("rate", {heads}, Init::uniform(0, 1), false, {.low = least})) {}
-
- private:
-  Tensor shape_of(const Tensor& n) const override {
-    const Tensor rate = widened(rate_);
-    return log1p(raw::to_device(raw::cast(n, rate.dtype()), rate.device()) * rate);
+  static Tensor beside(const Tensor& numbers, const Tensor& parameter) {
+    return raw::to_device(raw::cast(numbers, parameter.dtype()), parameter.device());
   }
 
-  Tensor rate_;  // r2: [h]
-};
-
-class PowerKerple final : public Kerple {
- public:
-  explicit PowerKerple(index_t heads)
-      : Kerple(heads, 1),
-        exponent_(param("exponent", {heads}, Init::uniform(0, 2), false, {.low = least, .high = 2})) {}
-
- private:
-  // e^(r2 ln n), and 0 with derivative 0 where n = 0
-  Tensor shape_of(const Tensor& n) const override {
-    const Tensor exponent = widened(exponent_);
-    std::vector<double> logarithm, away;
-    for (const double distance : n.to_vector()) {
-      logarithm.push_back(distance > 0 ? std::log(distance) : 0);
-      away.push_back(distance > 0 ? 1 : 0);
-    }
-    const auto beside = [&](const std::vector<double>& column) {
-      return raw::to_device(Tensor::of(column, n.shape(), exponent.dtype()), exponent.device());
-    };
-    return exp(beside(logarithm) * exponent) * beside(away);
+  // ln(1 + r2 n): n [n 1] f64 -> [n h]
+  Tensor logarithm_of(const Tensor& n) const {
+    const Tensor r2 = widened(r2_);
+    return log1p(beside(n, r2) * r2);
+  }
+  // n^r2 = e^(r2 ln n), and 0 with derivative 0 where n = 0: n [n 1] f64 -> [n h]
+  Tensor power_of(const Tensor& n) const {
+    const Tensor r2 = widened(r2_);
+    const Tensor logarithm = of_each<double>(n, [](double distance) { return distance > 0 ? std::log(distance) : 0; });
+    const Tensor away = of_each<double>(n, [](double distance) { return distance > 0 ? 1 : 0; });
+    return exp(beside(logarithm, r2) * r2) * beside(away, r2);
   }
 
-  Tensor exponent_;  // r2: [h]
+  bool power_;
+  Tensor r1_, r2_;  // [h]
 };
 
 const RegisterScheme registered{{.name = "kerple",
@@ -79,11 +58,7 @@ const RegisterScheme registered{{.name = "kerple",
     .equation = "A_ij = S_ij - r1_h ln(1 + r2_h |i - j|),  or  S_ij - r1_h |i - j|^r2_h",
     .options = {option::words("form", {"log", "power"}, "how the bias falls with the distance")},
     .probes = {ReadsByDistance::bias_probe("-r1_h ln(1 + r2_h |i - j|),  or  -r1_h |i - j|^r2_h")},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      const index_t heads = arguments.sizes().heads;
-      if (arguments.word("form") == "power") return std::make_unique<PowerKerple>(heads);
-      return std::make_unique<LogKerple>(heads);
-    }}};
+    .make = make_scheme<Kerple>}};
 
 }  // namespace
 }  // namespace whence

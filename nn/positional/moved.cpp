@@ -22,8 +22,10 @@ namespace {
 
 class Moved : public PositionalScheme, public MovesPositions {
  public:
-  Moved(const char* name, std::unique_ptr<PositionalScheme> base) : base_(std::move(base)) {
+  // `length`: of the longest run that the base meets
+  Moved(const SchemeArguments& arguments, index_t length) : base_(arguments.base(length)) {
     child("base", *base_);
+    const std::string& name = arguments.spec().info().name;
     if (!base_->claims().uses_positions)
       throw InputError(name, ": the scheme inside reads no positions, so that ", name, " has no effect; leave it out");
   }
@@ -44,30 +46,31 @@ class Moved : public PositionalScheme, public MovesPositions {
 
 class Shifted final : public Moved {
  public:
-  Shifted(std::unique_ptr<PositionalScheme> base, double by) : Moved("shifted", std::move(base)), by_(by) {}
+  explicit Shifted(const SchemeArguments& arguments)
+      : Moved(arguments, arguments.sizes().length + arguments.integer("by")), by_(arguments.integer("by")) {}
 
   Claims claims() const override {
     Claims claims = base().claims();
-    if (claims.longest != Claims::any_length) claims.longest -= static_cast<index_t>(by_);
+    if (claims.longest != Claims::any_length) claims.longest -= by_;
     return claims;
   }
   Positions move(const Positions& positions) const override {
     Positions moved = positions;
-    moved.query = positions.query + by_;
-    moved.key = positions.key + by_;
-    moved.length = positions.length + static_cast<index_t>(by_);
+    moved.query = positions.query + static_cast<double>(by_);
+    moved.key = positions.key + static_cast<double>(by_);
+    moved.length = positions.length + by_;
     return moved;
   }
 
  private:
-  double by_;
+  index_t by_;
 };
 
 class Interpolated final : public Moved {
  public:
-  Interpolated(std::unique_ptr<PositionalScheme> base, double factor)
-      : Moved("interpolated", std::move(base)), factor_(factor) {
-    if (Moved::base().claims().whole_positions && factor != 1) {
+  explicit Interpolated(const SchemeArguments& arguments)
+      : Moved(arguments, arguments.sizes().length), factor_(arguments.number("factor")) {
+    if (base().claims().whole_positions && factor_ != 1) {
       throw InputError(
           "interpolated: the scheme inside has a row of a table for each position; whole positions required; use one "
           "that computes");
@@ -93,10 +96,10 @@ class Interpolated final : public Moved {
 
 class Randomised final : public Moved {
  public:
-  Randomised(std::unique_ptr<PositionalScheme> base, index_t length)
-      : Moved("randomised", std::move(base)),
-        length_(length),
-        draws_distances_(Moved::base().claims().drawn == Claims::Drawn::distances) {}
+  explicit Randomised(const SchemeArguments& arguments)
+      : Moved(arguments, arguments.integer("length")),
+        length_(arguments.integer("length")),
+        draws_distances_(base().claims().drawn == Claims::Drawn::distances) {}
 
   // With the same draw a row stays as it is, however long the run becomes: all positions of a run are drawn at once.
   Claims claims() const override {
@@ -167,10 +170,7 @@ const RegisterScheme shifted{{.name = "shifted",
     .options = {option::integer("by", 0, {0, 1e9}, "tokens")},
     .takes_base = true,
     .variants = {"shifted(rope, by=17)", "shifted(sinusoidal, by=3)", "shifted(yarn(original=4, dynamic=yes), by=5)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Shifted>(arguments.base(arguments.sizes().length + arguments.integer("by")),
-          static_cast<double>(arguments.integer("by")));
-    }}};
+    .make = make_scheme<Shifted>}};
 
 const RegisterScheme interpolated{{.name = "interpolated",
     .aliases = {"pi"},
@@ -181,9 +181,7 @@ const RegisterScheme interpolated{{.name = "interpolated",
     .takes_base = true,
     .variants = {"interpolated(rope, factor=4)", "interpolated(t5, factor=3)",
         "randomised(interpolated(alibi, factor=1.5), length=64)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Interpolated>(arguments.base(), arguments.number("factor"));
-    }}};
+    .make = make_scheme<Interpolated>}};
 
 const RegisterScheme randomised{{.name = "randomised",
     .aliases = {"randomized"},
@@ -191,16 +189,12 @@ const RegisterScheme randomised{{.name = "randomised",
     .paper = "Ruoss et al. 2023, arXiv:2305.16843",
     .equation = "p -> the p-th smallest of T draws from 0 ... length - 1",
     .options = {option::integer("length", 2048, {1, 1e7}, "positions to draw from; at least the longest run")},
-    .probes = {{"drawn", "t", ProbeInfo::Scale::sequential,
-        "where each token stands, or the distance that counts for each",
-        "sorted draws from 0 ... length - 1  (Ruoss et al.)"}},
+    .probes = {{"drawn", "t", "where each token stands, or the distance that counts for each",
+        "sorted draws from 0 ... length - 1  (Ruoss et al.)", ProbeInfo::sequential}},
     .takes_base = true,
     .variants = {"randomised(rope, length=64)", "randomised(alibi, length=64)", "randomised(sinusoidal, length=64)",
         "randomised(yarn(original=4, dynamic=yes), length=64)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      const index_t length = arguments.integer("length");
-      return std::make_unique<Randomised>(arguments.base(length), length);
-    }}};
+    .make = make_scheme<Randomised>}};
 
 }  // namespace
 }  // namespace whence

@@ -14,7 +14,7 @@ const RegisterScheme registered{{.name = "none",
     .title = "no positional encoding",
     .paper = "Kazemnejad et al. 2023, arXiv:2305.19466",
     .equation = "A = S",
-    .make = [](const SchemeArguments&) { return std::make_unique<NoPositions>(); }}};
+    .make = make_scheme<NoPositions>}};
 
 }  // namespace
 }  // namespace whence

@@ -10,8 +10,10 @@ namespace {
 
 class Rope final : public PositionalScheme, public RotatesQueryKey {
  public:
-  Rope(const Rotation& rotation, const std::vector<double>& theta)
-      : rotation_(rotation), theta_(Tensor::of(theta, {static_cast<index_t>(theta.size())}, DType::f64)) {}
+  explicit Rope(const SchemeArguments& arguments)
+      : rotation_(rotation_of(arguments)),
+        theta_(Tensor::of(
+            rotation_frequencies(rotation_.width, arguments.number("base")), {rotation_.width / 2}, DType::f64)) {}
 
   Claims claims() const override { return {.shift_invariant = true}; }
   void check_company(const Stages& stages) const override { require_one_rotation("rope", stages); }
@@ -34,15 +36,10 @@ const RegisterScheme registered{{.name = "rope",
     .paper = "Su et al. 2021, arXiv:2104.09864",
     .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
     .options = rotation_options(),
-    .probes = {{"rotated_q", "b h i d", ProbeInfo::Scale::diverging, "queries, each pair turned by its position",
-                   "R_i q_i  (RoPE)"},
-        {"rotated_k", "b h j d", ProbeInfo::Scale::diverging, "keys, each pair turned by its position",
-            "R_j k_j  (RoPE)"}},
+    .probes = {{"rotated_q", "b h i d", "queries, each pair turned by its position", "R_i q_i  (RoPE)"},
+        {"rotated_k", "b h j d", "keys, each pair turned by its position", "R_j k_j  (RoPE)"}},
     .variants = {"rope(layout=interleaved, width=2)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      const Rotation rotation = rotation_of(arguments);
-      return std::make_unique<Rope>(rotation, rotation_frequencies(rotation.width, arguments.number("base")));
-    }}};
+    .make = make_scheme<Rope>}};
 
 }  // namespace
 }  // namespace whence

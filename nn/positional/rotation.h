@@ -1,11 +1,11 @@
 // What rotary schemes share: how fast each pair of dims turns, and the turning of queries and keys.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/positional/waves.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -19,8 +19,7 @@ struct Rotation {
 // theta_m = base^(-2m/width), m = 0 ... width/2 - 1
 [[nodiscard]] inline std::vector<double> rotation_frequencies(index_t width, double base) {
   std::vector<double> theta;
-  for (index_t m = 0; m < width / 2; ++m)
-    theta.push_back(std::pow(base, -2 * static_cast<double>(m) / static_cast<double>(width)));
+  for (index_t m = 0; m < width / 2; ++m) theta.push_back(wave_frequency(m, width, base));
   return theta;
 }
 

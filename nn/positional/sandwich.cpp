@@ -4,13 +4,18 @@
 // 0 at n = 0, then falling about like a logarithm.
 #include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
+#include "nn/positional/waves.h"
 
 namespace whence {
 namespace {
 
 class Sandwich final : public PositionalScheme, public ReadsByDistance {
  public:
-  Sandwich(index_t dim, index_t heads) : dim_(dim), heads_(heads) {}
+  explicit Sandwich(const SchemeArguments& arguments)
+      : dim_(arguments.integer("dim")), heads_(arguments.sizes().heads) {
+    if (dim_ % 2)
+      throw InputError("sandwich: dim ", dim_, " given; an even number required, as sines and cosines come in pairs");
+  }
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
@@ -28,8 +33,7 @@ class Sandwich final : public PositionalScheme, public ReadsByDistance {
   // sum_m (cos(n w_m) - 1)
   double of_distance(double n) const {
     double total = 0;
-    for (index_t m = 1; m <= dim_ / 2; ++m)
-      total += std::cos(n * std::pow(10000, -2 * static_cast<double>(m) / static_cast<double>(dim_))) - 1;
+    for (index_t m = 1; m <= dim_ / 2; ++m) total += std::cos(n * wave_frequency(m, dim_, 10000)) - 1;
     return total;
   }
 
@@ -43,12 +47,7 @@ const RegisterScheme registered{{.name = "sandwich",
     .options = {option::integer("dim", 128, {2, 65536}, "D, the width of the embedding, an even number")},
     .probes = {ReadsByDistance::bias_probe("(sum_m cos(|i - j| / 10000^(2m/D)) - D/2) H / (8 (h + 1))")},
     .variants = {"sandwich(dim=8)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      const index_t dim = arguments.integer("dim");
-      if (dim % 2)
-        throw InputError("sandwich: dim ", dim, " given; an even number required, as sines and cosines come in pairs");
-      return std::make_unique<Sandwich>(dim, arguments.sizes().heads);
-    }}};
+    .make = make_scheme<Sandwich>}};
 
 }  // namespace
 }  // namespace whence

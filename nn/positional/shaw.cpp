@@ -16,17 +16,12 @@
 namespace whence {
 namespace {
 
-Init xavier_uniform(index_t rows, index_t columns) {
-  const double limit = std::sqrt(6.0 / static_cast<double>(rows + columns));
-  return Init::uniform(-limit, limit);
-}
-
 class Shaw final : public PositionalScheme, public BiasesScores, public MixesValues, public RunsInTiles {
  public:
-  Shaw(index_t clip, index_t head_dim)
-      : clip_(clip),
-        keys_(param("key_table", {2 * clip + 1, head_dim}, xavier_uniform(2 * clip + 1, head_dim))),
-        values_(param("value_table", {2 * clip + 1, head_dim}, xavier_uniform(2 * clip + 1, head_dim))) {}
+  explicit Shaw(const SchemeArguments& arguments)
+      : clip_(arguments.integer("clip")),
+        keys_(table("key_table", arguments.sizes().head_dim())),
+        values_(table("value_table", arguments.sizes().head_dim())) {}
 
   Claims claims() const override { return {.shift_invariant = true, .whole_positions = true}; }
 
@@ -47,15 +42,19 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const std::optional<Distances> distances = whole_distances(context);
     if (!distances || context.positions.divisor != 1) return false;
-    const Tensor row = Tensor::empty(distances->values.shape(), DType::i64);  // c by distance, [n]
-    for (index_t n = 0; n < row.numel(); ++n)
-      row.data<index_t>()[n] = row_of(static_cast<index_t>(distances->values.data<double>()[n]));
-    const Tensor keys = take_rows(keys_, context.on_device(row));  // [n d]
+    const Tensor row = of_each<index_t>(
+        distances->values, [&](double distance) { return row_of(static_cast<index_t>(distance)); });  // c, [n]
+    const Tensor keys = take_rows(keys_, context.on_device(row));                                     // [n d]
     return terms.add_by_row_and_distance(*distances, context.unrotated_query, unsqueeze(keys, 0), context.scale) &&
            terms.add_bins(*distances, row, values_);
   }
 
  private:
+  // [2K+1, d], at first uniform as Glorot and Bengio have it
+  Tensor table(const char* name, index_t head_dim) {
+    const double limit = std::sqrt(6.0 / static_cast<double>(2 * clip_ + 1 + head_dim));
+    return param(name, {2 * clip_ + 1, head_dim}, Init::uniform(-limit, limit));
+  }
   index_t row_of(index_t distance) const { return std::clamp(-distance, -clip_, clip_) + clip_; }
   // c_ij, [1|b 1 i j]
   Tensor rows_of(const AttendContext& context) const {
@@ -72,16 +71,14 @@ const RegisterScheme registered{{.name = "shaw",
     .paper = "Shaw et al. 2018, arXiv:1803.02155",
     .equation = "A_ij = q_i.(k_j + aK[c_ij]) / sqrt(d),  o_i = sum_j P_ij (v_j + aV[c_ij]),  c_ij = clip(j - i, -K, K)",
     .options = {option::integer("clip", 16, {1, 1e6}, "K: distances beyond it count as K")},
-    .probes = {{"relative_logit", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
+    .probes = {{"relative_logit", "b h i j", "what the distance adds to the logit",
                    "q_i.a^K[c_ij] / sqrt(d)  (Shaw et al., Eq. 4)"},
-        {"pattern_by_distance", "b h i n", ProbeInfo::Scale::unit,
-            "how much of the pattern lies at each clipped distance", "sum_j P_ij [c_ij = n]"},
-        {"relative_value", "b h i d", ProbeInfo::Scale::diverging, "what distances add to the output",
+        {"pattern_by_distance", "b h i n", "how much of the pattern lies at each clipped distance",
+            "sum_j P_ij [c_ij = n]", ProbeInfo::unit},
+        {"relative_value", "b h i d", "what distances add to the output",
             "sum_j P_ij a^V[c_ij]  (Shaw et al., Eq. 3)"}},
     .variants = {"shaw(clip=2)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Shaw>(arguments.integer("clip"), arguments.sizes().head_dim());
-    }}};
+    .make = make_scheme<Shaw>}};
 
 }  // namespace
 }  // namespace whence

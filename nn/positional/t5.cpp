@@ -30,42 +30,38 @@ struct Buckets {
 
 class T5 final : public PositionalScheme, public ReadsByDistance {
  public:
-  T5(const Buckets& buckets, const SchemeSizes& sizes, bool head_scale)
-      : buckets_(buckets),
-        factor_(head_scale ? std::sqrt(static_cast<double>(sizes.head_dim())) : 1),
-        table_(param("table", {buckets.count, sizes.heads},
-            Init::normal(0, deviation(buckets.count, sizes.heads, head_scale)))) {}
+  explicit T5(const SchemeArguments& arguments)
+      : buckets_{arguments.integer("buckets"), arguments.number("max_distance")},
+        factor_(scaled(arguments) ? std::sqrt(static_cast<double>(arguments.sizes().head_dim())) : 1),
+        table_(param("table", {buckets_.count, arguments.sizes().heads}, Init::normal(0, deviation(arguments)))) {
+    if (2 * buckets_.max_distance <= static_cast<double>(buckets_.count)) {
+      throw InputError("t5: max_distance ", buckets_.max_distance, " with ", buckets_.count,
+          " buckets given; more than ", buckets_.count / 2,
+          " required, as the first half of the buckets has one distance each");
+    }
+  }
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
-    const Tensor bucket = Tensor::empty(distances.shape(), DType::i64);  // [n]
-    for (index_t n = 0; n < bucket.numel(); ++n) {
-      const double distance = distances.data<double>()[n];
-      bucket.data<index_t>()[n] = context.causal ? buckets_.of_causal(distance) : buckets_.of_both_sides(distance);
-    }
+    const Tensor bucket = of_each<index_t>(distances, [&](double distance) {  // [n]
+      return context.causal ? buckets_.of_causal(distance) : buckets_.of_both_sides(distance);
+    });
     return cast(transpose(take_rows(table_ * factor_, context.on_device(bucket))), context.dtype());
   }
 
  private:
+  static bool scaled(const SchemeArguments& arguments) { return arguments.word("scale") == "head"; }
   // Xavier's where sqrt(d) multiplies, as in GPT-NeoX.
-  static double deviation(index_t rows, index_t heads, bool head_scale) {
-    return head_scale ? std::sqrt(2.0 / static_cast<double>(rows + heads)) : 0.02;
+  static double deviation(const SchemeArguments& arguments) {
+    const index_t rows = arguments.integer("buckets"), heads = arguments.sizes().heads;
+    return scaled(arguments) ? std::sqrt(2.0 / static_cast<double>(rows + heads)) : 0.02;
   }
 
   Buckets buckets_;
   double factor_;  // c
   Tensor table_;   // tau: [N, h]
 };
-
-std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
-  const Buckets buckets{arguments.integer("buckets"), arguments.number("max_distance")};
-  if (2 * buckets.max_distance <= static_cast<double>(buckets.count)) {
-    throw InputError("t5: max_distance ", buckets.max_distance, " with ", buckets.count, " buckets given; more than ",
-        buckets.count / 2, " required, as the first half of the buckets has one distance each");
-  }
-  return std::make_unique<T5>(buckets, arguments.sizes(), arguments.word("scale") == "head");
-}
 
 const RegisterScheme registered{{.name = "t5",
     .aliases = {"rpe"},
@@ -79,7 +75,7 @@ const RegisterScheme registered{{.name = "t5",
     .probes = {ReadsByDistance::bias_probe("c tau[bucket(i - j), h],  c = 1 or sqrt(d)")},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"t5(buckets=4, max_distance=6)", "t5(buckets=8, max_distance=6, scale=head, table=per_layer)"},
-    .make = make}};
+    .make = make_scheme<T5>}};
 
 }  // namespace
 }  // namespace whence

@@ -5,13 +5,11 @@
 // Without a causal mask the distance is j - i, as in the code of the randomised positions'
 // authors. W learns either sign.
 // u.k_j shifts a whole column; where no key differs from another, softmax ignores it: no effect, no gradient.
-#include <cmath>
-
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
 #include "nn/attention/tiles.h"
-#include "nn/layers/linear.h"
+#include "nn/positional/waves.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -19,11 +17,13 @@ namespace {
 
 class TransformerXL final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
-  explicit TransformerXL(const SchemeSizes& sizes)
-      : sizes_(sizes),
-        content_bias_(param("content_bias", {sizes.heads, sizes.head_dim()}, Init::normal(0, 0.02), false)),
-        position_bias_(param("position_bias", {sizes.heads, sizes.head_dim()}, Init::normal(0, 0.02), false)),
-        projection_(param("relative_projection", {sizes.dim, sizes.dim}, Init::normal(0, 0.02))) {}
+  explicit TransformerXL(const SchemeArguments& arguments)
+      : sizes_(arguments.sizes()),
+        content_bias_(param("content_bias", {sizes_.heads, sizes_.head_dim()}, Init::normal(0, 0.02), false)),
+        position_bias_(param("position_bias", {sizes_.heads, sizes_.head_dim()}, Init::normal(0, 0.02), false)),
+        projection_(param("relative_projection", {sizes_.dim, sizes_.dim}, Init::normal(0, 0.02))) {
+    if (sizes_.dim % 2) throw InputError("transformer_xl: model dim ", sizes_.dim, " given; an even one required");
+  }
 
   Claims claims() const override { return {.shift_invariant = true, .drawn = Claims::Drawn::distances}; }
 
@@ -62,22 +62,16 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   }
   // R of distances [n], [h n d]
   Tensor keys_of(const Tensor& distances, const AttendContext& context) const {
-    const Tensor waves = probe("sinusoids", sinusoids(distances, context));   // PE, [n c]
+    const Tensor waves = probe("sinusoids", waves_of(distances, context));    // PE, [n c]
     const Tensor r = probe("relative_keys", linear(waves, projection_, {}));  // R, [n c]
     return permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 0, 2});
   }
 
   // PE, [n c], in double whatever the model's dtype
-  Tensor sinusoids(const Tensor& distances, const AttendContext& context) const {
-    const index_t half = sizes_.dim / 2;
-    std::vector<double> table;
-    for (const double distance : distances.to_vector()) {
-      const double n = context.causal ? distance : -distance;
-      for (index_t column = 0; column < 2 * half; ++column) {
-        const double angle = n * std::pow(10000, -static_cast<double>(column % half) / static_cast<double>(half));
-        table.push_back(column < half ? std::sin(angle) : std::cos(angle));
-      }
-    }
+  Tensor waves_of(const Tensor& distances, const AttendContext& context) const {
+    std::vector<double> places = distances.to_vector();
+    for (double& n : places) n = context.causal ? n : -n;
+    const std::vector<double> table = sinusoids(places, sizes_.dim, 10000, false);
     return context.on_device(Tensor::of(table, {distances.size(0), sizes_.dim}, context.dtype()));
   }
 
@@ -91,21 +85,14 @@ const RegisterScheme registered{{.name = "transformer_xl",
     .title = "Transformer-XL's relative positions",
     .paper = "Dai et al. 2019, arXiv:1901.02860",
     .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
-    .probes = {{"sinusoids", "n c", ProbeInfo::Scale::diverging, "waves of the distance",
-                   "PE(n)  (Dai et al., section 3.3)"},
-        {"relative_keys", "n c", ProbeInfo::Scale::diverging, "keys of distances",
-            "R_n = PE(n) W'  (Dai et al., section 3.3)"},
-        {"content_bias_logit", "b h o j", ProbeInfo::Scale::diverging, "what every query finds in key j",
-            "u.k_j / sqrt(d)  (Dai et al., term c)"},
-        {"content_logit", "b h i j", ProbeInfo::Scale::diverging, "the logit without distances",
+    .probes = {{"sinusoids", "n c", "waves of the distance", "PE(n)  (Dai et al., section 3.3)"},
+        {"relative_keys", "n c", "keys of distances", "R_n = PE(n) W'  (Dai et al., section 3.3)"},
+        {"content_bias_logit", "b h o j", "what every query finds in key j", "u.k_j / sqrt(d)  (Dai et al., term c)"},
+        {"content_logit", "b h i j", "the logit without distances",
             "(q_i + u).k_j / sqrt(d)  (Dai et al., terms a and c)"},
-        {"position_logit", "b h i j", ProbeInfo::Scale::diverging, "what the distance adds to the logit",
+        {"position_logit", "b h i j", "what the distance adds to the logit",
             "(q_i + w).R_{i-j} / sqrt(d)  (Dai et al., terms b and d)"}},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      if (arguments.sizes().dim % 2)
-        throw InputError("transformer_xl: model dim ", arguments.sizes().dim, " given; an even one required");
-      return std::make_unique<TransformerXL>(arguments.sizes());
-    }}};
+    .make = make_scheme<TransformerXL>}};
 
 }  // namespace
 }  // namespace whence
