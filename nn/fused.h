@@ -13,11 +13,11 @@ namespace whence {
 
 // {x + added, norm(x + added)}, of one shape [..., c]
 [[nodiscard]] SumAndNorm add_then_norm(
-    const Tensor& x, const Tensor& added, const Norm& norm, Site at = Site::current());
+    const Tensor& x, const Tensor& added, const Norm& norm, Site site = Site::current());
 
 // x [b t c] by each of the three, with its heads apart: [b h t d].  (Vaswani et al. 2017, section 3.2.2)
 [[nodiscard]] Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value, index_t heads,
-    Site at = Site::current());
+    Site site = Site::current());
 
 // softmax(logits, sequence.mask()): masked keys get exactly 0. [b h i j]
 [[nodiscard]] Tensor softmax_of_visible(const Tensor& logits, const Sequence& sequence);
@@ -27,6 +27,6 @@ namespace whence {
 [[nodiscard]] std::optional<Tensor> pattern_at_once(const AttendContext& context, const Stages& stages);
 
 // mlp(x, pass), x [..., c]
-[[nodiscard]] Tensor feed_forward(const MLP& mlp, const Tensor& x, const Pass& pass, Site at = Site::current());
+[[nodiscard]] Tensor feed_forward(const MLP& mlp, const Tensor& x, const Pass& pass, Site site = Site::current());
 
 }  // namespace whence

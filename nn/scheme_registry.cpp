@@ -31,14 +31,14 @@ SchemeOption yes_no(std::string name, std::string help) {
 
 }  // namespace option
 
-void SchemeRegistry::add(SchemeInfo info, const Site& at) {
+void SchemeRegistry::add(SchemeInfo info, const Site& site) {
   std::vector<std::string> names = info.aliases;
   names.push_back(info.name);
   for (const std::string& name : names) {
-    const auto [earlier, first] = places_.emplace(name, at);
+    const auto [earlier, first] = places_.emplace(name, site);
     if (!first && clash_.empty()) {
-      clash_ = to_text("scheme: '", name, "' is registered at ", to_string(earlier->second), " and at ", to_string(at),
-          "; one scheme per name and alias required; rename one of them");
+      clash_ = to_text("scheme: '", name, "' is registered at ", to_string(earlier->second), " and at ",
+          to_string(site), "; one scheme per name and alias required; rename one of them");
     }
   }
   schemes_.emplace(info.name, std::move(info));
@@ -48,7 +48,7 @@ const std::map<std::string, SchemeInfo>& SchemeRegistry::all() const {
   return schemes_;
 }
 
-RegisterScheme::RegisterScheme(SchemeInfo info, const Site& at) { registry().add(std::move(info), at); }
+RegisterScheme::RegisterScheme(SchemeInfo info, const Site& site) { registry().add(std::move(info), site); }
 
 std::vector<SchemeInfo> registered_schemes() {
   std::vector<SchemeInfo> all;

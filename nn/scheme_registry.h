@@ -74,7 +74,7 @@ struct SchemeInfo {
 // registration runs before main, where nothing could catch it.
 class SchemeRegistry {
  public:
-  void add(SchemeInfo info, const Site& at);
+  void add(SchemeInfo info, const Site& site);
   const std::map<std::string, SchemeInfo>& all() const;  // throws the Error
 
  private:
@@ -85,7 +85,7 @@ class SchemeRegistry {
 
 // static const RegisterScheme registered{{.name = "rope", ...}};
 struct RegisterScheme {
-  explicit RegisterScheme(SchemeInfo info, const Site& at = Site::current());
+  explicit RegisterScheme(SchemeInfo info, const Site& site = Site::current());
 };
 std::vector<SchemeInfo> registered_schemes();  // by name
 

@@ -13,14 +13,9 @@ namespace whence {
 namespace {
 
 const TransformerOptions& checked(const TransformerOptions& options) {
-  const auto require_positive = [](const char* name, index_t value) {
+  for (const auto& [name, value] : {std::pair{"vocabulary", options.vocabulary}, std::pair{"length", options.length},
+           std::pair{"dim", options.dim}, std::pair{"layers", options.layers}, std::pair{"heads", options.heads}})
     if (value < 1) throw InputError("transformer: ", name, " ", value, " given; 1 or more required");
-  };
-  require_positive("vocabulary", options.vocabulary);
-  require_positive("length", options.length);
-  require_positive("dim", options.dim);
-  require_positive("layers", options.layers);
-  require_positive("heads", options.heads);
   for (const auto& [name, value] : {std::pair{"outputs", options.outputs}, std::pair{"hidden", options.hidden}})
     if (value < 0) throw InputError("transformer: ", name, " ", value, " given; 0 or more required");
   if (options.tied && options.outputs && options.outputs != options.vocabulary) {

@@ -30,7 +30,7 @@ class Layer {
 };
 
 Positions shifted(index_t count, double by) {
-  const Tensor positions = Positions::range(count).query + by;
+  const Tensor positions = Sequence::run(count).positions.query + by;
   return {.query = positions, .key = positions, .length = count};
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("T12: ALiBi: slopes of 1 to 20 and of 64 heads, linear in the distance
     CAPTURE(count);
     const auto scheme = parse_schemes("alibi")[0].make({4 * count, count, length});
     AttendContext at;
-    at.positions = Positions::range(length);
+    at.positions = Sequence::run(length).positions;
     at.content_scores = Tensor::zeros({1, count, length, length}, DType::f64);
     const Tensor bias = dynamic_cast<const BiasesScores&>(*scheme).bias(at);
     index_t power = 1;

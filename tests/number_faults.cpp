@@ -82,7 +82,7 @@ TEST_CASE("T11: RoPE refuses odd heads and bases below 1, and is exact at positi
   for (const char* base : {"0", "-1", "nan"}) CHECK(refusal(to_text("rope(base=", base, ")"), {8, 2, 9}) != "");
   const auto scheme = parse_schemes("rope(layout=interleaved)")[0].make({2, 1, 4});
   Tensor q = Tensor::of({1, 0}, {1, 1, 1, 2}, DType::f64), k = q;
-  Positions far = Positions::range(1);
+  Positions far = Sequence::run(1).positions;
   far.query = far.key = Tensor::full({1}, 1e6, DType::f64);
   dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(q, k, far);
   CHECK(distance(q, Tensor::of({std::cos(1e6), std::sin(1e6)}, {1, 1, 1, 2}, DType::f64)) < 1e-15);

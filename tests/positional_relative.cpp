@@ -176,7 +176,7 @@ TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), conten
 TEST_CASE("YaRN of some dims leaves the others as they are") {
   Tensor q = normal({1, 2, 9, 4}, 1), k = q;
   const Tensor before = q;
-  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, Positions::range(9));
+  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, Sequence::run(9).positions);
   CHECK(distance(slice(q, 3, 2, 4), slice(before, 3, 2, 4)) == 0);
   const double magnitude = 0.1 * std::log(4.0) + 1;
   CHECK(distance(sum(square(slice(q, 3, 0, 2)), {3}),

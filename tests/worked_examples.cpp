@@ -77,7 +77,7 @@ TEST_CASE("T12: ALiBi's slopes for every number of heads in the table") {
     const index_t count = std::stoll(heads);
     const auto scheme = parse_schemes("alibi")[0].make({2 * count, count, 2});
     AttendContext at;
-    at.positions = Positions::range(2);
+    at.positions = Sequence::run(2).positions;
     at.content_scores = Tensor::zeros({1, count, 2, 2}, DType::f64);
     const Tensor bias_of_pairs = dynamic_cast<const BiasesScores&>(*scheme).bias(at);  // -m_h at (i, j) = (1, 0)
     REQUIRE(bias_of_pairs.shape() == Shape{1, count, 2, 2});

@@ -30,11 +30,6 @@ struct AttendContext : Sequence {
 
   // Of the scores, whether they have been made or not.
   DType dtype() const { return content_scores.defined() ? content_scores.dtype() : query.dtype(); }
-
-  // t where the mask is true, `otherwise` elsewhere
-  [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site site = Site::current()) const;
-  // A constant that a scheme worked out, on the device of the scores. Gradients do not pass between devices.
-  [[nodiscard]] Tensor on_device(const Tensor& constant) const;
 };
 
 // What a scheme promises; the conformance tests check it.

@@ -1,10 +1,11 @@
 #include "nn/attention/sequence.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "autograd/ops.h"
-#include "nn/attention/kept.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/pairs.h"
@@ -66,12 +67,49 @@ Tensor mask_of(const Visibility& of) {
   return raw::to_device(hidden.defined() ? both(given, hidden) : given, of.device);
 }
 
+// The last few things that were made, by what they were made of. `From` has ==. Safe from several threads; two that ask
+// at once may both make.
+template <class From, class Made, std::size_t most = 2> class Kept {
+ public:
+  template <class Make> Made get(const From& from, const Make& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [known, made] : all_)
+        if (known == from) return made;
+    }
+    Made made = make();
+    const std::lock_guard lock(mutex_);
+    if (all_.size() == most) all_.erase(all_.begin());
+    all_.emplace_back(from, made);
+    return made;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<From, Made>> all_;
+};
+
+// A constant on its way to a device: the same numbers are sent once, whichever layer asks.
+struct ConstantThere {
+  Tensor constant;  // on the CPU, contiguous
+  Device device;
+
+  friend bool operator==(const ConstantThere& a, const ConstantThere& b) {
+    const Tensor &x = a.constant, &y = b.constant;
+    return a.device == b.device && x.dtype() == y.dtype() && x.shape() == y.shape() &&
+           std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
+  }
+};
+
 }  // namespace
 
-Positions Positions::range(index_t length) {
-  const Tensor positions = Tensor::arange(length, DType::f64);
-  return {.query = positions, .key = positions, .length = length};
-}
+// What is made of a sequence once, and shared by all who ask.
+struct KeptOfSequence {
+  // A sequence is open to changes: what was made of other facts is not found again. Handles keep tensors, and so their
+  // identities, alive.
+  Kept<Visibility, Tensor> masks;
+  Kept<ConstantThere, Tensor, 8> constants;
+};
 
 bool operator==(const Visibility& a, const Visibility& b) {
   return a.rows == b.rows && a.keys == b.keys && a.causal == b.causal && a.first_row == b.first_row &&
@@ -83,22 +121,30 @@ Sequence::Sequence() { keep_apart(); }
 
 void Sequence::keep_apart() { kept = std::make_shared<KeptOfSequence>(); }
 
-Sequence Sequence::run(index_t length, bool causal) {
+// `rows` queries after the first `first_row` of the tokens. `real`: bool [b first_row+rows], contiguous, or undefined
+static Sequence rows_of_run(index_t first_row, index_t rows, index_t capacity, const Tensor& real) {
+  const index_t keys = first_row + rows;
+  const Tensor positions = positions_of(keys, real);
   Sequence sequence;
-  sequence.rows = sequence.keys = length;
+  sequence.rows = rows, sequence.keys = keys, sequence.first_row = first_row;
+  if (real.defined()) sequence.present = raw::reshape(real, {real.size(0), 1, 1, keys});
+  sequence.positions = {.query = raw::slice(positions, -1, first_row, keys),
+      .key = positions,
+      .tokens = tokens_of(real),
+      .length = capacity};
+  return sequence;
+}
+
+Sequence Sequence::run(index_t length, bool causal) {
+  Sequence sequence = rows_of_run(0, length, length, {});
   sequence.causal = causal;
-  sequence.positions = Positions::range(length);
   return sequence;
 }
 
 Sequence Sequence::padded(const Tensor& present, bool causal) {
-  const Tensor real = checked_present(present), positions = positions_of(present.size(1), real);
-  const index_t batch = present.size(0), length = present.size(1);
-  Sequence sequence;
-  sequence.rows = sequence.keys = length;
+  const Tensor real = checked_present(present);
+  Sequence sequence = rows_of_run(0, real.size(1), real.size(1), real);
   sequence.causal = causal;
-  sequence.present = reshape(real, {batch, 1, 1, length});
-  sequence.positions = {.query = positions, .key = positions, .tokens = tokens_of(real), .length = length};
   return sequence;
 }
 
@@ -109,14 +155,8 @@ Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, 
     fail("sequence", first_row, " tokens and ", rows, " new ones with capacity ", capacity, " and present ",
         real.defined() ? real.shape() : Shape{}, " given; at most capacity tokens, each named in present, required");
   }
-  const Tensor positions = positions_of(keys, real);
-  Sequence sequence;
-  sequence.rows = rows, sequence.keys = keys;
-  sequence.first_row = first_row;
-  if (real.defined()) sequence.present = reshape(real, {real.size(0), 1, 1, keys});
+  Sequence sequence = rows_of_run(first_row, rows, capacity, real);
   sequence.keys_behind = std::numeric_limits<index_t>::max();  // a row is that of a run which goes on, however long
-  sequence.positions = {
-      .query = slice(positions, -1, first_row, keys), .key = positions, .tokens = tokens_of(real), .length = capacity};
   return sequence;
 }
 
@@ -129,6 +169,17 @@ Sequence Sequence::on(Device where) const {
 Tensor Sequence::mask() const {
   if (!causal && !present.defined() && !given_mask.defined()) return {};
   return kept->masks.get(*this, [&] { return mask_of(*this); });
+}
+
+Tensor Sequence::masked(const Tensor& t, double otherwise, Site site) const {
+  const Tensor seen = mask();
+  return seen.defined() ? whence::masked(t, seen, otherwise, site) : t;
+}
+
+Tensor Sequence::on_device(const Tensor& constant) const {
+  if (device == constant.device()) return constant;
+  const Tensor numbers = raw::contiguous(constant);
+  return kept->constants.get({numbers, device}, [&] { return raw::to_device(numbers, device); });
 }
 
 }  // namespace whence

@@ -25,7 +25,6 @@ struct Positions {
   index_t length = 0;      // of the whole run, tokens yet to be decoded included: what positions are drawn for
   std::uint64_t seed = 0;  // of the pass, for positions that are drawn
   std::uint64_t step = 0;  // of the pass
-  static Positions range(index_t length);  // 0, 1, ..., length - 1 for both
 };
 
 // By which facts a query sees a key.
@@ -43,7 +42,7 @@ struct Visibility {
   friend bool operator==(const Visibility& a, const Visibility& b);
 };
 
-struct KeptOfSequence;  // what was made of a sequence at first use (nn/attention/kept.h)
+struct KeptOfSequence;  // what was made of a sequence at first use
 
 // What attention has to know about a sequence besides its numbers: facts. Tensors of pairs are made of them when
 // somebody asks. The tensors here stay on the CPU, as positions do.
@@ -66,6 +65,11 @@ struct Sequence : Visibility {
   // undefined where none of them hides anything. Made at the first call and kept for all copies of this sequence: code
   // that never asks for the mask never builds it.
   [[nodiscard]] Tensor mask() const;
+  // t where the mask is true, `otherwise` elsewhere
+  [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site site = Site::current()) const;
+  // A constant that a scheme worked out, on the device of the scores: sent once, whichever layer asks. Gradients do not
+  // pass between devices.
+  [[nodiscard]] Tensor on_device(const Tensor& constant) const;
   // What is made from now on is kept for this one and its copies alone: a part of a run must not outlive its turn.
   void keep_apart();
 

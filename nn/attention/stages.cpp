@@ -26,6 +26,8 @@ std::string StageScope::within(const std::string& path) {
   return path.starts_with(here) ? std::string() : here + "shared." + path;
 }
 
+void PositionalScheme::join(Stages& stages) const { stages.enter(*this); }
+
 void Stages::enter(const PositionalScheme& scheme) {
   const auto enter_one = [&]<class Interface>(std::vector<StageOf<Interface>>& stage) {
     if (const auto* part = dynamic_cast<const Interface*>(&scheme)) stage.push_back({part, &scheme.path()});

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <ranges>
 
 #include "nn/io/files.h"
 #include "nn/io/safetensors.h"
@@ -33,22 +34,22 @@ std::string folder_name(index_t step) {
   return digits;
 }
 
-// The step of a complete checkpoint's folder; nothing for temporary and foreign names.
-std::optional<index_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  std::error_code ignored;
-  if (!name.starts_with("step-") || !fs::is_directory(folder, ignored)) return {};
-  index_t step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, problem] = std::from_chars(name.data() + 5, end, step);
-  return problem == std::errc() && stop == end && step >= 0 ? std::optional(step) : std::nullopt;
+// Nothing where the text is no whole number from 0 to `most`.
+std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t most) {
+  std::uint64_t number = 0;
+  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = problem == std::errc() && stop == text.data() + text.size() && number <= most;
+  return whole ? std::optional(number) : std::nullopt;
 }
 
-std::vector<std::pair<index_t, fs::path>> checkpoints_in(const std::string& root) {
-  std::vector<std::pair<index_t, fs::path>> found;
-  for (const std::string& name : names_in(root)) {
+// The complete ones, by step; temporary and foreign names are left out.
+std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const std::string& root) {
+  std::vector<std::pair<std::uint64_t, fs::path>> found;
+  for (const std::string_view name : names_in(root)) {
     const fs::path folder = fs::path(root) / name;
-    if (const auto step = step_of(folder)) found.emplace_back(*step, folder);
+    std::error_code ignored;
+    if (!name.starts_with("step-") || !fs::is_directory(folder, ignored)) continue;
+    if (const auto step = whole_number(name.substr(5), INT64_MAX)) found.emplace_back(*step, folder);
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -94,8 +95,7 @@ struct NotFiniteNumbers {
 };
 
 NotFiniteNumbers not_finite_in(const Tensor& tensor) {
-  const Tensor numbers = raw::contiguous(raw::cast(raw::to_device(tensor.detach(), Device::cpu()), DType::f64));
-  const std::span all(numbers.data<double>(), static_cast<std::size_t>(numbers.numel()));
+  const std::vector<double> all = tensor.to_vector();
   const auto wrong = [](double x) { return !std::isfinite(x); };
   const auto first = std::ranges::find_if(all, wrong);
   if (first == all.end()) return {};
@@ -121,14 +121,6 @@ Metadata metadata_of(const TrainingState& state, const std::string& optimizer_se
       {optimizer_key, optimizer_seal}};
   for (const auto& [name, fact] : state.facts) metadata.emplace_back(fact_prefix + name, fact);
   return metadata;
-}
-
-void write_folder(
-    const fs::path& folder, const NamedTensors& weights, const Adam& optimizer, const TrainingState& state) {
-  const std::string seal = write_safetensors(
-      (folder / optimizer_file).string(), {moments_of(optimizer), {{step_key, std::to_string(state.step)}}});
-  write_safetensors((folder / weights_file).string(), {weights, metadata_of(state, seal)});
-  sync_folder(folder.string());
 }
 
 // ---- What is loaded
@@ -210,14 +202,12 @@ WeightsFile read_weights(const std::string& folder, Trust* trust) {
     return found->second;
   };
   const auto number = [&](const char* key, std::uint64_t most) {
-    const std::string& digits = text(key);
-    std::uint64_t value = 0;
-    const auto [stop, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (problem != std::errc() || stop != digits.data() + digits.size() || value > most) {
-      throw FileError(path, ": checkpoint: metadata ", key, " is ", printable(digits), "; a whole number from 0 to ",
+    const std::optional<std::uint64_t> value = whole_number(text(key), most);
+    if (!value) {
+      throw FileError(path, ": checkpoint: metadata ", key, " is ", printable(text(key)), "; a whole number from 0 to ",
           most, " required");
     }
-    return value;
+    return *value;
   };
   if (const std::uint64_t format = number(format_key, UINT64_MAX); format != format_version) {
     throw DoesNotFit(path, ": checkpoint: has format ", format, "; this build reads format ", format_version,
@@ -277,12 +267,9 @@ void CheckpointFolder::remove_half_saved() const {
 void CheckpointFolder::remove_old(const std::string& newest) const {
   if (keep_ == 0) return;
   std::int64_t kept = 1;
-  auto checkpoints = checkpoints_in(root_);
-  std::reverse(checkpoints.begin(), checkpoints.end());
-  for (const auto& [step, folder] : checkpoints) {
-    if (folder == newest || kept++ < keep_) continue;
-    remove_checkpoint(folder);
-  }
+  const auto checkpoints = checkpoints_in(root_);
+  for (const auto& [step, folder] : std::views::reverse(checkpoints))
+    if (folder != newest && kept++ >= keep_) remove_checkpoint(folder);
 }
 
 std::string CheckpointFolder::save(
@@ -298,7 +285,10 @@ std::string CheckpointFolder::save(
   try {
     remove_whole(temporary.string());
     fs::create_directory(temporary);
-    write_folder(temporary, named(weights), optimizer, state);
+    const std::string seal = write_safetensors(
+        (temporary / optimizer_file).string(), {moments_of(optimizer), {{step_key, std::to_string(state.step)}}});
+    write_safetensors((temporary / weights_file).string(), {named(weights), metadata_of(state, seal)});
+    sync_folder(temporary.string());
     // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
     const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0)

@@ -33,9 +33,9 @@ class InputFile {
 // To an open descriptor. SystemError that names `path` when writing fails.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
 
-// Writes the parts one after another into a temporary file beside `path`, named PATH.tmp-PROCESS-COUNT, syncs it, renames it to `path` and syncs the
-// folder. SystemError when the place cannot be written or writing fails: the temporary file is then removed and an old
-// file unchanged.
+// Writes the parts one after another into a temporary file beside `path`, named PATH.tmp-PROCESS-COUNT, syncs it,
+// renames it to `path` and syncs the folder. SystemError when the place cannot be written or writing fails: the
+// temporary file is then removed and an old file unchanged.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts);
 void write_file(const std::string& path, std::string_view text);
 

@@ -5,6 +5,7 @@
 
 #include "tensor/error.h"
 #include "tensor/shape.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -145,19 +146,13 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, const std::s
 // As text, value by value: an object of the library takes memory to be freed, and ends the program where there is none.
 std::string safetensors_header_text(const SafetensorsHeader& header) try {
   const auto quoted = [](const std::string& text) { return Json(text).dump(); };
-  const auto list = [](const std::vector<std::uint64_t>& numbers) {
-    std::string text;
-    for (const std::uint64_t number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
-    return '[' + text + ']';
-  };
-  std::string metadata, text;
-  for (const auto& [key, content] : header.metadata)
-    metadata += (metadata.empty() ? "" : ",") + quoted(key) + ':' + quoted(content);
+  const auto pair = [&](const auto& entry) { return quoted(entry.first) + ':' + quoted(entry.second); };
+  std::string text = "{\"__metadata__\":{" + joined(header.metadata, pair, ",") + '}';
   for (const SafetensorsEntry& entry : header.entries) {
-    text += ',' + quoted(entry.name) + ":{\"dtype\":" + quoted(entry.dtype) + ",\"shape\":" + list(entry.shape) +
-            ",\"data_offsets\":" + list(entry.offsets) + '}';
+    text += to_text(',', quoted(entry.name), ":{\"dtype\":", quoted(entry.dtype), ",\"shape\":[",
+        joined(entry.shape, {}, ","), "],\"data_offsets\":[", joined(entry.offsets, {}, ","), "]}");
   }
-  return "{\"__metadata__\":{" + metadata + '}' + text + '}';
+  return text + '}';
 } catch (const Json::exception& problem) {
   throw Error("safetensors: a name or metadata is not UTF-8; UTF-8 required (", problem.what(), ")");
 }

@@ -1,8 +1,9 @@
 #include "nn/io/trust.h"
 
 #include <algorithm>
+#include <span>
 
-#include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
@@ -13,11 +14,9 @@ void refuse_damaged(const std::string& what, Trust* trust) {
 }
 
 std::string first_few(const std::vector<std::string>& texts, const char* separator) {
-  constexpr std::size_t shown = 5;
-  std::string list;
-  for (std::size_t k = 0; k < std::min(texts.size(), shown); ++k) list += (list.empty() ? "" : separator) + texts[k];
-  if (texts.size() > shown) list += to_text(separator, "and ", texts.size() - shown, " more");
-  return list;
+  const std::size_t shown = std::min<std::size_t>(texts.size(), 5);
+  const std::string list = joined(std::span(texts).first(shown), {}, separator);
+  return texts.size() == shown ? list : to_text(list, separator, "and ", texts.size() - shown, " more");
 }
 
 }  // namespace whence

@@ -11,9 +11,9 @@ Dropout::Dropout(double probability) : probability_(probability) {
     throw InputError("dropout: ", probability, " given; at least 0 and less than 1 required");
 }
 
-Tensor Dropout::operator()(const Tensor& x, const Pass& pass, Site at) const {
+Tensor Dropout::operator()(const Tensor& x, const Pass& pass, Site site) const {
   if (!drops(pass)) return x;
-  return dropout(x, probability_, Stream(pass.seed, path(), pass.step), {}, at);
+  return dropout(x, probability_, Stream(pass.seed, path(), pass.step), {}, site);
 }
 
 }  // namespace whence

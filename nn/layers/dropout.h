@@ -21,7 +21,7 @@ class Dropout final : public Module {
   [[nodiscard]] bool drops(const Pass& pass) const { return pass.training && probability_ > 0; }
   // In training each number is 0 with the module's probability, else divided by 1 - probability. Otherwise x itself.
   // The draw is a function of the pass and of the module's path.
-  [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass, Site at = Site::current()) const;
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass, Site site = Site::current()) const;
 
  private:
   double probability_;

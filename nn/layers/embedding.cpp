@@ -10,9 +10,9 @@ Embedding::Embedding(index_t rows, index_t dim, Init init) {
   weight_ = param("weight", {rows, dim}, init);
 }
 
-Tensor Embedding::operator()(const Tensor& index, Site at) const {
+Tensor Embedding::operator()(const Tensor& index, Site site) const {
   const Scope scope(path());
-  return take_rows(weight_, index, at);
+  return take_rows(weight_, index, site);
 }
 
 }  // namespace whence

@@ -11,7 +11,7 @@ class Embedding final : public Module {
   Embedding(index_t rows, index_t dim, Init init = Init::normal(0, 0.02));
 
   // index [...] in [0, rows) -> [..., dim]
-  [[nodiscard]] Tensor operator()(const Tensor& index, Site at = Site::current()) const;
+  [[nodiscard]] Tensor operator()(const Tensor& index, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }
 

@@ -12,9 +12,9 @@ Linear::Linear(index_t inputs, index_t outputs, bool bias, Init init, Init bias_
   if (bias) bias_ = param("bias", {outputs}, bias_init, false);
 }
 
-Tensor Linear::operator()(const Tensor& x, Site at) const {
+Tensor Linear::operator()(const Tensor& x, Site site) const {
   const Scope scope(path());
-  return linear(x, weight_, bias_, at);
+  return linear(x, weight_, bias_, site);
 }
 
 }  // namespace whence

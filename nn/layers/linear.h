@@ -12,7 +12,7 @@ class Linear final : public Module {
       Init bias_init = Init::zeros());
 
   // x [..., inputs] -> [..., outputs]
-  [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
+  [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined when there is none

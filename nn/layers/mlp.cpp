@@ -34,16 +34,16 @@ MLP::MLP(const MLPOptions& options)
   child("dropout", dropout_);
 }
 
-Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site at) const {
+Tensor MLP::operator()(const Tensor& x, const Pass& pass, Site site) const {
   const Scope scope(path());
-  Tensor hidden = in_(x, at);
+  Tensor hidden = in_(x, site);
   switch (activation_) {
-    case Activation::gelu: hidden = gelu(hidden, at); break;
-    case Activation::gelu_erf: hidden = gelu_erf(hidden, at); break;
-    case Activation::relu: hidden = relu(hidden, at); break;
-    case Activation::swiglu: hidden = silu((*gate_)(x, at), at) * hidden; break;
+    case Activation::gelu: hidden = gelu(hidden, site); break;
+    case Activation::gelu_erf: hidden = gelu_erf(hidden, site); break;
+    case Activation::relu: hidden = relu(hidden, site); break;
+    case Activation::swiglu: hidden = silu((*gate_)(x, site), site) * hidden; break;
   }
-  return out_(dropout_(probe("hidden", hidden, at), pass), at);
+  return out_(dropout_(probe("hidden", hidden, site), pass), site);
 }
 
 }  // namespace whence

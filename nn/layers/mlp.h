@@ -34,7 +34,7 @@ class MLP final : public Module {
   explicit MLP(const MLPOptions& options);
 
   // x [..., dim] -> [..., dim]. Probe: "hidden", after the activation.
-  [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass = {}, Site at = Site::current()) const;
+  [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass = {}, Site site = Site::current()) const;
 
   const Linear& in() const { return in_; }
   const Linear& out() const { return out_; }

@@ -106,11 +106,11 @@ static void require_no_dot(const char* op, const std::string& name) {
 }
 
 Tensor Module::param(
-    const std::string& name, const Shape& shape, const Init& init, bool decays, Bounds bounds, Site at) {
+    const std::string& name, const Shape& shape, const Init& init, bool decays, Bounds bounds, Site site) {
   require_no_dot("param", name);
   require_new_name("param", name);
   const double first_value = init.random() ? std::numeric_limits<double>::quiet_NaN() : init.first;
-  const Tensor tensor = requires_grad(Tensor::full(shape, first_value, DType::f32, parameters_on), at);
+  const Tensor tensor = requires_grad(Tensor::full(shape, first_value, DType::f32, parameters_on), site);
   node_of(tensor)->path = path_of(name);
   own_.push_back({path_of(name), tensor, init, decays, false, bounds});
   return tensor;

@@ -59,7 +59,7 @@ class Module {
 
   // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
   [[nodiscard]] Tensor param(const std::string& name, const Shape& shape, const Init& init, bool decays = true,
-      Bounds bounds = {}, Site at = Site::current());
+      Bounds bounds = {}, Site site = Site::current());
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"

@@ -15,9 +15,10 @@ Norm::Norm(index_t dim, NormKind kind, double epsilon) : kind_(kind), epsilon_(e
   if (kind == NormKind::layer) bias_ = param("bias", {dim}, Init::zeros(), false);
 }
 
-Tensor Norm::operator()(const Tensor& x, Site at) const {
+Tensor Norm::operator()(const Tensor& x, Site site) const {
   const Scope scope(path());
-  return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, epsilon_, at) : rms_norm(x, weight_, epsilon_, at);
+  return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, epsilon_, site)
+                                  : rms_norm(x, weight_, epsilon_, site);
 }
 
 }  // namespace whence

@@ -15,7 +15,7 @@ class Norm final : public Module {
   explicit Norm(index_t dim, NormKind kind = NormKind::layer, double epsilon = 1e-5);
 
   // x [..., dim] -> [..., dim]
-  [[nodiscard]] Tensor operator()(const Tensor& x, Site at = Site::current()) const;
+  [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined in RMS norm

@@ -44,7 +44,8 @@ class CoPE final : public Contextual, public RunsInTiles {
     const Tensor g = gates(context);                                                    // Eq. 3, [b h i j]
     const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));  // Eq. 4, [b h i j]
     const Tensor z = probe("z", position_logits(context));                              // Eq. 7, [b h i n]
-    const Tensor c = interpolated(cast(z, p.dtype()), p);                               // Listing 1, [b h i j]
+    // (1-w) z[floor p] + w z[ceil p]: Listing 1, [b h i j]
+    const Tensor c = lerp_at(cast(z, p.dtype()), as_printed_ ? mirrored(p) : p);
     return s + probe("position_logit", cast(c, s.dtype()));
   }
 
@@ -64,9 +65,6 @@ class CoPE final : public Contextual, public RunsInTiles {
   Tensor position_logits(const AttendContext& context) const {
     return matmul(position_query_.of(context), transpose(table_), position_query_.scale(context));
   }
-
-  // (1-w) z[floor p] + w z[ceil p]: z [b h i n], p [b h i j] -> [b h i j]
-  Tensor interpolated(const Tensor& z, const Tensor& p) const { return lerp_at(z, as_printed_ ? mirrored(p) : p); }
 
   // The erratum: read at floor p + ceil p - p, the two weights are exchanged, as Eq. 5 prints them. Whole positions
   // stay, so the result jumps at each of them.

@@ -29,20 +29,17 @@ void require_gradients(const std::vector<Module::Parameter>& parameters) {
 
 // The largest magnitude. Throws NotFinite naming the parameter when a gradient is infinite or NaN.
 double largest_finite(const Module::Parameter& parameter) {
-  const Tensor x = raw::to_device(raw::contiguous(gradient(parameter.tensor)), Device::cpu());
+  const std::vector<double> values = gradient(parameter.tensor).to_vector();
   double largest = 0;
-  visit_floating("optimiser", x.dtype(), [&]<class T>(Type<T>) {
-    const T* in = x.data<T>();
-    for (index_t i = 0; i < x.numel(); ++i) {
-      const double value = static_cast<double>(static_cast<compute_t<T>>(in[i]));
-      if (!std::isfinite(value)) {
-        throw NotFinite(error_at_call_site("optimiser",
-            to_text("the gradient of ", parameter.path, " is ", value, " at element ", i, " of ", x.shape(),
-                "; finite gradients required; lower the learning rate, or find the op with CheckFinite")));
-      }
-      largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      throw NotFinite(error_at_call_site(
+          "optimiser", to_text("the gradient of ", parameter.path, " is ", values[i], " at element ", i, " of ",
+                           parameter.tensor.shape(),
+                           "; finite gradients required; lower the learning rate, or find the op with CheckFinite")));
     }
-  });
+    largest = std::max(largest, std::abs(values[i]));
+  }
   return largest;
 }
 
@@ -53,33 +50,28 @@ void require_trainable(const Module::Parameter& parameter, bool masters) {
       compute_dtype(dtype) != dtype ? ", or AdamOptions::masters" : "");
 }
 
-std::vector<Tensor> gradients_on(Device device, const std::vector<Module::Parameter>& parameters) {
+// Contiguous, of the trained parameters, which are on one device.
+std::vector<Tensor> gradients_of(const std::vector<Module::Parameter>& parameters) {
   std::vector<Tensor> gradients;
-  for (const Module::Parameter& parameter : parameters)
-    if (trained(parameter) && parameter.tensor.device() == device)
-      gradients.push_back(raw::contiguous(gradient(parameter.tensor)));
+  for (const Module::Parameter& parameter : parameters) {
+    if (!trained(parameter)) continue;
+    gradients.push_back(raw::contiguous(gradient(parameter.tensor)));
+    raw::require_same_device("optimiser", "a gradient", gradients[0], "another", gradients.back());
+  }
   return gradients;
 }
 
-// The devices that trained parameters are on.
-std::vector<Device> devices_of(const std::vector<Module::Parameter>& parameters) {
-  std::vector<Device> devices;
-  for (const Module::Parameter& parameter : parameters) {
-    const Device device = parameter.tensor.device();
-    if (trained(parameter) && std::find(devices.begin(), devices.end(), device) == devices.end())
-      devices.push_back(device);
-  }
-  return devices;
+// [1] f64, beside the gradients: in a fixed order, of each gradient divided by `unit`
+Tensor sum_of_squares(const std::vector<Module::Parameter>& parameters, double unit) {
+  const std::vector<Tensor> gradients = gradients_of(parameters);
+  if (gradients.empty()) return Tensor::zeros({1}, DType::f64);
+  const Tensor sum = Tensor::empty({1}, DType::f64, gradients[0].device());
+  kernels(sum.device()).sum_of_squares(gradients, unit, sum);
+  return sum;
 }
 
 double norm_in_units_of(double unit, const std::vector<Module::Parameter>& parameters) {
-  double total = 0;
-  for (const Device device : devices_of(parameters)) {
-    const Tensor sum = Tensor::empty({1}, DType::f64, device);
-    kernels(device).sum_of_squares(gradients_on(device, parameters), unit, sum);
-    total += sum.item();
-  }
-  return std::sqrt(total);
+  return std::sqrt(sum_of_squares(parameters, unit).item());
 }
 
 // Squares of f64 gradients can overflow although the norm does not: then everything is measured in units of the largest
@@ -130,25 +122,23 @@ void require_options(const AdamOptions& options) {
 
 }  // namespace
 
-bool GradientNorm::finite() const { return std::isfinite(value); }
-
 GradientNorm clip_by_global_norm(
-    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site at) {
-  const CallSite place(at);
+    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site site) {
+  const CallSite place(site);
   require_clipping(max_norm, loss_scale);
   return clipped(global_norm(parameters), max_norm, loss_scale);
 }
 
 GradientNorm try_clip_by_global_norm(
-    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site at) {
-  const CallSite place(at);
+    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site site) {
+  const CallSite place(site);
   require_clipping(max_norm, loss_scale);
   require_gradients(parameters);
   return clipped(norm_in_units_of(1, parameters), max_norm, loss_scale);
 }
 
-Adam::Adam(const Module& module, const AdamOptions& options, Site at) : options_(options) {
-  const CallSite place(at);
+Adam::Adam(const Module& module, const AdamOptions& options, Site site) : options_(options) {
+  const CallSite place(site);
   require_options(options);
   for (Module::Parameter& parameter : module.parameters()) {
     if (parameter.frozen) continue;
@@ -187,21 +177,19 @@ void Adam::require_ready(double learning_rate) const {
   }
 }
 
-// All parameters of a device at once; then what must stay inside bounds is put back.
-void Adam::run(const AdamStep& step, const Tensor& controls, const Site& at) {
-  for (const Device device : devices_of(parameters_)) {
-    std::vector<AdamEntry> entries;
-    for (std::size_t k = 0; k < parameters_.size(); ++k) {
-      const Tensor& weight = parameters_[k].tensor;
-      if (!trained(parameters_[k]) || !(weight.device() == device)) continue;
-      const Moments& moments = moments_[k];
-      const bool narrow = moments.master.defined();
-      entries.push_back({raw::contiguous(gradient(weight)), narrow ? moments.master : weight.detach(), moments.first,
-          moments.second, narrow ? weight.detach() : Tensor(), parameters_[k].decays});
-      weight.storage().written(at);
-    }
-    kernels(device).adam_all(step, controls, entries);
+// All parameters at once; then what must stay inside bounds is put back.
+void Adam::run(const AdamStep& step, const Tensor& controls, const Site& site) {
+  std::vector<AdamEntry> entries;
+  for (std::size_t k = 0; k < parameters_.size(); ++k) {
+    if (!trained(parameters_[k])) continue;
+    const Tensor& weight = parameters_[k].tensor;
+    const auto& [first, second, master] = moments_[k];
+    entries.push_back({raw::contiguous(gradient(weight)), master.defined() ? master : weight.detach(), first, second,
+        master.defined() ? weight.detach() : Tensor(), parameters_[k].decays});
+    weight.storage().written(site);
   }
+  if (entries.empty()) return;
+  kernels(entries[0].weight.device()).adam_all(step, controls, entries);
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     if (!trained(parameters_[k])) continue;
     Module::Parameter held = parameters_[k];
@@ -211,48 +199,44 @@ void Adam::run(const AdamStep& step, const Tensor& controls, const Site& at) {
   }
 }
 
-void Adam::step(double learning_rate, double gradient_scale, Site at) {
-  const CallSite place(at);
+void Adam::step(double learning_rate, double gradient_scale, Site site) {
+  const CallSite place(site);
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
   static_cast<void>(global_norm(parameters_));  // refuses before anything is changed
-  run(next_step(learning_rate, gradient_scale), {}, at);
+  run(next_step(learning_rate, gradient_scale), {}, site);
   ++steps_;
 }
 
-void Adam::step(double learning_rate, const GradientNorm& norm, Site at) {
-  const CallSite place(at);
+void Adam::step(double learning_rate, const GradientNorm& norm, Site site) {
+  const CallSite place(site);
   require_ready(learning_rate);
   require_gradients(parameters_);
   if (!norm.finite() || !std::isfinite(norm.scale))
     fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
-  run(next_step(learning_rate, norm.scale), {}, at);
+  run(next_step(learning_rate, norm.scale), {}, site);
   ++steps_;
 }
 
-void Adam::prepare_replay(double learning_rate, double max_norm, double loss_scale, Site at) {
-  const CallSite place(at);
+void Adam::prepare_replay(double learning_rate, double max_norm, double loss_scale, Site site) {
+  const CallSite place(site);
   require_ready(learning_rate);
   require_clipping(max_norm, loss_scale);
-  const std::vector<Device> devices = devices_of(parameters_);
-  if (devices.size() != 1)
-    fail("optimiser", "parameters on ", devices.size(), " devices given; a replayed step needs one");
-  if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, devices[0]);
+  const Device device = moments_.at(0).first.device();
+  if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, device);
   const std::array<double, control_count> controls = step_controls(next_step(learning_rate, 1), max_norm, loss_scale);
-  memory_of(devices[0]).source().copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
+  memory_of(device).source().copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
   ++steps_;
 }
 
-void Adam::replayable_step(Site at) {
-  const CallSite place(at);
+void Adam::replayable_step(Site site) {
+  const CallSite place(site);
   if (!controls_.defined())
     fail("optimiser", "replayable_step before prepare_replay; call prepare_replay before each step");
   require_gradients(parameters_);
-  const Tensor total = Tensor::empty({1}, DType::f64, controls_.device());
-  kernels(total.device()).sum_of_squares(gradients_on(total.device(), parameters_), 1, total);
-  kernels(total.device()).clip_scale(total, controls_);
-  run(next_step(0, 1), controls_, at);
+  kernels(controls_.device()).clip_scale(sum_of_squares(parameters_, 1), controls_);
+  run(next_step(0, 1), controls_, site);
 }
 
 GradientNorm Adam::replayed_norm() {

@@ -1,6 +1,7 @@
 // Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017), and clipping by the global norm.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -14,19 +15,19 @@ struct GradientNorm {
   // What gradients are to be multiplied by: min(1, max_norm / value) / loss_scale.
   // 1 / loss_scale when value is 0, NaN when value is not finite.
   double scale;
-  bool finite() const;
+  bool finite() const { return std::isfinite(value); }
 };
 
 // sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
 // Adam::step. The gradients are those of loss_scale times the loss (precision f16 needs this); `scale` divides by it.
 // Throws Error that names all parameters without a path from the loss, NotFinite that names the first with a gradient
-// that is not finite. Frozen parameters do not count. max_norm is above 0; infinity clips nothing. loss_scale is finite
-// and above 0.
+// that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above 0; infinity clips
+// nothing. loss_scale is finite and above 0.
 [[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
-    double loss_scale = 1, Site at = Site::current());
+    double loss_scale = 1, Site site = Site::current());
 // The same, but gradients that are not finite are a result and no error: a loss scale that was too large makes them.
 [[nodiscard]] GradientNorm try_clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
-    double loss_scale = 1, Site at = Site::current());
+    double loss_scale = 1, Site site = Site::current());
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
@@ -45,14 +46,14 @@ class Adam {
   };
 
   // Parameters are f32 or f64, or of 16 bits with `masters`. Throws Error when an option is out of range.
-  explicit Adam(const Module& module, const AdamOptions& options = {}, Site at = Site::current());
+  explicit Adam(const Module& module, const AdamOptions& options = {}, Site site = Site::current());
 
   // One step from the gradients that backward left, each multiplied by gradient_scale. Throws the errors of
   // clip_by_global_norm before anything is changed: no parameter is skipped in silence.
-  void step(double learning_rate, double gradient_scale = 1, Site at = Site::current());
+  void step(double learning_rate, double gradient_scale = 1, Site site = Site::current());
   // The same with the result of clip_by_global_norm for the present gradients, so that they are not read again. Throws
   // Error when the norm is not finite: leave such a step out.
-  void step(double learning_rate, const GradientNorm& norm, Site at = Site::current());
+  void step(double learning_rate, const GradientNorm& norm, Site site = Site::current());
   void zero_gradients();
 
   // The step, with clipping, as launches that can be captured in a graph and replayed. Nothing waits for the device;
@@ -60,8 +61,8 @@ class Adam {
   //   adam.prepare_replay(rate, max_norm, loss_scale);   // before each replay: counts the step, copies a few numbers
   //   graph.replay();                                    // captured around: forward, backward, adam.replayable_step()
   //   const GradientNorm norm = adam.replayed_norm();    // waits; not finite: nothing changed, the step does not count
-  void prepare_replay(double learning_rate, double max_norm, double loss_scale = 1, Site at = Site::current());
-  void replayable_step(Site at = Site::current());
+  void prepare_replay(double learning_rate, double max_norm, double loss_scale = 1, Site site = Site::current());
+  void replayable_step(Site site = Site::current());
   [[nodiscard]] GradientNorm replayed_norm();
 
   index_t steps() const { return steps_; }  // taken so far
@@ -76,7 +77,7 @@ class Adam {
  private:
   AdamStep next_step(double learning_rate, double gradient_scale) const;
   void require_ready(double learning_rate) const;
-  void run(const AdamStep& step, const Tensor& controls, const Site& at);
+  void run(const AdamStep& step, const Tensor& controls, const Site& site);
 
   std::vector<Module::Parameter> parameters_;
   std::vector<Moments> moments_;
