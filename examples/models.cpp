@@ -62,7 +62,7 @@ void print_one(const std::string& name, const std::string& scheme) {
     table.row({path, to_text(row.shape), to_text(row.times), to_text(row.numbers), row.init});
   }
   std::cout << table.text() << name << " with " << model.scheme() << ": " << model.parameter_count() << " parameters ("
-            << in_millions(model.parameter_count()) << " M)\nattention: " << model.explain() << '\n';
+            << in_millions(model.parameter_count()) << " M)\nattention: " << model.attention(0).explain() << '\n';
 }
 
 struct Options {

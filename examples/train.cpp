@@ -316,14 +316,15 @@ int train_and_test(const Run& run, Settings settings) {
             << std::endl;
   Transformer model(options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
-            << model.explain() << std::endl;
+            << model.attention(0).explain() << std::endl;
   std::cout << placement.text << std::endl;
   const std::vector<std::string> notes = task.notes(settings.training.seed);
   for (const std::string& note : notes) std::cout << "note: " << one_line(note) << std::endl;
   say_what_tests_take(model, task, settings);
   TrainingJob job = tasks::training_job(model, task, settings.sizes, settings.training);
   RunRecord record = run.record();
-  record.facts = {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.explain()}, memory};
+  record.facts = {
+      {"parameters", std::to_string(model.parameter_count())}, {"executor", model.attention(0).explain()}, memory};
   for (const std::string& note : notes) record.facts.emplace_back("note", note);
   if (fitted) record_accumulate(record, settings.training);
   job.record = text_of(record);

@@ -181,6 +181,4 @@ Tensor Transformer::operator()(
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
 }
 
-std::string Transformer::explain() const { return blocks_[0]->attention().explain(); }
-
 }  // namespace whence

@@ -81,7 +81,6 @@ class Transformer final : public Module {
   const TransformerOptions& options() const { return options_; }
   Device device() const { return embedding_.weight().device(); }
   std::string scheme() const { return canonical_text(specs_); }
-  std::string explain() const;  // which executor runs attention, and why
   const Attention& attention(index_t layer) const { return blocks_[static_cast<std::size_t>(layer)]->attention(); }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 
 namespace whence {
 
@@ -48,6 +49,12 @@ std::optional<std::string> nearest_name(std::string_view typed, const std::vecto
     }
   }
   return best;
+}
+
+std::string first_few(const std::vector<std::string>& texts, const char* separator) {
+  const std::size_t shown = std::min<std::size_t>(texts.size(), 5);
+  const std::string list = joined(std::span(texts).first(shown), {}, separator);
+  return texts.size() == shown ? list : to_text(list, separator, "and ", texts.size() - shown, " more");
 }
 
 void refuse_name(const char* what, const std::string& given, const std::vector<std::string>& known) {

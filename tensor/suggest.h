@@ -28,6 +28,9 @@ template <class Items, class Part = std::identity>
   return text;
 }
 
+// The first five, and how many more there are.
+[[nodiscard]] std::string first_few(const std::vector<std::string>& texts, const char* separator);
+
 // InputError "model: 'gpt2-124' given; one of gpt2-124m, neox-350m required; did you mean 'gpt2-124m'?"
 [[noreturn]] void refuse_name(const char* what, const std::string& given, const std::vector<std::string>& known);
 

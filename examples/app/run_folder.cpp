@@ -6,6 +6,7 @@
 #include "nn/io/files.h"
 #include "nn/io/safetensors_header.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 

@@ -20,8 +20,8 @@
 #include "examples/language/saved_model.h"
 #include "examples/look/history.h"
 #include "nn/io/files.h"
-#include "nn/io/trust.h"
 #include "nn/models.h"
+#include "tensor/suggest.h"
 
 namespace whence::language {
 namespace {
@@ -261,7 +261,7 @@ int train_and_evaluate(CommandLine& line, Settings& settings) {
             << std::endl;
   Transformer model(model_options);
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
-            << model.explain() << std::endl;
+            << model.attention(0).explain() << std::endl;
   std::cout << placement.text << std::endl;
 
   const Facts facts = language_facts(model.options(), *tokeniser);

@@ -55,6 +55,14 @@ Rows::Rows(const Subject& subject, bool gradients) : subject_(subject), specs_(p
   }
 }
 
+// The composed form, with every probe, for query rows [begin, end) of `inputs` alone: [b h end-begin d]. Keys that none
+// of these rows sees are left out. REQUIRES: every scheme is row local
+static Tensor composed_rows(const Attention& attention, const AttendInputs& inputs, index_t begin, index_t end) {
+  const Scope scope(attention.path());
+  const AttendContext all = rotated_context(inputs, attention.stages());
+  return attend_rows(rows_of(all, attention.stages(), begin, end), attention.stages());
+}
+
 std::vector<Quantity> Rows::of(index_t layer, index_t begin, index_t end, bool gradients) const {
   const Layer& from = layers_.at(static_cast<std::size_t>(layer));
   AttendInputs inputs{
@@ -64,7 +72,7 @@ std::vector<Quantity> Rows::of(index_t layer, index_t begin, index_t end, bool g
     inputs.query = leaf_of(from.query), inputs.key = leaf_of(from.key), inputs.value = leaf_of(from.value);
   const RecordingScope recording(differentiated);
   Capture capture(attention_of(layer) + ".*");
-  const Tensor output = subject_.model->attention(layer).composed_rows(inputs, begin, end);
+  const Tensor output = composed_rows(subject_.model->attention(layer), inputs, begin, end);
   capture.stop();
   if (differentiated) {
     backward(output, raw::slice(from.gradient_of_output, 2, begin, end));

@@ -89,12 +89,6 @@ Tensor Attention::operator()(
   return dropout_(output_(merged), pass);
 }
 
-Tensor Attention::composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const {
-  const Scope scope(path());
-  const AttendContext all = rotated_context(inputs, stages_);
-  return attend_rows(rows_of(all, stages_, begin, end), stages_);
-}
-
 std::string Attention::explain() const { return explain_executor(executor_, stages_); }
 
 }  // namespace whence

@@ -48,11 +48,6 @@ class Attention final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 
-  // The composed form, with every probe, for query rows [begin, end) of `inputs` alone: [b h end-begin d]. Keys that
-  // none of these rows sees are left out. For those who look at texts whose pairs do not fit in memory.
-  // REQUIRES: every scheme is row local.
-  [[nodiscard]] Tensor composed_rows(const AttendInputs& inputs, index_t begin, index_t end) const;
-
   std::string explain() const;  // which executor runs, and why
   const Stages& stages() const { return stages_; }
 

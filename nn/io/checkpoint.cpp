@@ -14,9 +14,9 @@
 #include <ranges>
 
 #include "nn/io/files.h"
-#include "nn/io/safetensors.h"
 #include "nn/io/safetensors_header.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {

@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-#include "nn/io/trust.h"
+#include "nn/io/safetensors.h"
 #include "nn/layers/module.h"
 #include "nn/training/optim.h"
 
@@ -66,7 +66,7 @@ TrainingState read_training_state(const std::string& folder, Trust* trust = null
 
 // Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: what
 // read_training_state throws, and DoesNotFit, which lists what does not fit; the weights and the optimiser are then
-// unchanged. `trust` (nn/io/trust.h) gets notes of what was damaged and accepted, and of numbers that are not finite.
+// unchanged. `trust` gets notes of what was damaged and accepted, and of numbers that are not finite.
 TrainingState load_checkpoint(
     const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust = nullptr);
 

@@ -211,6 +211,12 @@ std::string head_of(const SafetensorsHeader& header) {
 
 }  // namespace
 
+void refuse_damaged(const std::string& what, Trust* trust) {
+  if (!trust || !trust->accept_damaged)
+    throw FileError(what, "; restore it from a copy, or accept the damage (--accept-damaged)");
+  trust->notes.push_back(what + "; it is used all the same");
+}
+
 SafetensorsFile read_safetensors(const std::string& path, Trust* trust) {
   const InputFile file(path);
   const std::uint64_t length = checked_header_length(path, file);

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "nn/io/trust.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -23,6 +22,15 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 //   bytes = open(file, "rb").read()
 //   sha256(bytes.replace(seal.encode(), b"0" * 64, 1)).hexdigest() == seal
 inline constexpr const char* seal_key = "whence.seal";
+
+// How much is believed of files that carry seals, and what is to be said about it. Nothing in nn prints.
+struct Trust {
+  bool accept_damaged = false;          // files that their seals do not prove are taken all the same, with a note
+  std::vector<std::string> notes = {};  // "FILE: what is to be known of it", a line each, for people; added to
+};
+
+// `what`: "FILE: is damaged: why". FileError of that text, or a note of it if `trust` accepts damage.
+void refuse_damaged(const std::string& what, Trust* trust);
 
 struct SafetensorsFile {
   NamedTensors tensors;
