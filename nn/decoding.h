@@ -17,7 +17,7 @@ class Decoding {
   // `capacity`: how many tokens a sequence may reach, padding included; drawn positions are drawn for as many.
   // `padding`, where given: how many tokens of padding each sequence begins with, so that prompts of different lengths
   // end at the same place. The model outlives this. Throws Error when the model is not causal or a number is negative.
-  Decoding(const Transformer& model, index_t capacity, std::vector<index_t> padding = {}, Pass pass = {});
+  Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding = {}, Pass pass = {});
 
   // tokens [b n] i64, n >= 1, the next ones -> their logits [b n v]; rows of padding mean nothing. Throws Error when
   // the capacity would be exceeded or the batch is another; nothing has changed then.
@@ -26,11 +26,9 @@ class Decoding {
   index_t length() const { return filled_; }  // tokens so far, padding included
 
  private:
-  Tensor present(index_t batch, index_t length) const;
-
   const Transformer& model_;
-  index_t capacity_, filled_ = 0, batch_ = 0;
-  std::vector<index_t> padding_;
+  index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known
+  Tensor present_;                             // bool [b capacity]; undefined where no sequence is padded
   Pass pass_;
   std::vector<AttentionCache> caches_;
 };

@@ -8,11 +8,6 @@ SchemeArguments::SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes)
     : spec_(spec), sizes_(sizes), values_(spec.given()) {
   for (const SchemeOption& option : spec.info().options) values_.emplace(option.name, option.default_text);
 }
-index_t SchemeArguments::integer(const std::string& name) const {
-  return static_cast<index_t>(number_in(values_.at(name)));
-}
-double SchemeArguments::number(const std::string& name) const { return number_in(values_.at(name)); }
-const std::string& SchemeArguments::word(const std::string& name) const { return values_.at(name); }
 index_t SchemeArguments::or_length(const std::string& name, const char* what) const {
   const index_t number = integer(name) ? integer(name) : sizes_.length;
   if (number < 1) {
@@ -21,12 +16,10 @@ index_t SchemeArguments::or_length(const std::string& name, const char* what) co
   }
   return number;
 }
-bool SchemeArguments::given(const std::string& name) const { return spec_.given().contains(name); }
 void SchemeArguments::refuse_if_given(const std::string& name, const std::string& without_what) const {
   if (given(name))
     refuse_scheme(spec_.text(), to_text(name, " given; it has no effect ", without_what, "; leave it out"));
 }
-std::unique_ptr<PositionalScheme> SchemeArguments::base() const { return base(sizes_.length); }
 std::unique_ptr<PositionalScheme> SchemeArguments::base(index_t length) const {
   SchemeSizes sizes = sizes_;
   sizes.length = length;

@@ -26,20 +26,20 @@ class SchemeArguments {
  public:
   SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes);
   const SchemeSizes& sizes() const { return sizes_; }
-  index_t integer(const std::string& name) const;
-  double number(const std::string& name) const;
-  const std::string& word(const std::string& name) const;
+  index_t integer(const std::string& name) const { return static_cast<index_t>(number(name)); }
+  double number(const std::string& name) const { return number_in(values_.at(name)); }
+  const std::string& word(const std::string& name) const { return values_.at(name); }
   bool yes(const std::string& name) const { return word(name) == "yes"; }
   // An integer, or the training length where it is 0. Throws InputError "SCHEME: no WHAT and a model without a training
   // length given; one of them required" where both are 0.
   index_t or_length(const std::string& name, const char* what) const;
-  bool given(const std::string& name) const;  // written out, not left at its default
+  bool given(const std::string& name) const { return spec_.given().contains(name); }  // not left at its default
   // Throws InputError when a given option would do nothing:
   // "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT; leave it out".
   void refuse_if_given(const std::string& name, const std::string& without_what) const;
   // The scheme inside the parentheses, for the same sizes, or for runs of another length.
   // REQUIRES: made with takes_base.
-  [[nodiscard]] std::unique_ptr<PositionalScheme> base() const;
+  [[nodiscard]] std::unique_ptr<PositionalScheme> base() const { return base(sizes_.length); }
   [[nodiscard]] std::unique_ptr<PositionalScheme> base(index_t length) const;
   const SchemeSpec& spec() const { return spec_; }
 

@@ -14,23 +14,6 @@ SchemeRegistry& registry() {
 
 }  // namespace
 
-namespace option {
-
-SchemeOption integer(std::string name, index_t preset, Range range, std::string help) {
-  return {std::move(name), SchemeOption::Kind::integer, to_text(preset), range.low, range.high, {}, std::move(help)};
-}
-SchemeOption number(std::string name, double preset, Range range, std::string help) {
-  return {std::move(name), SchemeOption::Kind::number, to_text(preset), range.low, range.high, {}, std::move(help)};
-}
-SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
-  return {std::move(name), SchemeOption::Kind::word, choices.at(0), 0, 0, choices, std::move(help)};
-}
-SchemeOption yes_no(std::string name, std::string help) {
-  return words(std::move(name), {"no", "yes"}, std::move(help));
-}
-
-}  // namespace option
-
 void SchemeRegistry::add(SchemeInfo info, const Site& site) {
   std::vector<std::string> names = info.aliases;
   names.push_back(info.name);

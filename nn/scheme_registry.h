@@ -31,11 +31,20 @@ namespace option {
 struct Range {
   double low, high;  // both allowed
 };
-[[nodiscard]] SchemeOption integer(std::string name, index_t preset, Range range, std::string help);
-[[nodiscard]] SchemeOption number(std::string name, double preset, Range range, std::string help);
+[[nodiscard]] inline SchemeOption integer(std::string name, index_t preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::integer, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
+[[nodiscard]] inline SchemeOption number(std::string name, double preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::number, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
 // The first choice is the default.
-[[nodiscard]] SchemeOption words(std::string name, std::vector<std::string> choices, std::string help);
-[[nodiscard]] SchemeOption yes_no(std::string name, std::string help);  // no, unless yes is written
+[[nodiscard]] inline SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
+  return {std::move(name), SchemeOption::Kind::word, choices.at(0), 0, 0, choices, std::move(help)};
+}
+// no, unless yes is written
+[[nodiscard]] inline SchemeOption yes_no(std::string name, std::string help) {
+  return words(std::move(name), {"no", "yes"}, std::move(help));
+}
 }  // namespace option
 
 // What a probe shows: for everything that draws it or writes about it.

@@ -268,8 +268,8 @@ TEST_CASE("F1, F3, F10, F11: missing, cut and foreign files of a checkpoint are 
   const auto metadata = [](const char* key, const std::optional<std::string>& value) {
     return [=](const fs::path& at) {
       rewrite(at / "weights.safetensors", [&](SafetensorsFile& file) {
-        std::erase_if(file.metadata, [&](const auto& entry) { return entry.first == key; });
-        if (value) file.metadata.emplace_back(key, *value);
+        file.metadata.erase(key);
+        if (value) file.metadata.emplace(key, *value);
       });
     };
   };

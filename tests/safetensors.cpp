@@ -90,7 +90,7 @@ TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any ord
   write_safetensors(scratch / "a", content);
   const SafetensorsFile back = read_safetensors(scratch / "a");
   REQUIRE(back.tensors.size() == content.tensors.size());
-  CHECK(back.metadata == std::vector<std::pair<std::string, std::string>>{{"a", "one \"quoted\" \n"}, {"b", "2"}});
+  CHECK(back.metadata == Metadata{{"a", "one \"quoted\" \n"}, {"b", "2"}});
   for (const auto& found : back.tensors) {
     const Tensor& tensor = found.second;
     CAPTURE(found.first);
@@ -104,7 +104,6 @@ TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any ord
     CHECK(std::equal(tensor.bytes(), tensor.bytes() + size, expected.bytes()));
   }
   std::reverse(content.tensors.begin(), content.tensors.end());
-  std::reverse(content.metadata.begin(), content.metadata.end());
   write_safetensors(scratch / "b", content);
   CHECK(read_bytes(scratch / "a") == read_bytes(scratch / "b"));
 }
@@ -262,7 +261,7 @@ TEST_CASE("F2: the seal is what anyone can compute, and notices every flipped bi
   const Scratch scratch("sealed");
   SafetensorsFile content = small_file();
   content.tensors.emplace_back("Bias", Tensor::of({6, 5, 4, 3, 2, 1}, {2, 3}));
-  content.metadata.emplace_back("odd", "\"whence.seal\":\"\x1F");  // no seal, and a byte that is written as \u001f
+  content.metadata.emplace("odd", "\"whence.seal\":\"\x1F");  // no seal, and a byte that is written as \u001f
   const std::string path = scratch / "whole", seal = write_safetensors(path, content), bytes = read_bytes(path);
   std::string without = bytes;
   CHECK(sha256(without.replace(bytes.find(seal), 64, 64, '0')) == seal);

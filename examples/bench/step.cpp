@@ -172,7 +172,7 @@ class Training {
     auto& loss_scale = precision_->loss_scale();
     const double scale = loss_scale ? loss_scale->value() : 1;
     backward(loss, Tensor::full({}, scale, loss.dtype(), loss.device()));
-    const GradientNorm norm = try_clip_by_global_norm(model_.parameters(), 1.0, scale);
+    const GradientNorm norm = clip_by_global_norm(model_.parameters(), 1.0, scale);
     if (loss_scale) loss_scale->update(norm.finite(), static_cast<index_t>(steps_));
     if (norm.finite()) precision_->optimizer().step(rate, norm);
     synchronise(model_.device());
@@ -193,7 +193,7 @@ class Training {
       backward(loss_of(random_batch(what_, ++steps_)));
     }
     const double update = steady_seconds();
-    precision_->optimizer().step(rate, try_clip_by_global_norm(model_.parameters(), 1.0));
+    precision_->optimizer().step(rate, clip_by_global_norm(model_.parameters(), 1.0, 1));
     found.total = steady_seconds() - start;
     found.parts["optimiser"] = steady_seconds() - update;
     double told = 0;

@@ -35,12 +35,12 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
     for (std::size_t k = 0; k < to.ways.size(); ++k) {
       const std::string name = to_text("way.", to.layer, ".", to.name, ".", k);
       file.tensors.emplace_back(name, raw::contiguous(to.ways[k].gradient));
-      file.metadata.emplace_back(name, name_of(to.ways[k]));
+      file.metadata.emplace(name, name_of(to.ways[k]));
     }
   }
   for (std::size_t code = 0; code < inspection.reasons().size(); ++code) {
     const Reason& reason = inspection.reasons()[code];
-    file.metadata.emplace_back(
+    file.metadata.emplace(
         to_text("reason ", code), to_text(to_string(reason.stop), "  ", reason.op, "  ", reason.line));
   }
   return file;

@@ -26,9 +26,9 @@ Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> sch
 // The first call makes the buffer.
 Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
   if (!buffer.defined()) {
-    std::vector<index_t> extents;
-    for (int k = 0; k < added.rank(); ++k) extents.push_back(k == axis ? capacity : added.size(k));
-    buffer = Tensor::zeros(Shape(extents), added.dtype(), added.device());
+    Shape extents = added.shape();
+    extents[axis] = capacity;
+    buffer = Tensor::zeros(extents, added.dtype(), added.device());
   }
   const index_t end = filled + added.size(axis);
   raw::copy_into(added.detach(), slice(buffer, axis, filled, end));

@@ -119,7 +119,7 @@ Metadata metadata_of(const TrainingState& state, const std::string& optimizer_se
   Metadata metadata{{format_key, std::to_string(format_version)}, {step_key, std::to_string(state.step)},
       {seed_key, std::to_string(state.seed)}, {skipped_key, std::to_string(state.skipped)},
       {optimizer_key, optimizer_seal}};
-  for (const auto& [name, fact] : state.facts) metadata.emplace_back(fact_prefix + name, fact);
+  for (const auto& [name, fact] : state.facts) metadata.emplace(fact_prefix + name, fact);
   return metadata;
 }
 
@@ -196,7 +196,7 @@ WeightsFile read_weights(const std::string& folder, Trust* trust) {
   const std::string path = (fs::path(folder) / weights_file).string();
   WeightsFile weights{read_sealed(path, trust), {}, {}};
   const auto text = [&](const char* key) -> const std::string& {
-    const auto found = std::ranges::find(weights.file.metadata, key, &Metadata::value_type::first);
+    const auto found = weights.file.metadata.find(key);
     if (found == weights.file.metadata.end())
       throw FileError(path, ": checkpoint: lacks metadata ", key, "; weights that a checkpoint saved required");
     return found->second;

@@ -20,12 +20,8 @@ constexpr std::uint64_t length_bytes = 8;
 constexpr std::uint64_t header_limit = 100'000'000;
 constexpr std::uint64_t alignment = 8;
 
-struct Named {
-  const char* name;
-  DType dtype;
-};
-constexpr Named dtypes[] = {{"F16", DType::f16}, {"BF16", DType::bf16}, {"F32", DType::f32}, {"F64", DType::f64},
-    {"I32", DType::i32}, {"I64", DType::i64}, {"BOOL", DType::boolean}};
+constexpr std::pair<const char*, DType> dtypes[] = {{"F16", DType::f16}, {"BF16", DType::bf16}, {"F32", DType::f32},
+    {"F64", DType::f64}, {"I32", DType::i32}, {"I64", DType::i64}, {"BOOL", DType::boolean}};
 
 template <class... Parts> [[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
   throw FileError(path, ": safetensors: ", parts...);
@@ -85,8 +81,8 @@ std::uint64_t checked_header_length(const std::string& path, const InputFile& fi
 }
 
 DType dtype_named(const std::string& path, const SafetensorsEntry& entry) {
-  for (const Named& known : dtypes)
-    if (entry.dtype == known.name) return known.dtype;
+  for (const auto& [name, dtype] : dtypes)
+    if (entry.dtype == name) return dtype;
   refuse(path, "tensor ", printable(entry.name), " has dtype ", printable(entry.dtype),
       "; F16, BF16, F32, F64, I32, I64 or BOOL required");
 }
@@ -155,8 +151,8 @@ Tensor read_tensor(const std::string& path, const InputFile& file, const Safeten
 // ---- Writing
 
 const char* name_of(DType dtype, const std::string& tensor) {
-  for (const Named& known : dtypes)
-    if (dtype == known.dtype) return known.name;
+  for (const auto& [name, known] : dtypes)
+    if (dtype == known) return name;
   throw Error(
       "safetensors: tensor ", printable(tensor), " is ", dtype, ", which the format has no name for; cast it first");
 }
@@ -178,11 +174,6 @@ NamedTensors in_file_order(const NamedTensors& given) {
 
 SafetensorsHeader header_of(const NamedTensors& tensors, const Metadata& metadata) {
   SafetensorsHeader header{{}, metadata};
-  std::sort(header.metadata.begin(), header.metadata.end());
-  const auto twice = std::adjacent_find(
-      header.metadata.begin(), header.metadata.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (twice != header.metadata.end())
-    throw Error("safetensors: metadata ", printable(twice->first), " given twice; once required");
   std::uint64_t begin = 0;
   for (const auto& [name, tensor] : tensors) {
     const std::uint64_t end = begin + static_cast<std::uint64_t>(tensor.numel()) * size_of(tensor.dtype());
@@ -226,7 +217,7 @@ SafetensorsFile read_safetensors(const std::string& path, Trust* trust) {
   order_by_data(path, header.entries, file.size() - head.size());
 
   SafetensorsFile content{{}, std::move(header.metadata)};
-  const auto seal = std::ranges::find(content.metadata, seal_key, &Metadata::value_type::first);
+  const auto seal = content.metadata.find(seal_key);
   const bool sealed = seal != content.metadata.end();
   Sha256 hash = hash_of_head(head);
   for (const SafetensorsEntry& entry : header.entries)
@@ -246,7 +237,7 @@ SafetensorsFile read_safetensors(const std::string& path, Trust* trust) {
 std::string write_safetensors(const std::string& path, const SafetensorsFile& content) {
   const NamedTensors tensors = in_file_order(content.tensors);
   Metadata metadata = content.metadata;
-  metadata.emplace_back(seal_key, std::string(seal_digits, '0'));
+  metadata[seal_key] = std::string(seal_digits, '0');
   std::string head = head_of(header_of(tensors, metadata));
   Sha256 hash = hash_of_head(head);
   for (const auto& entry : tensors) hash.add(bytes_of(entry.second));

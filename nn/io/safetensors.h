@@ -6,6 +6,7 @@
 //   the rest   numbers, row-major, little-endian; offsets count from here and leave neither hole nor overlap
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@
 namespace whence {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-using Metadata = std::vector<std::pair<std::string, std::string>>;
+using Metadata = std::map<std::string, std::string>;
 
 // Every file that is written here has a seal, the metadata whence.seal: the SHA-256 of the file's bytes, of which the
 // 64 digits of the seal itself count as zeros. So one changed bit anywhere in the file is noticed. In Python:

@@ -77,7 +77,7 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
 
   bool string(std::string& text) override {
     if (place_ == Place::metadata)
-      header.metadata.emplace_back(inner_key_, text);
+      header.metadata.emplace(inner_key_, text);
     else if (place_ == Place::tensor && inner_key_ == "dtype")
       header.entries.back().dtype = text;
     else

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace whence {
@@ -15,7 +15,7 @@ struct SafetensorsEntry {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;
-  std::vector<std::pair<std::string, std::string>> metadata;
+  std::map<std::string, std::string> metadata;
 };
 
 // Checks the form: JSON of the shape above, no key twice, no NUL, no name that leads out of a folder, integers that fit

@@ -10,6 +10,10 @@ class Linear final : public Module {
   // weight [outputs, inputs], bias [outputs]; the bias does not decay.
   Linear(index_t inputs, index_t outputs, bool bias = true, Init init = Init::normal(0, 0.02),
       Init bias_init = Init::zeros());
+  // Weight and bias start uniform on (-1/sqrt(inputs), 1/sqrt(inputs)).
+  static Linear as_pytorch(index_t inputs, index_t outputs) {
+    return Linear(inputs, outputs, true, Init::fan_in(inputs), Init::fan_in(inputs));
+  }
 
   // x [..., inputs] -> [..., outputs]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;

@@ -22,9 +22,9 @@ class CopeMLP final : public Contextual {
       : Contextual(arguments),
         position_query_(arguments),
         per_head_(arguments.word("output") == "head"),
-        hidden_(1, arguments.integer("width"), true, Init::fan_in(1), Init::fan_in(1)),
-        output_(arguments.integer("width"), per_head_ ? arguments.sizes().heads : arguments.sizes().head_dim(), true,
-            Init::fan_in(arguments.integer("width")), Init::fan_in(arguments.integer("width"))) {
+        hidden_(Linear::as_pytorch(1, arguments.integer("width"))),
+        output_(Linear::as_pytorch(
+            arguments.integer("width"), per_head_ ? arguments.sizes().heads : arguments.sizes().head_dim())) {
     if (per_head_) arguments.refuse_if_given("z_from", "where output=head, which reads no query");
     child("hidden", hidden_);
     child("output", output_);

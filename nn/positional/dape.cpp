@@ -27,10 +27,8 @@ class Dape final : public Adaptive {
   explicit Dape(const SchemeArguments& arguments)
       : Adaptive("dape", arguments.base()),
         form_(form_of(arguments.word("form"))),
-        hidden_(channels_in(arguments.sizes().heads), arguments.integer("width"), true,
-            Init::fan_in(channels_in(arguments.sizes().heads)), Init::fan_in(channels_in(arguments.sizes().heads))),
-        output_(arguments.integer("width"), arguments.sizes().heads, true, Init::fan_in(arguments.integer("width")),
-            Init::fan_in(arguments.integer("width"))) {
+        hidden_(Linear::as_pytorch(channels_in(arguments.sizes().heads), arguments.integer("width"))),
+        output_(Linear::as_pytorch(arguments.integer("width"), arguments.sizes().heads)) {
     if (!has_bias()) arguments.refuse_if_given("form", "over a base without a bias, where all forms are S + f(S)");
     child("hidden", hidden_);
     child("output", output_);

@@ -15,20 +15,15 @@
 namespace whence {
 namespace {
 
-struct FireOptions {
-  index_t width;
-  double init_length;  // L0
-  bool leaky;
-};
-
 class Fire final : public PositionalScheme, public ReadsByDistance {
  public:
-  Fire(const FireOptions& options, index_t heads)
-      : options_(options),
+  explicit Fire(const SchemeArguments& arguments)
+      : init_length_(arguments.number("init_length")),
+        leaky_(arguments.word("activation") == "leaky_relu"),
         distance_scale_(param("distance_scale", {}, Init::constant(0.1), false)),
         threshold_scale_(param("threshold_scale", {}, Init::constant(1), false)),
-        in_(1, options.width, true, Init::fan_in(1), Init::fan_in(1)),
-        out_(options.width, heads, true, Init::fan_in(options.width), Init::fan_in(options.width)) {
+        in_(Linear::as_pytorch(1, arguments.integer("width"))),
+        out_(Linear::as_pytorch(arguments.integer("width"), arguments.sizes().heads)) {
     child("in", in_);
     child("out", out_);
   }
@@ -84,13 +79,13 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
 
   // Lambda
   Tensor threshold() const {
-    return abs(cast(threshold_scale_, compute_dtype(threshold_scale_.dtype())) * options_.init_length);
+    return abs(cast(threshold_scale_, compute_dtype(threshold_scale_.dtype())) * init_length_);
   }
 
   // W2 f(W1 x + b1) + b2: [... 1] -> [... h]
   Tensor network(const Tensor& x) const {
     const Tensor before = in_(x);
-    return out_(probe("mlp_hidden", options_.leaky ? leaky_relu(before) : relu(before)));
+    return out_(probe("mlp_hidden", leaky_ ? leaky_relu(before) : relu(before)));
   }
 
   // The network at x >= 0: slopes[h, n] x + offsets[h, n] where begins[n] < x <= begins[n + 1]. Unit k turns on or off
@@ -115,7 +110,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
     for (std::size_t k = 0; k < width; ++k)
       for (const double begin : begins) {
         const bool on = weight[k] == 0 ? bias[k] > 0 : weight[k] > 0 ? !(kinks[k] > begin) : kinks[k] > begin;
-        passed.push_back(on ? 1 : options_.leaky ? 0.01 : 0);
+        passed.push_back(on ? 1 : leaky_ ? 0.01 : 0);
       }
     const auto pieces = static_cast<index_t>(width) + 1, units = static_cast<index_t>(width);
     const Device device = in_.weight().device();
@@ -138,7 +133,8 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
     return reshape(query, {query.rank() == 2 ? query.size(0) : 1, 1, query.size(-1), 1});
   }
 
-  FireOptions options_;
+  double init_length_;  // L0
+  bool leaky_;
   Tensor distance_scale_;   // c
   Tensor threshold_scale_;  // lambda
   Linear in_, out_;         // W1 b1, W2 b2
@@ -156,11 +152,7 @@ const RegisterScheme registered{{.name = "fire",
         {"mlp_hidden", "b i j n", "hidden units of the network", "f(W1 x_ij + b1)"},
         {"bias", "b h i j", "what the distance adds to the logit", "b_ij = W2 f(W1 x_ij + b1) + b2"}},
     .variants = {"fire(width=4, init_length=3, activation=leaky_relu)"},
-    .make = [](const SchemeArguments& arguments) -> std::unique_ptr<PositionalScheme> {
-      return std::make_unique<Fire>(FireOptions{arguments.integer("width"), arguments.number("init_length"),
-                                        arguments.word("activation") == "leaky_relu"},
-          arguments.sizes().heads);
-    }}};
+    .make = make_scheme<Fire>}};
 
 }  // namespace
 }  // namespace whence

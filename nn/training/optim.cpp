@@ -87,12 +87,6 @@ double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
   return rescaled;
 }
 
-double global_norm(const std::vector<Module::Parameter>& parameters) {
-  require_gradients(parameters);
-  const double norm = norm_in_units_of(1, parameters);
-  return std::isfinite(norm) ? norm : norm_after_overflow(parameters);
-}
-
 void require_clipping(double max_norm, double loss_scale) {
   if (!(max_norm > 0)) fail("optimiser", "maximal norm ", max_norm, " given; a number above 0 required");
   if (!(loss_scale > 0) || !std::isfinite(loss_scale))
@@ -123,18 +117,13 @@ void require_options(const AdamOptions& options) {
 }  // namespace
 
 GradientNorm clip_by_global_norm(
-    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site site) {
+    const std::vector<Module::Parameter>& parameters, double max_norm, std::optional<double> loss_scale, Site site) {
   const CallSite place(site);
-  require_clipping(max_norm, loss_scale);
-  return clipped(global_norm(parameters), max_norm, loss_scale);
-}
-
-GradientNorm try_clip_by_global_norm(
-    const std::vector<Module::Parameter>& parameters, double max_norm, double loss_scale, Site site) {
-  const CallSite place(site);
-  require_clipping(max_norm, loss_scale);
+  require_clipping(max_norm, loss_scale.value_or(1));
   require_gradients(parameters);
-  return clipped(norm_in_units_of(1, parameters), max_norm, loss_scale);
+  const double norm = norm_in_units_of(1, parameters);
+  const bool is_result = loss_scale || std::isfinite(norm);
+  return clipped(is_result ? norm : norm_after_overflow(parameters), max_norm, loss_scale.value_or(1));
 }
 
 Adam::Adam(const Module& module, const AdamOptions& options, Site site) : options_(options) {
@@ -204,7 +193,7 @@ void Adam::step(double learning_rate, double gradient_scale, Site site) {
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
-  static_cast<void>(global_norm(parameters_));  // refuses before anything is changed
+  static_cast<void>(clip_by_global_norm(parameters_, 1, {}, site));  // refuses before anything is changed
   run(next_step(learning_rate, gradient_scale), {}, site);
   ++steps_;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,14 @@ struct GradientNorm {
 };
 
 // sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
-// Adam::step. The gradients are those of loss_scale times the loss (precision f16 needs this); `scale` divides by it.
-// Throws Error that names all parameters without a path from the loss, NotFinite that names the first with a gradient
+// Adam::step. Throws Error that names all parameters without a path from the loss, NotFinite that names the first with a gradient
 // that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above 0; infinity clips
-// nothing. loss_scale is finite and above 0.
+// nothing.
+// With a loss scale, finite and above 0, the gradients are those of loss_scale times the loss (precision f16 needs
+// this), and `scale` divides by it. Gradients that are not finite are then a result and no error: a loss scale that was
+// too large makes them.
 [[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
-    double loss_scale = 1, Site site = Site::current());
-// The same, but gradients that are not finite are a result and no error: a loss scale that was too large makes them.
-[[nodiscard]] GradientNorm try_clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
-    double loss_scale = 1, Site site = Site::current());
+    std::optional<double> loss_scale = {}, Site site = Site::current());
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;

@@ -263,8 +263,8 @@ StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_r
   });
   const StepFacts all = parts.sum(losses);
   if (options_.ranks) sum_gradients_over_ranks();
-  const auto clipping = precision_.loss_scale() ? try_clip_by_global_norm : clip_by_global_norm;
-  GradientNorm norm = clipping(optimizer.parameters(), options_.clip * all.targets, parts.scale(), Site::current());
+  const std::optional<double> loss_scale = precision_.loss_scale() ? std::optional(parts.scale()) : std::nullopt;
+  GradientNorm norm = clip_by_global_norm(optimizer.parameters(), options_.clip * all.targets, loss_scale);
   const bool skipped = !accepted(norm, step);
   const StepOutcome outcome{all.loss / all.targets, norm.value / all.targets, all.tokens, skipped};
   if (skipped) return outcome;
