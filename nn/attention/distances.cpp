@@ -84,7 +84,7 @@ bool lie_diagonal(const AttendContext& context, const Steps& steps) {
 
 Distances distances_by_steps(const AttendContext& context, const Steps& steps) {
   Steps there = steps;
-  there.query = context.on_device(steps.query), there.key = context.on_device(steps.key);
+  there.query = context.kept_once(steps.query), there.key = context.kept_once(steps.key);
   return {values_of(context.positions, steps), there, lie_diagonal(context, steps)};
 }
 

@@ -176,8 +176,7 @@ Tensor Sequence::masked(const Tensor& t, double otherwise, Site site) const {
   return seen.defined() ? whence::masked(t, seen, otherwise, site) : t;
 }
 
-Tensor Sequence::on_device(const Tensor& constant) const {
-  if (device == constant.device()) return constant;
+Tensor Sequence::kept_once(const Tensor& constant) const {
   const Tensor numbers = raw::contiguous(constant);
   return kept->constants.get({numbers, device}, [&] { return raw::to_device(numbers, device); });
 }

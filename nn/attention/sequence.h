@@ -69,7 +69,11 @@ struct Sequence : Visibility {
   [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site site = Site::current()) const;
   // A constant that a scheme worked out, on the device of the scores: sent once, whichever layer asks. Gradients do not
   // pass between devices.
-  [[nodiscard]] Tensor on_device(const Tensor& constant) const;
+  [[nodiscard]] Tensor on_device(const Tensor& constant) const {
+    return device == constant.device() ? constant : kept_once(constant);
+  }
+  // The same, but one tensor for all who ask with these numbers, on the CPU too.
+  [[nodiscard]] Tensor kept_once(const Tensor& constant) const;
   // What is made from now on is kept for this one and its copies alone: a part of a run must not outlive its turn.
   void keep_apart();
 
