@@ -267,6 +267,9 @@ TEST_CASE("F2: the seal is what anyone can compute, and notices every flipped bi
   CHECK(sha256(without.replace(bytes.find(seal), 64, 64, '0')) == seal);
   CHECK(read_safetensors(path).seal == seal);
   CHECK(read_safetensors(path).metadata == content.metadata);
+  content.metadata.emplace("whence.seal", seal);
+  CHECK_THROWS_WITH_AS(write_safetensors(path, content), doctest::Contains("metadata whence.seal given"), Error);
+  CHECK(read_bytes(path) == bytes);
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     const test::FlippedBit flipped(path, bit);
     CAPTURE(bit);

@@ -237,7 +237,8 @@ SafetensorsFile read_safetensors(const std::string& path, Trust* trust) {
 std::string write_safetensors(const std::string& path, const SafetensorsFile& content) {
   const NamedTensors tensors = in_file_order(content.tensors);
   Metadata metadata = content.metadata;
-  metadata[seal_key] = std::string(seal_digits, '0');
+  if (!metadata.emplace(seal_key, std::string(seal_digits, '0')).second)
+    throw Error("safetensors: metadata ", seal_key, " given; other keys required; the writer seals the file itself");
   std::string head = head_of(header_of(tensors, metadata));
   Sha256 hash = hash_of_head(head);
   for (const auto& entry : tensors) hash.add(bytes_of(entry.second));
