@@ -45,15 +45,19 @@ inline bool planned(Device device) { return !device.is_cpu(); }
 // The length of a row of whole vectors, which the products of tiles may read to its end.
 inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
 
-// f(task, scratch) for all tasks, which begin in their order. Each thread has scratch of its own, of `numbers` numbers.
-template <class T, class F> void for_each_task(index_t tasks, index_t numbers, Device device, const F& f) {
+// f(task, scratch) for all tasks. Each thread has scratch of its own, of `numbers` numbers. One thread takes tasks from the
+// front and others from the back, as in parallel_for, so that each finds in its cache what it met in the last loop; all
+// take from the front where tasks have to begin in their order.
+enum class Order : unsigned char { from_both_ends, as_numbered };
+template <class T, class F>
+void for_each_task(index_t tasks, index_t numbers, Device device, const F& f, Order order = Order::from_both_ends) {
   const index_t workers = std::min<index_t>(tasks, threads()), size = whole(numbers);
   const Tensor scratch = Tensor::empty({workers * size}, dtype_of<T>, device);
   if (planned(device)) return;
-  std::atomic<index_t> next = 0;
-  parallel_for(workers, 1, [&](index_t begin, index_t) {
-    T* const own = scratch.data<T>() + begin * size;
-    for (index_t task = next++; task < tasks; task = next++) f(task, own);
+  std::atomic<index_t> taken = 0, from_front = 0, from_back = 0;
+  parallel_for(workers, 1, [&](index_t worker, index_t) {
+    const bool front = worker == 0 || order == Order::as_numbered;
+    while (taken++ < tasks) f(front ? from_front++ : tasks - 1 - from_back++, scratch.data<T>() + worker * size);
   });
 }
 

@@ -131,14 +131,15 @@ void backward(
   Turns turns(p.batch, blocks);
   p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
   // Whoever waits waits for a task that has begun.
-  for_each_task<T>(p.batch * blocks, run.mix_backward_scratch(p), device, [&](index_t task, T* scratch) {
+  const auto run_block = [&](index_t task, T* scratch) {
     try {
       run.mix_backward(p, task / blocks, task % blocks, scratch);
     } catch (...) {
       Turns::leave(&turns, task / blocks, task % blocks, last_step);  // nobody waits for it any more
       throw;
     }
-  });
+  };
+  for_each_task<T>(p.batch * blocks, run.mix_backward_scratch(p), device, run_block, Order::as_numbered);
   sum_narrowed<T>(input, 0, d[Mix::mix_input]), sum_narrowed<T>(output, 0, d[Mix::mix_output]);
   sum_narrowed<T>(table, inputs.table_shift, d[Mix::mix_table]);
   sum_narrowed<T>(base, inputs.base_shift, d[Mix::distance_table]);
