@@ -27,8 +27,8 @@ inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
 
-// Kind: `name`; At, what is asked; reads(k), whether operand k is one of its own; extra(at), the numbers of y beside the output; forward and backward,
-// which call the kernels.
+// Kind: `name`; At, what is asked; reads(k), whether operand k is one of its own; extra(at), the numbers of y beside the
+// output; forward and backward, which call the kernels.
 template <class Kind> struct Op {
   using At = typename Kind::At;
   static constexpr const char* name = Kind::name;
