@@ -52,7 +52,7 @@ struct CheckedSample {
 template <class... Arguments> struct Drawn {
   std::string name;
   Shape x;
-  std::tuple<Arguments...> arguments;
+  std::tuple<Arguments...> arguments = {};
 };
 template <class... Arguments, class F>
 std::function<std::vector<CheckedSample>()> drawn(F* f, std::vector<Drawn<Arguments...>> all) {
