@@ -18,7 +18,7 @@ constexpr std::size_t input_count(Result (Op::*)(typename Op::Saved&, In...) con
 }
 }  // namespace detail
 
-// For functions made of several ops, and ops with any number of inputs: they are no struct with forward and backward.
+// For what is no struct with forward and backward: linear maps, functions made of several ops, any number of inputs.
 struct CheckedEntry {
   CheckedEntry(CheckedOp entry) {
     if (entry.samples) {
