@@ -32,7 +32,7 @@ class Error : public std::runtime_error {
 };
 
 // What a program was given cannot be: an option, a name, a size. Programs exit with 2; the three below have codes of
-// their own (examples/app/run_main.h).
+// their own (examples/whence/cli/run_main.h).
 class InputError : public Error {
  public:
   using Error::Error;

@@ -1,6 +1,6 @@
 // The benches: what they compute, print and refuse. Times are nobody's promise here; that a peer's results are compared
 // is.
-#include "examples/bench/attention_core.h"
+#include "examples/whence/bench/attention_core.h"
 
 #include <doctest/doctest.h>
 

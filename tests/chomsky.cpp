@@ -1,5 +1,5 @@
 // The answers of the fifteen Chomsky-hierarchy tasks: printed examples, and every label recomputed along another path.
-#include "examples/tasks/chomsky.h"
+#include "examples/whence/tasks/chomsky.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "examples/tasks/binary_integers.h"
+#include "examples/whence/tasks/binary_integers.h"
 #include "tensor/error.h"
 #include "tests/places.h"
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "autograd/ops.h"
-#include "examples/tasks/chomsky.h"
+#include "examples/whence/tasks/chomsky.h"
 #include "tensor/error.h"
 
 using namespace whence;

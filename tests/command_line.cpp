@@ -1,5 +1,5 @@
 // Options of programs: what is read, what is refused and in which words, exit codes, interrupts.
-#include "examples/app/command_line.h"
+#include "examples/whence/cli/command_line.h"
 
 #include <doctest/doctest.h>
 
@@ -16,9 +16,9 @@
 #include <new>
 #include <sstream>
 
-#include "examples/app/interrupt.h"
-#include "examples/app/run_main.h"
-#include "examples/app/text.h"
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/run_main.h"
+#include "examples/whence/cli/text.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

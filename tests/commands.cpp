@@ -184,7 +184,7 @@ tab whence train flip_flop --out any
 
 TEST_CASE("commands: every command that the documents name exists, with the options that they give it") {
   int checked = 0;
-  for (const std::string path : {"README.md", "nn/README.md", "cuda/README.md", "examples/papers/README.md"}) {
+  for (const std::string path : {"README.md", "nn/README.md", "cuda/README.md", "examples/whence/papers/README.md"}) {
     for (const Words& words : commands_in(path)) {
       std::string line = path + ": whence";
       for (const std::string& word : words) line += ' ' + word;

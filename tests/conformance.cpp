@@ -1,11 +1,11 @@
 // The conformance matrix over all schemes, options and sums; and planted schemes of which each breaks one promise,
 // which must be caught.
-#include "examples/verify/conformance.h"
+#include "examples/whence/verify/conformance.h"
 
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"
-#include "examples/verify/scheme_texts.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "nn/attention/distances.h"
 #include "nn/scheme.h"
 #include "tensor/raw.h"

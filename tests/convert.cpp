@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/recording.h"
-#include "examples/language/first_weights.h"
-#include "examples/language/hugging_face.h"
+#include "examples/whence/language/first_weights.h"
+#include "examples/whence/language/hugging_face.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// examples/verify/hugging_face.py --golden made them.
+// examples/whence/verify/hugging_face.py --golden made them.
 std::string golden(const std::string& name) { return source_folder() + "/tests/data/hugging_face/" + name; }
 
 std::string bytes_of(const Tensor& x) {

@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"
-#include "examples/verify/device_check.h"
-#include "examples/verify/gradient_check.h"
+#include "examples/whence/verify/device_check.h"
+#include "examples/whence/verify/gradient_check.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
 #include "tests/on_gpu.h"

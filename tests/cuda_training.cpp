@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "examples/tasks/task_training.h"
+#include "examples/whence/tasks/task_training.h"
 #include "tests/on_gpu.h"
 
 using namespace whence;

@@ -7,7 +7,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/verify/bare_attention.h"
+#include "examples/whence/verify/bare_attention.h"
 #include "tensor/parallel.h"
 #include "tests/on_gpu.h"
 

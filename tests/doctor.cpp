@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/doctor/facts.h"
+#include "examples/whence/doctor/facts.h"
 #include "tests/program_run.h"
 #include "tests/reference.h"
 

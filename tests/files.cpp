@@ -17,11 +17,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "examples/app/json_text.h"
-#include "examples/app/output_file.h"
-#include "examples/app/results.h"
-#include "examples/app/run_files.h"
-#include "examples/app/tensorboard.h"
+#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/output_file.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/tensorboard.h"
 #include "nn/io/safetensors.h"
 #include "nn/io/sha256.h"
 #include "tests/reference.h"

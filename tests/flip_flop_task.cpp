@@ -1,5 +1,5 @@
 // The flip-flop generator against independent labels, the closed form of its statistics, and its definition's edges.
-#include "examples/tasks/flip_flop.h"
+#include "examples/whence/tasks/flip_flop.h"
 
 #include <doctest/doctest.h>
 

@@ -9,8 +9,8 @@
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
-#include "examples/tasks/task_training.h"
-#include "examples/verify/scheme_texts.h"
+#include "examples/whence/tasks/task_training.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "tests/models.h"
 
 using namespace whence;

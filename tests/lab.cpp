@@ -12,14 +12,14 @@
 #include <sstream>
 #include <thread>
 
-#include "examples/app/run_files.h"
-#include "examples/lab/axes.h"
-#include "examples/lab/figures.h"
-#include "examples/lab/plan.h"
-#include "examples/lab/run_mark.h"
-#include "examples/lab/statistics.h"
-#include "examples/lab/tables.h"
-#include "examples/language/train_language.h"
+#include "examples/whence/lab/axes.h"
+#include "examples/whence/lab/figures.h"
+#include "examples/whence/lab/plan.h"
+#include "examples/whence/lab/run_mark.h"
+#include "examples/whence/lab/statistics.h"
+#include "examples/whence/lab/tables.h"
+#include "examples/whence/language/train_language.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/checkpoint.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"

@@ -10,13 +10,13 @@
 #include <random>
 #include <thread>
 
-#include "examples/app/run_files.h"
-#include "examples/lab/axes.h"
-#include "examples/lab/figures.h"
-#include "examples/lab/plan.h"
-#include "examples/lab/run_mark.h"
-#include "examples/lab/tables.h"
-#include "examples/language/train_language.h"
+#include "examples/whence/lab/axes.h"
+#include "examples/whence/lab/figures.h"
+#include "examples/whence/lab/plan.h"
+#include "examples/whence/lab/run_mark.h"
+#include "examples/whence/lab/tables.h"
+#include "examples/whence/language/train_language.h"
+#include "examples/whence/run/run_files.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
 #include "tests/small_lab.h"

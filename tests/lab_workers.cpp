@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "examples/lab/claim.h"
-#include "examples/lab/grid.h"
-#include "examples/lab/slurm.h"
+#include "examples/whence/lab/claim.h"
+#include "examples/whence/lab/grid.h"
+#include "examples/whence/lab/slurm.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"
 #include "tests/small_lab.h"

@@ -1,11 +1,11 @@
-// Choices by log-likelihood against PyTorch (examples/verify/choices.py), what is cut and refused, and the command.
+// Choices by log-likelihood against PyTorch (examples/whence/verify/choices.py), what is cut and refused, and the command.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/language/choices.h"
+#include "examples/whence/language/choices.h"
 #include "nn/io/files.h"
 #include "tensor/raw.h"
 #include "tests/program_run.h"

@@ -3,11 +3,11 @@
 
 #include <numeric>
 
-#include "examples/app/run_files.h"
-#include "examples/language/corpus.h"
-#include "examples/language/documents.h"
-#include "examples/language/language_model.h"
-#include "examples/language/vocabulary_tokenisers.h"
+#include "examples/whence/language/corpus.h"
+#include "examples/whence/language/documents.h"
+#include "examples/whence/language/language_model.h"
+#include "examples/whence/language/vocabulary_tokenisers.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/sha256.h"
 #include "tests/close.h"

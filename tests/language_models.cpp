@@ -5,11 +5,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "examples/app/run_files.h"
-#include "examples/app/run_record.h"
-#include "examples/language/length_evaluation.h"
-#include "examples/language/sampling.h"
-#include "examples/language/saved_model.h"
+#include "examples/whence/language/length_evaluation.h"
+#include "examples/whence/language/sampling.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "nn/models.h"

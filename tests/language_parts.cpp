@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/app/run_files.h"
-#include "examples/language/language_model.h"
+#include "examples/whence/language/language_model.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"

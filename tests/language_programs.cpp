@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "examples/app/run_files.h"
-#include "examples/app/run_record.h"
-#include "examples/app/unicode.h"
-#include "examples/language/bpe.h"
-#include "examples/language/saved_model.h"
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tests/models.h"

@@ -5,11 +5,11 @@
 #include <fstream>
 #include <map>
 
-#include "examples/app/run_files.h"
-#include "examples/app/unicode.h"
-#include "examples/language/bpe.h"
-#include "examples/language/byte_spelling.h"
-#include "examples/language/pieces.h"
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/byte_spelling.h"
+#include "examples/whence/language/pieces.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/sha256.h"
 #include "tensor/random.h"

@@ -127,7 +127,7 @@ TEST_CASE("documents: every scheme says what it is where it is registered") {
 
 TEST_CASE("documents: what the README says of the papers' tables is what is recorded") {
   const std::string readme = text_of(fs::path(test::source_folder()) / "README.md");
-  std::ifstream page(fs::path(test::source_folder()) / "examples/papers/README.md");
+  std::ifstream page(fs::path(test::source_folder()) / "examples/whence/papers/README.md");
   int rows = 0;
   for (std::string line; std::getline(page, line) && !line.starts_with("##");) {
     if (!line.starts_with("|")) continue;
@@ -139,7 +139,7 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
 
 TEST_CASE("documents: every file that a README points to is there") {
   const std::regex link(R"(\]\(([^)#]+)\))");
-  for (const std::string folder : {"", "nn", "cuda", "cuda/ladder", "examples/papers"}) {
+  for (const std::string folder : {"", "nn", "cuda", "cuda/ladder", "examples/whence/papers"}) {
     const fs::path here = fs::path(test::source_folder()) / folder;
     const std::string readme = text_of(here / "README.md");
     int links = 0;

@@ -6,12 +6,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/app/text.h"
-#include "examples/look/history.h"
-#include "examples/look/measures.h"
-#include "examples/look/page.h"
-#include "examples/look/written.h"
-#include "examples/verify/scheme_texts.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/look/history.h"
+#include "examples/whence/look/measures.h"
+#include "examples/whence/look/page.h"
+#include "examples/whence/look/written.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"

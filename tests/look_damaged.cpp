@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "examples/app/text.h"
+#include "examples/whence/cli/text.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tests/look_subjects.h"

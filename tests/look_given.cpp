@@ -6,9 +6,9 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/look/written.h"
-#include "examples/verify/bare_attention.h"
-#include "examples/verify/scheme_texts.h"
+#include "examples/whence/look/written.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"

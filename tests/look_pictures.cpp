@@ -7,13 +7,13 @@
 #include <map>
 #include <set>
 
-#include "examples/app/text.h"
-#include "examples/look/figures.h"
-#include "examples/look/graph_picture.h"
-#include "examples/look/pictures.h"
-#include "examples/report/encode.h"
-#include "examples/report/heat_map.h"
-#include "examples/verify/scheme_texts.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/look/figures.h"
+#include "examples/whence/look/graph_picture.h"
+#include "examples/whence/look/pictures.h"
+#include "examples/whence/report/encode.h"
+#include "examples/whence/report/heat_map.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"

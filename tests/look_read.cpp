@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "examples/app/text.h"
-#include "examples/look/written.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/look/written.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "examples/look/links.h"
-#include "examples/look/page.h"
-#include "examples/look/written.h"
-#include "examples/verify/scheme_texts.h"
+#include "examples/whence/look/links.h"
+#include "examples/whence/look/page.h"
+#include "examples/whence/look/written.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "tensor/raw.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "examples/look/inspection.h"
-#include "examples/look/subject.h"
+#include "examples/whence/look/inspection.h"
+#include "examples/whence/look/subject.h"
 #include "tensor/error.h"
 #include "tests/models.h"
 

@@ -11,7 +11,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/tasks/task_training.h"
+#include "examples/whence/tasks/task_training.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
 #include "tensor/raw.h"

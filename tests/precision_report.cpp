@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "examples/verify/precision_report.h"
+#include "examples/whence/verify/precision_report.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 

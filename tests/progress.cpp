@@ -1,5 +1,5 @@
 // What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, atomic files.
-#include "examples/app/progress.h"
+#include "examples/whence/cli/progress.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -12,9 +12,9 @@
 #include <limits>
 #include <sstream>
 
-#include "examples/app/results.h"
-#include "examples/app/run_files.h"
-#include "examples/app/text.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 

@@ -7,8 +7,8 @@
 #include <csignal>
 #include <map>
 
-#include "examples/app/launch.h"
-#include "examples/app/progress.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/machine/launch.h"
 #include "tensor/random.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/fork.h"

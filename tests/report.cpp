@@ -1,5 +1,5 @@
 // The report page: no text can break out of its place, a failed write leaves nothing.
-#include "examples/report/report.h"
+#include "examples/whence/report/report.h"
 
 #include <doctest/doctest.h>
 
@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <string>
 
-#include "examples/app/run_files.h"
-#include "examples/report/encode.h"
-#include "examples/report/plot.h"
+#include "examples/whence/report/encode.h"
+#include "examples/whence/report/plot.h"
+#include "examples/whence/run/run_files.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"
 

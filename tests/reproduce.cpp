@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "examples/papers/compare.h"
+#include "examples/whence/papers/compare.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -215,7 +215,7 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
 
 TEST_CASE("reproduce: a record is read strictly, and what is wrong has the file's name and the field's") {
   const test::Scratch scratch("reproduce-strict");
-  const std::string source = test::source_folder() + "/examples/papers/results/cope-table3-mini.json",
+  const std::string source = test::source_folder() + "/examples/whence/papers/results/cope-table3-mini.json",
                     whole = test::text_of(source), file = scratch / "results/cope-table3-mini.json";
   std::filesystem::create_directories(scratch / "results");
   const auto said = [&](const std::string& text) {

@@ -6,7 +6,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/tiled_attention.h"
-#include "examples/verify/bare_attention.h"
+#include "examples/whence/verify/bare_attention.h"
 #include "tests/close.h"
 
 using namespace whence;

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "autograd/inspect/probe.h"
-#include "examples/app/scheme_names.h"
+#include "examples/whence/cli/scheme_names.h"
 #include "nn/transformer.h"
 #include "tests/close.h"
 

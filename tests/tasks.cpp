@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "examples/tasks/task.h"
+#include "examples/whence/tasks/task.h"
 #include "tensor/error.h"
 
 using namespace whence;

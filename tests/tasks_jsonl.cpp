@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "examples/app/jsonl.h"
-#include "examples/tasks/task.h"
-#include "examples/tasks/task_training.h"
+#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/tasks/task.h"
+#include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "autograd/recording.h"
-#include "examples/tasks/recall_construction.h"
+#include "examples/whence/tasks/recall_construction.h"
 #include "tensor/error.h"
 
 using namespace whence;

@@ -11,9 +11,9 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/app/run_record.h"
-#include "examples/app/tensorboard.h"
-#include "examples/tasks/task_training.h"
+#include "examples/whence/run/run_record.h"
+#include "examples/whence/run/tensorboard.h"
+#include "examples/whence/tasks/task_training.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"
 

@@ -8,7 +8,7 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "autograd/tiled_attention.h"
-#include "examples/verify/bare_attention.h"
+#include "examples/whence/verify/bare_attention.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "examples/app/run_files.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tensor/random.h"

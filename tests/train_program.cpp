@@ -9,7 +9,7 @@
 #include <regex>
 #include <thread>
 
-#include "examples/tasks/task.h"
+#include "examples/whence/tasks/task.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
 #include "tests/program_run.h"

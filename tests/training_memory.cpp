@@ -1,5 +1,5 @@
 // What training is planned to take beside what it takes, part by part; and what is refused, with advice that holds.
-#include "examples/app/training_memory.h"
+#include "examples/whence/machine/training_memory.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "autograd/ops.h"
-#include "examples/app/memory_plan.h"
-#include "examples/app/text.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/machine/memory_plan.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"

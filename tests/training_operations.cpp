@@ -1,11 +1,11 @@
 // Models on paper: operations worked out by hand, parameters beside the real modules', bytes and cards.
-#include "examples/app/training_operations.h"
+#include "examples/whence/run/training_operations.h"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
-#include "examples/app/model_plan.h"
+#include "examples/whence/machine/model_plan.h"
 #include "nn/models.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
-#include "examples/verify/gradient_check.h"
+#include "examples/whence/verify/gradient_check.h"
 #include "nn/io/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"

@@ -3,7 +3,7 @@
 // A call of OpenBLAS computes in a buffer of 128 MiB (of address space; what it does not touch takes no memory), which
 // it keeps for a later call. Where the system refuses one it asks again, for ever. So the buffers are asked for here,
 // before the first product, each after a proof that there is room; and no more calls run at a time than there are
-// buffers. At the start of a process OpenBLAS takes buffers before main begins: examples/app/room_at_start.cpp.
+// buffers. At the start of a process OpenBLAS takes buffers before main begins: examples/whence/machine/room_at_start.cpp.
 #pragma once
 
 #include "tensor/shape.h"

@@ -1,0 +1,26 @@
+// The commands of `whence`. A source file of examples/ or examples/whence/bench/ is one command and registers itself:
+//   const RegisterCommand registered{{"recall", Purpose::train, "DAPE V2's associative recall by construction", run}};
+// One that forgets to does not compile: its function would be unused.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace whence {
+
+enum class Purpose { learn, train, check, machine };  // the sections of `whence --help`, in this order
+
+struct Command {
+  std::string name;  // as it is typed: "train", "bench attention"
+  Purpose purpose;
+  std::string summary;                // one line
+  int (*run)(int argc, char** argv);  // the exit code; argv[0] is the last word of the name
+};
+
+struct RegisterCommand {
+  explicit RegisterCommand(Command command);  // Error when the name is taken
+};
+
+[[nodiscard]] const std::vector<Command>& registered_commands();  // by purpose, then by name
+
+}  // namespace whence

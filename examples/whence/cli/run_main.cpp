@@ -1,0 +1,118 @@
+#include "examples/whence/cli/run_main.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/text.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+// Else the next file that is opened takes the number, and what is printed lands in it.
+void open_closed_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDWR);  // the lowest free one
+}
+
+int report(const std::string& program, const char* problem, ExitCode code) {
+  std::cerr << message_line(program + ": " + problem) << std::endl;
+  return static_cast<int>(code);
+}
+
+ExitCode code_of(const std::exception& error) {
+  const auto is = [&error]<class Kind>(const Kind*) { return dynamic_cast<const Kind*>(&error) != nullptr; };
+  if (is(static_cast<Interrupted*>(nullptr))) return ExitCode::interrupted;
+  if (is(static_cast<DoesNotFit*>(nullptr))) return ExitCode::does_not_fit;
+  if (is(static_cast<FileError*>(nullptr))) return ExitCode::bad_file;
+  if (is(static_cast<SystemError*>(nullptr)) || is(static_cast<std::filesystem::filesystem_error*>(nullptr)))
+    return ExitCode::bad_system;
+  if (is(static_cast<InputError*>(nullptr))) return ExitCode::bad_usage;
+  if (is(static_cast<OutOfMemory*>(nullptr))) return ExitCode::out_of_memory;
+  if (is(static_cast<NotFinite*>(nullptr))) return ExitCode::not_finite;
+  return ExitCode::failed;
+}
+
+constexpr char no_memory[] = "memory: the system gave no more; a smaller model, batch or length required\n";
+
+// Some destructors allocate (nlohmann::json's), and std::filesystem ends the program where a name finds no memory;
+// nobody can catch that: the same line and code, no abort.
+std::terminate_handler terminate_otherwise = nullptr;
+std::atomic<bool> memory_ended{false};
+
+[[noreturn]] void note_that_memory_ended() {
+  memory_ended = true;
+  throw std::bad_alloc();
+}
+
+void terminated() {
+  bool of_memory = memory_ended;
+  if (std::current_exception()) try {
+      throw;
+    } catch (const std::bad_alloc&) { of_memory = true; } catch (...) {
+      of_memory = false;
+    }
+  if (!of_memory) terminate_otherwise();
+  std::cerr << "whence: " << no_memory << std::flush;
+  std::_Exit(static_cast<int>(ExitCode::out_of_memory));
+}
+
+int guarded(const std::string& program, const std::function<int()>& body) {
+  try {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) { throw; } catch (const std::exception& error) {
+      return report(program, error.what(), code_of(error));
+    }
+  } catch (const std::bad_alloc&) {  // perhaps of the report itself; what follows allocates nothing
+    std::cerr << program << ": " << no_memory << std::flush;
+    return static_cast<int>(ExitCode::out_of_memory);
+  }
+}
+
+// A reader that went away (head, a pager that was left) is no failure; a full disk is.
+bool standard_output_lost() {
+  std::cout.flush();
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::cout.good() && std::ferror(stdout) == 0) return false;
+  pollfd output = {STDOUT_FILENO, POLLOUT, 0};
+  const bool reader_gone = poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
+  return !reader_gone;
+}
+
+}  // namespace
+
+std::string exit_codes_text() {
+  return "Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,\n"
+         "4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of "
+         "another\n"
+         "model or run, 130 interrupted after saving.\n";
+}
+
+int run_main(const std::string& program, const std::function<int()>& body) {
+  open_closed_standard_streams();
+  if (std::get_terminate() != terminated) terminate_otherwise = std::set_terminate(terminated);
+  std::set_new_handler(note_that_memory_ended);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  const int code = guarded(program, body);
+  if (standard_output_lost() && code == 0) {
+    return report(program, "standard output: not everything could be written; room and a writable target required",
+        ExitCode::bad_system);
+  }
+  return code;
+}
+
+}  // namespace whence

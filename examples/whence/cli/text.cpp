@@ -1,0 +1,188 @@
+#include "examples/whence/cli/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "examples/whence/cli/unicode.h"
+
+namespace whence {
+
+template <class Number> std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (!std::isfinite(value)) return std::nullopt;  // from_chars reads "nan" and "inf"
+  }
+  return value;
+}
+
+template std::optional<int> parse_number<int>(std::string_view);
+template std::optional<std::int64_t> parse_number<std::int64_t>(std::string_view);
+template std::optional<std::uint64_t> parse_number<std::uint64_t>(std::string_view);
+template std::optional<double> parse_number<double>(std::string_view);
+
+std::string number_text(double value) {
+  std::array<char, 64> digits{};
+  // Left alone, the standard library writes 3e-04 for 0.0003, because that is shorter.
+  const double size = std::abs(value);
+  const auto format =
+      size == 0 || (size >= 1e-5 && size < 1e15) ? std::chars_format::fixed : std::chars_format::general;
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value, format);
+  return {digits.data(), written.ptr};
+}
+
+std::size_t display_width(std::string_view text) {
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    columns += columns_of(code);
+    text.remove_prefix(code.bytes);
+  }
+  return columns;
+}
+
+std::string cut_to_width(std::string_view text, std::size_t columns) {
+  std::size_t bytes = 0, used = 0;
+  while (bytes < text.size()) {
+    const CodePoint code = first_code_point(text.substr(bytes));
+    if (used + columns_of(code) > columns) break;
+    used += columns_of(code);
+    bytes += code.bytes;
+  }
+  return std::string(text.substr(0, bytes));
+}
+
+namespace {
+
+// Control characters, and what has no width of its own, joins, or turns the direction of reading.
+bool acts_unseen(std::uint32_t code) {
+  static constexpr std::pair<std::uint32_t, std::uint32_t> ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD},
+      {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
+      {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
+  return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+std::string in_hex(const char* format, std::uint32_t code) {
+  std::array<char, 16> written{};
+  std::snprintf(written.data(), written.size(), format, static_cast<unsigned>(code));
+  return written.data();
+}
+
+void append_seen(std::string& seen, const CodePoint& code) {
+  if (code.value == ' ') return append_utf8(seen, 0x2423);
+  if (code.value == '\n') return append_utf8(seen, 0x21B5);
+  if (code.value == '\t') return append_utf8(seen, 0x21E5);
+  if (code.value == 0x7F) return append_utf8(seen, 0x2421);
+  if (code.value < 0x20) return append_utf8(seen, 0x2400 + code.value);
+  if (!acts_unseen(code.value)) return append_utf8(seen, code.value);
+  seen += in_hex("<%04x>", code.value);
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    if (code.value == '\n')
+      line += "\\n";
+    else if (code.value == '\t')
+      line += "\\t";
+    else if (!code.valid || code.value < 0x20 || code.value == 0x7F)
+      line += in_hex("\\x%02x", code.value);
+    else if (acts_unseen(code.value))
+      line += in_hex("\\u{%x}", code.value);
+    else
+      line += text.substr(0, code.bytes);
+    text.remove_prefix(code.bytes);
+  }
+  return line;
+}
+
+std::string message_line(std::string_view text) {
+  constexpr std::size_t longest = 500;
+  const std::string line = one_line(text);
+  const auto begins = [&line](std::size_t at) { return (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80; };
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < line.size(); ++at) characters += begins(at);
+  if (characters <= longest) return line;
+  // Both ends: what was wrong stands in the one, what is required in the other.
+  const std::size_t kept = (longest - 3) / 2;
+  std::size_t front = 0, back = line.size();
+  for (std::size_t count = 0; count <= kept; ++front) count += begins(front);
+  for (std::size_t count = 0; count < kept;) count += begins(--back);
+  return line.substr(0, front - 1) + "..." + line.substr(back);
+}
+
+std::string terminal_text(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    shown += one_line(text.substr(0, end));
+    shown += text.substr(end, 1);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return shown;
+}
+
+std::string visible(std::string_view token) {
+  if (token.empty()) return "\u2205";
+  std::string seen;
+  // A mark alone would sit on whatever stands before it: it gets a circle of its own.
+  if (const CodePoint first = first_code_point(token);
+      first.valid && columns_of(first) == 0 && !acts_unseen(first.value))
+    seen = "\u25CC";
+  while (!token.empty()) {
+    const CodePoint code = first_code_point(token);
+    if (code.valid)
+      append_seen(seen, code);
+    else
+      seen += replacement_character;
+    token.remove_prefix(code.bytes);
+  }
+  return seen;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  stream.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+std::string shell_command(const std::vector<std::string>& words) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=./,:+%@").find(c) != std::string_view::npos;
+  };
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && std::ranges::all_of(word, plain)) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string shown = cut_to_width(text, longest);
+  if (shown.size() < text.size()) shown += "...";
+  return '"' + one_line(shown) + '"';
+}
+
+}  // namespace whence

@@ -1,0 +1,126 @@
+#include "examples/whence/cli/unicode.h"
+
+#include <algorithm>
+
+#include "examples/whence/cli/unicode_tables.h"
+
+namespace whence {
+namespace {
+
+bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
+  const auto above = std::upper_bound(
+      ranges.begin(), ranges.end(), code, [](std::uint32_t c, const CodeRange& r) { return c < r.first; });
+  return above != ranges.begin() && code <= std::prev(above)->last;
+}
+
+// Of a character that begins with `lead`: how long it is (0: no character begins so), and what its second byte may be.
+// The narrower limits keep out overlong forms, surrogates and values above U+10FFFF (Unicode standard, table 3-7).
+struct Form {
+  std::size_t length;
+  unsigned char second_low = 0x80, second_high = 0xBF;
+};
+
+Form form_of(unsigned char lead) {
+  if (lead < 0x80) return {1};
+  if (lead < 0xC2) return {0};
+  if (lead < 0xE0) return {2};
+  if (lead < 0xF0)
+    return {3, static_cast<unsigned char>(lead == 0xE0 ? 0xA0 : 0x80),
+        static_cast<unsigned char>(lead == 0xED ? 0x9F : 0xBF)};
+  if (lead < 0xF5)
+    return {4, static_cast<unsigned char>(lead == 0xF0 ? 0x90 : 0x80),
+        static_cast<unsigned char>(lead == 0xF4 ? 0x8F : 0xBF)};
+  return {0};
+}
+
+// How many bytes at the front of non-empty `text` are the beginning of one character: its length when it is whole.
+std::size_t well_begun(std::string_view text, const Form& form) {
+  std::size_t count = 1;
+  for (; count < std::min(form.length, text.size()); ++count) {
+    const auto byte = static_cast<unsigned char>(text[count]);
+    if (byte < (count == 1 ? form.second_low : 0x80) || byte > (count == 1 ? form.second_high : 0xBF)) break;
+  }
+  return count;
+}
+
+}  // namespace
+
+CodePoint first_code_point(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {lead, 1, true};
+  const Form form = form_of(lead);
+  if (form.length == 0 || well_begun(text, form) < form.length) return {lead, 1, false};
+  std::uint32_t code = lead & (0xFFu >> (form.length + 1));
+  for (std::size_t i = 1; i < form.length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+  return {code, form.length, true};
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint code = first_code_point(text);
+    if (!code.valid) return false;
+    text.remove_prefix(code.bytes);
+  }
+  return true;
+}
+
+void append_utf8(std::string& text, std::uint32_t code) {
+  const auto add = [&text](std::uint32_t byte) { text += static_cast<char>(byte); };
+  if (code < 0x80) return add(code);
+  if (code < 0x800)
+    add(0xC0 | code >> 6);
+  else if (code < 0x10000)
+    add(0xE0 | code >> 12), add(0x80 | (code >> 6 & 0x3F));
+  else
+    add(0xF0 | code >> 18), add(0x80 | (code >> 12 & 0x3F)), add(0x80 | (code >> 6 & 0x3F));
+  add(0x80 | (code & 0x3F));
+}
+
+bool is_letter(const CodePoint& code) {
+  if (code.value < 0x80) return (code.value | 0x20) >= 'a' && (code.value | 0x20) <= 'z';
+  return code.valid && within(letter_ranges(), code.value);
+}
+
+bool is_number(const CodePoint& code) {
+  if (code.value < 0x80) return code.value >= '0' && code.value <= '9';
+  return code.valid && within(number_ranges(), code.value);
+}
+
+bool is_white_space(const CodePoint& code) {
+  constexpr CodeRange spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+      {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+  if (code.value < 0x80) return code.value == ' ' || (code.value >= 0x09 && code.value <= 0x0D);
+  return code.valid && within(spaces, code.value);
+}
+
+// The blocks that matter for tables of results; not the whole of Unicode's width tables.
+std::size_t columns_of(const CodePoint& code) {
+  constexpr CodeRange none[] = {
+      {0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+  constexpr CodeRange two[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},
+      {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1FAFF}, {0x20000, 0x3FFFD}};
+  return !code.valid ? 1 : within(none, code.value) ? 0 : within(two, code.value) ? 2 : 1;
+}
+
+std::string Utf8Stream::push(std::string_view bytes) {
+  kept_.append(bytes);
+  std::string out;
+  std::string_view rest = kept_;
+  while (!rest.empty()) {
+    const Form form = form_of(static_cast<unsigned char>(rest[0]));
+    const std::size_t begun = well_begun(rest, form);
+    if (form.length > 0 && begun < form.length && begun == rest.size()) break;  // may still become a character
+    out += begun == form.length ? rest.substr(0, begun) : replacement_character;
+    rest.remove_prefix(begun);
+  }
+  kept_ = std::string(rest);
+  return out;
+}
+
+std::string Utf8Stream::finish() {
+  const bool unfinished = !kept_.empty();
+  kept_.clear();
+  return std::string(unfinished ? replacement_character : "");
+}
+
+}  // namespace whence

@@ -1,0 +1,243 @@
+// Prints the conformance matrix, as a table, HTML and JSON: every positional scheme and
+// composition against every check.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/report/report.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/verify/conformance.h"
+#include "examples/whence/verify/device_check.h"
+#include "examples/whence/verify/scheme_texts.h"
+#include "nn/io/files.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+using Mark = ConformanceCell::Mark;
+
+struct Options {
+  std::vector<std::string> schemes;
+  std::string check, html, json, device = "cpu";
+  std::uint64_t seed = 1;
+  bool no_sums = false, list = false, quiet = false;
+  const std::vector<ConformanceCheck>* checks =
+      &conformance_checks();  // on a GPU what it computes against the CPU, and no other
+};
+
+CommandLine command_line(Options& options) {
+  CommandLine line(
+      "whence conformance", "Checks positional schemes and their compositions against everything that must hold.");
+  line.names("[SCHEME...]", &options.schemes,
+          "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
+      .heading("What")
+      .text("check", &options.check, {.help = "run this check only; --list names them"})
+      .flag("no-sums", &options.no_sums, {.help = "leave out the sums of two schemes"})
+      .flag("list", &options.list, {.help = "list checks and scheme texts, run nothing"})
+      .integer("seed", &options.seed, {.low = 0}, {.help = "of parameters, directions and cotangents"})
+      .heading("Where");
+  declare_device(line, &options.device);
+  line.heading("Output")
+      .text("html", &options.html, {.help = "write the matrix as a page to this file"})
+      .text("json", &options.json, {.help = "write every figure and note to this file"})
+      .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
+      .example("whence conformance", "the whole matrix")
+      .example("whence conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
+  return line;
+}
+
+std::vector<std::string> texts_of(const Options& options) {
+  if (!options.schemes.empty()) return options.schemes;
+  std::vector<std::string> texts = scheme_texts(16);
+  if (options.no_sums) return texts;
+  for (const std::string& sum : scheme_sums()) texts.push_back(sum);
+  return texts;
+}
+
+std::string short_figure(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value == 0 ? "0" : value < 1e-3 || value >= 1e4 ? "%.0e" : "%.2g", value);
+  return text;
+}
+
+std::string cell_text(const ConformanceCell& cell) {
+  if (cell.mark == Mark::not_applicable) return "-";
+  return (cell.mark == Mark::failed ? "FAIL " : "") + short_figure(cell.figure);
+}
+
+std::vector<std::string> header_of(const Options& options) {
+  std::vector<std::string> header{"scheme"};
+  for (const ConformanceCheck& check : *options.checks)
+    if (options.check.empty() || options.check == check.name) header.push_back(check.name);
+  return header;
+}
+
+void write_json(
+    const std::string& path, const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ConformanceRow& row : rows) {
+    nlohmann::ordered_json entry{{"scheme", row.scheme}};
+    if (!row.refusal.empty()) entry["refused"] = row.refusal;
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      const char* mark = row.cells[k].mark == Mark::failed           ? "failed"
+                         : row.cells[k].mark == Mark::not_applicable ? "not applicable"
+                                                                     : "passed";
+      entry["checks"][header[k + 1]] = {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}};
+    }
+    all.push_back(std::move(entry));
+  }
+  write_file(path, all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+report::Matrix::Cell page_cell(const ConformanceCell& cell) {
+  using Look = report::Matrix::Look;
+  switch (cell.mark) {
+    case Mark::passed: return {cell_text(cell), cell.note, cell.figure == 0 ? Look::quiet : Look::plain};
+    case Mark::differs_as_claimed: return {"\u2260 " + cell_text(cell), cell.note, Look::marked};
+    case Mark::refused_as_claimed: return {"refused", cell.note, Look::marked};
+    case Mark::not_applicable: return {"-", cell.note, Look::quiet};
+    case Mark::failed: return {cell_text(cell), cell.note, Look::bad};
+  }
+  return {};
+}
+
+// Rows of one scheme, with its options and what it is put around, stand together; so do the sums that begin with it.
+std::string family(const std::string& scheme) {
+  return scheme.substr(0, scheme.find_first_of("( ")) + (parse_schemes(scheme).size() > 1 ? " + another" : "");
+}
+
+report::Page page_of(const Options& options, const std::vector<ConformanceRow>& rows, const std::string& verdict) {
+  report::Page page;
+  page.title = "whence: conformance of positional schemes";
+  page.verdict = verdict;
+  report::Matrix matrix{"The matrix",
+      "Figures are the largest disagreement found. \u2260: a difference that the scheme claims, and must show. "
+      "-: does not apply. Point at a cell to read what was demanded and found, or click one and move with the arrow "
+      "keys.",
+      {}, {}};
+  for (const ConformanceCheck& check : *options.checks)
+    if (options.check.empty() || options.check == check.name) matrix.columns.emplace_back(check.name, check.meaning);
+  report::PageTable refused{"", "", {"scheme", "reason"}, {}, true};
+  for (const ConformanceRow& row : rows) {
+    if (!row.refusal.empty()) {
+      refused.rows.push_back({row.scheme, row.refusal});
+      continue;
+    }
+    matrix.rows.push_back({family(row.scheme), row.scheme, {}});
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      matrix.rows.back().cells.push_back(page_cell(row.cells[k]));
+      if (row.cells[k].mark != Mark::failed) continue;
+      page.introduction += to_text(row.scheme, ": ", matrix.columns[k].first, ": ", row.cells[k].note, "\n\n");
+    }
+  }
+  page.matrices.push_back(std::move(matrix));
+  refused.title = to_text(refused.rows.size(), " combinations that the schemes refuse, and why");
+  if (!refused.rows.empty()) page.tables.push_back(std::move(refused));
+  return page;
+}
+
+void list_everything(const Options& options) {
+  for (const ConformanceCheck& check : *options.checks) std::cout << check.name << ": " << check.meaning << '\n';
+  std::cout << '\n';
+  for (const std::string& text : texts_of(options)) std::cout << text << '\n';
+}
+
+void require_known_check(const CommandLine& line, const Options& options) {
+  const std::string& name = options.check;
+  std::vector<std::string> names;
+  for (const ConformanceCheck& check : *options.checks) names.push_back(check.name);
+  if (name.empty() || std::count(names.begin(), names.end(), name)) return;
+  const auto nearest = nearest_name(name, names);
+  line.refuse("check",
+      to_text("the name of a check required", nearest ? to_text("; did you mean '", *nearest, "'?") : ""),
+      "--list names them");
+}
+
+std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<std::string>& texts) {
+  std::vector<ConformanceRow> rows;
+  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0,
+      ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  for (const std::string& text : texts) {
+    rows.push_back(conform(text, options.seed,
+        options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, *options.checks));
+    progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
+  }
+  progress.finish();
+  return rows;
+}
+
+void print_failures(const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
+  for (const ConformanceRow& row : rows) {
+    for (std::size_t k = 0; k < row.cells.size(); ++k)
+      if (row.cells[k].mark == Mark::failed)
+        std::cout << "FAILED: " << row.scheme << ": " << header[k + 1] << ": " << row.cells[k].note << '\n';
+  }
+}
+
+// The exit code: 1 where a check failed.
+int check_all(const Options& options) {
+  const double begin = steady_seconds();
+  const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
+  const std::vector<std::string> header = header_of(options);
+  Table table(header);
+  int accepted = 0, refused = 0, cells = 0, failures = 0;
+  for (const ConformanceRow& row : rows) {
+    if (!row.refusal.empty()) {
+      if (!options.schemes.empty()) throw InputError(row.refusal);  // asked for by name
+      ++refused;
+      continue;
+    }
+    ++accepted;
+    cells += static_cast<int>(row.cells.size()) - row.count(Mark::not_applicable);
+    failures += row.count(Mark::failed);
+    std::vector<std::string> line_of{row.scheme};
+    for (const ConformanceCell& cell : row.cells) line_of.push_back(cell_text(cell));
+    table.row(line_of);
+  }
+  std::cout << table.text();
+  print_failures(rows, header);
+  const std::string summary =
+      to_text("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ",
+          refused, " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
+  std::cout << summary << '\n';
+  if (!options.json.empty()) write_json(options.json, rows, header);
+  if (!options.html.empty()) {
+    const std::string size = to_text(accepted, " schemes and compositions, ", cells, " checks: "),
+                      verdict = failures == 0 ? to_text("Passed: ", size, "none failed.")
+                                              : to_text("FAILED: ", size, failures, " failed.");
+    report::write(page_of(options, rows, verdict), options.html);
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line = command_line(options);
+  if (line.shows_page(argc, argv)) return 0;
+  line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
+  const DeviceChoice choice = choose_device(options.device);
+  if (!choice.device.is_cpu()) options.checks = &device_checks();
+  require_known_check(line, options);
+  if (options.list) {
+    list_everything(options);
+    return 0;
+  }
+  if (line.given("device")) std::cout << choice.sentence << '\n';
+  return check_all(options);
+}
+
+const RegisterCommand registered{
+    {"conformance", Purpose::check, "every scheme, option and sum against everything that must hold", run}};
+
+}  // namespace
+}  // namespace whence

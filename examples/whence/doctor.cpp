@@ -1,0 +1,46 @@
+// Prints what whence runs on, as it really is, and names whatever does not fit, with what to do.
+#include <algorithm>
+#include <iostream>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/doctor/facts.h"
+#include "examples/whence/run/commit.h"
+
+namespace whence {
+namespace {
+
+void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
+  std::cout << program_and_version() << '\n';
+  for (const auto& [name, value] : lines_of(facts))
+    std::cout << name << std::string(11 - name.size(), ' ') << value << '\n';
+  std::cout << '\n';
+  for (const Finding& finding : findings)
+    std::cout << to_string(finding.weight) << ": " << finding.text << "; " << finding.advice << '\n';
+  if (findings.empty()) std::cout << "nothing found that does not fit\n";
+}
+
+int run(int argc, char** argv) {
+  bool json = false;
+  CommandLine line("whence doctor", "Prints what whence runs on, and names what does not fit.");
+  line.heading("Options")
+      .flag("json", &json, {.help = "the same as one JSON object"})
+      .example("whence doctor",
+          "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
+  if (line.shows_page(argc, argv)) return 0;
+  const MachineFacts facts = machine_facts();
+  const std::vector<Finding> findings = findings_of(facts);
+  if (json)
+    std::cout << json_of(facts);
+  else
+    print(facts, findings);
+  return std::ranges::any_of(findings, [](const Finding& finding) { return finding.weight == Finding::Weight::broken; })
+             ? 1
+             : 0;
+}
+
+const RegisterCommand registered{
+    {"doctor", Purpose::machine, "what this build and machine have, what does not fit, and what to do", run}};
+
+}  // namespace
+}  // namespace whence

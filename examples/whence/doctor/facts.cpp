@@ -1,0 +1,192 @@
+#include "examples/whence/doctor/facts.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tensor/cpu/instruction_set.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tensor/kernels.h"
+#include "tensor/parallel.h"
+#include "tensor/raw.h"
+
+extern "C" char* openblas_get_config();
+extern "C" char* openblas_get_corename();
+extern "C" int openblas_get_parallel();
+
+namespace whence {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_line_with(const char* path, const std::string& start) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(start)) return line;
+  return {};
+}
+
+// "a : b" -> "b"
+std::string after_colon(const std::string& line) {
+  const auto colon = line.find(": ");
+  return colon == std::string::npos ? "" : line.substr(colon + 2);
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "g++ " __VERSION__;
+#endif
+}
+
+std::vector<std::string> built_for() {
+  if (instruction_set() == InstructionSet::plain) return {};
+  if (instruction_set() == InstructionSet::avx2) return {"avx2", "fma"};
+  return {"avx2", "fma", "avx512f"};
+}
+
+std::vector<std::string> can_do() {
+  std::vector<std::string> sets;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) sets.emplace_back("avx2");
+  if (__builtin_cpu_supports("fma")) sets.emplace_back("fma");
+  if (__builtin_cpu_supports("avx512f")) sets.emplace_back("avx512f");
+#endif
+  return sets;
+}
+
+bool sanitised() {
+#if defined(__SANITIZE_ADDRESS__)
+  return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return true;
+#else
+  return false;
+#endif
+#else
+  return false;
+#endif
+}
+
+// Of a container: "200000 100000" is two cores' worth of time, "max 100000" no limit.
+int cores_of_container() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0, period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return 1 << 20;
+  return std::max(1, static_cast<int>(std::ceil(quota / period)));
+}
+
+int usable_cores() {
+  int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = std::min(cores, CPU_COUNT(&allowed));
+  return std::min(cores, cores_of_container());
+}
+
+// "always [madvise] never" -> "madvise"
+std::string huge_pages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string line;
+  std::getline(file, line);
+  const auto begin = line.find('['), end = line.find(']');
+  return begin == std::string::npos || end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
+}
+
+int threads_alive() {
+  std::error_code ignored;
+  return static_cast<int>(std::distance(fs::directory_iterator("/proc/self/task", ignored), fs::directory_iterator()));
+}
+
+// As many chunks as threads are wanted, each of which waits until all are being worked on, or a second has passed.
+int threads_in_a_loop() {
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  std::atomic<int> arrived{0};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  parallel_for(threads(), 1, [&](index_t, index_t) {
+    ++arrived;
+    while (arrived < threads() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    const std::scoped_lock lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  return static_cast<int>(seen.size());
+}
+
+// Rows of ones times columns of ones: every number of the product is the inner extent. The
+// best of a few, after a warm-up.
+void measure_product(MachineFacts& facts) {
+  const index_t n = 512;
+  const Tensor a = Tensor::ones({n, n}), b = Tensor::ones({n, n});
+  double best = 1e9;
+  for (int attempt = 0; attempt < 6; ++attempt) {
+    const auto start = std::chrono::steady_clock::now();
+    const Tensor y = raw::matmul(a, b);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (attempt > 0) best = std::min(best, seconds);
+    const std::vector<double> numbers = y.to_vector();
+    facts.product_right = std::ranges::all_of(numbers, [&](double number) { return number == static_cast<double>(n); });
+  }
+  facts.gigaflops = 2.0 * static_cast<double>(n * n * n) / best * 1e-9;
+}
+
+// Does a usable GPU compute? A sum that needs a copy there, a kernel and a copy back.
+void try_device(MachineFacts& facts) {
+  if (!facts.device.refusal.empty()) return;
+  try {
+    const Tensor x = raw::to_device(Tensor::ones({1000}), Device::cuda(0));
+    const double sum = raw::reduce(Reduction::sum, x, {}, false).item();
+    if (sum != 1000) facts.device_problem = to_text("the sum of 1000 ones is ", sum);
+    facts.device_memory_free = memory_of(Device::cuda(0)).room().free;
+  } catch (const Error& error) { facts.device_problem = error.what(); }
+}
+
+}  // namespace
+
+MachineFacts machine_facts() {
+  MachineFacts facts;
+  const int alive_at_first =
+      threads_alive();  // before the first parallel loop: more than this one were started by OpenBLAS
+  facts.compiler = compiler();
+#ifdef __OPTIMIZE__
+  facts.optimised = true;
+#endif
+  facts.sanitised = sanitised();
+  facts.built_for = built_for();
+  facts.can_do = can_do();
+  facts.processor = after_colon(first_line_with("/proc/cpuinfo", "model name"));
+  facts.cores = usable_cores();
+  facts.huge_pages = huge_pages();
+  struct sysinfo memory {};
+  if (sysinfo(&memory) == 0) facts.memory = memory.totalram * memory.mem_unit;
+  std::istringstream(after_colon(first_line_with("/proc/meminfo", "MemAvailable"))) >> facts.memory_free;
+  facts.memory_free *= 1024;
+  if (const char* const variable = std::getenv("OMP_NUM_THREADS")) facts.omp_num_threads = variable;
+  facts.threads_wanted = threads();
+  facts.blas_config = openblas_get_config();
+  facts.blas_core = openblas_get_corename();
+  facts.blas_parallel = openblas_get_parallel();
+  facts.blas_threads_alive = alive_at_first - 1;
+  facts.threads_used = threads_in_a_loop();
+  measure_product(facts);
+  facts.device = cuda_facts();
+  facts.driver_present = fs::exists("/proc/driver/nvidia/version");
+  try_device(facts);
+  return facts;
+}
+
+}  // namespace whence

@@ -1,0 +1,137 @@
+// generate: text from a trained language model, token by token, as it is drawn.
+#include <unistd.h>
+
+#include <iostream>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/sampling.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/run/loading.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+using namespace whence::language;
+
+struct Options {
+  std::string run, prompt = "\n", executor;
+  GenerationOptions generation;
+  bool greedy = false, quiet = false, accept_damaged = false;
+  MachineOptions machine;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  using Count = Range<std::int64_t>;
+  line.heading("Model")
+      .text("run", &options.run, {"folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors"})
+      .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
+  declare_accept_damaged(line, options.accept_damaged);
+  line.heading("Text")
+      .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
+      .integer("tokens", &options.generation.tokens, Count{1, 1000000000}, {"to draw", "tokens"})
+      .integer("context", &options.generation.context, Count{0, 1000000000},
+          {"that the model sees at most; when full, it goes on from the later half. 0: all of the text, or the "
+           "training length where the scheme does not accept a text of any length",
+              "tokens"});
+  line.heading("Drawing")
+      .number("temperature", &options.generation.sampling.temperature, Range<double>{0, 1000},
+          {"below 1: safer, above: wilder; 0: greedy"})
+      .integer("top-k", &options.generation.sampling.top_k, Count{0, 1000000000},
+          {"only so many of the most probable tokens; 0: all"})
+      .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
+          {"only the fewest most probable tokens that come to this probability"})
+      .flag("greedy", &options.greedy, {"always the most probable token"})
+      .integer("seed", &options.generation.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
+          {"the same seed draws the same text"});
+  declare(line, options.machine);
+  line.flag("quiet", &options.quiet, {"nothing but the text"});
+  line.example("whence generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
+}
+
+// Whether every scheme of a model accepts a run of any length.
+bool accepts_any_length(const TransformerOptions& model) {
+  for (const SchemeSpec& spec : parse_schemes(model.scheme))
+    if (spec.make({model.dim, model.heads, model.length})->claims().longest != Claims::any_length) return false;
+  return true;
+}
+
+void refuse_options_without_effect(const CommandLine& line, const Options& options) {
+  const auto& sampling = options.generation.sampling;
+  if (options.run.empty()) throw InputError("--run: nothing given; the folder of a run required; train lm writes one");
+  for (const char* name : {"temperature", "top-k", "top-p", "seed"})
+    line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
+  for (const char* name : {"top-k", "top-p", "seed"})
+    line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
+}
+
+// The text that the model sees at a time, and the most of it that it reads at once: the prompt, or the later half.
+void say_memory(const Transformer& model, const TokenIds& prompt, const Options& options) {
+  const auto begun = static_cast<index_t>(prompt.size()), whole = begun + options.generation.tokens;
+  const index_t context = options.generation.context ? std::min(options.generation.context, whole) : whole;
+  const auto follow = [begun, whole](PlannedPass& pass) {
+    pass.cached = pass.value;
+    pass.length = std::min(begun, pass.value);
+    if (pass.value < whole) pass.length = std::max(pass.length, pass.value / 2);
+  };
+  PlannedPass pass{.model = model.options(), .device = model.device(), .option = "--context", .value = context};
+  pass.follow = follow, pass.loaded = true;
+  follow(pass);
+  const std::string line = require_pass_memory(pass, free_memory(model.device()));
+  if (!options.quiet) std::cerr << line << '\n';
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("whence generate", "Draws text from a trained language model.");
+  declare_options(line, options);
+  if (line.shows_page(argc, argv)) return 0;
+  refuse_options_without_effect(line, options);
+  if (options.greedy) options.generation.sampling.temperature = 0;
+  const Placement placement = placement_of(options.machine);
+  install_interrupt_handler();
+
+  const SavedModel saved = load_language_model(options.run, options.executor, options.accept_damaged);
+  place(*saved.model, placement);
+  const TokenIds prompt = saved.tokeniser->encode(options.prompt);
+  options.generation.stop = saved.tokeniser->end_of_text();
+  if (options.generation.context == 0 && !accepts_any_length(saved.model->options()))
+    options.generation.context = saved.model->options().length;
+  say_memory(*saved.model, prompt, options);
+
+  // A token may be part of a character; a terminal is given whole ones, and none that acts.
+  Utf8Stream characters;
+  const bool to_people = isatty(STDOUT_FILENO) == 1;
+  const auto show = [to_people](const std::string& text) {
+    std::cout << (to_people ? terminal_text(text) : text) << std::flush;
+  };
+  show(characters.push(options.prompt));
+  const double started = steady_seconds();
+  const TokenIds made = generate(*saved.model, prompt, options.generation, [&](TokenId token) {
+    show(characters.push(saved.tokeniser->token(token)));
+    return !interrupt_requested() && std::cout.good();
+  });
+  show(characters.finish() + '\n');
+  if (!options.quiet) {
+    const double seconds = steady_seconds() - started;
+    std::cerr << saved.model->scheme() << ": " << made.size() << " tokens in " << fixed(seconds, 2) << " s, "
+              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s; "
+              << placement.text << '\n';
+  }
+  if (interrupt_requested()) throw Interrupted("stopped before all tokens were drawn");
+  return 0;
+}
+
+const RegisterCommand registered{{"generate", Purpose::train, "draws text from what `train lm` left", run}};
+
+}  // namespace
+}  // namespace whence

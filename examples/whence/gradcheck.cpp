@@ -1,0 +1,233 @@
+// gradcheck: are the gradients right? Of an op, of a scheme's text, or of all there is;
+// by duals and differences in f64.
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <optional>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/verify/gradient_check.h"
+#include "examples/whence/verify/scheme_texts.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  GradientCheckOptions check;
+  bool list = false, no_differences = false, no_sums = false, quiet = false;
+  std::string device = "cpu";
+  std::vector<std::string> names;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  std::vector<std::string> known = op_names();
+  for (const auto& more : {scheme_names(), {"all"}}) known.insert(known.end(), more.begin(), more.end());
+  line.names("NAME...", &options.names, "ops, functions of one number, scheme texts; or all", known);
+  line.heading("What")
+      .flag("list", &options.list, {"print everything that can be checked, and end"})
+      .flag("no-sums", &options.no_sums, {"of all: leave out the sums of two schemes"});
+  line.heading("How")
+      .integer("length", &options.check.length, Range<std::int64_t>{1, 4096},
+          {"of the sequences that schemes are checked on", "tokens"})
+      .integer(
+          "seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
+      .flag("no-differences", &options.no_differences, {"by dual numbers only"})
+      .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
+  declare_device(line, &options.device);
+  line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
+  line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
+  line.example(
+      "whence gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
+  line.example("whence gradcheck all", "every op, every scheme with each option, and sums of two");
+}
+
+// "8.2e-09"; an exact 0 stands out.
+std::string scientific(double value) {
+  return value == 0 ? "0" : to_text(std::scientific, std::setprecision(1), value);
+}
+
+// ---- One name
+
+void print(const GradientChecks& checks, const Options& options) {
+  for (const GradientCase& each : checks.cases) {
+    std::cout << checks.name << ", " << each.label << '\n';
+    Table table({"by", "shape", "duals", "differences", "kinks"});
+    for (const GradcheckInput& input : each.report.inputs) {
+      const bool by_differences = options.check.differences && checks.note.empty();
+      table.row({input.name, to_string(input.shape), scientific(input.duals.relative),
+          by_differences ? scientific(input.differences.relative) : "-", std::to_string(input.kinks.size())});
+    }
+    std::cout << table.text();
+    for (const GradcheckInput& input : each.report.inputs)
+      for (const std::string& kink : input.kinks) std::cout << "  " << input.name << ": " << kink << '\n';
+    for (const std::string& problem : each.report.problems) std::cout << "  FAILED  " << problem << '\n';
+  }
+  if (!checks.note.empty()) std::cout << "note: " << checks.name << ' ' << checks.note << '\n';
+}
+
+// ---- All
+
+struct Totals {
+  int ops = 0, samples = 0, schemes = 0, compositions = 0, refused = 0, failed = 0;
+  std::size_t inputs = 0, kinks = 0;
+  double duals = 0, differences = 0;
+
+  void add(const GradientChecks& checks, bool is_op) {
+    inputs += checks.inputs();
+    kinks += checks.kinks();
+    duals = std::max(duals, checks.worst_by_duals());
+    differences = std::max(differences, checks.worst_by_differences());
+    failed += !checks.ok();
+    if (is_op) {
+      ++ops;
+      samples += static_cast<int>(checks.cases.size());
+    } else {
+      ++(checks.name.find_first_of("(+") == std::string::npos ? schemes : compositions);
+    }
+  }
+
+  std::string text(bool by_differences, double seconds) const {
+    return to_text(ops, " ops on ", samples, " samples, ", schemes, " bare schemes, ", compositions,
+        " schemes with options, insides or in sums; ", inputs, " inputs and parameters; largest relative error ",
+        scientific(duals), " by duals", by_differences ? to_text(", ", scientific(differences), " by differences") : "",
+        "; ", kinks, " kinks; ", refused, " combinations that the schemes refuse; ", failed, " failed; ",
+        fixed(seconds, 1), " seconds\n");
+  }
+};
+
+struct Entry {
+  Checkable what;
+  bool promised = true;  // has to run
+};
+
+std::vector<Entry> everything(const Options& options) {
+  std::vector<Entry> all;
+  for (const std::string& name : op_names()) all.push_back({find_checkable(name)});
+  std::vector<std::string> texts = scheme_texts(options.check.length + 2);
+  const std::vector<std::string> sums = options.no_sums ? std::vector<std::string>() : scheme_sums(),
+                                 promised = promised_texts();
+  texts.insert(texts.end(), sums.begin(), sums.end());
+  for (const std::string& text : texts)
+    all.push_back({{nullptr, text}, std::find(promised.begin(), promised.end(), text) != promised.end()});
+  return all;
+}
+
+// Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to
+// run, and any other error is a failure.
+std::optional<GradientChecks> check_one(const Entry& entry, const Options& options) {
+  const std::string& name = entry.what.op ? entry.what.op->name : entry.what.scheme;
+  try {
+    return check(entry.what, options.check);
+  } catch (const Error& error) {
+    const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
+    if (entry.promised || !refused) return GradientChecks{name, {}, {}, error.what()};
+    return {};
+  }
+}
+
+void report_failure(const GradientChecks& checks, Progress& progress) {
+  if (!checks.problem.empty()) progress.note(to_text("FAILED  ", checks.name, ": ", checks.problem));
+  for (const GradientCase& each : checks.cases)
+    for (const std::string& problem : each.report.problems)
+      progress.note(to_text("FAILED  ", checks.name, ", ", each.label, ": ", problem));
+}
+
+std::vector<std::string> row_of(const GradientChecks& checks, const Options& options) {
+  const bool by_differences = options.check.differences && checks.note.empty();
+  return {checks.name, std::to_string(checks.cases.size()), std::to_string(checks.inputs()),
+      scientific(checks.worst_by_duals()), by_differences ? scientific(checks.worst_by_differences()) : "-",
+      std::to_string(checks.kinks()), checks.ok() ? "ok" : "FAILED"};
+}
+
+int check_all(const Options& options) {
+  const std::vector<Entry> all = everything(options);
+  const double started = steady_seconds();
+  Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), 0,
+      ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  Table table({"name", "cases", "inputs", "duals", "differences", "kinks", "result"});
+  Totals totals;
+  std::int64_t done = 0;
+  for (const Entry& entry : all) {
+    const std::optional<GradientChecks> checks = check_one(entry, options);
+    if (checks) {
+      totals.add(*checks, entry.what.op);
+      table.row(row_of(*checks, options));
+      report_failure(*checks, progress);
+    } else {
+      ++totals.refused;
+    }
+    ++done;
+    const double rate = static_cast<double>(done) / std::max(steady_seconds() - started, 1e-9);
+    progress.update(done, 0, {{"failed", totals.failed}, {"per second", rate}});
+  }
+  progress.finish();
+  std::cout << table.text() << totals.text(options.check.differences, steady_seconds() - started);
+  return totals.failed ? 1 : 0;
+}
+
+void list_everything() {
+  std::cout << "ops:\n";
+  for (const std::string& name : op_names()) std::cout << "  " << name << '\n';
+  std::cout << "schemes, alone, inside another, with options and in sums:\n";
+  for (const SchemeInfo& info : registered_schemes())
+    std::cout << "  " << info.name << (info.takes_base ? "(SCHEME)" : "") << '\n';
+}
+
+// Whoever gives an option expects it to do something.
+void refuse_options_without_effect(const CommandLine& line, const Options& options) {
+  const bool all = options.names.size() == 1 && options.names[0] == "all";
+  if (options.list && !options.names.empty())
+    throw InputError("--list: given beside a name; it lists everything; leave one of them out");
+  for (const char* name : {"length", "seed", "no-differences", "device"})
+    line.refuse_unless(name, !options.list, "something to check");
+  for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all, "the name all");
+  if (!options.list && options.names.empty())
+    throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
+  if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))
+    throw InputError("all: given beside other names; it has them in it; leave them out");
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("whence gradcheck",
+      "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central "
+      "differences.");
+  declare_options(line, options);
+  if (line.shows_page(argc, argv)) return 0;
+  refuse_options_without_effect(line, options);
+  options.check.differences = !options.no_differences;
+  if (options.list) {
+    list_everything();
+    return 0;
+  }
+  const DeviceChoice choice = choose_device(options.device);
+  options.check.device = choice.device;
+  if (line.given("device")) std::cout << choice.sentence << '\n';
+  if (options.names[0] == "all") return check_all(options);
+  std::vector<Checkable> wanted;  // all names are read before anything runs
+  for (const std::string& name : options.names) wanted.push_back(find_checkable(name));
+  const auto is_scheme = [](const Checkable& what) { return !what.op; };
+  line.refuse_unless(
+      "length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
+  bool ok = true;
+  for (const Checkable& what : wanted) {
+    const GradientChecks checks = check(what, options.check);
+    print(checks, options);
+    ok = ok && checks.ok();
+  }
+  std::cout << (ok ? "ok\n" : "FAILED\n");
+  return ok ? 0 : 1;
+}
+
+const RegisterCommand registered{{"gradcheck", Purpose::check, "the gradients of any op or scheme, or of all", run}};
+
+}  // namespace
+}  // namespace whence

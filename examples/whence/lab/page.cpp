@@ -1,0 +1,86 @@
+#include "examples/whence/lab/page.h"
+
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/report/plot.h"
+#include "examples/whence/report/report.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t readable = 40;  // rows of differences on a screen
+
+std::string about_the_test(const LongTables& tables) {
+  return tables.tested ? to_text("p: Welch's t-test over seeds, two-sided, where both sides have ", seeds_for_a_test,
+                             " seeds or more.")
+                       : to_text("No test: Welch's needs ", seeds_for_a_test, " seeds or more on both sides.");
+}
+
+ordered_json json_of(const Grid& grid, const GridCell& cell) {
+  ordered_json run{{"task", grid.task}, {"place", cell.place}, {"scheme", cell.scheme}, {"seed", cell.seed},
+      {"folder", cell.folder.string()}, {"options", ordered_json::object()}, {"sequences_per_step", cell.sequences},
+      {"train_seconds", cell.seconds}, {"failure", nullptr}, {"results", ordered_json::array()}};
+  for (const auto& [name, value] : cell.options) run["options"][name] = value;
+  if (!cell.failure.empty()) run["failure"] = cell.failure;
+  for (const auto& [set, score] : cell.scores)
+    run["results"].push_back({{"test_set", set}, {"measures", score.measures}, {"guesses", score.guesses}});
+  return run;
+}
+
+std::string json_of(const Findings& found, const std::vector<Grid>& grids) {
+  ordered_json page{{"version", WHENCE_VERSION}, {"axes", found.axes}, {"runs", ordered_json::array()}};
+  for (const Grid& grid : grids)
+    for (const GridCell& cell : grid.cells) page["runs"].push_back(json_of(grid, cell));
+  return page.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+}
+
+report::PageTable on_page(const std::string& title, const std::string& note, const Table& table) {
+  return {title, note, table.header(), table.rows()};
+}
+
+}  // namespace
+
+std::string text_of(const Findings& found) {
+  std::string text = found.introduction + '\n';
+  for (const CrossTable& cross : found.crossed) text += cross.title + '\n' + cross.table.text() + '\n';
+  text += found.tables.scores.text() + '\n';
+  const std::size_t differences = found.tables.differences.rows().size();
+  if (differences > readable) return text + to_text(differences, " differences: in differences.csv and on the page.\n");
+  if (differences > 0) text += found.tables.differences.text() + about_the_test(found.tables) + '\n';
+  return text;
+}
+
+void write_findings(const std::filesystem::path& folder, const std::string& title, const Findings& found,
+    const std::vector<Grid>& grids) {
+  report::Page page;
+  page.title = title;
+  page.introduction = found.introduction;
+  std::string crossed;
+  for (const CrossTable& cross : found.crossed) {
+    page.tables.push_back(on_page(cross.title, "Means over seeds, and standard deviations.", cross.table));
+    crossed += cross.title + '\n' + cross.table.csv() + '\n';
+  }
+  page.tables.push_back(on_page("What came out",
+      "The paper's figures are for its own sizes of model and task. Guesses need no model.", found.tables.scores));
+  page.tables.push_back(on_page("What makes a difference?",
+      "Pairs that differ in one thing. " + about_the_test(found.tables) + " Few seeds can show large differences only.",
+      found.tables.differences));
+  for (const Figure& figure : found.figures) {
+    if (figure.on_page) page.plots.push_back(figure.plot);
+    write_file((folder / (figure.name + ".svg")).string(), report::svg_file(figure.plot));
+  }
+  page.footnotes = {to_text("Made by whence ", WHENCE_VERSION, ".")};
+  report::write(page, (folder / "report.html").string());
+  write_file((folder / "lab.json").string(), json_of(found, grids));
+  if (!crossed.empty()) write_file((folder / "tables.csv").string(), crossed);
+  for (const auto& [name, table] : {std::pair("scores.csv", &found.tables.numbers), {"runs.csv", &found.tables.runs},
+           {"differences.csv", &found.tables.differences}})
+    write_file((folder / name).string(), table->csv());
+  write_file((folder / "curves.csv").string(), curve_points(found.axes, grids).csv());
+}
+
+}  // namespace whence

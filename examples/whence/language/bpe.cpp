@@ -1,0 +1,217 @@
+#include "examples/whence/language/bpe.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <sstream>
+#include <tuple>
+#include <unordered_map>
+
+#include "examples/whence/cli/json_text.h"
+#include "examples/whence/language/byte_spelling.h"
+#include "examples/whence/language/pieces.h"
+#include "nn/io/files.h"
+
+namespace whence::language {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Two tokens as one number, to look a merge up by.
+std::uint64_t pair_key(TokenId left, TokenId right) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+}
+
+struct Merge {
+  std::int32_t rank;  // the smaller, the earlier
+  TokenId result;
+};
+
+// One piece on its way from bytes to tokens: a chain of tokens, and the merges now possible, the earliest first.
+class Chain {
+ public:
+  Chain(const std::unordered_map<std::uint64_t, Merge>& merges, std::string_view piece,
+      const std::array<TokenId, 256>& byte_tokens)
+      : merges_(merges) {
+    links_.reserve(piece.size());
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      links_.push_back({byte_tokens[static_cast<unsigned char>(piece[i])], i, i + 1 < piece.size() ? i + 1 : none});
+      links_.back().before = i == 0 ? none : i - 1;
+    }
+    for (std::size_t i = 0; i + 1 < piece.size(); ++i) consider(i);
+  }
+
+  void merge_all() {
+    while (!possible_.empty()) {
+      const auto [rank, at, key] = possible_.top();
+      possible_.pop();
+      Link& left = links_[at];
+      // Since it was considered, either token may have gone into another merge.
+      if (left.after == none || pair_key(left.token, links_[left.after].token) != key) continue;
+      Link& right = links_[left.after];
+      left.token = merges_.at(key).result;
+      left.after = right.after;
+      right.after = right.before = none;  // it is out of the chain; what was considered for it is skipped above
+      right.token = -1;
+      if (left.after != none) links_[left.after].before = at, consider(at);
+      if (left.before != none) consider(left.before);
+    }
+  }
+
+  void append_to(TokenIds& ids) const {
+    for (std::size_t at = 0; at != none && at < links_.size(); at = links_[at].after) ids.push_back(links_[at].token);
+  }
+
+ private:
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  struct Link {
+    TokenId token;
+    std::size_t before, after;
+  };
+  using Possible = std::tuple<std::int32_t, std::size_t, std::uint64_t>;  // rank, where, which pair
+
+  void consider(std::size_t at) {
+    const std::uint64_t key = pair_key(links_[at].token, links_[links_[at].after].token);
+    if (const auto merge = merges_.find(key); merge != merges_.end()) possible_.emplace(merge->second.rank, at, key);
+  }
+
+  const std::unordered_map<std::uint64_t, Merge>& merges_;
+  std::vector<Link> links_;
+  std::priority_queue<Possible, std::vector<Possible>, std::greater<>> possible_;
+};
+
+// Tokens are spelled in the files and kept as bytes here; both are needed, as a file is written as it was read.
+class Bpe final : public Tokeniser {
+ public:
+  Bpe(const std::map<std::string, std::int64_t>& vocabulary, std::vector<std::string> merges, const std::string& place)
+      : place_(place), merge_lines_(std::move(merges)) {
+    take_tokens(vocabulary);
+    for (std::size_t i = 0; i < merge_lines_.size(); ++i) take_merge(i, vocabulary);
+  }
+
+  std::string kind() const override { return "bpe"; }
+  index_t vocabulary() const override { return static_cast<index_t>(tokens_.size()); }
+  std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
+  TokenId end_of_text() const override { return end_of_text_; }
+
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    std::size_t done = 0;
+    while (done < text.size() && done < std::size_t{1} << 20) {
+      const std::string_view piece = text.substr(done, first_piece(text.substr(done)));
+      Chain chain(merges_, piece, byte_tokens_);
+      chain.merge_all();
+      chain.append_to(ids);
+      done += piece.size();
+    }
+    return done;
+  }
+
+  ordered_json vocabulary_object() const {
+    ordered_json object = ordered_json::object();
+    auto& entries =
+        object.get_ref<ordered_json::object_t&>();  // a vector: object[key] would look through all of it, 50 000 times
+    entries.reserve(spellings_.size());
+    for (std::size_t id = 0; id < spellings_.size(); ++id) entries.push_back({spellings_[id], ordered_json(id)});
+    return object;
+  }
+  const std::vector<std::string>& merge_lines() const { return merge_lines_; }
+
+  std::string json() const override {
+    const ordered_json file{{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind()},
+        {"vocabulary", vocabulary()}, {"vocab", vocabulary_object()}, {"merges", merge_lines_}};
+    return file.dump(1) + '\n';
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw FileError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
+  }
+
+  void take_tokens(const std::map<std::string, std::int64_t>& vocabulary) {
+    spellings_.resize(vocabulary.size());
+    std::vector<bool> taken(vocabulary.size());
+    for (const auto& [spelling, id] : vocabulary) {
+      if (id < 0 || id >= static_cast<std::int64_t>(taken.size()) || taken[static_cast<std::size_t>(id)]) {
+        refuse(to_text("token '", spelling, "' has number ", id, ", where ", taken.size(),
+            " tokens must have each of 0 to ", taken.size() - 1));
+      }
+      taken[static_cast<std::size_t>(id)] = true;
+      spellings_[static_cast<std::size_t>(id)] = spelling;
+    }
+    // What is spelled with other characters is a special token, which stands for itself.
+    for (const std::string& spelling : spellings_) tokens_.push_back(unspelled(spelling).value_or(spelling));
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const auto found = vocabulary.find(spelled(std::string(1, static_cast<char>(byte))));
+      if (found == vocabulary.end()) refuse(to_text("no token for byte ", byte));
+      byte_tokens_[byte] = static_cast<TokenId>(found->second);
+    }
+    if (const auto end = vocabulary.find("<|endoftext|>"); end != vocabulary.end())
+      end_of_text_ = static_cast<TokenId>(end->second);
+  }
+
+  void take_merge(std::size_t number, const std::map<std::string, std::int64_t>& vocabulary) {
+    const std::string& line = merge_lines_[number];
+    const std::size_t blank = line.find(' ');
+    if (blank == std::string::npos || blank == 0 || blank + 1 == line.size() ||
+        line.find(' ', blank + 1) != std::string::npos)
+      refuse(to_text("merge ", number, " is '", line, "', not two tokens"));
+    const std::string left = line.substr(0, blank), right = line.substr(blank + 1);
+    const auto id_of = [&](const std::string& spelling) {
+      const auto found = vocabulary.find(spelling);
+      if (found == vocabulary.end())
+        refuse(to_text("merge ", number, " is '", line, "', and '", spelling, "' is no token"));
+      return static_cast<TokenId>(found->second);
+    };
+    const Merge merge{static_cast<std::int32_t>(number), id_of(left + right)};
+    if (const auto [there, fresh] = merges_.emplace(pair_key(id_of(left), id_of(right)), merge); !fresh)
+      refuse(to_text("merge ", number, " is '", line, "', which merge ", there->second.rank, " is already"));
+  }
+
+  std::string place_;
+  std::vector<std::string> spellings_, tokens_, merge_lines_;
+  std::array<TokenId, 256> byte_tokens_{};
+  std::unordered_map<std::uint64_t, Merge> merges_;
+  TokenId end_of_text_ = -1;
+};
+
+constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;
+
+}  // namespace
+
+TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary, const std::vector<std::string>& merges,
+    const std::string& place) {
+  return std::make_unique<Bpe>(vocabulary, merges, place);
+}
+
+TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path) {
+  std::istringstream lines(InputFile(merges_path).text(largest_file));
+  lines.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
+  std::vector<std::string> merges;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty() && !(merges.empty() && line.starts_with("#version"))) merges.push_back(line);
+  }
+  try {
+    const std::string table = InputFile(vocabulary_path).text(largest_file);
+    require_json_text(vocabulary_path, table);
+    const auto file = nlohmann::json::parse(table);
+    return bpe_from(token_numbers(file, vocabulary_path), merges, vocabulary_path);
+  } catch (const nlohmann::json::exception& error) {
+    throw FileError(
+        vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required");
+  }
+}
+
+void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder) {
+  const auto* bpe = dynamic_cast<const Bpe*>(&tokeniser);
+  if (bpe == nullptr)
+    throw InputError("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other");
+  std::string merges = "#version: 0.2\n";
+  for (const std::string& line : bpe->merge_lines()) merges += line + '\n';
+  write_file(folder + "/vocab.json", bpe->vocabulary_object().dump());
+  write_file(folder + "/merges.txt", merges);
+}
+
+}  // namespace whence::language

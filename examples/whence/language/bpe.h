@@ -1,0 +1,45 @@
+// Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes: Radford et al. 2019): GPT-2's own
+// files, our file, and a trainer.
+//   vocab.json   {"!": 0, ..., "\u0120the": 262, ...}: tokens in GPT-2's spelling (byte_spelling.h), and their numbers
+//   merges.txt   "#version: 0.2", then a merge per line, "\u0120 t", the first to be done first
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/language/tokeniser.h"
+#include "tensor/error.h"
+
+namespace whence::language {
+
+// From the content of GPT-2's files. FileError with `place` when numbers have gaps, a byte has no
+// token, or a merge makes no token.
+[[nodiscard]] TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
+    const std::vector<std::string>& merges, const std::string& place);
+// vocab.json's object as nlohmann::json read it. FileError with `place` when a number is not whole.
+template <class Json> std::map<std::string, std::int64_t> token_numbers(const Json& table, const std::string& place) {
+  std::map<std::string, std::int64_t> numbers;
+  if (!table.is_object()) throw FileError(place, ": tokeniser: no table of tokens; GPT-2's vocab.json required");
+  for (const auto& [token, value] : table.items()) {
+    const auto number = whole_number(value);
+    if (!number)
+      throw FileError(place, ": tokeniser: token ", in_quotes(token), " has the number ", value.dump(),
+          "; a whole number required");
+    numbers[token] = *number;
+  }
+  return numbers;
+}
+[[nodiscard]] TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path);
+// FOLDER/vocab.json and FOLDER/merges.txt. InputError when the tokeniser is no bpe.
+void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder);
+
+// Merges the most frequent pair inside the pieces of the texts, again and again, until there are `vocabulary` tokens
+// (257 or more) or no pair occurs twice. Ties go to the pair of smaller numbers: the same texts give the same file,
+// and the merges of other trainers.
+[[nodiscard]] TokeniserPointer train_bpe(std::span<const std::string_view> texts, index_t vocabulary);
+
+}  // namespace whence::language

@@ -1,0 +1,132 @@
+#include "examples/whence/language/choices.h"
+
+#include <algorithm>
+
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/language/language_model.h"
+#include "examples/whence/run/run_files.h"
+
+namespace whence::language {
+namespace {
+
+constexpr const char* white = " \t\n\v\f\r";
+
+Question question_of(const JsonlLine& line) {
+  Question question{line.place, line.text("context"), {}, 0};
+  if (!line.has("choices")) {
+    question.choices = {line.text("answer")};
+  } else {
+    question.choices = line.texts("choices");
+    if (question.choices.size() < 2)
+      line.refuse("field 'choices' with fewer than two texts; more required; without choices the answer is a text");
+    const auto count = static_cast<std::int64_t>(question.choices.size()), answer = line.whole_number("answer");
+    if (answer < 0 || answer >= count)
+      line.refuse(to_text("answer ", answer, " given; a choice's number, 0 to ", count - 1, ", required"));
+    question.answer = static_cast<std::size_t>(answer);
+  }
+  for (const std::string& choice : question.choices)
+    if (choice.empty()) line.refuse("an empty choice given; some text required");
+  return question;
+}
+
+TokenIds encode(const Tokeniser& tokeniser, const std::string& text, const std::string& place) {
+  try {
+    return tokeniser.encode(text);
+  } catch (const UnfitText& unfit) { throw FileError(place, ": ", unfit.what()); }
+}
+
+// What the model reads, and how many of its last targets are the choice.
+struct Reading {
+  TokenIds tokens;
+  std::size_t counted = 0;
+};
+
+// Blanks at the context's end go to the choice, where a tokeniser that joins them to words has them.
+Reading reading_of(
+    const Tokeniser& tokeniser, const Question& question, const std::string& choice, const ChoiceOptions& options) {
+  std::string context = question.context;
+  const std::size_t end = context.find_last_not_of(white) + 1;  // 0 where there is nothing else
+  const std::string continuation = context.substr(end) + (options.blank ? " " : "") + choice;
+  context.resize(end);
+  TokenIds before = encode(tokeniser, context, question.place),
+           whole = encode(tokeniser, context + continuation, question.place);
+  if (before.empty()) {
+    if (tokeniser.end_of_text() < 0)
+      throw FileError(question.place, ": an empty context given; some text required, as the tokeniser has no ",
+          "<|endoftext|> to stand for it");
+    before = {tokeniser.end_of_text()};
+    whole.insert(whole.begin(), tokeniser.end_of_text());
+  }
+  if (whole.size() <= before.size())
+    throw FileError(question.place, ": a choice without tokens of its own given; a longer text required");
+  const std::size_t counted = whole.size() - before.size();
+  return {std::move(whole), counted};
+}
+
+ChoiceScore score_choice(const Transformer& model, const Tokeniser& tokeniser, const Question& question,
+    std::size_t number, const ChoiceOptions& options) {
+  const std::string& choice = question.choices[number];
+  Reading reading = reading_of(tokeniser, question, choice, options);
+  const auto most = static_cast<std::size_t>(options.length);
+  ChoiceScore score{.tokens = static_cast<std::int64_t>(reading.counted),
+      .bytes = static_cast<std::int64_t>(choice.size()),
+      .greedy = true};
+  const std::size_t reads = reading.tokens.size() - 1;
+  if (reading.counted > most || (reads > most && options.refuse))
+    throw FileError(question.place, ": choice ", number, ": ", reads, " tokens to read given; at most ", most,
+        " required, ", reading.counted, " of them the choice's");
+  if (reads > most) {
+    reading.tokens.erase(reading.tokens.begin(), reading.tokens.end() - options.length - 1);
+    score.cut = true;
+  }
+  score.unknown = tokeniser.unknown() < 0 ? 0 : std::ranges::count(reading.tokens, tokeniser.unknown());
+  const auto length = static_cast<index_t>(reading.tokens.size()) - 1, counted = static_cast<index_t>(reading.counted);
+  const Tensor inputs = Tensor::empty({1, length}, DType::i64);
+  std::copy(reading.tokens.begin(), reading.tokens.end() - 1, inputs.data<std::int64_t>());
+  const Tensor logits = model(inputs);
+  const index_t vocabulary = logits.size(2);
+  const std::vector<double> rows = slice(logits, 1, length - counted, length).to_vector();
+  for (index_t t = 0; t < counted; ++t) {
+    const double* row = rows.data() + t * vocabulary;
+    const TokenId target = reading.tokens[static_cast<std::size_t>(length - counted + t + 1)];
+    score.log_probability -= negative_log_probability(row, vocabulary, target);
+    score.greedy = score.greedy && std::max_element(row, row + vocabulary) == row + target;
+  }
+  return score;
+}
+
+template <class Value> std::size_t best(const std::vector<ChoiceScore>& scores, const Value& value) {
+  const auto less = [&](const ChoiceScore& one, const ChoiceScore& other) { return value(one) < value(other); };
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end(), less) - scores.begin());
+}
+
+}  // namespace
+
+std::vector<Question> read_questions(const std::string& path) {
+  std::vector<Question> questions;
+  for_each_line_of_jsonl(read_file(path), path, [&](const JsonlLine& line) { questions.push_back(question_of(line)); });
+  if (questions.empty()) throw FileError(path, ": no line given; objects of context, choices and answer required");
+  return questions;
+}
+
+std::vector<ChoiceScore> score_choices(
+    const Transformer& model, const Tokeniser& tokeniser, const Question& question, const ChoiceOptions& options) {
+  const NoGrad values_only;
+  std::vector<ChoiceScore> scores;
+  for (std::size_t number = 0; number < question.choices.size(); ++number)
+    scores.push_back(score_choice(model, tokeniser, question, number, options));
+  return scores;
+}
+
+std::size_t best_by_sum(const std::vector<ChoiceScore>& scores) {
+  return best(scores, [](const ChoiceScore& score) { return score.log_probability; });
+}
+
+std::size_t best_per_byte(const std::vector<ChoiceScore>& scores) {
+  return best(
+      scores, [](const ChoiceScore& score) { return score.log_probability / static_cast<double>(score.bytes); });
+}
+
+}  // namespace whence::language

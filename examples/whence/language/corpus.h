@@ -1,0 +1,104 @@
+// Text files as runs of tokens, for training, for validation and for a test. Windows are taken from these.
+//
+//   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
+//
+// Files are in memory (file_bytes.h) until they have become tokens of 2 bytes each, or 4 where there are more than
+// 65536 different ones.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/language/text_files.h"
+#include "examples/whence/language/tokeniser.h"
+#include "tensor/tensor.h"
+
+namespace whence::language {
+
+struct CorpusOptions {
+  std::vector<std::string> files = {};
+  std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
+  std::vector<std::string> test_files = {};        // none: no test
+  std::string field = "text";                      // of JSON lines
+  TreePatterns patterns = {};                      // of folders
+  std::int64_t blank_lines = 3;   // so many begin a new document inside a file; 0: a file is one document
+  double validation_share = 0.1;  // of the text, in whole documents, or of a single one its end; 0: no validation
+  // Which documents are drawn. Not the seed of training, so that runs are compared on one text.
+  std::uint64_t split_seed = 0;
+  bool separate = false;  // the tokeniser's <|endoftext|> behind each document
+};
+
+// The options on a command line: --data FILE [FILE...], --validation-data,
+// --test-data, --field, --include, --exclude, --blank-lines, --validation, --split-seed, --separate.
+struct CorpusWords {
+  std::string data, validation_data, test_data, include, exclude;
+  std::vector<std::string> more;  // files behind the one of --data
+};
+void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words);
+// After parsing: puts the files into `corpus`, and refuses options that would do nothing.
+void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words);
+
+// InputError where the output folder of a run is one of the folders of text, or below it: what the run writes would be
+// text of the next one.
+void refuse_inside_text(const CommandLine& line, const CorpusOptions& corpus, const std::filesystem::path& output);
+
+enum class Part : unsigned char { training, validation, test };
+inline constexpr std::size_t part_count = 3;
+
+// One part's tokens: 16 bits each where the vocabulary allows.
+class TokenRun {
+ public:
+  explicit TokenRun(index_t vocabulary = 0) : wide_(vocabulary > 65536) {}
+  void add(std::span<const TokenId> ids);
+  index_t size() const { return static_cast<index_t>(wide_ ? long_.size() : short_.size()); }
+  // REQUIRES: 0 <= i < size().
+  TokenId operator[](index_t i) const {
+    const auto at = static_cast<std::size_t>(i);
+    return wide_ ? long_[at] : short_[at];
+  }
+
+ private:
+  bool wide_;
+  std::vector<std::uint16_t> short_;
+  TokenIds long_;
+};
+
+struct PartSize {
+  std::int64_t documents = 0, bytes = 0, tokens = 0, unknown = 0;
+  std::int64_t words = 0;  // runs of bytes that are no ASCII white space
+};
+
+class Corpus {
+ public:
+  // Throws what TextFile does; FileError "FILE: line 3, byte 57: ..." for text that the tokeniser does not take, and
+  // when nothing would be left for training or for validation; InputError for options; Interrupted.
+  Corpus(const CorpusOptions& options, const Tokeniser& tokeniser);
+
+  const TokenRun& tokens(Part part) const { return runs_[static_cast<std::size_t>(part)]; }
+  const PartSize& size(Part part) const { return sizes_[static_cast<std::size_t>(part)]; }
+  index_t vocabulary() const { return vocabulary_; }
+  double bytes_per_token(Part part) const;
+  const std::string& hash() const { return hash_; }  // SHA-256 over that of each file: the data of a run
+  // What a resumed run must share, as names and texts: data hash, tokeniser hash, rule and share of documents.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> description() const { return description_; }
+  [[nodiscard]] std::string summary() const;  // lines for people
+
+  // FileError unless the part holds a window of `length` tokens and the one after them.
+  void require_window(Part part, index_t length) const;
+  // `count` tokens from `first` on. Error where there are no such ones.
+  [[nodiscard]] TokenIds slice(Part part, index_t first, index_t count) const;
+
+ private:
+  TokenRun runs_[part_count];
+  PartSize sizes_[part_count];
+  index_t vocabulary_;
+  std::string hash_, notes_;
+  std::vector<std::pair<std::string, std::string>> description_;
+};
+
+}  // namespace whence::language

@@ -1,0 +1,74 @@
+#include "examples/whence/language/first_weights.h"
+
+#include <map>
+
+#include "examples/whence/language/hugging_face.h"
+#include "nn/io/safetensors.h"
+#include "nn/io/sha256.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence::language {
+namespace {
+
+bool positional(const std::string& path) {
+  return path.starts_with("position.") || path.find(".position.") != std::string::npos;
+}
+
+// The option that a size comes from.
+std::string option_of(const std::string& path) {
+  if (path == "embedding.weight" || path == "head.weight") return "--tokeniser, whose tokens are the rows, and --dim";
+  return path.find(".mlp.") != std::string::npos ? "--dim, which the MLP's size follows," : "--dim";
+}
+
+}  // namespace
+
+FirstWeights read_first_weights(const std::string& folder) {
+  FirstWeights found;
+  if (is_hugging_face(folder))
+    found.tensors = read_hugging_face(folder).weights;
+  else
+    found.tensors = read_safetensors(folder + "/weights.safetensors").tensors;
+  Sha256 hash;
+  for (const auto& [name, tensor] : found.tensors) {
+    hash.add(to_text(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n'));
+    hash.add({tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())});
+  }
+  found.sha256 = hash.hexadecimal();
+  return found;
+}
+
+Taken take_weights(const std::vector<std::pair<std::string, Tensor>>& from, const std::vector<Module::Parameter>& into,
+    const std::string& place) {
+  std::map<std::string, Tensor> theirs(from.begin(), from.end());
+  Taken found;
+  std::vector<std::pair<Tensor, Tensor>> pairs;
+  for (const Module::Parameter& parameter : into) {
+    const auto entry = theirs.find(parameter.path);
+    const bool fits = entry != theirs.end() && entry->second.shape() == parameter.tensor.shape();
+    if (fits) {
+      pairs.emplace_back(entry->second, parameter.tensor.detach());
+      theirs.erase(entry);
+      continue;
+    }
+    if (!positional(parameter.path)) {
+      if (entry == theirs.end())
+        throw InputError(
+            "--weights-of: ", place, " has no ", parameter.path, "; as many --layers, and the same kinds, required");
+      throw InputError("--weights-of: ", parameter.path, " of ", place, " is ", entry->second.shape(),
+          ", the model's is ", parameter.tensor.shape(), "; the same required: ", option_of(parameter.path));
+    }
+    found.fresh.push_back(parameter.path);
+  }
+  for (const auto& [path, tensor] : theirs) {
+    if (!positional(path))
+      throw InputError("--weights-of: ", place, " has ", path,
+          ", which the model lacks; as many --layers, and the same kinds, required");
+    found.dropped.push_back(path);
+  }
+  for (const auto& [source, target] : pairs) raw::copy_into(raw::to_device(source, target.device()), target);
+  found.taken = pairs.size();
+  return found;
+}
+
+}  // namespace whence::language

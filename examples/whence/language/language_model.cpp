@@ -1,0 +1,98 @@
+#include "examples/whence/language/language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "tensor/random.h"
+
+namespace whence::language {
+
+Windows windows_at(const Corpus& corpus, Part part, const std::vector<index_t>& starts, index_t length) {
+  const auto rows = static_cast<index_t>(starts.size());
+  Windows windows{Tensor::empty({rows, length}, DType::i64), Tensor::empty({rows, length}, DType::i64)};
+  for (index_t b = 0; b < rows; ++b) {
+    const TokenIds ids = corpus.slice(part, starts[static_cast<std::size_t>(b)], length + 1);
+    std::copy(ids.begin(), ids.end() - 1, windows.inputs.data<std::int64_t>() + b * length);
+    std::copy(ids.begin() + 1, ids.end(), windows.targets.data<std::int64_t>() + b * length);
+  }
+  return windows;
+}
+
+std::vector<index_t> training_starts(
+    const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
+  const Stream stream(seed, "language windows", static_cast<std::uint64_t>(part));
+  const index_t places = corpus.tokens(Part::training).size() - options.length;
+  std::vector<index_t> starts;
+  for (index_t b = 0; b < options.sequences; ++b) {
+    const double drawn = stream.uniform53(static_cast<std::uint64_t>(b)) * static_cast<double>(places);
+    starts.push_back(std::min(places - 1, static_cast<index_t>(drawn)));
+  }
+  return starts;
+}
+
+TrainingBatch lm_batch(const Corpus& corpus, const WindowOptions& options, std::uint64_t seed, std::int64_t part) {
+  corpus.require_window(Part::training, options.length);
+  const Windows windows =
+      windows_at(corpus, Part::training, training_starts(corpus, options, seed, part), options.length);
+  return {{windows.inputs, windows.targets}, windows.targets.numel(), windows.targets.numel()};
+}
+
+Tensor lm_loss_of(const Transformer& model, const TrainingBatch& batch, std::uint64_t seed, std::int64_t part) {
+  const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
+  return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1]);
+}
+
+double negative_log_probability(const double* logits, index_t vocabulary, std::int64_t target) {
+  const double largest = *std::max_element(logits, logits + vocabulary);
+  double total = 0;
+  for (index_t v = 0; v < vocabulary; ++v) total += std::exp(logits[v] - largest);
+  return std::log(total) + largest - logits[target];
+}
+
+std::vector<std::vector<double>> token_losses(const Transformer& model, const Windows& windows, index_t last) {
+  const NoGrad values_only;
+  const Tensor logits = model(windows.inputs);
+  const index_t rows = logits.size(0), length = logits.size(1), vocabulary = logits.size(2),
+                graded = std::min(last, length);
+  std::vector<std::vector<double>> losses;
+  for (index_t b = 0; b < rows; ++b) {
+    const std::vector<double> numbers = slice(slice(logits, 0, b, b + 1), 1, length - graded, length).to_vector();
+    std::vector<double>& row = losses.emplace_back();
+    for (index_t t = 0; t < graded; ++t) {
+      const std::int64_t target = windows.targets.data<std::int64_t>()[b * length + length - graded + t];
+      row.push_back(negative_log_probability(numbers.data() + t * vocabulary, vocabulary, target));
+    }
+  }
+  return losses;
+}
+
+LanguageScore score(
+    const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
+  corpus.require_window(part, options.length);
+  const index_t places = corpus.tokens(part).size() - options.length;  // where a window may begin: 0 ... places - 1
+  const index_t count = std::min(windows, 1 + (places - 1) / options.length);
+  LanguageScore result;
+  double total = 0;
+  for (index_t first = 0; first < count; first += options.sequences) {
+    std::vector<index_t> starts;
+    for (index_t w = first; w < std::min(count, first + options.sequences); ++w)
+      starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
+    for (const auto& row : token_losses(model, windows_at(corpus, part, starts, options.length), options.length)) {
+      total = std::accumulate(row.begin(), row.end(), total);
+      result.tokens += static_cast<std::int64_t>(row.size());
+    }
+  }
+  result.loss = total / static_cast<double>(result.tokens);
+  result.perplexity = std::exp(result.loss);
+  result.bits_per_byte = result.loss / std::log(2.0) / corpus.bytes_per_token(part);
+  result.perplexity_per_byte = std::exp(result.loss / corpus.bytes_per_token(part));
+  const PartSize& size = corpus.size(part);
+  result.perplexity_per_word = std::exp(
+      result.loss * static_cast<double>(size.tokens) / static_cast<double>(std::max<std::int64_t>(1, size.words)));
+  return result;
+}
+
+}  // namespace whence::language

@@ -1,0 +1,66 @@
+// Perplexity beyond the training length, and whether distant text helps.
+//
+// Perplexity at length T (DAPE): whole windows of T tokens pass through the model, and the last K targets count:
+//   PPL(T) = exp(mean of -log p over the last K targets of all windows)
+// Windows of all lengths end at the same places: every length predicts the same tokens,
+// and only the text before differs.
+//
+// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the
+// last T_train tokens helps, below it harms. The appendix says K = T_train, but its numbers are for the
+// last 256 tokens: both are given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "examples/whence/cli/results.h"
+#include "examples/whence/language/language_model.h"
+#include "examples/whence/report/report.h"
+
+namespace whence::language {
+
+struct LengthOptions {
+  index_t train_length = 128;
+  std::vector<index_t> multiples = {1, 2, 4, 8, 16, 32, 64};  // of train_length
+  index_t last = 256;                                         // K
+  index_t windows = 20;           // at most; fewer where the text has no room for more without overlap
+  index_t tokens_at_once = 4096;  // windows that pass together hold about as many
+  bool quiet = true;
+};
+
+struct DeltaP {
+  index_t last = 0;  // K
+  double full = 0, truncated = 0;
+  [[nodiscard]] double value() const { return truncated - full; }
+};
+
+struct LengthScore {
+  index_t length = 0, windows = 0;
+  index_t last = 0;           // targets that count in each window: K, or the length where that is less
+  double perplexity = 0;      // nan where the model refused the length
+  double standard_error = 0;  // of the perplexity, from the spread of windows; nan for one window
+  std::vector<DeltaP> deltas = {};
+  std::string refused = {};  // the model's reason
+};
+
+// Ascending by length, always with the training length. FileError when the part has no room for
+// the longest window; Interrupted.
+[[nodiscard]] std::vector<LengthScore> perplexity_by_length(
+    const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
+
+struct NamedScores {
+  std::string name;  // the scheme, and the seed where there are several
+  std::vector<LengthScore> scores;
+};
+[[nodiscard]] whence::Table length_table(const std::vector<NamedScores>& models);
+[[nodiscard]] whence::Table delta_table(const std::vector<NamedScores>& models);
+// Perplexity over the length, with standard errors.
+[[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);
+[[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);  // Delta-P of the smaller K
+// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg and PREFIX_delta.svg of all models, and PREFIX.json of the first.
+// Each SVG is a file of its own.
+void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
+// What write_length_files left as PREFIX.json. FileError when there is none, or it is something else.
+[[nodiscard]] NamedScores read_length_scores(const std::string& path);
+
+}  // namespace whence::language

@@ -1,0 +1,170 @@
+// Perplexities by length as tables, CSV and plots, and as a file that another run can show beside its own.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/cli/json_text.h"
+#include "examples/whence/language/length_evaluation.h"
+#include "examples/whence/report/plot.h"
+#include "examples/whence/run/run_files.h"
+#include "nn/io/files.h"
+
+namespace whence::language {
+namespace {
+
+using nlohmann::ordered_json;
+
+// JSON has no nan: null.
+double number_in(const ordered_json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+ordered_json json_of(const NamedScores& model) {
+  ordered_json lengths = ordered_json::array();
+  for (const LengthScore& score : model.scores) {
+    ordered_json deltas = ordered_json::array();
+    for (const DeltaP& delta : score.deltas)
+      deltas.push_back({{"last", delta.last}, {"full", delta.full}, {"truncated", delta.truncated}});
+    lengths.push_back(
+        {{"length", score.length}, {"windows", score.windows}, {"last", score.last}, {"perplexity", score.perplexity},
+            {"standard_error", score.standard_error}, {"deltas", deltas}, {"refused", score.refused}});
+  }
+  return {{"scheme", model.name}, {"lengths", lengths}};
+}
+
+std::string number(double value, int digits) { return std::isfinite(value) ? fixed(value, digits) : "-"; }
+
+index_t train_length(const NamedScores& model) { return model.scores.empty() ? 1 : model.scores.front().length; }
+
+// Lengths stand at equal distances where each is twice the one before, and are marked as they are.
+double place_of(index_t length) { return std::log2(static_cast<double>(length)); }
+
+std::vector<report::Tick> ticks_at_lengths(const std::vector<NamedScores>& models) {
+  std::map<index_t, report::Tick> ticks;
+  for (const NamedScores& model : models)
+    for (const LengthScore& score : model.scores)
+      ticks[score.length] = {place_of(score.length), std::to_string(score.length)};
+  std::vector<report::Tick> all;
+  for (const auto& [length, tick] : ticks) all.push_back(tick);
+  return all;
+}
+
+// Points that can be shown. A curve of one would be a label without a line; the table says why there is no more.
+std::size_t shown(const report::Curve& curve) {
+  return static_cast<std::size_t>(
+      std::count_if(curve.y.begin(), curve.y.end(), [](double y) { return std::isfinite(y); }));
+}
+
+}  // namespace
+
+whence::Table length_table(const std::vector<NamedScores>& models) {
+  whence::Table table(
+      {"scheme", "length", "x training", "windows", "last tokens", "perplexity", "standard error", "note"});
+  for (const NamedScores& model : models) {
+    for (const LengthScore& score : model.scores) {
+      const auto count = [&](index_t number) {
+        return score.refused.empty() ? std::to_string(number) : std::string("-");
+      };
+      table.row({model.name, std::to_string(score.length), std::to_string(score.length / train_length(model)),
+          count(score.windows), count(score.last), number(score.perplexity, 3), number(score.standard_error, 3),
+          score.refused});
+    }
+  }
+  return table;
+}
+
+whence::Table delta_table(const std::vector<NamedScores>& models) {
+  whence::Table table({"scheme", "length", "last tokens", "full", "truncated", "Delta-P"});
+  for (const NamedScores& model : models) {
+    for (const LengthScore& score : model.scores) {
+      for (const DeltaP& delta : score.deltas) {
+        table.row({model.name, std::to_string(score.length), std::to_string(delta.last), number(delta.full, 3),
+            number(delta.truncated, 3), number(delta.value(), 3)});
+      }
+    }
+  }
+  return table;
+}
+
+report::Plot length_plot(const std::vector<NamedScores>& models) {
+  report::Plot plot{.title = "Perplexity beyond the training length",
+      .x_label = "length, tokens",
+      .y_label = "perplexity of the last tokens (bars: standard error)",
+      .curves = {},
+      .x_ticks = ticks_at_lengths(models)};
+  double lowest = std::numeric_limits<double>::infinity(), highest = 0;
+  for (const NamedScores& model : models) {
+    report::Curve curve{model.name, {}, {}};
+    for (const LengthScore& score : model.scores) {
+      curve.x.push_back(place_of(score.length));
+      curve.y.push_back(score.perplexity);
+      curve.error.push_back(score.standard_error);
+    }
+    if (shown(curve) < 2) continue;
+    for (const double y : curve.y) lowest = std::fmin(lowest, y), highest = std::fmax(highest, y);
+    plot.curves.push_back(std::move(curve));
+  }
+  plot.log_y = highest > 4 * lowest;  // a scheme that breaks down would press the others together
+  return plot;
+}
+
+report::Plot delta_plot(const std::vector<NamedScores>& models) {
+  report::Plot plot{.title = "What text before the training length is worth",
+      .x_label = "length, tokens",
+      .y_label = "Delta-P (above 0: it helps)",
+      .curves = {},
+      .x_ticks = ticks_at_lengths(models)};
+  for (const NamedScores& model : models) {
+    report::Curve curve{model.name, {}, {}};
+    for (const LengthScore& score : model.scores) {
+      if (score.deltas.empty()) continue;
+      curve.x.push_back(place_of(score.length)), curve.y.push_back(score.deltas.front().value());
+    }
+    if (shown(curve) > 0) plot.curves.push_back(std::move(curve));
+  }
+  return plot;
+}
+
+void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix) {
+  write_file(prefix + ".csv", length_table(models).csv());
+  write_file(prefix + "_delta.csv", delta_table(models).csv());
+  write_file(prefix + ".svg", report::svg_file(length_plot(models)));
+  write_file(prefix + "_delta.svg", report::svg_file(delta_plot(models)));
+  write_file(prefix + ".json", json_of(models.front()).dump(1) + '\n');
+}
+
+NamedScores read_length_scores(const std::string& path) {
+  const std::string text = read_file(path);
+  require_json_text(path, text);
+  const ordered_json file = ordered_json::parse(text, nullptr, false);
+  NamedScores model;
+  try {
+    model.name = file.at("scheme").get<std::string>();
+    for (const ordered_json& at : file.at("lengths")) {
+      const auto count = [&](const ordered_json& object, const char* name) {
+        const auto number = whole_number(object.at(name));
+        if (!number || *number < 0)
+          throw FileError(path, ": ", name, " ", object.at(name).dump(), " found; a count required");
+        return *number;
+      };
+      if (count(at, "length") < 1) throw FileError(path, ": a length of 0 found; 1 or more required");
+      LengthScore score{.length = count(at, "length"),
+          .windows = count(at, "windows"),
+          .last = count(at, "last"),
+          .perplexity = number_in(at.at("perplexity")),
+          .standard_error = number_in(at.at("standard_error"))};
+      for (const ordered_json& delta : at.at("deltas"))
+        score.deltas.push_back({count(delta, "last"), number_in(delta.at("full")), number_in(delta.at("truncated"))});
+      score.refused = at.at("refused").get<std::string>();
+      model.scores.push_back(std::move(score));
+    }
+  } catch (const nlohmann::json::exception& problem) {
+    throw FileError(
+        path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required");
+  }
+  return model;
+}
+
+}  // namespace whence::language

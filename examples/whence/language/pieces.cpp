@@ -1,0 +1,47 @@
+// GPT-2's pattern as code: its alternatives in its order.
+#include "examples/whence/language/pieces.h"
+
+#include "examples/whence/cli/unicode.h"
+
+namespace whence::language {
+namespace {
+
+enum class Kind : unsigned char { letter, number, space, other };
+
+Kind kind_of(const CodePoint& code) {
+  if (is_letter(code)) return Kind::letter;
+  if (is_white_space(code)) return Kind::space;
+  return is_number(code) ? Kind::number : Kind::other;
+}
+
+// The bytes of the run of one kind at the front of `text`, and of its last character.
+struct Run {
+  std::size_t bytes = 0, last = 0;
+};
+
+Run run_of(std::string_view text, Kind kind) {
+  Run run;
+  while (run.bytes < text.size()) {
+    const CodePoint code = first_code_point(text.substr(run.bytes));
+    if (kind_of(code) != kind) break;
+    run.bytes += code.bytes;
+    run.last = code.bytes;
+  }
+  return run;
+}
+
+}  // namespace
+
+std::size_t first_piece(std::string_view text) {
+  for (const std::string_view ending : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"})
+    if (text.starts_with(ending)) return ending.size();
+  const std::size_t blank = text[0] == ' ' && text.size() > 1 ? 1 : 0;
+  const Kind kind = kind_of(first_code_point(text.substr(blank)));
+  if (kind != Kind::space) return blank + run_of(text.substr(blank), kind).bytes;
+  // \s+(?!\S) gives back the last character where text follows, so that a blank stays with its word;
+  // but \s+ takes a single one.
+  const Run run = run_of(text, Kind::space);
+  return run.bytes == text.size() || run.bytes == run.last ? run.bytes : run.bytes - run.last;
+}
+
+}  // namespace whence::language

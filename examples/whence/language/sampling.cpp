@@ -1,0 +1,112 @@
+#include "examples/whence/language/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "nn/decoding.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace whence::language {
+namespace {
+
+void check(const std::vector<double>& logits, const SamplingOptions& options) {
+  const bool finite = std::all_of(logits.begin(), logits.end(), [](double z) { return std::isfinite(z); });
+  if (logits.empty() || !finite)
+    throw Error("sampling: logits that are not finite given; finite ones required; is the model trained?");
+  if (!(options.temperature >= 0) || options.top_k < 0 || !(options.top_p > 0 && options.top_p <= 1)) {
+    throw Error("sampling: temperature ", options.temperature, ", top_k ", options.top_k, ", top_p ", options.top_p,
+        " given; 0 or more, 0 or more, above 0 and at most 1 required");
+  }
+}
+
+// Probabilities are in double whatever the model's dtype: large sums in single precision would move top_p's cut.
+// Saves the tokens at the front of `order` and scales what is left to a sum of 1.
+void keep_first(std::vector<double>& probabilities, const std::vector<std::size_t>& order, std::size_t kept) {
+  for (std::size_t i = kept; i < order.size(); ++i) probabilities[order[i]] = 0;
+  const double total = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
+  for (double& p : probabilities) p /= total;
+}
+
+// A row of logits [1 n v], the last, as numbers.
+std::vector<double> last_row(const Tensor& logits) {
+  return slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector();
+}
+
+Tensor tensor_of(const TokenIds& ids) {
+  const Tensor tokens = Tensor::empty({1, static_cast<index_t>(ids.size())}, DType::i64);
+  std::copy(ids.begin(), ids.end(), tokens.data<std::int64_t>());
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<double> next_token_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
+  check(logits, options);
+  const std::size_t best = static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  std::vector<double> probabilities(logits.size(), 0.0);
+  if (options.temperature == 0) {
+    probabilities[best] = 1;
+    return probabilities;
+  }
+  for (std::size_t v = 0; v < logits.size(); ++v)
+    probabilities[v] = std::exp((logits[v] - logits[best]) / options.temperature);
+  const bool cut = (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) || options.top_p < 1;
+  std::vector<std::size_t> order(cut ? logits.size() : 0);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  std::size_t kept = order.size();
+  if (options.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options.top_k));
+  keep_first(probabilities, order, kept);
+  if (options.top_p < 1) {
+    double total = 0;
+    std::size_t needed = 0;
+    while (needed < kept && total < options.top_p) total += probabilities[order[needed++]];
+    keep_first(probabilities, order, needed);
+  }
+  return probabilities;
+}
+
+TokenId draw(const std::vector<double>& distribution, double uniform) {
+  double total = 0;
+  std::size_t last = 0;
+  for (std::size_t v = 0; v < distribution.size(); ++v) {
+    if (distribution[v] == 0) continue;
+    total += distribution[v];
+    last = v;
+    if (uniform < total) break;
+  }
+  return static_cast<TokenId>(last);  // also where rounding leaves the total below 1
+}
+
+TokenIds generate(const Transformer& model, const TokenIds& prompt, const GenerationOptions& options,
+    const std::function<bool(TokenId)>& emit) {
+  if (prompt.empty()) throw Error("generate: an empty prompt given; one token or more required");
+  const NoGrad values_only;
+  const auto whole = static_cast<index_t>(prompt.size()) + std::max<index_t>(options.tokens, 1);
+  const index_t capacity = options.context > 0 ? std::min(options.context, whole) : whole;
+  TokenIds text = prompt, made;
+  // What the cache is to hold next: at first the prompt's end, then each token as it comes, or a new beginning.
+  TokenIds next(text.end() - std::min<index_t>(capacity, static_cast<index_t>(text.size())), text.end());
+  auto decoding = std::make_unique<Decoding>(model, capacity);
+  for (index_t i = 0; i < options.tokens; ++i) {
+    if (decoding->length() + static_cast<index_t>(next.size()) > capacity) {
+      decoding = std::make_unique<Decoding>(model, capacity);
+      next.assign(text.end() - std::max<index_t>(1, capacity / 2), text.end());
+    }
+    const std::vector<double> logits = last_row((*decoding)(tensor_of(next)));
+    const Stream stream(options.seed, "sampling", static_cast<std::uint64_t>(i));
+    const TokenId token = draw(next_token_distribution(logits, options.sampling), stream.uniform53(0));
+    if (token == options.stop) break;
+    made.push_back(token);
+    text.push_back(token);
+    next = {token};
+    if (emit && !emit(token)) break;
+  }
+  return made;
+}
+
+}  // namespace whence::language

@@ -1,0 +1,43 @@
+// The next token from logits: temperature, top-k, top-p. And text from a model, token by token,
+// with a cache of keys and values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "examples/whence/language/tokeniser.h"
+#include "nn/transformer.h"
+
+namespace whence::language {
+
+struct SamplingOptions {
+  double temperature = 1;  // 0: always the most probable token
+  index_t top_k = 0;       // only that many of the most probable tokens; 0: all
+  double top_p = 1;  // then only the fewest most probable tokens whose probabilities, of what is left, come to this
+};
+
+// The distribution that a token is drawn from: softmax(logits / temperature), cut by top_k, then by top_p, each time
+// scaled to a sum of 1. Of equal logits the smaller id counts as the more probable. Throws Error when a logit is not
+// finite or an option is out of range.
+[[nodiscard]] std::vector<double> next_token_distribution(
+    const std::vector<double>& logits, const SamplingOptions& options);
+
+// The token at `uniform` in [0, 1) of the cumulative distribution.
+[[nodiscard]] TokenId draw(const std::vector<double>& distribution, double uniform);
+
+struct GenerationOptions {
+  SamplingOptions sampling;
+  index_t tokens = 256;  // new ones at most
+  // Tokens that the model sees at most. When they are full, it goes on from the later half. 0: no limit.
+  index_t context = 0;
+  std::uint64_t seed = 0;  // token i is drawn with number 0 of the stream (seed, "sampling", i)
+  TokenId stop = -1;       // ends the text and is not given; -1: nothing does
+};
+
+// New tokens behind the prompt, given to `emit` one by one as they are drawn. `emit` returns false to stop. Throws
+// Error when the prompt is empty or the model refuses a token or a length.
+TokenIds generate(const Transformer& model, const TokenIds& prompt, const GenerationOptions& options,
+    const std::function<bool(TokenId)>& emit = {});
+
+}  // namespace whence::language

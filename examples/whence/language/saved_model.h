@@ -1,0 +1,41 @@
+// A trained language model as a folder: what training leaves and sampling needs.
+//   FOLDER/run.json              run/run_record.h; with language_facts(): the model's options, the tokeniser's hash
+//   FOLDER/tokeniser.json        the tokeniser
+//   FOLDER/weights.safetensors   parameters by path
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/whence/language/tokeniser.h"
+#include "nn/transformer.h"
+
+namespace whence::language {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+inline constexpr const char* tokeniser_file = "tokeniser.json";
+
+// For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
+// {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.
+[[nodiscard]] Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser);
+// The options of a model from such facts. FileError with `place` when one is missing, unknown, or not of its kind.
+[[nodiscard]] TransformerOptions model_of(const Facts& facts, const std::string& place);
+
+struct SavedModel {
+  std::unique_ptr<Transformer> model;
+  TokeniserPointer tokeniser;
+};
+
+// Without its weights, which the caller loads: those of a checkpoint, say. The errors are those of the next one.
+[[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});
+
+// `executor`: another than in training; empty: the same. `accept_damaged`: examples/whence/run/loading.h. SystemError when a
+// file is missing, FileError when it is damaged, the tokeniser is another than the model was trained with, or weights
+// do not fit.
+[[nodiscard]] SavedModel load_language_model(
+    const std::string& folder, const std::string& executor = {}, bool accept_damaged = false);
+
+}  // namespace whence::language

@@ -1,0 +1,88 @@
+#include "examples/whence/language/tokeniser.h"
+
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/cli/json_text.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/vocabulary_tokenisers.h"
+#include "nn/io/files.h"
+#include "nn/io/sha256.h"
+#include "tensor/suggest.h"
+
+namespace whence::language {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t largest_file = std::uint64_t{1}
+                                       << 28;  // far above any vocabulary; a wrong file is refused before it is parsed
+
+std::vector<std::string> strings(const json& file, const char* name) {
+  return file.at(name).get<std::vector<std::string>>();
+}
+
+TokeniserPointer from_object(const json& file, const std::string& place) {
+  const auto kind = file.at("kind").get<std::string>();
+  if (kind == "bytes") return byte_tokeniser();
+  if (kind == "characters") return characters_from(strings(file, "characters"), place);
+  if (kind == "words") return words_from(strings(file, "words"), place);
+  if (kind == "bpe") return bpe_from(token_numbers(file.at("vocab"), place), strings(file, "merges"), place);
+  throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
+}
+
+}  // namespace
+
+TokenIds Tokeniser::encode(std::string_view text) const {
+  TokenIds ids;
+  for (std::size_t done = 0; done < text.size();) {
+    try {
+      done += encode_part(text.substr(done), ids);
+    } catch (const UnfitText& unfit) { throw UnfitText(done + unfit.byte, unfit.reason); }
+  }
+  return ids;
+}
+
+std::string Tokeniser::decode(std::span<const TokenId> ids) const {
+  std::string text;
+  for (std::size_t at = 0; at < ids.size(); ++at) {
+    const TokenId id = ids[at];
+    if (id < 0 || id >= vocabulary()) {
+      throw FileError("decode: token ", id, " given at place ", at, "; 0 to ", vocabulary() - 1,
+          " required; is it of another tokeniser?");
+    }
+    text += token(id);
+  }
+  return text;
+}
+
+std::string Tokeniser::hash() const { return sha256(json()); }
+
+void Tokeniser::save(const std::string& path) const { write_file(path, json()); }
+
+TokeniserPointer load_tokeniser(const std::string& path) {
+  return tokeniser_from_json(InputFile(path).text(largest_file), path);
+}
+
+TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
+  try {
+    require_json_text(place, text);
+    const json file = json::parse(text);
+    if (!file.is_object() || file.value("format", "") != "whence tokeniser") {
+      throw FileError(place,
+          ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
+    }
+    if (file.at("version") != 1)
+      throw FileError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
+    return from_object(file, place);
+  } catch (const json::exception& error) {
+    throw FileError(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required");
+  }
+}
+
+void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {
+  if (tokeniser.vocabulary() == model_vocabulary) return;
+  throw FileError("tokeniser: it has ", tokeniser.vocabulary(), " tokens and the model ", model_vocabulary,
+      "; the tokeniser that the model was trained with required");
+}
+
+}  // namespace whence::language

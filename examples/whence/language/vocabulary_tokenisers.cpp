@@ -1,0 +1,159 @@
+#include "examples/whence/language/vocabulary_tokenisers.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/pieces.h"
+
+namespace whence::language {
+namespace {
+
+constexpr std::size_t part_bytes = std::size_t{1} << 20;
+constexpr const char* not_utf8 = "not UTF-8; characters require UTF-8; convert the text, or choose bytes or bpe";
+
+nlohmann::ordered_json file_of(const Tokeniser& tokeniser) {
+  return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", tokeniser.kind()},
+      {"vocabulary", tokeniser.vocabulary()}};
+}
+
+class Bytes final : public Tokeniser {
+ public:
+  Bytes() {  // token i is byte i; token() gives views into this table
+    for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(i);
+  }
+  std::string kind() const override { return "bytes"; }
+  index_t vocabulary() const override { return 256; }
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    const std::string_view part = text.substr(0, part_bytes);
+    for (const char c : part) ids.push_back(static_cast<unsigned char>(c));
+    return part.size();
+  }
+  std::string_view token(TokenId id) const override { return {&bytes_[static_cast<std::size_t>(id)], 1}; }
+  std::string json() const override { return file_of(*this).dump(1) + '\n'; }
+
+ private:
+  std::array<char, 256> bytes_;
+};
+
+// What begins at byte `at` of a text: one token, or something unknown.
+using Cut = std::string_view (*)(std::string_view text, std::size_t at);
+
+std::string_view character_at(std::string_view text, std::size_t at) {
+  const CodePoint code = first_code_point(text.substr(at));
+  if (!code.valid) throw UnfitText(at, not_utf8);
+  return text.substr(at, code.bytes);
+}
+
+// A text is cut into pieces by rule, so that what is unknown is one word and not the rest of the text.
+std::string_view word_at(std::string_view text, std::size_t at) {
+  return text.substr(at, first_piece(text.substr(at)));
+}
+
+// A list of texts, of which token 0 stands for all others.
+class Listed final : public Tokeniser {
+ public:
+  Listed(const char* kind, Cut cut, std::vector<std::string> tokens)
+      : kind_(kind), cut_(cut), tokens_(std::move(tokens)) {
+    tokens_.insert(tokens_.begin(), std::string(replacement_character));
+    for (std::size_t i = 1; i < tokens_.size(); ++i) ids_.emplace(tokens_[i], static_cast<TokenId>(i));
+  }
+  std::string kind() const override { return kind_; }
+  index_t vocabulary() const override { return static_cast<index_t>(tokens_.size()); }
+  std::size_t encode_part(std::string_view text, TokenIds& ids) const override {
+    std::size_t done = 0;
+    while (done < text.size() && done < part_bytes) {
+      const std::string_view token = cut_(text, done);
+      const auto found = ids_.find(token);
+      ids.push_back(found == ids_.end() ? 0 : found->second);
+      done += token.size();
+    }
+    return done;
+  }
+  std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
+  TokenId unknown() const override { return 0; }
+  std::string json() const override {
+    auto file = file_of(*this);
+    file[kind()] = std::vector<std::string>(tokens_.begin() + 1, tokens_.end());
+    return file.dump(1) + '\n';
+  }
+
+ private:
+  const char* kind_;
+  Cut cut_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, TokenId> ids_;  // into tokens_, which never changes
+};
+
+// What a list from a file must hold before it is believed.
+void check_list(const std::vector<std::string>& tokens, bool single, const std::string& place) {
+  std::unordered_map<std::string_view, std::size_t> seen;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::string where = to_text(place, ": tokeniser: entry ", i);
+    if (tokens[i].empty()) throw FileError(where, " is empty; some text required");
+    if (single && first_code_point(tokens[i]).bytes != tokens[i].size())
+      throw FileError(where, " is no single character; one required");
+    if (const auto [old, fresh] = seen.emplace(tokens[i], i); !fresh)
+      throw FileError(where, " is entry ", old->second, " again; each once required");
+  }
+}
+
+using Count = std::pair<std::string, std::int64_t>;
+
+// The most frequent tokens, ties by bytes; for UTF-8 the order of bytes is the order of code points.
+std::vector<std::string> most_frequent(std::span<const std::string_view> texts, Cut cut, std::size_t limit) {
+  std::unordered_map<std::string, std::int64_t> counts;
+  for (std::size_t t = 0; t < texts.size(); ++t) {
+    for (std::size_t done = 0; done < texts[t].size();) {
+      stop_if_interrupted("training a tokeniser");
+      try {
+        const std::string_view token = cut(texts[t], done);
+        done += token.size();
+        if (is_utf8(token)) ++counts[std::string(token)];  // others cannot stand in a file of UTF-8
+      } catch (const UnfitText& unfit) { throw UnfitText(unfit.byte, unfit.reason, t); }
+    }
+  }
+  std::vector<Count> sorted(counts.begin(), counts.end());
+  std::sort(sorted.begin(), sorted.end(),
+      [](const Count& a, const Count& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < std::min(limit, sorted.size()); ++i) kept.push_back(sorted[i].first);
+  return kept;
+}
+
+// Without "unknown".
+std::size_t room(const char* kind, index_t vocabulary) {
+  if (vocabulary < 2)
+    throw InputError(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\"");
+  return static_cast<std::size_t>(vocabulary - 1);
+}
+
+}  // namespace
+
+TokeniserPointer byte_tokeniser() { return std::make_unique<Bytes>(); }
+
+TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place) {
+  check_list(characters, true, place);
+  return std::make_unique<Listed>("characters", character_at, std::move(characters));
+}
+
+TokeniserPointer words_from(std::vector<std::string> words, const std::string& place) {
+  check_list(words, false, place);
+  return std::make_unique<Listed>("words", word_at, std::move(words));
+}
+
+TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary) {
+  const std::size_t limit = vocabulary == 0 ? std::string::npos : room("characters", vocabulary);
+  std::vector<std::string> kept = most_frequent(texts, character_at, limit);
+  std::sort(kept.begin(), kept.end());
+  return std::make_unique<Listed>("characters", character_at, std::move(kept));
+}
+
+TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary) {
+  return std::make_unique<Listed>("words", word_at, most_frequent(texts, word_at, room("words", vocabulary)));
+}
+
+}  // namespace whence::language

@@ -1,0 +1,43 @@
+// Numbers changed in the middle of a pass: how much the gradient says that the loss will change, and how much it does.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "examples/whence/look/inspection.h"
+
+namespace whence::look {
+
+// "blocks.0.attention.position.gates[h=2] = 0": every entry that the mask does not hide, of head 2. Axes go by their
+// letters in the quantity's axes, or by number ("[3=1]", the only way for parameters); j=3..9 is a range with both
+// ends. "= X" sets, "*= X" scales, "+= X" adds.
+struct Edit {
+  struct Part {
+    std::string axis;
+    index_t first, last;
+  };
+  enum class Change : unsigned char { set, scale, add };
+
+  std::string text;  // as it was given
+  std::string path;  // of a quantity or a parameter
+  std::vector<Part> parts;
+  Change change;
+  double number;
+};
+[[nodiscard]] Edit edit_of(const std::string& text);  // InputError: what cannot be read
+
+struct EditOutcome {
+  std::string text;
+  std::optional<double> predicted;  // gradient times change; nothing where no gradient is taken
+  double real;                      // the loss afterwards minus the loss before
+};
+
+// InputError when a path or an axis is not there.
+[[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const Edit& edit);
+
+// What one would try first: every quantity of pairs set to 0 in one head, what runs from 0 to 1 in a scheme (gates) to
+// 1 too, and each tap of a convolution blanked. By the real change, largest first.
+[[nodiscard]] std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most);
+
+}  // namespace whence::look

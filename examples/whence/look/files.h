@@ -1,0 +1,31 @@
+// What `look` writes: the page, what stands beside it, and figures.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "examples/whence/look/subject.h"
+
+namespace whence::look {
+
+struct Files {
+  SubjectOptions subject;
+  std::string out;     // the page or the figure; empty: in the run's folder, or here
+  std::string beside;  // another run, on the same tokens
+  std::int64_t beside_step = 0;
+  std::int64_t checkpoints = 0;  // of the run, to go through
+  std::int64_t edits = 0;        // of the strongest edits
+  std::string at;                // "i=4100 j=4050; ...", of texts of which a page has no room for every number
+  std::string figure;            // "cope/4"
+  bool numbers = false, pictures = false;
+};
+
+// "cope on flip_flop, loss 0.01; run runs/a; tokens 64"
+[[nodiscard]] std::string title_line(const Subject& subject, double loss);
+
+// Prints what it writes. `subject` is that of files.subject. InputError where something does not fit, before anything
+// is written.
+void write_page(const Subject& subject, const Files& files);
+void write_figure(const Files& files);
+
+}  // namespace whence::look

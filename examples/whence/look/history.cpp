@@ -1,0 +1,170 @@
+#include "examples/whence/look/history.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "examples/whence/look/measures.h"
+#include "examples/whence/run/run_files.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence::look {
+namespace {
+
+// Of one quantity: by step, how many entries there are and how many each reason takes.
+struct Counts {
+  double entries = 0, masked = 0;
+  std::map<std::string, double> by_reason;
+};
+// Of one measure: by what it is of, the value at each step.
+using Values = std::map<std::string, std::map<double, double>>;
+
+struct History {
+  std::map<std::string, Values> measures;
+  std::map<std::string, std::map<double, Counts>> quantities;
+};
+
+History read(const std::filesystem::path& file) {
+  History history;
+  std::string text = read_file(file);
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // a line that a crash cut short
+  std::istringstream lines(text);
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    try {
+      const auto record = nlohmann::json::parse(line);
+      if (record.contains("measure")) {
+        const auto& value = record.at("value");  // null: not finite
+        history.measures[record.at("measure")][record.at("of")][record.at("step")] =
+            value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+        continue;
+      }
+      Counts& counts = history.quantities[record.at("quantity")][record.at("step")];
+      for (const auto& [name, value] : record.items()) {
+        if (name == "step" || name == "layer" || name == "quantity" || name == "head") continue;
+        double& sum = name == "entries"                 ? counts.entries
+                      : name == to_string(Stop::masked) ? counts.masked
+                                                        : counts.by_reason[name];
+        sum += value.get<double>();
+      }
+    } catch (const nlohmann::json::exception&) {
+      throw FileError(file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
+    }
+  }
+  return history;
+}
+
+report::Plot plot_of(const std::string& measure, const Values& values) {
+  report::Plot plot{.title = measure, .x_label = "step", .y_label = measure, .curves = {}};
+  for (const auto& [of, by_step] : values) {
+    report::Curve curve{.name = of, .x = {}, .y = {}};
+    for (const auto& [step, value] : by_step) curve.x.push_back(step), curve.y.push_back(value);
+    plot.curves.push_back(std::move(curve));
+  }
+  // Layer 2 before layer 10.
+  std::ranges::stable_sort(plot.curves, {}, [](const report::Curve& curve) { return curve.name.size(); });
+  return plot;
+}
+
+report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>& by_step) {
+  report::Plot plot{.title = to_text("Gradient of ", quantity, ": why entries are zero or next to it"),
+      .x_label = "step",
+      .y_label = "% of entries",
+      .curves = {}};
+  std::map<std::string, report::Curve> curves;
+  for (const auto& [step, counts] : by_step)
+    for (const auto& [reason, count] : counts.by_reason) curves[reason].name = reason;
+  for (auto& [reason, curve] : curves) {
+    for (const auto& [step, counts] : by_step) {
+      const auto found = counts.by_reason.find(reason);
+      const double seen = counts.entries - counts.masked;
+      curve.x.push_back(step);
+      curve.y.push_back(found == counts.by_reason.end() || seen <= 0 ? 0 : 100 * found->second / seen);
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  return plot;
+}
+
+// "zero or next to it: gates 48 % no target, 52 % table flat; z 73 % row not read": of what schemes pass, all layers
+// and heads.
+std::string reasons_line(const Inspection& inspection) {
+  std::map<std::string, std::map<Stop, double>> by_name;
+  for (const Shares& shares : inspection.shares()) {
+    if (shares.quantity->scheme.empty()) continue;
+    for (std::size_t code = 0; code < shares.entries.size(); ++code)
+      by_name[shares.quantity->probe->name][inspection.reasons()[code].stop] +=
+          static_cast<double>(shares.entries[code]);
+  }
+  std::string line;
+  for (const auto& [name, by_stop] : by_name) {
+    double seen = 0;
+    std::string reasons;
+    for (const auto& [stop, count] : by_stop) seen += stop == Stop::masked ? 0 : count;
+    for (const auto& [stop, count] : by_stop)
+      if (stop != Stop::nothing && stop != Stop::masked && count >= 0.005 * seen)
+        reasons += to_text(reasons.empty() ? " " : ", ", fixed(100 * count / seen, 0), " % ", to_string(stop));
+    if (!reasons.empty()) line += to_text(line.empty() ? "" : "; ", name, reasons);
+  }
+  return line.empty() ? "all but 0.5 % of each gradient lives" : "gradients zero or next to it: " + line;
+}
+
+}  // namespace
+
+std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step) {
+  std::vector<LogRecord> records;
+  for (const Measure& measure : measures_of(inspection)) {
+    const std::string name = measure.where.empty() ? measure.what : to_text("% of ", measure.what, ' ', measure.where);
+    records.push_back({{"step", step}, {"measure", name}, {"of", measure.of}, {"value", measure.value}});
+  }
+  for (const Shares& shares : inspection.shares()) {
+    LogRecord record{{"step", step}, {"layer", std::int64_t{shares.quantity->layer}},
+        {"quantity", shares.quantity->name}, {"head", std::int64_t{shares.head}}};
+    std::map<Stop, std::int64_t> by_stop;
+    std::int64_t entries = 0;
+    for (std::size_t code = 0; code < shares.entries.size(); ++code) {
+      by_stop[inspection.reasons()[code].stop] += shares.entries[code];
+      entries += shares.entries[code];
+    }
+    record.emplace_back("entries", entries);
+    for (const auto& [stop, count] : by_stop)
+      if (stop != Stop::nothing && count > 0) record.emplace_back(to_string(stop), count);
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+std::function<TrainingJob::Look(std::int64_t)> looks_at(
+    const Transformer& model, const Tensor& tokens, const Tensor& targets) {
+  return [&model, tokens, targets](std::int64_t step) {
+    Subject subject;
+    subject.model = std::make_shared<Transformer>(model.options());
+    const auto from = model.parameters(), to = subject.model->parameters();
+    for (std::size_t k = 0; k < from.size(); ++k)
+      raw::copy_into(raw::cast(raw::to_device(from[k].tensor.detach(), {}), DType::f32), to[k].tensor);
+    subject.tokens = tokens, subject.targets = targets;
+    const Inspection inspection(subject, false);
+    return TrainingJob::Look{
+        records_of(inspection, step), to_text(line_of(measures_of(inspection)), "; ", reasons_line(inspection))};
+  };
+}
+
+std::vector<report::Plot> history_of(const std::filesystem::path& file) {
+  std::vector<report::Plot> plots;
+  std::error_code unreadable;
+  if (!std::filesystem::exists(file, unreadable)) return plots;
+  const History history = read(file);
+  for (const auto& [measure, values] : history.measures) plots.push_back(plot_of(measure, values));
+  for (const auto& [quantity, by_step] : history.quantities) {
+    const bool stopped =
+        std::ranges::any_of(by_step, [](const auto& entry) { return !entry.second.by_reason.empty(); });
+    if (stopped) plots.push_back(plot_of(quantity, by_step));
+  }
+  return plots;
+}
+
+}  // namespace whence::look

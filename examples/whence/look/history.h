@@ -1,0 +1,32 @@
+// How gradients fare over a training, and why they are zero: what `train --look-every N` keeps, and its curves.
+//   looks.jsonl   {"step": 50, "measure": "gradient norm", "of": "layer 0", "value": 0.31}
+//   looks.jsonl   {"step": 50, "layer": 0, "quantity": "position.gates", "head": 1, "entries": 4096, "clamped": 12, ...}
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "examples/whence/look/inspection.h"
+#include "examples/whence/report/report.h"
+#include "examples/whence/run/training.h"
+
+namespace whence::look {
+
+inline constexpr const char* history_file = "looks.jsonl";
+
+// One record for each measure (measures.h), and for each layer, quantity and head.
+[[nodiscard]] std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step);
+
+// For TrainingJob::look: looks at the model as it is, on one sequence, tokens and targets i64 [1 t]. A copy in f32 on
+// the CPU is what is looked at, so that training goes on as if nobody had. REQUIRES: `model` outlives the result.
+[[nodiscard]] std::function<TrainingJob::Look(std::int64_t)> looks_at(
+    const Transformer& model, const Tensor& tokens, const Tensor& targets);
+
+// A plot for each measure, and for each quantity that was stopped somewhere by something other than the mask: a curve
+// for each reason, in percent of the entries that the mask does not hide, over all layers and heads. Nothing where
+// there is no such file. InputError when it is damaged.
+[[nodiscard]] std::vector<report::Plot> history_of(const std::filesystem::path& file);
+
+}  // namespace whence::look

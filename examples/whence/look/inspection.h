@@ -1,0 +1,110 @@
+// Everything that one pass computed, and whence its gradients came: named quantities with values, gradients and the
+// reasons of zeros; and the ways by which the gradients of queries, keys, values and inputs arrived.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autograd/inspect/explain.h"
+#include "autograd/inspect/probe.h"
+#include "autograd/inspect/tape.h"
+#include "autograd/inspect/zeros.h"
+#include "examples/whence/look/subject.h"
+
+namespace whence::look {
+
+// What passed a probe in one layer, or a parameter.
+struct Quantity {
+  std::string path;                         // "blocks.0.attention.position.gates"
+  std::string name;                         // within attention: "position.gates"; of a parameter its path
+  index_t layer = -1;                       // -1: of the whole model
+  const ProbeInfo* probe = nullptr;         // null: of a parameter, or of a layer other than attention
+  std::string scheme = {};                  // that passed it; empty: attention itself
+  std::string line = {};                    // "nn/positional/cope.cpp:36"
+  Tensor value = {}, gradient = {};         // gradient undefined: no path, or frozen
+  std::vector<unsigned char> reasons = {};  // for each entry, into Inspection::reasons; 0: it lives
+  bool is_parameter = false, frozen = false;
+};
+
+// What passed the probes of a capture, in their order, with what the registrations of `specs` say of each. Reasons stay
+// empty.
+[[nodiscard]] std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs);
+
+// How much of a quantity's gradient each reason takes, in one head (or all, where it has no heads).
+struct Shares {
+  const Quantity* quantity;
+  index_t head;                  // -1: no heads
+  std::vector<index_t> entries;  // by reason
+  index_t exact_zeros = 0;       // entries that are 0; the others with a reason are next to it
+};
+
+struct WaysTo {
+  index_t layer;
+  std::string name;  // "q"
+  Tensor whole;      // autograd's gradient
+  std::vector<Way> ways;
+  double difference = 0;  // largest |sum of the ways - whole|, relative to the largest |whole|
+};
+
+// A line of what an Inspection of the subject takes and of what is free. OutOfMemory where its pass alone takes more than
+// that, with a length that fits.
+[[nodiscard]] std::string require_memory(const Subject& subject);
+
+class Inspection {
+ public:
+  // Runs the subject forward and backward. `explains`: keeps what every op read and made, for the two functions of that
+  // name. REQUIRES: `subject` outlives this.
+  explicit Inspection(const Subject& subject, bool explains = true);
+
+  const Subject& subject() const { return subject_; }
+  bool explains() const { return tape_ != nullptr; }
+  double loss() const { return loss_value_; }
+  const std::vector<Quantity>& quantities() const { return quantities_; }
+  const std::vector<Quantity>& parameters() const { return parameters_; }
+  const std::vector<Reason>& reasons() const { return reasons_; }
+  [[nodiscard]] std::vector<Shares> shares() const;
+
+  // Of x, q, k and v, layer by layer; found at the first call.
+  const std::vector<WaysTo>& ways() const;
+
+  // The whole step between named places and parameters.
+  [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
+
+  // Of "blocks.0.attention.position.gates" at [0,3,41,17]. Throws Error where nothing of that name is on the graph.
+  // REQUIRES: explains
+  [[nodiscard]] Contribution explain_value(const std::string& path, const Shape& at) const;
+  [[nodiscard]] ExplainedGradient explain_gradient(const std::string& path, const Shape& at) const;
+
+  // How the next quantities on the way move, by their paths, when that one moves by `tangent`.
+  // REQUIRES: explains
+  [[nodiscard]] std::map<std::string, std::vector<double>> moved(
+      const std::string& path, const std::vector<double>& tangent) const;
+
+ private:
+  void find_parameters();
+  void find_reasons();
+  void hide_masked(Quantity& quantity);
+  void find_ways(index_t layer) const;
+
+  const Subject& subject_;
+  std::vector<SchemeSpec> specs_;
+  std::unique_ptr<Tape> tape_;
+  std::unique_ptr<Capture> capture_;
+  Tensor loss_;
+  double loss_value_ = 0;
+  std::vector<Place> places_;
+  std::vector<Quantity> quantities_, parameters_;
+  std::vector<Reason> reasons_;
+  mutable std::optional<std::vector<WaysTo>> ways_;
+};
+
+// The bound that its probe marks, such as the value of p_max; nothing where there is none.
+[[nodiscard]] std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity);
+
+// "content", "position_logit > positions > gates": the steps without those that every way has.
+[[nodiscard]] std::string name_of(const Way& way);
+
+}  // namespace whence::look

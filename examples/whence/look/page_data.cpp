@@ -1,0 +1,276 @@
+// The data of the page, for examples/whence/look/viewer/.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/look/graph_picture.h"
+#include "examples/whence/look/links.h"
+#include "examples/whence/look/written.h"
+#include "examples/whence/report/encode.h"
+#include "tensor/raw.h"
+
+namespace whence::look {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// So many that a page opens in a second; a page of fewer tokens than 30 has all.
+constexpr double bytes_of_links = 6 << 20;
+
+Json base64_of(const Tensor& x) {
+  if (!x.defined()) return nullptr;
+  const Tensor flat =
+      raw::contiguous(x.dtype() == DType::f64 || x.dtype() == DType::f32 ? x : raw::cast(x, DType::f32));
+  return report::base64({reinterpret_cast<const std::uint8_t*>(flat.bytes()),
+      static_cast<std::size_t>(flat.numel()) * size_of(flat.dtype())});
+}
+
+int bits_of(const Tensor& x) { return x.dtype() == DType::f64 ? 64 : 32; }
+
+Json shape_of(const Tensor& x) {
+  Json shape = Json::array();
+  for (int axis = 0; axis < x.rank(); ++axis) shape.push_back(x.size(axis));
+  return shape;
+}
+
+// A batch of one is left out, on the page and in its axes.
+Tensor without_batch(const Tensor& x, const std::string& axes) {
+  return x.defined() && axes.starts_with("b ") && x.size(0) == 1 ? raw::select(x, 0, 0) : x;
+}
+std::string axes_of(const ProbeInfo& probe) { return probe.axes.starts_with("b ") ? probe.axes.substr(2) : probe.axes; }
+
+const char* scale_name(ProbeInfo::Scale scale) {
+  static constexpr const char* names[] = {"unit", "sequential", "diverging"};
+  return names[static_cast<int>(scale)];
+}
+
+Json layer_in(const Quantity& quantity) { return quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer); }
+
+Json numbers_of(const Quantity& quantity, const std::string& axes) {
+  const Tensor value = without_batch(quantity.value, axes);
+  Json entry{{"layer", layer_in(quantity)}, {"shape", shape_of(value)}, {"bits", bits_of(value)},
+      {"value", base64_of(value)}, {"gradient", base64_of(without_batch(quantity.gradient, axes))},
+      {"reasons", report::base64(quantity.reasons)}};
+  return entry;
+}
+
+// The line worth drawing on a scale of the value.
+Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
+  Json marks = Json::array();
+  if (const auto mark = mark_of(model, quantity)) marks.push_back({{"value", *mark}, {"text", quantity.probe->mark}});
+  return marks;
+}
+
+// What nn/README.md has more about.
+std::string section_of(const Quantity& quantity) {
+  return quantity.scheme.empty() ? "attention" : parse_schemes(quantity.scheme)[0].info().name;
+}
+
+// Those of the schemes first: they are what one came to see.
+std::vector<const Quantity*> shown(const Inspection& inspection) {
+  std::vector<const Quantity*> found;
+  for (const Quantity& quantity : inspection.quantities())
+    if (quantity.probe && quantity.layer >= 0) found.push_back(&quantity);
+  std::ranges::stable_partition(found, [](const Quantity* quantity) { return !quantity->scheme.empty(); });
+  return found;
+}
+
+// "gates"; "alibi.bias" where several schemes have a quantity of that name.
+std::string short_name(const Quantity& quantity, const std::vector<const Quantity*>& all) {
+  for (const Quantity* other : all)
+    if (other->probe->name == quantity.probe->name && other->name != quantity.name)
+      return quantity.name.substr(quantity.name.find('.') + 1);
+  return quantity.probe->name;
+}
+
+// What a quantity is, whatever its numbers; those of its layers are put behind it.
+Json head_of(const TransformerOptions& model, const Quantity& quantity, std::string short_name) {
+  return {{"probe", quantity.name}, {"name", std::move(short_name)}, {"scheme", quantity.scheme},
+      {"section", section_of(quantity)}, {"caption", quantity.probe->caption}, {"equation", quantity.probe->equation},
+      {"line", quantity.line}, {"axes", axes_of(*quantity.probe)}, {"scale", scale_name(quantity.probe->scale)},
+      {"marks", marks_of(model, quantity)}, {"layers", Json::array()}};
+}
+
+Json quantities_of(const Inspection& inspection) {
+  Json all = Json::array();
+  const std::vector<const Quantity*> every = shown(inspection);
+  for (const Quantity* each : every) {
+    const Quantity& quantity = *each;
+    auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
+    if (known == all.end()) {
+      all.push_back(head_of(inspection.subject().model->options(), quantity, short_name(quantity, every)));
+      known = all.end() - 1;
+    }
+    (*known)["layers"].push_back(numbers_of(quantity, quantity.probe->axes));
+  }
+  return all;
+}
+
+Json parameters_of(const Inspection& inspection) {
+  Json all = Json::array();
+  for (const Quantity& parameter : inspection.parameters()) {
+    if (parameter.path.find(".position") == std::string::npos && !parameter.path.starts_with("position")) continue;
+    Json entry{{"path", parameter.path}, {"frozen", parameter.frozen}};
+    entry.update(numbers_of(parameter, ""));
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+Json reasons_of(const Inspection& inspection) {
+  Json all = Json::array();
+  for (const Reason& reason : inspection.reasons()) {
+    Json places = Json::array();
+    if (!reason.op.empty()) places.push_back(to_text(reason.op, "  ", reason.line));
+    all.push_back({{"kind", to_string(reason.stop)}, {"text", meaning_of(reason.stop)},
+        {"change", way_out_of(reason.stop)}, {"vanishing", vanishes(reason.stop)}, {"places", places}});
+  }
+  return all;
+}
+
+Json causes_json(const Inspection& inspection) {
+  Json all = Json::array();
+  for (const Shares& shares : inspection.shares()) {
+    index_t entries = 0;
+    for (const index_t count : shares.entries) entries += count;
+    all.push_back({{"layer", shares.quantity->layer}, {"probe", shares.quantity->name},
+        {"head", shares.head < 0 ? Json(nullptr) : Json(shares.head)}, {"entries", entries},
+        {"zeros", shares.exact_zeros}, {"by", shares.entries}});
+  }
+  return all;
+}
+
+Json ways_json(const Inspection& inspection) {
+  Json all = Json::array();
+  for (const WaysTo& to : inspection.ways()) {
+    const std::string axes = to.name == "x" ? "b t c" : "b h t d";
+    Json entry{{"layer", to.layer}, {"of", to.name}, {"axes", axes.substr(2)},
+        {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
+        {"ways", Json::array()}};
+    for (const Way& way : to.ways) {
+      entry["ways"].push_back(
+          {{"name", name_of(way)}, {"steps", way.steps}, {"value", base64_of(without_batch(way.gradient, axes))}});
+    }
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+template <class T> Json base64_of(const std::vector<T>& numbers) {
+  return report::base64({reinterpret_cast<const std::uint8_t*>(numbers.data()), numbers.size() * sizeof(T)});
+}
+
+// Derivatives in the numbers' own dtype; "b" is left out where it is "a".
+Json links_json(const Links& links, DType dtype) {
+  Json all = Json::array();
+  for (const Link& link : links.all) {
+    Json entry{{"layer", link.layer}, {"from", link.from}, {"to", link.to}, {"bits", dtype == DType::f64 ? 64 : 32},
+        {"a", base64_of(link.a)}, {"b", link.b == link.a ? Json(nullptr) : base64_of(link.b)}};
+    entry["derivative"] = dtype == DType::f64
+                              ? base64_of(link.derivative)
+                              : base64_of(std::vector<float>(link.derivative.begin(), link.derivative.end()));
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+Json link_rows_json(const Links& links) {
+  Json all = Json::object();
+  for (std::size_t layer = 0; layer < links.rows.size(); ++layer) all[std::to_string(layer)] = links.rows[layer];
+  return all;
+}
+
+Json graph_json(const Inspection& inspection) {
+  const Graph graph = graph_of(inspection);
+  Json nodes = Json::array(), edges = Json::array();
+  const auto layer = [](index_t of) { return of < 0 ? Json(nullptr) : Json(of); };
+  static constexpr const char* kinds[] = {"loss", "quantity", "parameter"};
+  for (const Graph::Node& node : graph.nodes)
+    nodes.push_back({{"id", node.id}, {"name", node.name}, {"layer", layer(node.layer)},
+        {"kind", kinds[static_cast<int>(node.kind)]}, {"order", node.order}, {"norm", node.norm},
+        {"path", node.reached}});
+  for (const Graph::Edge& edge : graph.edges)
+    edges.push_back({{"from", edge.from}, {"to", edge.to}, {"norm", edge.norm}});
+  return {{"nodes", nodes}, {"edges", edges}};
+}
+
+// What every page begins with.
+Json json_of_subject(const Subject& subject, double loss) {
+  const TransformerOptions& model = subject.model->options();
+  Json facts = Json::array(), targets = Json::array();
+  for (const auto& [name, value] : subject.facts) facts.push_back({name, value});
+  facts.push_back({"loss", report::number(loss, 6)});
+  for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json(nullptr));
+  return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
+      {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets},
+      {"layers", model.layers}, {"heads", model.heads}};
+}
+
+std::string text_of(const Json& data) { return data.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+Json pools_json(const TransformerOptions& model, const Overview& overview) {
+  Json all = Json::array();
+  std::vector<const Quantity*> every;
+  for (const Pools& pools : overview.pools) every.push_back(&pools.quantity);
+  for (const Pools& pools : overview.pools) {
+    const Quantity& quantity = pools.quantity;
+    auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
+    if (known == all.end()) all.push_back(head_of(model, quantity, short_name(quantity, every))), known = all.end() - 1;
+    (*known)["layers"].push_back({{"layer", quantity.layer}, {"shape", shape_of(pools.maximum)}, {"bits", 32},
+        {"maximum", base64_of(pools.maximum)}, {"mean", base64_of(pools.mean)},
+        {"gradient", base64_of(pools.gradient)}});
+  }
+  return all;
+}
+
+Json windows_json(const std::vector<Window>& windows) {
+  Json all = Json::array();
+  for (const Window& window : windows) {
+    Json entry{{"layer", window.layer}, {"i", window.i}, {"j", window.j}, {"rows", window.rows},
+        {"columns", window.columns}, {"why", window.why}, {"quantities", Json::array()}};
+    for (const Quantity& quantity : window.quantities)
+      entry["quantities"].push_back(
+          {{"probe", quantity.name}, {"shape", shape_of(quantity.value)}, {"bits", bits_of(quantity.value)},
+              {"value", base64_of(quantity.value)}, {"gradient", base64_of(quantity.gradient)}});
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits) {
+  Json changed = Json::array();
+  for (const EditOutcome& each : edits)
+    changed.push_back({{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json(nullptr)},
+        {"real", each.real}});
+  Json data = json_of_subject(inspection.subject(), inspection.loss());
+  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
+      {"parameters", parameters_of(inspection)}, {"causes", causes_json(inspection)}, {"routes", ways_json(inspection)},
+      {"edits", changed}, {"graph", graph_json(inspection)}});
+  if (inspection.explains()) {
+    const Links links = links_of(inspection, bytes_of_links);
+    data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype())},
+        {"link_rows", link_rows_json(links)}});
+  }
+  return text_of(data);
+}
+
+std::string checkpoint_json_of(const Inspection& inspection) {
+  Json data = json_of_subject(inspection.subject(), inspection.loss());
+  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
+      {"parameters", parameters_of(inspection)}, {"causes", causes_json(inspection)}});
+  return text_of(data);
+}
+
+std::string json_of(const Overview& overview, const Rows& rows) {
+  Json data = json_of_subject(rows.subject(), rows.loss());
+  data.update({{"reasons", Json::array()}, {"quantities", Json::array()}, {"parameters", Json::array()},
+      {"causes", Json::array()}, {"edits", Json::array()},
+      {"overview", {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
+                       {"quantities", pools_json(rows.subject().model->options(), overview)},
+                       {"windows", windows_json(overview.windows)}, {"strips", windows_json(overview.strips)}}}});
+  return text_of(data);
+}
+
+}  // namespace whence::look

@@ -1,0 +1,346 @@
+#include "examples/whence/look/subject.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/run_record.h"
+#include "examples/whence/tasks/task_training.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "nn/io/checkpoint.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+#include "tensor/suggest.h"
+
+namespace whence::look {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Weights {
+  fs::path place;  // a checkpoint's folder, or the file that training left
+  bool checkpoint;
+  std::string when;  // they are of
+};
+
+// Those that are asked for.
+Weights weights_of(const SubjectOptions& options) {
+  const fs::path run = options.run, checkpoints = run / "checkpoints";
+  if (options.step > 0) {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%06lld", static_cast<long long>(options.step));
+    const fs::path folder = checkpoints / name;
+    if (!fs::exists(folder)) {
+      const std::string there = joined(checkpoints_of(options.run));
+      throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
+          there.empty() ? "none" : there);
+    }
+    return {folder, true, to_text("step ", options.step)};
+  }
+  if (fs::exists(run / "weights.safetensors")) return {run / "weights.safetensors", false, "the end of training"};
+  const auto latest = find_latest(checkpoints.string());
+  if (!latest)
+    throw FileError(
+        options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
+  Trust said_when_loaded{options.accept_damaged};
+  return {*latest, true, to_text("step ", read_training_state(*latest, &said_when_loaded).step)};
+}
+
+// What training saves is finite.
+void load(const Weights& weights, const Transformer& model, bool accept_damaged) {
+  if (weights.checkpoint)
+    (void)whence::load(weights.place.string(), model.parameters(), nullptr, accept_damaged);
+  else
+    whence::load(weights.place.string(), model.parameters(), accept_damaged);
+  for (const Module::Parameter& parameter : model.parameters()) {
+    const std::vector<double> numbers = parameter.tensor.to_vector();
+    if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
+      throw FileError(weights.place.string(), ": ", parameter.path,
+          " holds NaN or infinity; finite numbers required; is the file damaged?");
+    }
+  }
+}
+
+// "0.10.2" as numbers that compare as versions do.
+std::vector<std::int64_t> version_of(const std::string& text) {
+  std::vector<std::int64_t> version;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, '.');)
+    version.push_back(parse_number<std::int64_t>(part).value_or(0));
+  return version;
+}
+
+// A newer one may mean something else by what it wrote, or have written what this one would not miss.
+RunRecord read_record(const fs::path& run) {
+  const fs::path file = run / "run.json";
+  RunRecord record = read_run_record(file);
+  if (version_of(record.version) > version_of(WHENCE_VERSION))
+    throw FileError(file.string(), ": is of version ", record.version, "; this is ", WHENCE_VERSION,
+        "; a run of this version or an older one required; look with that version");
+  if (record.program != "train")
+    throw FileError(run.string(), ": a run of ", record.program, " given; one of whence train required");
+  return record;
+}
+
+// A word of a shell's command.
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) || strchr("_./-=,", letter);
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string quoted = "'";
+  for (const char letter : word) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return quoted + "'";
+}
+
+std::string command_of(const SubjectOptions& options) {
+  std::string command = "whence look " + shell_word(options.run);
+  const auto add = [&](const char* option, const std::string& value) { command += to_text(" --", option, " ", value); };
+  if (!options.text.empty()) add("text", shell_word(options.text));
+  if (options.sample > 0) add("task-sample", std::to_string(options.sample));
+  if (!options.given.empty()) add("given", shell_word(options.given));
+  if (options.length > 0) add("length", std::to_string(options.length));
+  if (options.step > 0) add("step", std::to_string(options.step));
+  if (options.seed > 0) add("seed", std::to_string(options.seed));
+  if (options.bidirectional) command += " --bidirectional";
+  if (options.accept_damaged) command += " --accept-damaged";
+  if (options.dtype == DType::f64) add("dtype", "f64");
+  return command;
+}
+
+// A token's bytes as valid UTF-8: what is none is written as <E2>.
+std::string readable(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const CodePoint code = first_code_point(bytes);
+    if (code.valid) {
+      text += bytes.substr(0, code.bytes);
+    } else {
+      char hex[8];
+      std::snprintf(hex, sizeof hex, "<%02X>", static_cast<unsigned>(code.value));
+      text += hex;
+    }
+    bytes.remove_prefix(code.bytes);
+  }
+  return text;
+}
+
+// Rows of one number each, as a tensor [1 t].
+Tensor row_of(const std::vector<std::int64_t>& numbers) {
+  const Tensor row = Tensor::empty({1, static_cast<index_t>(numbers.size())}, DType::i64);
+  std::copy(numbers.begin(), numbers.end(), row.data<index_t>());
+  return row;
+}
+
+template <class TextOf>
+void give_sequence(Subject& subject, std::vector<std::int64_t> inputs, std::vector<std::int64_t> targets,
+    std::int64_t length, const TextOf& text_of) {
+  if (length > 0 && length < static_cast<std::int64_t>(inputs.size()))
+    inputs.resize(static_cast<std::size_t>(length)), targets.resize(static_cast<std::size_t>(length));
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    subject.texts.push_back(text_of(inputs[t]));
+    subject.answers.push_back(targets[t] < 0 ? std::nullopt : std::optional(text_of(targets[t])));
+  }
+  subject.tokens = row_of(inputs), subject.targets = row_of(targets);
+  subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
+}
+
+Subject of_task(const SubjectOptions& options, const RunRecord& record) {
+  if (!options.text.empty()) {
+    throw InputError("--text: given with a run of ", record.subject,
+        ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
+  }
+  tasks::RecordedTask recorded;
+  std::unique_ptr<Transformer> model;
+  try {
+    recorded = tasks::recorded_task(record);
+    require_memory(recorded.model, Device::cpu(), 1);
+    model = std::make_unique<Transformer>(recorded.model);
+  } catch (const InputError& unfit) { throw FileError(options.run, "/run.json: ", unfit.what()); }
+  return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
+}
+
+Subject of_language(const SubjectOptions& options) {
+  if (options.text.empty())
+    throw InputError(options.run, ": a run of train lm given; --text FILE required: what it is to read");
+  language::SavedModel saved = language::language_model_without_weights(options.run);
+  const std::string text = read_file(options.text);
+  const std::int64_t length = options.length > 0 ? options.length : saved.model->options().length;
+  language::TokenIds ids;
+  try {
+    (void)saved.tokeniser->encode_part(text, ids);
+  } catch (const language::UnfitText& unfit) { throw FileError(options.text, ": ", unfit.what()); }
+  const auto skip = static_cast<std::size_t>(options.skip);
+  if (ids.size() < skip + 2)
+    throw FileError(options.text, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
+        skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
+  ids.erase(ids.begin(), ids.begin() + options.skip);
+  const std::size_t count = std::min(static_cast<std::size_t>(length), ids.size() - 1);
+  std::vector<std::int64_t> inputs(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)),
+      targets(ids.begin() + 1, ids.begin() + static_cast<std::ptrdiff_t>(count) + 1);
+  Subject subject;
+  subject.model = std::move(saved.model);
+  give_sequence(subject, std::move(inputs), std::move(targets), 0,
+      [&](std::int64_t token) { return readable(saved.tokeniser->token(static_cast<language::TokenId>(token))); });
+  subject.facts.emplace_back("text", options.text);
+  return subject;
+}
+
+// One layer in which attention is the scheme's, on what is given.
+Subject of_given(const SubjectOptions& options, const std::string& scheme) {
+  Subject subject;
+  subject.given = read_given(options.given, options.dtype);
+  const Shape& shape = subject.given->q.shape();  // [1 h t d]
+  const index_t heads = shape[1], length = shape[2], dim = heads * shape[3];
+  const BareAttention bare(scheme, {dim, heads, length});
+  if (!bare.attends())
+    throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
+  if (bare.reads_x() && !subject.given->x.defined())
+    throw FileError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
+  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = 1,
+      .length = length,
+      .dim = dim,
+      .layers = 1,
+      .heads = heads,
+      .scheme = scheme,
+      .causal = !options.bidirectional});
+  draw_parameters(*subject.model, options.seed);
+  for (const Module::Parameter& parameter : subject.model->parameters()) {
+    if (!parameter.path.starts_with("blocks.0.attention.output.")) continue;
+    std::vector<double> numbers(static_cast<std::size_t>(parameter.tensor.numel()));
+    if (parameter.tensor.rank() == 2)
+      for (index_t c = 0; c < dim; ++c) numbers[static_cast<std::size_t>(c * dim + c)] = 1;
+    raw::copy_into(Tensor::of(numbers, parameter.tensor.shape(), parameter.tensor.dtype()), parameter.tensor);
+  }
+  subject.model->to(options.dtype);
+  for (index_t t = 0; t < length; ++t) subject.texts.push_back(to_text(t, ' '));
+  const auto count = static_cast<std::size_t>(length);
+  subject.answers.resize(count);
+  subject.tokens = row_of(std::vector<std::int64_t>(count, 0));
+  subject.targets = row_of(std::vector<std::int64_t>(count, -1));
+  subject.title = to_text(scheme, " on ", options.given);
+  subject.facts = {{"tokens", std::to_string(length)}, {"heads", std::to_string(heads)},
+      {"numbers of a head", std::to_string(shape[3])}, {"loss", "the sum of attention's output times its cotangent"},
+      {"parameters", "of the scheme alone, drawn at random"}, {"numbers", to_string(options.dtype)}};
+  return subject;
+}
+
+// Attention's operands are leaves of their own. Its output passes a projection that changes nothing (of_given).
+Tensor loss_of_given(const Transformer& model, const Given& given) {
+  Capture in_their_place;
+  const auto replace = [&](const char* name, const Tensor& value) {
+    in_their_place.edit(
+        to_text("blocks.0.attention.", name), [leaf = requires_grad(value.detach())](const Tensor&) { return leaf; });
+  };
+  replace("q", given.q), replace("k", given.k), replace("v", given.v);
+  const Shape& shape = given.q.shape();
+  const Shape merged{1, shape[2], shape[1] * shape[3]};
+  const Tensor x = given.x.defined() ? requires_grad(given.x.detach()) : Tensor::zeros(merged, given.q.dtype());
+  const Tensor output = model.attention(0)(x, Sequence::run(shape[2], model.options().causal));
+  return sum(output * reshape(permute(given.cotangent, {0, 2, 1, 3}), merged));
+}
+
+// Wide enough a model to show something: as training begins, tables are zero and patterns flat.
+Subject of_scheme(const SubjectOptions& options) {
+  constexpr std::int64_t letters = 26;
+  const std::int64_t length = options.length > 0 ? options.length : 16;
+  std::string scheme;
+  try {
+    scheme = canonical_text(parse_schemes(options.run));
+  } catch (const InputError& not_a_scheme) {
+    throw InputError(in_quotes(options.run), ": no folder, and no scheme either: ", not_a_scheme.what());
+  }
+  if (!options.given.empty()) return of_given(options, scheme);
+  Subject subject;
+  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = letters,
+      .length = length,
+      .dim = 32,
+      .layers = 2,
+      .heads = 4,
+      .scheme = scheme,
+      .causal = !options.bidirectional});
+  draw_parameters(*subject.model, options.seed);
+  const Stream random(options.seed, "look");
+  std::vector<std::int64_t> inputs, targets;
+  for (std::int64_t t = 0; t < length; ++t) {
+    const auto at = static_cast<std::uint64_t>(2 * (options.skip + t));
+    inputs.push_back(random.below(at, letters));
+    targets.push_back(random.below(at + 1, letters));
+  }
+  give_sequence(
+      subject, inputs, targets, 0, [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); });
+  subject.model->to(options.dtype);
+  subject.title = subject.label = scheme;
+  subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
+  subject.facts.emplace_back("numbers", to_string(options.dtype));
+  return subject;
+}
+
+Subject of_run(const SubjectOptions& options) {
+  const RunRecord record = read_record(options.run);
+  const Weights weights = weights_of(options);
+  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
+  load(weights, *subject.model, options.accept_damaged);
+  subject.model->to(options.dtype);
+  subject.label = weights.when;
+  subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
+  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", weights.when}});
+  for (const auto& [name, value] : record.options)
+    if (name == "precision" && value != "f32")
+      subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
+  subject.facts.emplace_back("numbers", to_string(options.dtype));
+  return subject;
+}
+
+}  // namespace
+
+Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
+    std::int64_t sample, std::int64_t length) {
+  Subject subject;
+  subject.model = std::move(model);
+  const tasks::Batch batch = task.test_batch(0, seed, sample, 1);
+  give_sequence(
+      subject, batch.inputs, batch.targets, length, [&](std::int64_t token) { return readable(task.text(token)); });
+  subject.facts.emplace_back("sequence", to_text(task.test_sets()[0].name, ", number ", sample));
+  return subject;
+}
+
+bool is_folder(const std::string& run) {
+  std::error_code none;
+  return fs::is_directory(run, none);
+}
+
+Tensor Subject::loss() const {
+  return given ? loss_of_given(*model, *given) : cross_entropy((*model)(tokens), targets);
+}
+
+std::vector<std::int64_t> checkpoints_of(const std::string& run) {
+  std::vector<std::int64_t> steps;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "checkpoints", none))
+    if (const std::string name = entry.path().filename().string(); name.starts_with("step-"))
+      if (const auto step = parse_number<std::int64_t>(name.substr(5))) steps.push_back(*step);
+  std::ranges::sort(steps);
+  return steps;
+}
+
+Subject subject_of(const SubjectOptions& options) {
+  Subject subject = is_folder(options.run) ? of_run(options) : of_scheme(options);
+  subject.command = command_of(options);
+  return subject;
+}
+
+}  // namespace whence::look

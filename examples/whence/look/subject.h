@@ -1,0 +1,60 @@
+// What `look` looks at: a model, one sequence, and the loss that is taken there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/whence/look/given.h"
+#include "examples/whence/tasks/task.h"
+#include "nn/transformer.h"
+
+namespace whence::look {
+
+struct SubjectOptions {
+  std::string run;   // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of two layers, drawn at random
+  std::string text;  // file to read, for language models
+  std::string given = {};      // file of q, k and v (given.h), for a scheme
+  std::int64_t sample = 0;     // which sequence of the first test set, for tasks
+  std::int64_t length = 0;     // tokens at most; 0: as many as the model was trained on
+  std::int64_t step = 0;       // of the checkpoint; 0: the weights that training left, or the last checkpoint
+  std::uint64_t seed = 0;      // of a model and a sequence that are drawn
+  bool bidirectional = false;  // of a model that is drawn
+  DType dtype = DType::f32;
+  bool accept_damaged = false;  // weights whose checksums are wrong
+  std::int64_t skip = 0;        // so many tokens further into the text; of a task, so many sequences further on
+};
+
+struct Subject {
+  std::string title;
+  std::string label;    // one word or two, where several are shown at once: "step 500"
+  std::string command;  // what shows it again: "whence look runs/a --step 500"
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::shared_ptr<Transformer> model;
+  Tensor tokens, targets;                           // i64 [1 t]; -1: no loss is taken there
+  std::vector<std::string> texts;                   // of the tokens, valid UTF-8
+  std::vector<std::optional<std::string>> answers;  // of the targets
+
+  std::optional<Given> given = {};  // takes the place of what the model makes of the tokens
+
+  // The graph of one pass: the loss, a scalar. Of what is given it is the sum of output times cotangent.
+  [[nodiscard]] Tensor loss() const;
+};
+
+// The model on one sequence of the task's first test set.
+[[nodiscard]] Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
+    std::int64_t sample, std::int64_t length = 0);
+
+// Whether `run` is a folder; if not, it is read as a scheme.
+[[nodiscard]] bool is_folder(const std::string& run);
+
+// The steps at which a run's checkpoints were saved, in their order.
+[[nodiscard]] std::vector<std::int64_t> checkpoints_of(const std::string& run);
+
+// InputError when the run cannot be read, is damaged, or does not have what is asked for.
+[[nodiscard]] Subject subject_of(const SubjectOptions& options);
+
+}  // namespace whence::look

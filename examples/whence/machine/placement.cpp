@@ -1,0 +1,41 @@
+#include "examples/whence/machine/placement.h"
+
+#include "examples/whence/machine/device_choice.h"
+#include "tensor/products.h"
+
+namespace whence {
+
+void declare_device(CommandLine& line, std::string* device) {
+  line.choice(
+      "device", device, {"auto", "cpu", "cuda"}, {"where it is computed; auto: on a GPU where one can be used"});
+}
+
+void declare(CommandLine& line, MachineOptions& options) {
+  line.heading("Machine").integer(
+      "threads", &options.threads, Range<int>{1, 1024}, {"of the CPU; results do not depend on it"});
+  declare_device(line, &options.device);
+  line.choice("precision", &options.precision, {"f32", "f16", "bf16"},
+      {"of parameters and activations; trained weights are kept and written in f32 all the same"});
+  line.choice("products", &options.products, {"f32", "bf16"},
+      {"of matrices of f32 on the CPU; bf16 is faster and rounds each operand to 8 bits; it needs AVX512_BF16"});
+}
+
+Placement placement_of(const MachineOptions& options) {
+  set_threads(options.threads);
+  const DeviceChoice choice = choose_device(options.device);
+  if (options.products == "bf16" && !choice.device.is_cpu())
+    throw InputError("--products: bf16 given; it is for the CPU alone; add --device cpu, or choose --precision bf16");
+  if (options.products == "bf16" && !can_multiply_bf16())
+    throw InputError("--products: bf16 given; this processor or build lacks AVX512_BF16, which multiplies it; use f32");
+  set_product_numbers(options.products == "bf16" ? DType::bf16 : DType::f32);
+  std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
+  if (options.products != "f32") numbers += "; products: " + options.products;
+  return {choice.device, storage_dtype_of(options.precision), choice.sentence + numbers};
+}
+
+void place(Module& model, const Placement& placement) {
+  model.to(placement.precision);
+  model.to(placement.device);
+}
+
+}  // namespace whence

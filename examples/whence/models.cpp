@@ -1,0 +1,152 @@
+// Prints the named models: their parts and how many parameters they have, with any positional scheme; and plans their
+// training.
+#include <algorithm>
+#include <iostream>
+#include <map>
+
+#include "examples/whence/bench/measure.h"
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/machine/model_plan.h"
+#include "nn/models.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+std::string in_millions(index_t count) { return fixed(static_cast<double>(count) / 1e6, 2); }
+
+// Paths without the number of the block: "blocks.3.mlp.in.weight" counts for "blocks.*.mlp.in.weight".
+std::string without_number(std::string path) {
+  const std::size_t dot = path.find('.', 7);
+  return path.starts_with("blocks.") ? "blocks.*" + path.substr(dot) : path;
+}
+
+void print_all(const std::string& scheme) {
+  Table table({"model", "layers", "dim", "heads", "vocabulary", "length", "scheme", "parameters", "M", "what it is"});
+  for (const NamedModel& named : named_models()) {
+    const TransformerOptions options = named_model(named.name, scheme);
+    const PlannedModules planned;
+    const Transformer model(options);
+    table.row({named.name, to_text(options.layers), to_text(options.dim), to_text(options.heads),
+        to_text(options.vocabulary), to_text(options.length), model.scheme(), to_text(model.parameter_count()),
+        in_millions(model.parameter_count()), named.description});
+  }
+  std::cout << table.text();
+}
+
+void print_one(const std::string& name, const std::string& scheme) {
+  const PlannedModules planned;
+  const Transformer model(named_model(name, scheme));
+  struct Row {
+    Shape shape;
+    std::string init;
+    index_t times = 0, numbers = 0;
+  };
+  std::vector<std::string> order;
+  std::map<std::string, Row> rows;
+  for (const Module::Parameter& parameter : model.parameters()) {
+    const std::string path = without_number(parameter.path);
+    if (!rows.contains(path)) order.push_back(path);
+    Row& row = rows[path];
+    row.shape = parameter.tensor.shape();
+    row.init = parameter.init.text();
+    ++row.times;
+    row.numbers += parameter.tensor.numel();
+  }
+  Table table({"parameter", "shape", "times", "numbers", "at first"});
+  for (const std::string& path : order) {
+    const Row& row = rows[path];
+    table.row({path, to_text(row.shape), to_text(row.times), to_text(row.numbers), row.init});
+  }
+  std::cout << table.text() << name << " with " << model.scheme() << ": " << model.parameter_count() << " parameters ("
+            << in_millions(model.parameter_count()) << " M)\nattention: " << model.attention(0).explain() << '\n';
+}
+
+struct Options {
+  std::string model, scheme, lengths, cost_of, executor = "auto";
+  std::vector<std::string> planned;
+  std::int64_t batch = 1;
+  bool plan = false;
+};
+
+// Each row of the tables is there once.
+template <class T> std::vector<T> once(const char* what, const std::vector<T>& list) {
+  for (auto each = list.begin(); each != list.end(); ++each)
+    if (std::find(list.begin(), each, *each) != each)
+      throw InputError(what, ": ", *each, " given twice; once required; remove one of them");
+  return list;
+}
+
+std::vector<std::string> schemes_of(const std::string& text) {
+  std::vector<std::string> schemes;
+  for (const std::string& scheme : bench::words_of(text)) schemes.push_back(canonical_text(parse_schemes(scheme)));
+  return once("--scheme", schemes);
+}
+
+std::vector<PlannedModel> planned_models(const Options& options) {
+  std::vector<PlannedModel> models;
+  for (const std::string& name : once("MODEL", options.planned)) {
+    const TransformerOptions own = named_model(name);
+    const std::string lengths = options.lengths.empty() ? to_text(own.length) : options.lengths;
+    for (const std::string& scheme : schemes_of(options.scheme.empty() ? own.scheme : options.scheme)) {
+      for (const std::int64_t length : once("--lengths", bench::numbers_of("lengths", lengths))) {
+        models.push_back({name, named_model(name, scheme), length, options.batch});
+        models.back().options.executor = options.executor;
+      }
+    }
+  }
+  return models;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  std::vector<std::string> names;
+  for (const NamedModel& model : named_models()) names.push_back(model.name);
+  CommandLine line(
+      "whence models", "Prints the named models, how many parameters they have, and what training them takes.");
+  line.names("[MODEL...]", &options.planned, "those to plan; all when none is named", names)
+      .heading("Options")
+      .choice("model", &options.model, names, {.help = "the parameters of this model one by one"})
+      .text("scheme", &options.scheme,
+          {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
+              .known = scheme_names()});
+  line.heading("Planning")
+      .flag("plan", &options.plan, {"operations per token, bytes of a training step by part, and the cards it takes"})
+      .text("lengths", &options.lengths, {.help = "of the sequences", .unit = "tokens", .initial = "the model's"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"on a card at a time", "sequences"})
+      .choice("executor", &options.executor, executor_names(), {"how attention is computed"})
+      .text("cost-of", &options.cost_of,
+          {"which dim makes a model cost per token what it costs with this scheme", "", "", "", scheme_names()});
+  line.example("whence models", "all of them")
+      .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
+          "CoPE's WikiText-103 model: 123.66 M parameters")
+      .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",
+          "what they take, without taking it")
+      .example("whence models --plan neox-125m --scheme alibi,kerple --cost-of 'cdape(kerple)'",
+          "models without a network that cost as much as the one with");
+  if (line.shows_page(argc, argv)) return 0;
+  for (const char* option : {"lengths", "batch", "executor", "cost-of"})
+    line.refuse_unless(option, options.plan, "--plan");
+  for (const char* option : {"batch", "executor"})
+    line.refuse_unless(option, options.cost_of.empty(), "bytes to plan; --cost-of counts operations per token");
+  if (!options.plan && !options.planned.empty())
+    throw InputError("\"", options.planned[0], "\" given; --plan or --model before it required");
+  if (!options.plan) {
+    options.model.empty() ? print_all(options.scheme) : print_one(options.model, options.scheme);
+    return 0;
+  }
+  if (!options.model.empty()) options.planned.push_back(options.model);
+  if (options.planned.empty()) options.planned = names;
+  const std::vector<PlannedModel> models = planned_models(options);
+  std::cout << (options.cost_of.empty() ? plan_text(models) : equal_cost_text(models, options.cost_of));
+  return 0;
+}
+
+const RegisterCommand registered{
+    {"models", Purpose::learn, "the papers' models, one parameter by parameter, or what training them takes", run}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,296 @@
+#include "examples/whence/papers/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "examples/whence/cli/text.h"
+#include "examples/whence/lab/axes.h"
+#include "examples/whence/lab/outcome.h"
+#include "examples/whence/lab/tables.h"
+#include "examples/whence/papers/runs.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence::papers {
+namespace {
+
+constexpr int seeds_of_papers = 3;  // where they print a standard deviation
+
+const Method& method_of(const PaperTable& table, const std::string& name) {
+  const auto found = std::ranges::find(table.methods, name, &Method::name);
+  if (found == table.methods.end()) throw Error(table.name, ": method '", name, "' named; one of its methods required");
+  return *found;
+}
+
+const Column& column_of(const PaperTable& table, const std::string& name) {
+  const auto found = std::ranges::find(table.columns, name, &Column::name);
+  if (found == table.columns.end()) throw Error(table.name, ": column '", name, "' named; one of its columns required");
+  return *found;
+}
+
+bool lies_at(const GridCell& cell, const std::vector<std::pair<std::string, std::string>>& places) {
+  return std::ranges::all_of(places, [&](const auto& at) { return cell.place.at(at.first) == at.second; });
+}
+
+bool stands_at(const Grid& grid, const GridCell& cell, const Method& method, const Column& column) {
+  return (column.task.empty() || column.task == grid.task) && is_of(cell, method) && lies_at(cell, column.at);
+}
+
+bool has_method(const Preset& preset, const Method& method) {
+  const std::vector<std::string> schemes = split_outside_parentheses(preset.schemes);
+  const auto same = [&](const std::string& scheme) {
+    return canonical_text(parse_schemes(scheme)) == canonical_text(parse_schemes(method.scheme));
+  };
+  return preset.schemes.empty() || std::ranges::any_of(schemes, same);
+}
+
+bool has_column(const PaperTable& table, const Preset& preset, const Column& column) {
+  return column.task.empty() || std::ranges::count(tasks_at(table, preset), column.task) > 0;
+}
+
+// "length 1024": so many times what the cell was trained on.
+std::string set_of(const GridCell& cell, const Column& column) {
+  if (column.times == 0) return column.set;
+  const std::string* length = find_setting(cell.options, "length");
+  const auto tokens = length ? parse_number<std::int64_t>(*length) : std::nullopt;
+  if (!tokens) throw Error("a cell of ", cell.scheme, " without a length; length in its preset required");
+  return to_text("length ", *tokens * column.times);
+}
+
+// Nothing where it was not tested so.
+std::optional<double> value_at(const Outcome& outcome, const GridCell& cell, const Column& column) {
+  if (!cell.failure.empty()) return std::nullopt;
+  if (column.step > 0) {
+    const auto point = std::ranges::find(cell.validation_error, column.step, &LossPoint::step);
+    return point == cell.validation_error.end() ? std::nullopt : std::optional(point->loss);
+  }
+  const std::string set = set_of(cell, column);
+  const bool tested = std::ranges::any_of(cell.scores, [&](const auto& score) { return score.first == set; });
+  return tested || (set == "average" && !cell.scores.empty()) ? std::optional(outcome.value(cell, set)) : std::nullopt;
+}
+
+const Printed* printed_at(const PaperTable& table, const std::string& method, const std::string& column) {
+  for (const Printed& printed : table.printed)
+    if (printed.method == method && printed.column == column) return &printed;
+  return nullptr;
+}
+
+std::string probability(double p) { return p < 1e-4 ? "p < 0.0001" : "p = " + fixed(p, 4); }
+
+Decision without_spread(const std::vector<double>& lower, const std::vector<double>& higher) {
+  if (lower[0] == higher[0]) return {Verdict::not_decided, "all seeds of both are equal"};
+  return {lower[0] < higher[0] ? Verdict::holds : Verdict::does_not,
+      to_text("no test: each of ", lower.size(), " and ", higher.size(), " seeds gave the same, which differ")};
+}
+
+// What needs no model, in percent of errors; nan where there is no such.
+double guess_at(const Outcome& outcome, const Column& column) {
+  double guess = std::numeric_limits<double>::quiet_NaN();
+  if (column.set.empty()) return guess;
+  for (const Group& group : outcome.groups())
+    if (std::isnan(guess) && lies_at(*group.cells[0], column.at)) guess = outcome.best_guess(group, column.set);
+  return guess;
+}
+
+// "dape/figure9" is one of several figures of its table.
+bool draws(const PaperTable& table, const std::string& name) {
+  const std::size_t at = name.find("/figure");
+  if (at == std::string::npos) return false;
+  const std::string figure = " --figure " + name.substr(0, at + 1) + name.substr(at + 7) + " ";
+  return std::ranges::any_of(
+      table.commands, [&](const std::string& command) { return (command + " ").find(figure) != std::string::npos; });
+}
+
+// The test that the paper's own figures would pass, of three seeds each.
+std::string test_of_printed(const PaperTable& table, const Claim& claim) {
+  const Printed *better = printed_at(table, claim.better, claim.column),
+                *worse = printed_at(table, claim.worse, claim.column);
+  if (!better || !worse || std::isnan(better->deviation) || std::isnan(worse->deviation)) return "";
+  const double p = welch_p_value_of(
+      {seeds_of_papers, better->mean, better->deviation}, {seeds_of_papers, worse->mean, worse->deviation});
+  return std::isnan(p) ? "no spread" : probability(p);
+}
+
+// Those that begin so, else the nearest, all of them where several are equally near; at most six.
+std::string near_names(const std::string& name) {
+  std::vector<std::string> near;
+  std::size_t least = 4;
+  for (const PaperTable& table : all_tables()) {
+    const std::size_t distance = table.name.starts_with(name) ? 0 : edit_distance(table.name, name);
+    if (distance > least) continue;
+    if (distance < least) near.clear();
+    least = distance;
+    near.push_back(table.name);
+  }
+  near.resize(std::min<std::size_t>(6, near.size()));
+  return joined(near);
+}
+
+}  // namespace
+
+std::vector<PaperTable> all_tables() {
+  std::vector<PaperTable> all;
+  for (const auto* tables : {&cope_tables(), &dape_tables(), &dape_v2_tables()})
+    all.insert(all.end(), tables->begin(), tables->end());
+  return all;
+}
+
+PaperTable find_table(const std::string& name) {
+  for (PaperTable& table : all_tables())
+    if (table.name == name || draws(table, name)) return table;
+  const std::string near = near_names(name);
+  throw InputError(in_quotes(name), " given; a table or figure of the papers required; ",
+      near.empty() ? "whence reproduce --list lists them" : "near: " + near);
+}
+
+const Preset& find_preset(const PaperTable& table, const std::string& name) {
+  const auto found = std::ranges::find(table.presets, name, &Preset::name);
+  if (found != table.presets.end()) return *found;
+  throw InputError(
+      "--preset: ", name, " given; one of those of ", table.name, " required: ", joined(table.presets, &Preset::name));
+}
+
+Decision decide(const std::vector<double>& lower, const std::vector<double>& higher) {
+  const std::size_t fewest = std::min(lower.size(), higher.size());
+  if (fewest < seeds_for_a_test)
+    return {Verdict::not_decided, to_text(fewest, " seeds; ", seeds_for_a_test, " required")};
+  const auto finite = [](double value) { return std::isfinite(value); };
+  if (!std::ranges::all_of(lower, finite) || !std::ranges::all_of(higher, finite))
+    return {Verdict::not_decided, "a run ended without a finite number"};
+  const double p = welch_p_value(lower, higher);
+  if (std::isnan(p)) return without_spread(lower, higher);
+  const std::string test = to_text("Welch's test, ", lower.size(), " and ", higher.size(), " seeds: ", probability(p));
+  if (p >= 0.05) return {Verdict::not_decided, test};
+  return {summary(lower).mean < summary(higher).mean ? Verdict::holds : Verdict::does_not, test};
+}
+
+std::string verdict_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::holds: return "holds";
+    case Verdict::does_not: return "does not";
+    case Verdict::not_decided: return "not decided at this size";
+  }
+  throw Error("a verdict of no kind");
+}
+
+bool is_of(const GridCell& cell, const Method& method) {
+  return cell.scheme == canonical_text(parse_schemes(method.scheme)) && lies_at(cell, method.at);
+}
+
+void require_cells(const PaperTable& table, const Preset& preset, const std::vector<Grid>& grids) {
+  for (const Method& method : table.methods) {
+    for (const Column& column : table.columns) {
+      if (!has_method(preset, method) || !has_column(table, preset, column)) continue;
+      const GridCell* found = nullptr;
+      for (const Grid& grid : grids)
+        for (const GridCell& cell : grid.cells)
+          if (!found && stands_at(grid, cell, method, column)) found = &cell;
+      if (!found) throw Error(table.name, ": ", method.name, ", ", column.name, " has no cell in the grid");
+      if (column.step == 0) (void)set_of(*found, column);
+    }
+  }
+  for (const Printed& printed : table.printed)
+    (void)method_of(table, printed.method), (void)column_of(table, printed.column);
+  for (const Claim& claim : table.claims)
+    (void)method_of(table, claim.better), (void)method_of(table, claim.worse), (void)column_of(table, claim.column);
+}
+
+Measurement measured(const PaperTable& table, const std::vector<Grid>& grids) {
+  Measurement found;
+  std::vector<Outcome> outcomes;
+  for (const Grid& grid : grids) outcomes.emplace_back(grid, table.measure);
+  found.measure = outcomes[0].measure(), found.digits = outcomes[0].digits();
+  for (const Method& method : table.methods) {
+    for (const Column& column : table.columns) {
+      Measured each{method.name, column.name, {}};
+      for (const Outcome& outcome : outcomes)
+        for (const GridCell& cell : outcome.grid().cells)
+          if (stands_at(outcome.grid(), cell, method, column))
+            if (const auto value = value_at(outcome, cell, column)) each.values.push_back(*value);
+      if (!each.values.empty()) found.all.push_back(std::move(each));
+    }
+  }
+  for (const Column& column : table.columns)
+    for (const Outcome& outcome : outcomes)
+      if (column.task.empty() || column.task == outcome.grid().task)
+        if (const double guess = guess_at(outcome, column); !std::isnan(guess))
+          found.all.push_back({best_guess, column.name, {guess}});
+  return found;
+}
+
+std::vector<double> Measurement::of(const std::string& method, const std::string& column) const {
+  for (const Measured& each : all)
+    if (each.method == method && each.column == column) return each.values;
+  return {};
+}
+
+std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
+  std::vector<Judged> all;
+  for (const Claim& claim : table.claims) {
+    const bool there = has_method(preset, method_of(table, claim.better)) &&
+                       has_method(preset, method_of(table, claim.worse)) &&
+                       has_column(table, preset, column_of(table, claim.column));
+    if (!there) continue;
+    std::vector<double> lower = measurement.of(claim.better, claim.column),
+                        higher = measurement.of(claim.worse, claim.column);
+    if (table.higher_is_better) std::swap(lower, higher);
+    all.push_back({claim, decide(lower, higher), test_of_printed(table, claim)});
+  }
+  return all;
+}
+
+Count count_of(const std::vector<Judged>& all) {
+  Count count;
+  for (const Judged& each : all) {
+    const Verdict verdict = each.decision.verdict;
+    ++(verdict == Verdict::holds ? count.holds : verdict == Verdict::does_not ? count.does_not : count.not_decided);
+  }
+  return count;
+}
+
+PaperTable with_rows(const PaperTable& table, const std::vector<std::string>& methods) {
+  PaperTable kept = table;
+  if (methods.empty()) return kept;
+  const auto is_left_out = [&](const std::string& name) { return std::ranges::count(methods, name) == 0; };
+  std::erase_if(kept.methods, [&](const Method& method) { return is_left_out(method.name); });
+  std::erase_if(kept.claims, [&](const Claim& claim) { return is_left_out(claim.better) || is_left_out(claim.worse); });
+  return kept;
+}
+
+std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
+  const Printed* printed = printed_at(table, method, column);
+  if (!printed) return "-";
+  return number_text(printed->mean) +
+         (std::isnan(printed->deviation) ? "" : to_text(" (", number_text(printed->deviation), ")"));
+}
+
+Table beside_paper(const PaperTable& table, const Measurement& measurement) {
+  Table shown_table({"method", "column", "ours, mean (s.d.)", "seeds", "paper"});
+  for (const Method& method : table.methods) {
+    for (const Column& column : table.columns) {
+      const std::vector<double> values = measurement.of(method.name, column.name);
+      const std::string printed = printed_text(table, method.name, column.name);
+      if (values.empty() && printed == "-") continue;
+      shown_table.row(
+          {method.name, column.name, values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits),
+              std::to_string(values.size()), printed});
+    }
+  }
+  for (const Measured& each : measurement.all)
+    if (each.method == best_guess)
+      shown_table.row({best_guess, each.column, shown(each.values[0], measurement.digits), "-", "-"});
+  return shown_table;
+}
+
+Table verdicts(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
+  Table found({"the paper's comparison", "column", "here", "test", "the paper's own figures"});
+  for (const Judged& each : judged(table, preset, measurement))
+    found.row({to_text(each.claim.better, " better than ", each.claim.worse), each.claim.column,
+        verdict_text(each.decision.verdict), each.decision.test, each.by_the_paper.empty() ? "-" : each.by_the_paper});
+  return found;
+}
+
+}  // namespace whence::papers

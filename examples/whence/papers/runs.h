@@ -1,0 +1,48 @@
+// What is trained for a table: the runs of its grids, in one pool that all tables share. Two tables that ask for the
+// same task, scheme, seed and options train them once.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "examples/whence/lab/grid.h"
+#include "examples/whence/lab/request.h"
+#include "examples/whence/papers/paper_table.h"
+
+namespace whence::papers {
+
+struct Asked {
+  std::string preset = "mini", set, text, code;  // --set; the user's files, empty: none given
+  std::string device;                            // that changes numbers: empty for the CPU
+  std::vector<std::string> methods;              // those alone; empty: all of the preset
+  int seeds = 0;                                 // 0: the preset's
+  std::filesystem::path folder;                  // of the pool
+};
+
+struct Runs {
+  std::vector<Grid> grids;            // one for each task, none of them empty
+  std::vector<std::string> commands;  // lab_command() of each
+};
+
+// InputError as `lab` has it, when a text is needed and none was given, and when the preset has none of the methods.
+// Nothing is trained and nothing written. `check`: checked_train_options (examples/whence/train.h).
+[[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check);
+
+// Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides. `cost`:
+// operations_per_sequence (examples/whence/train.h).
+using SequenceCost = std::function<double(const std::string& task, const std::vector<std::string>& words)>;
+[[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
+
+// The same runs as one would type them to `lab`. `data`: the user's file; empty: none.
+struct Given {
+  std::string set, data;
+  int seeds = 0;  // 0: the preset's
+};
+[[nodiscard]] std::string lab_command(
+    const PaperTable& table, const Preset& preset, const std::string& task, const Given& given);
+
+[[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
+
+}  // namespace whence::papers

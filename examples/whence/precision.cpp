@@ -1,0 +1,68 @@
+// precision: from where on 16 and 32 bits no longer tell two positions, biases or gates apart, as a table or as JSON.
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/verify/precision_report.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+const std::vector<DType> dtypes{DType::f16, DType::bf16, DType::f32};
+
+std::string number(double value) {
+  if (std::isnan(value)) return "-";
+  if (value == std::floor(value)) return number_text(value);
+  return std::fabs(value) < 1e-3 || std::fabs(value) >= 1e6 ? to_text(value) : fixed(value, 4);
+}
+
+std::string page_of(const std::vector<PrecisionRow>& rows) {
+  nlohmann::ordered_json page = nlohmann::ordered_json::array();
+  for (const PrecisionRow& row : rows) {
+    nlohmann::ordered_json entry{{"key", row.key}, {"question", row.question}};
+    for (std::size_t k = 0; k < dtypes.size(); ++k) {
+      entry[to_string(dtypes[k])] =
+          std::isnan(row.answers[k]) ? nlohmann::ordered_json() : nlohmann::ordered_json(row.answers[k]);
+    }
+    page.push_back(entry);
+  }
+  return page.dump(2) + '\n';
+}
+
+std::string table_of(const std::vector<PrecisionRow>& rows) {
+  Table table({"question", "f16", "bf16", "f32"});
+  for (const PrecisionRow& row : rows)
+    table.row({row.question, number(row.answers[0]), number(row.answers[1]), number(row.answers[2])});
+  return table.text();
+}
+
+int run(int argc, char** argv) {
+  PrecisionOptions options;
+  bool json = false;
+  CommandLine line("whence precision",
+      "Shows where 16 and 32 bits stop telling positions, biases and gates apart, by asking the engine's ops.");
+  line.heading("What")
+      .integer("heads", &options.heads, Range<int>{1, 64},
+          {"of ALiBi and KERPLE; of KERPLE the first and the last are shown"})
+      .number("logit", &options.logit, Range<double>{-65504, 65504}, {"that a bias is added to"})
+      .integer("furthest", &options.furthest, Range<std::int64_t>{1, std::int64_t{1} << 40},
+          {"position that is looked at; - in the table: none up to it"})
+      .flag("json", &json, {"print JSON instead of a table"});
+  line.example("whence precision --heads 4", "half a minute, most of it for f32")
+      .example("whence precision --furthest 100000", "a few seconds");
+  if (line.shows_page(argc, argv)) return 0;
+  const std::vector<PrecisionRow> rows = precision_report(dtypes, options);
+  std::cout << (json ? page_of(rows) : table_of(rows));
+  return 0;
+}
+
+const RegisterCommand registered{
+    {"precision", Purpose::learn, "where f16, bf16 and f32 lose positions, gates and biases", run}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,180 @@
+// probe: runs any scheme on other people's numbers. Queries, keys, values and parameters go in; every
+// intermediate and every gradient comes out.
+#include <iostream>
+#include <optional>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/verify/probe_run.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+struct Options {
+  std::string scheme, in, out, executor = "auto", dtype, describe, device = "auto";
+  bool bidirectional = false;
+  double scale = 1;
+  std::uint64_t init = 0;
+  std::int64_t rows = 0, heads = 4, head_dim = 16, length = 16, batch = 1;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  using Count = Range<std::int64_t>;
+  line.heading("What runs")
+      .text("scheme", &options.scheme,
+          {.help = "positional scheme, e.g. \"dape(kerple, width=8)\"", .known = scheme_names()})
+      .text(
+          "in", &options.in, {"safetensors file with q k v (or x), parameters by name, and cotangents; see --describe"})
+      .text("out", &options.out, {"safetensors file to write: output, logits, pattern, intermediates, gradient.NAME"});
+  line.heading("How")
+      .choice("executor", &options.executor, executor_names(), {"auto is reference, which alone shows intermediates"})
+      .integer("rows", &options.rows, Count{1, 1 << 20}, {"of a block of strips; without this option by size"})
+      .choice(
+          "dtype", &options.dtype, {"f64", "f32", "bf16", "f16"}, {"that all numbers are cast to; else as in the file"})
+      .flag("bidirectional", &options.bidirectional, {"no causal mask"})
+      .number("scale", &options.scale, Range<double>{}, {.help = "of q.k", .initial = "1/sqrt(d)"})
+      .integer("init", &options.init, Range<std::uint64_t>{}, {"draw the parameters that the file lacks by this seed"});
+  declare_device(line, &options.device);
+  line.heading("What a file must hold")
+      .text("describe", &options.describe,
+          {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
+              .known = scheme_names()})
+      .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
+      .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
+      .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})
+      .integer("batch", &options.batch, Count{1, 1 << 20}, {"for --describe", "sequences"});
+  line.example("whence probe --describe \"dape(kerple)\"", "names, shapes and first distributions");
+  line.example("whence probe --scheme \"cope(p_max=8)\" --in in.safetensors --out out.safetensors",
+      "one pass, and backward where the file has a cotangent");
+  line.example("whence probe --scheme alibi --dtype bf16 --executor strips --in in.safetensors --out out.safetensors",
+      "another executor and dtype");
+}
+
+void refuse_options_without_effect(const CommandLine& line, const Options& options) {
+  const bool describes = line.given("describe");
+  for (const char* name : {"heads", "head-dim", "length", "batch"}) line.refuse_unless(name, describes, "--describe");
+  for (const char* name : {"scheme", "in", "out"}) {
+    line.refuse_unless(name, !describes, "a run; --describe only prints");
+    if (!describes && !line.given(name))
+      throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
+  }
+  for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
+    line.refuse_unless(name, !describes, "a run; --describe only prints");
+  line.refuse_unless("rows", options.executor == "strips", "--executor strips");
+  if (!describes) line.refuse_onto("out", options.in);
+}
+
+bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
+
+// Options that this scheme, or this file, gives no effect.
+void refuse_for(const ProbeInput& input, const CommandLine& line, const Options& options) {
+  const BareAttention& scheme = *input.scheme;
+  for (const char* name : {"executor", "bidirectional", "scale"})
+    line.refuse_unless(name, scheme.attends(), "a scheme that acts in attention");
+  if (options.bidirectional && scheme.claims().causal_only) {
+    throw InputError(
+        "--bidirectional: given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
+  }
+  if (!holds_logits(options) && input.cotangent_logits.defined()) {
+    throw InputError("--executor: ", options.executor, " given with a tensor cotangent_logits; ", options.executor,
+        " never holds the logits; reference required, or leave it out");
+  }
+}
+
+DType dtype_named(const std::string& name) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
+    if (name == to_string(dtype)) return dtype;
+  return DType::f16;
+}
+
+// Positions that a scheme has no place for come from the file.
+SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
+  try {
+    return run_probe(input, executor);
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+    if (input.setting.positions.defined()) throw FileError(options.in, ": tensor positions: ", error.what());
+    for (const auto& [name, given] : input.draws)
+      if (given.defined()) throw FileError(options.in, ": tensor ", name, ": ", error.what());
+    throw;
+  }
+}
+
+// What was written, and what was not though one might look for it.
+void report(const ProbeInput& input, const Executor& executor, const Options& options, const SafetensorsFile& result) {
+  const BareAttention& scheme = *input.scheme;
+  std::cout << scheme.text() << ", " << input.dtype();
+  if (scheme.attends())
+    std::cout << (options.bidirectional ? ", bidirectional" : ", causal") << ", executor " << executor.name();
+  std::cout << '\n';
+  for (const std::string& name : input.drawn) std::cout << "drawn by --init: " << one_line(name) << '\n';
+  std::cout << "written: " << one_line(options.out) << ", " << result.tensors.size() << " tensors:";
+  for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
+  std::cout << '\n';
+  if (!holds_logits(options))
+    std::cout << "not written: logits, pattern and intermediates, which " << options.executor
+              << " never holds as a whole\n";
+  if (!input.cotangent.defined() && !input.cotangent_logits.defined())
+    std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
+}
+
+// What the pass takes is told by the same pass of the same file on the planned device.
+void state_memory(const Options& options, std::optional<DType> dtype, std::optional<std::uint64_t> init,
+    const ProbeInput& input, const Executor& executor) {
+  ProbeInput planned = read_probe_input(options.in, options.scheme, dtype, init);
+  planned.setting = input.setting;
+  planned.to(Device::planned(Device::cpu()));
+  const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
+  std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()), [] {
+    return "shorter sequences, or fewer of them, take less";
+  }) << '\n';
+}
+
+int run_file(const CommandLine& line, const Options& options) {
+  const std::optional<DType> dtype = line.given("dtype") ? std::optional(dtype_named(options.dtype)) : std::nullopt;
+  const std::optional<std::uint64_t> init = line.given("init") ? std::optional(options.init) : std::nullopt;
+  ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
+  refuse_for(input, line, options);
+  const DeviceChoice choice = choose_device(options.device);
+  input.to(choice.device);
+  const Executor* wanted = wanted_executor(options.executor, input.scheme->stages());
+  const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
+  const Executor& executor = blocks ? *blocks : wanted ? *wanted : reference_executor();
+  input.setting.causal = !options.bidirectional;
+  if (line.given("scale")) input.setting.scale = options.scale;
+  state_memory(options, dtype, init, input, executor);
+  const SafetensorsFile result = run_on(input, executor, options);
+  write_safetensors(options.out, result);
+  report(input, executor, options, result);
+  if (line.given("device")) std::cout << choice.sentence << '\n';
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("whence probe",
+      "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.");
+  declare_options(line, options);
+  if (line.shows_page(argc, argv)) return 0;
+  refuse_options_without_effect(line, options);
+  if (!line.given("describe")) return run_file(line, options);
+  const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};
+  const BareAttention scheme(options.describe, sizes);
+  try {
+    std::cout << describe_scheme(scheme, options.batch);
+  } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+    throw InputError("--describe: ", error.what());  // rows for fewer positions than --length, for instance
+  }
+  return 0;
+}
+
+const RegisterCommand registered{
+    {"probe", Purpose::check, "a scheme on the tensors of a file: every intermediate and gradient", run}};
+
+}  // namespace
+}  // namespace whence

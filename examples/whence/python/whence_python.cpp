@@ -1,0 +1,501 @@
+// The module behind `import whence`: arrays of numpy or PyTorch in, by DLPack and without a copy; what `whence probe` and
+// `whence gradcheck` compute out. examples/whence/python/__init__.py has the functions that people call.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <set>
+
+#include "autograd/backward.h"
+#include "autograd/recording.h"
+#include "examples/whence/verify/gradient_check.h"
+#include "examples/whence/verify/probe_run.h"
+#include "tensor/error.h"
+#include "tensor/pointwise.h"
+#include "tensor/raw.h"
+
+namespace nb = nanobind;
+
+namespace whence {
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::device::cpu>;
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// ---- Arrays in
+
+std::optional<DType> dtype_of_array(const Array& array) {
+  const auto is = [&](nb::dlpack::dtype dtype) { return array.dtype() == dtype; };
+  if (is(nb::dtype<float>())) return DType::f32;
+  if (is(nb::dtype<double>())) return DType::f64;
+  if (is(nb::dtype<std::int32_t>())) return DType::i32;
+  if (is(nb::dtype<std::int64_t>())) return DType::i64;
+  if (is(nb::dtype<bool>())) return DType::boolean;
+  return {};
+}
+
+// Names the array's own numbers where its strides go forward, as those of torch's views do.
+Tensor borrowed(const std::string& name, nb::handle given) {
+  Array array;
+  if (!nb::try_cast(given, array)) {
+    throw InputError(name, ": ", nb::type_name(given.type()).c_str(),
+        " given; a numpy array or a torch tensor on the CPU required, of f32, f64, i32, i64 or bool");
+  }
+  const std::optional<DType> dtype = dtype_of_array(array);
+  if (!dtype) throw InputError(name, ": a dtype that this door does not have; f32, f64, i32, i64 or bool required");
+  if (array.ndim() > max_rank)
+    throw InputError(name, ": ", array.ndim(), " axes given; at most ", max_rank, " required");
+  const std::size_t size = size_of(*dtype);
+  if (reinterpret_cast<std::uintptr_t>(array.data()) % size != 0)
+    throw InputError(name, ": numbers that are not aligned given; copy the array");
+  Shape shape;
+  Strides strides;
+  index_t last = 0;
+  bool has_none = false, goes_back = false;
+  for (std::size_t axis = 0; axis < array.ndim(); ++axis) {
+    shape.push_back(static_cast<index_t>(array.shape(axis)));
+    strides.push_back(array.stride(axis));
+    has_none = has_none || array.shape(axis) == 0;
+    goes_back = goes_back || (array.stride(axis) < 0 && array.shape(axis) > 1);
+    last += (static_cast<index_t>(array.shape(axis)) - 1) * array.stride(axis);
+  }
+  if (has_none) return Tensor::empty(shape, *dtype);
+  if (goes_back)
+    throw InputError(
+        name, ": an array with a negative stride given; make it contiguous, e.g. by numpy.ascontiguousarray");
+  const std::shared_ptr<const void> owner(new Array(array), [](const void* held) {
+    const nb::gil_scoped_acquire lock;  // whichever thread lets go
+    delete static_cast<const Array*>(held);
+  });
+  const Tensor none = Tensor::empty({0}, *dtype);
+  auto* numbers = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
+  none.storage().borrow(numbers, (static_cast<std::size_t>(last) + 1) * size, owner);
+  return none.view(shape, strides);
+}
+
+NamedTensors borrowed(const nb::dict& arrays) {
+  NamedTensors tensors;
+  for (const auto& [name, array] : arrays)
+    tensors.emplace_back(nb::cast<std::string>(name), borrowed(nb::cast<std::string>(name), array));
+  return tensors;
+}
+
+// ---- Arrays out
+
+nb::dlpack::dtype dtype_for_array(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return nb::dtype<float>();
+    case DType::f64: return nb::dtype<double>();
+    case DType::i32: return nb::dtype<std::int32_t>();
+    case DType::i64: return nb::dtype<std::int64_t>();
+    case DType::boolean: return nb::dtype<bool>();
+    case DType::f16:
+    case DType::bf16:
+    case DType::dual: break;
+  }
+  throw InputError("a result of ", dtype, "; f32, f64, i32, i64 or bool required");
+}
+
+// Arrays over our own memory. No two share it, nor does one share what was given: whoever writes into one changes no other.
+class Results {
+ public:
+  explicit Results(bool of_torch) : of_torch_(of_torch) {}
+
+  nb::object operator()(const Tensor& result) {
+    Tensor own = raw::contiguous(result.detach());
+    if (own.storage().borrowed() || !seen_.insert(own.storage().bytes()).second) own = raw::copy(own);
+    return of_torch_ ? handed<nb::pytorch>(own) : handed<nb::numpy>(own);
+  }
+
+ private:
+  template <class Framework> nb::object handed(const Tensor& own) {
+    auto* held = new Tensor(own);
+    const nb::capsule owner(held, [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
+    std::vector<std::size_t> shape;
+    for (const index_t extent : own.shape()) shape.push_back(static_cast<std::size_t>(extent));
+    const nb::ndarray<Framework> array(
+        static_cast<void*>(own.bytes()), shape.size(), shape.data(), owner, nullptr, dtype_for_array(own.dtype()));
+    return nb::cast(array);
+  }
+
+  bool of_torch_;
+  std::set<const std::byte*> seen_;
+};
+
+// ---- What the functions do
+
+std::string describe(const std::string& scheme, index_t heads, index_t head_dim, index_t length, index_t batch) {
+  for (const auto& [name, value] :
+      {std::pair{"heads", heads}, {"head_dim", head_dim}, {"length", length}, {"batch", batch}})
+    if (value < 1) throw InputError(name, ": ", value, " given; 1 or more required");
+  return describe_scheme(BareAttention(scheme, {.dim = heads * head_dim, .heads = heads, .length = length}), batch);
+}
+
+nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::string& executor_name, bool causal,
+    std::optional<double> scale, std::optional<std::uint64_t> init, bool of_torch) {
+  const NamedTensors given = borrowed(arrays);
+  SafetensorsFile found;
+  {
+    const nb::gil_scoped_release unlocked;
+    ProbeInput input = probe_input_of("", given, scheme, {}, init);
+    if (!causal && input.scheme->claims().causal_only) {
+      throw InputError(
+          "causal: False given with ", input.scheme->text(), "; a causal mask is required by its claims; leave it out");
+    }
+    input.setting.causal = causal;
+    input.setting.scale = scale;
+    const Executor* wanted = wanted_executor(executor_name, input.scheme->stages());
+    const Executor& executor = wanted ? *wanted : reference_executor();
+    if (&executor != &reference_executor() && input.cotangent_logits.defined())
+      throw InputError("cotangent_logits: given with executor ", executor_name, ", which never holds the logits");
+    found = run_probe(input, executor);
+  }
+  Results results(of_torch);
+  nb::dict all;
+  for (const auto& [name, tensor] : found.tensors) all[name.c_str()] = results(tensor);
+  return all;
+}
+
+nb::dict dict_of(const GradcheckInput& input) {
+  nb::dict entry;
+  entry["name"] = input.name;
+  entry["shape"] = std::vector<index_t>(input.shape.begin(), input.shape.end());
+  entry["duals"] = input.duals.relative;
+  entry["differences"] = input.differences.relative;
+  entry["kinks"] = input.kinks;
+  return entry;
+}
+
+nb::dict check_gradients(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
+  GradientChecks checks;
+  {
+    const nb::gil_scoped_release unlocked;
+    checks = check(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
+  }
+  nb::list cases;
+  for (const GradientCase& each : checks.cases) {
+    nb::dict entry;
+    nb::list inputs;
+    for (const GradcheckInput& input : each.report.inputs) inputs.append(dict_of(input));
+    entry["label"] = each.label;
+    entry["inputs"] = inputs;
+    entry["problems"] = each.report.problems;
+    cases.append(entry);
+  }
+  nb::dict result;
+  result["name"] = checks.name;
+  result["ok"] = checks.ok();
+  result["duals"] = checks.worst_by_duals();
+  result["differences"] = checks.worst_by_differences();
+  result["note"] = checks.note;
+  result["cases"] = cases;
+  return result;
+}
+
+// ---- One op
+
+const CheckedOp& op_named(const std::string& name) {
+  const std::vector<std::string> names = op_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw InputError("op: '", name, "' given; an op required; whence.ops() lists them");
+  return *find_checkable(name).op;
+}
+
+// Whether all samples are of one function.
+bool has_no_attributes(const std::string& name) {
+  static const std::set<std::string> plain{"add", "subtract", "multiply", "divide", "maximum", "minimum", "linear",
+      "linear_gelu_linear", "lerp_at", "contiguous"};
+  const auto& all = Unary::all();
+  return plain.contains(name) || std::any_of(all.begin(), all.end(), [&](Unary f) { return facts_of(f).name == name; });
+}
+
+// Ops whose own forward looks at all of its inputs. Others leave that to a public function, which has the attributes as
+// arguments: they take what has the form of their sample.
+bool takes_any_shape(const std::string& name) {
+  static const std::set<std::string> checked{"matmul", "layer_norm", "rms_norm", "convolve_keys", "reshape", "permute",
+      "transpose", "slice", "select", "unsqueeze", "expand"};
+  return has_no_attributes(name) || checked.contains(name);
+}
+
+double largest(const Tensor& index) {
+  const std::vector<double> values = index.to_vector();
+  return values.empty() ? -1 : *std::max_element(values.begin(), values.end());
+}
+
+// Names the argument that does not fit.
+void require_fit(const CheckedOp& op, const CheckedSample& sample, const std::vector<Tensor>& inputs) {
+  if (inputs.size() != sample.inputs.size()) {
+    throw InputError(op.name, ": ", inputs.size(), " inputs given; ", sample.inputs.size(), " required, as in sample '",
+        sample.name, "'");
+  }
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const Tensor &given = inputs[k], &like = sample.inputs[k];
+    const std::string place = to_text(op.name, ": input ", k);
+    if (given.defined() != like.defined())
+      throw InputError(place, ": ", like.defined() ? "None given; an array" : "an array given; None", " required");
+    if (!given.defined()) continue;
+    const bool floating = is_floating(like.dtype());
+    if (floating ? !is_floating(given.dtype()) : given.dtype() != like.dtype())
+      throw InputError(
+          place, ": ", given.dtype(), " given; ", floating ? "f32 or f64" : to_string(like.dtype()), " required");
+    if (takes_any_shape(op.name)) continue;
+    if (!(given.shape() == like.shape()))
+      throw InputError(
+          place, ": ", given.shape(), " given; ", like.shape(), " required, as in sample '", sample.name, "'");
+    if (!is_index(like.dtype())) continue;
+    const double most = largest(like);
+    for (const double value : given.to_vector())
+      if (!(value >= 0 && value <= most))
+        throw InputError(place, ": ", value, " given; whole numbers from 0 to ", most, " required, as in the sample");
+  }
+}
+
+nb::list samples_of(const std::string& name) {
+  nb::list all;
+  for (const CheckedSample& sample : op_named(name).samples()) {
+    nb::dict entry;
+    nb::list inputs;
+    for (const Tensor& input : sample.inputs)
+      inputs.append(
+          input.defined() ? nb::object(nb::str(to_text(input.dtype(), ' ', input.shape()).c_str())) : nb::none());
+    entry["sample"] = sample.name;
+    entry["inputs"] = inputs;
+    all.append(entry);
+  }
+  return all;
+}
+
+nb::dict run_op(const std::string& name, const nb::list& arrays, std::optional<std::string> wanted,
+    nb::object cotangent, bool of_torch) {
+  const CheckedOp& op = op_named(name);
+  std::vector<Tensor> inputs;
+  for (std::size_t k = 0; k < arrays.size(); ++k)
+    inputs.push_back(arrays[k].is_none() ? Tensor() : borrowed(to_text(name, ": input ", k), arrays[k]));
+  const Tensor seed = cotangent.is_none() ? Tensor() : borrowed("cotangent", cotangent);
+  Tensor output;
+  std::vector<std::size_t> places;
+  std::vector<Tensor> gradients;
+  {
+    const nb::gil_scoped_release unlocked;
+    std::vector<CheckedSample> samples = op.samples();
+    std::string known;
+    for (const CheckedSample& each : samples) known += (known.empty() ? "'" : ", '") + each.name + "'";
+    if (!wanted && !has_no_attributes(name))
+      throw InputError(name, ": no sample given; one of ", known, " required, whose attributes are meant");
+    const auto chosen = std::find_if(
+        samples.begin(), samples.end(), [&](const CheckedSample& each) { return !wanted || each.name == *wanted; });
+    if (chosen == samples.end()) throw InputError(name, ": sample '", *wanted, "' given; one of ", known, " required");
+    require_fit(op, *chosen, inputs);
+    std::vector<Tensor> leaves;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (!inputs[k].defined() || !is_floating(inputs[k].dtype())) continue;
+      places.push_back(k);
+      leaves.push_back(requires_grad(inputs[k]));
+    }
+    output = chosen->run(inputs);
+    if (seed.defined()) gradients = grad(output, seed, leaves, {.allow_unused = true});
+  }
+  Results results(of_torch);
+  nb::dict all;
+  all["output"] = results(output);
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    const Tensor& leaf = inputs[places[k]];
+    all[to_text("gradient.", places[k]).c_str()] =
+        results(gradients[k].defined() ? gradients[k] : Tensor::zeros(leaf.shape(), leaf.dtype()));
+  }
+  return all;
+}
+
+// ---- Attention as a function with a backward pass of its own, for another autograd
+
+struct AttentionChoice {
+  std::string scheme, executor;
+  SchemeSizes sizes;
+  DType dtype;
+  BareSetting setting;
+};
+
+// A forward pass that waits for its backward: the graph, and the arrays that it was made of.
+class Pass {
+ public:
+  Pass(Tensor output, std::vector<Tensor> leaves) : output_(std::move(output)), leaves_(std::move(leaves)) {}
+
+  // A gradient for each operand and parameter, None where there is none.
+  nb::list backward(nb::object cotangent) const {
+    const Tensor seed = borrowed("cotangent", cotangent);
+    std::vector<Tensor> found;
+    {
+      const nb::gil_scoped_release unlocked;
+      std::vector<Tensor> given;
+      for (const Tensor& leaf : leaves_)
+        if (leaf.defined()) given.push_back(leaf);
+      found = grad(output_, seed, given, {.allow_unused = true});
+    }
+    Results results(true);
+    nb::list all;
+    std::size_t next = 0;
+    for (const Tensor& leaf : leaves_) {
+      const Tensor gradient = leaf.defined() ? found[next++] : Tensor();
+      all.append(gradient.defined() ? results(gradient) : nb::none());
+    }
+    return all;
+  }
+
+ private:
+  Tensor output_;
+  std::vector<Tensor> leaves_;
+};
+
+class Attention {
+ public:
+  Attention(const std::string& scheme, index_t heads, index_t head_dim, index_t length, bool causal,
+      std::optional<double> scale, const std::string& executor, bool single, std::uint64_t seed)
+      : choice_{scheme, executor, {.dim = heads * head_dim, .heads = heads, .length = length},
+            single ? DType::f32 : DType::f64, {.causal = causal, .scale = scale}} {
+    for (const auto& [name, value] : {std::pair{"heads", heads}, {"head_dim", head_dim}, {"length", length}})
+      if (value < 1) throw InputError(name, ": ", value, " given; 1 or more required");
+    first_ = made();
+    if (!causal && first_->claims().causal_only) {
+      throw InputError(
+          "causal: False given with ", first_->text(), "; a causal mask is required by its claims; leave it out");
+    }
+    (void)wanted_executor(executor, first_->stages());  // refuses what cannot run
+    first_->root().initialise(seed);
+    reads_x_ = first_->reads_x();
+  }
+
+  std::string text() const { return first_->text(); }
+  bool attends() const { return first_->attends(); }
+
+  nb::list parameters() const {
+    Results results(true);
+    nb::list all;
+    for (const Module::Parameter& parameter : first_->root().parameters())
+      all.append(nb::make_tuple(
+          parameter.path, results(parameter.tensor), !parameter.frozen, parameter.bounds.low, parameter.bounds.high));
+    return all;
+  }
+
+  // Operands are q, k, v, x, None where the scheme reads none; then the parameters in their order.
+  nb::tuple forward(const nb::list& operands, const nb::list& parameters, bool recorded) const {
+    const char* names[] = {"q", "k", "v", "x"};
+    std::vector<Tensor> leaves;
+    for (std::size_t k = 0; k < 4; ++k)
+      leaves.push_back(operands[k].is_none() ? Tensor() : borrowed(names[k], operands[k]));
+    require(leaves);
+    // Each pass has modules of its own, so that another one puts no other numbers into this one's graph.
+    const std::unique_ptr<BareAttention> scheme = made();
+    const std::vector<Module::Parameter> own = scheme->root().parameters();
+    if (parameters.size() != own.size())
+      throw InputError("parameters: ", parameters.size(), " given; ", own.size(), " required");
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      const Tensor given = borrowed(own[k].path, parameters[k]);
+      require_like(own[k].path, given, own[k].tensor.shape());
+      own[k].tensor.replace(given);
+      leaves.push_back(own[k].frozen ? Tensor() : own[k].tensor);
+    }
+    Tensor output;
+    {
+      const nb::gil_scoped_release unlocked;
+      const RecordingScope scope(recorded);
+      for (std::size_t k = 0; recorded && k < 4; ++k)
+        if (leaves[k].defined()) leaves[k] = requires_grad(leaves[k]);
+      const BareOperands given{leaves[0], leaves[1], leaves[2], leaves[3]};
+      output = scheme->run(given, choice_.setting, executor_for(*scheme, given)).output;
+    }
+    Results results(true);
+    const nb::object handed = results(output);
+    return nb::make_tuple(handed, recorded ? nb::cast(Pass(output, std::move(leaves))) : nb::none());
+  }
+
+ private:
+  std::unique_ptr<BareAttention> made() const {
+    auto scheme = std::make_unique<BareAttention>(choice_.scheme, choice_.sizes);
+    scheme->root().to(choice_.dtype);
+    return scheme;
+  }
+
+  const Executor& executor_for(const BareAttention& scheme, const BareOperands& given) const {
+    if (!scheme.attends()) return reference_executor();
+    const AttendInputs inputs{.x = given.x,
+        .query = given.q,
+        .key = given.k,
+        .value = given.v,
+        .sequence = choice_.setting.sequence(given.q.size(2)),
+        .scale = choice_.setting.scale};
+    return whence::executor_for(wanted_executor(choice_.executor, scheme.stages()), inputs, scheme.stages());
+  }
+
+  void require_like(const std::string& name, const Tensor& given, const Shape& shape) const {
+    if (given.dtype() != choice_.dtype) {
+      throw InputError(
+          name, ": ", given.dtype(), " given; ", choice_.dtype, " required, the dtype that this function was made for");
+    }
+    if (!(given.shape() == shape)) throw InputError(name, ": ", given.shape(), " given; ", shape, " required");
+  }
+
+  void require(const std::vector<Tensor>& operands) const {
+    const char* names[] = {"q", "k", "v", "x"};
+    for (std::size_t k = 0; k < 4; ++k) {
+      const bool read = k < 3 ? attends() : reads_x_;
+      if (operands[k].defined() == read) continue;
+      throw InputError(names[k], read ? ": nothing given; " : ": given; ", text(), read ? " reads it" : " reads none");
+    }
+    const Tensor& one = operands[attends() ? 0 : 3];
+    const int rank = attends() ? 4 : 3;
+    if (one.rank() != rank) {
+      throw InputError(attends() ? "q" : "x", ": ", one.shape(), " given; ",
+          attends() ? "[batch, head, query, head_dim]" : "[batch, token, channel]", " required");
+    }
+    const index_t tokens = one.size(attends() ? 2 : 1);
+    const Shape by_head{one.size(0), choice_.sizes.heads, tokens, choice_.sizes.head_dim()};
+    for (std::size_t k = 0; k < 3; ++k)
+      if (operands[k].defined()) require_like(names[k], operands[k], by_head);
+    if (operands[3].defined()) require_like("x", operands[3], {one.size(0), tokens, choice_.sizes.dim});
+  }
+
+  AttentionChoice choice_;
+  std::unique_ptr<BareAttention> first_;  // with the numbers that training starts from
+  bool reads_x_ = false;
+};
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const OutOfMemory& error) {
+    PyErr_SetString(PyExc_MemoryError, error.what());
+  } catch (const SystemError& error) { PyErr_SetString(PyExc_OSError, error.what()); } catch (const InputError& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const NotFinite& error) {
+    PyErr_SetString(PyExc_FloatingPointError, error.what());
+  } catch (const Error& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }
+}
+
+}  // namespace
+}  // namespace whence
+
+NB_MODULE(_whence, module) {
+  using namespace whence;
+  using namespace nb::literals;
+  nb::register_exception_translator(translate);
+  module.attr("version") = WHENCE_VERSION;
+  module.def("describe", &describe, "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "batch"_a);
+  module.def(
+      "run", &run, "scheme"_a, "arrays"_a, "executor"_a, "causal"_a, "scale"_a.none(), "init"_a.none(), "torch"_a);
+  module.def("gradcheck", &check_gradients, "name"_a, "length"_a, "differences"_a, "seed"_a);
+  module.def("ops", &op_names);
+  module.def("samples_of", &samples_of, "name"_a);
+  module.def("op", &run_op, "name"_a, "inputs"_a, "sample"_a.none(), "cotangent"_a.none(), "torch"_a);
+  nb::class_<Pass>(module, "Pass").def("backward", &Pass::backward, "cotangent"_a);
+  nb::class_<Attention>(module, "Attention")
+      .def(nb::init<const std::string&, index_t, index_t, index_t, bool, std::optional<double>, const std::string&,
+               bool, std::uint64_t>(),
+          "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "causal"_a, "scale"_a.none(), "executor"_a, "single"_a,
+          "seed"_a)
+      .def_prop_ro("text", &Attention::text)
+      .def("parameters", &Attention::parameters)
+      .def("forward", &Attention::forward, "operands"_a, "parameters"_a, "recorded"_a);
+}

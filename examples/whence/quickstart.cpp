@@ -1,0 +1,175 @@
+// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop and compares them with the paper
+// (report.html). look.html shows the gates, positions and attention of the trained CoPE model, and whence their
+// gradients came.
+#include <iostream>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/look/page.h"
+#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/tasks/flip_flop.h"
+#include "examples/whence/tasks/task_training.h"
+#include "nn/io/files.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+const char* const schemes[] = {"cope", "rope", "absolute"};
+constexpr int length = 64;
+
+struct Options {
+  tasks::RunSizes sizes;
+  TrainingOptions training{.steps = 1500, .learning_rate = 1e-3};
+  std::string out = "runs/quickstart", device = "auto";
+  int threads = whence::threads();
+  bool smoke = false;
+};
+
+struct SchemeRun {
+  std::string scheme;
+  TrainingResult trained;
+  std::vector<tasks::SetScore> scores;
+  index_t parameters = 0;
+};
+
+TransformerOptions model_of(const tasks::Task& task, const std::string& scheme) {
+  tasks::ModelChoice choice = tasks::choice_of(task.model());
+  choice.scheme = scheme, choice.dim = 64, choice.layers = 2;
+  return tasks::with(task.model(), choice);
+}
+
+SchemeRun run_scheme(const Options& options, const tasks::Task& task, const std::string& scheme, Transformer& model) {
+  TrainingOptions training = options.training;
+  training.folder.clear();  // the runs are short: nothing to resume
+  SchemeRun run{.scheme = scheme, .trained = {}, .scores = {}};
+  run.trained = train(tasks::training_job(model, task, options.sizes, training), training);
+  run.scores = tasks::test_task(model, task, options.sizes, training.seed, true);
+  run.parameters = model.parameter_count();
+  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in "
+            << fixed(run.trained.seconds, 1) << " s (" << rate_text(run.trained.tokens_per_second) << " tokens/s)"
+            << std::endl;
+  return run;
+}
+
+// Beside the paper's figures, which are those of the task at its own sizes.
+Table comparison(const tasks::Task& task, const std::vector<SchemeRun>& runs) {
+  Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %",
+      "training s"});
+  const auto as_in_the_paper = tasks::make_task("flip_flop");
+  for (const SchemeRun& run : runs) {
+    std::vector<std::string> cells{run.scheme};
+    for (const tasks::SetScore& score : run.scores) cells.push_back(fixed(score.model.token_percent(), 2));
+    for (const std::size_t set : {std::size_t{0}, std::size_t{1}})
+      cells.push_back(tasks::figure_text(tasks::figure_of(as_in_the_paper->paper_figures(set), run.scheme, "cope")));
+    cells.push_back(fixed(run.trained.seconds, 1));
+    table.row(cells);
+  }
+  std::vector<std::string> guess{"best guess without memory"};
+  for (const tasks::SetScore& score : runs[0].scores) guess.push_back(fixed(tasks::best_guess(task, score), 1));
+  guess.insert(guess.end(), {"-", "-", "-"});
+  return table.row(guess);
+}
+
+report::Page page_of(
+    const std::vector<SchemeRun>& runs, const Table& table, const TransformerOptions& model, const Options& options) {
+  report::Page page;
+  page.title = "Flip-flop: which positions can remember one bit?";
+  page.introduction = to_text(
+      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
+      "bit written last. "
+      "The model "
+      "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 "
+      "%).\n\n"
+      "This run: strings of ",
+      length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
+      options.training.steps, " steps of ", options.sizes.batch, " strings, seed ", options.training.seed,
+      ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
+  page.tables.push_back({.title = "Wrong bits after a read, in percent",
+      .note = "Lower is better; 50 is a coin.",
+      .header = table.header(),
+      .rows = table.rows()});
+  report::Plot plot{.title = "Training loss at reads",
+      .x_label = "step",
+      .y_label = "cross-entropy, nats",
+      .curves = {},
+      .log_y = true};
+  for (const SchemeRun& run : runs) {
+    report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
+    for (const LossPoint& point : run.trained.curve) {
+      curve.x.push_back(static_cast<double>(point.step));
+      curve.y.push_back(point.loss);
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  page.plots.push_back(std::move(plot));
+  page.footnotes = {
+      "Contextual Position Encoding: Golovneva et al. 2024, arXiv:2405.18719. Flip-flop: Liu et al. 2023, "
+      "arXiv:2306.00946.",
+      to_text("Made by whence ", WHENCE_VERSION, ".")};
+  return page;
+}
+
+void declare_options(CommandLine& line, Options& options) {
+  line.heading("Options")
+      .integer("steps", &options.training.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
+      .integer("seed", &options.training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters and data"})
+      .integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"})
+      .text("out", &options.out, {"folder for report.html, look.html and comparison.csv"})
+      .flag("quiet", &options.training.quiet, {"no progress"})
+      .flag("smoke", &options.smoke, {"a few steps only, to see that everything runs"});
+  declare_device(line, &options.device);
+  line.example("whence quickstart", "about a minute of training");
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("whence quickstart",
+      "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.");
+  declare_options(line, options);
+  if (line.shows_page(argc, argv)) return 0;
+  line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
+  if (options.smoke) options.training.steps = 4, options.sizes.test_sequences = 16;
+  options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
+  set_threads(options.threads);
+  const DeviceChoice choice = choose_device(options.device);
+  options.training.device = choice.device;
+  std::cout << choice.sentence << std::endl;
+  ensure_output_folder(options.out);
+  install_interrupt_handler();
+
+  std::vector<SchemeRun> runs;
+  std::unique_ptr<Transformer> cope;
+  const auto task = tasks::make_task("flip_flop", {"--length", std::to_string(length)});
+  for (const std::string scheme : schemes) {
+    auto model = std::make_unique<Transformer>(model_of(*task, scheme));
+    runs.push_back(run_scheme(options, *task, scheme, *model));
+    if (scheme == "cope") cope = std::move(model);
+  }
+  const Table table = comparison(*task, runs);
+  std::cout << "\nwrong bits after a read:\n" << table.text();
+
+  const report::Page page = page_of(runs, table, cope->options(), options);
+  const std::filesystem::path folder = options.out;
+  const std::string comparison_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
+  report::write(page, comparison_page);
+  write_file((folder / "comparison.csv").string(), table.csv());
+  cope->to(Device::cpu());
+  look::Subject subject = look::task_subject(std::move(cope), *task, options.training.seed, 0);
+  subject.title = "CoPE on flip-flop, trained by quickstart";
+  write_file(look_page, look::page_of(look::Inspection(subject)));
+  std::cout << "\nopen " << look_page << " in a browser to see gates, positions, attention, and whence their gradients "
+            << "came; " << comparison_page << " has the comparison\n";
+  return 0;
+}
+
+const RegisterCommand registered{{"quickstart", Purpose::learn,
+    "three schemes on flip-flop in a minute, and a page to look into a trained CoPE", run}};
+
+}  // namespace
+}  // namespace whence

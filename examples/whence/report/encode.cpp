@@ -1,0 +1,94 @@
+#include "examples/whence/report/encode.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace whence::report {
+namespace {
+
+using nlohmann::json;
+
+// The JSON writer already knows how to replace what is not UTF-8, so a round trip through it is the repair.
+std::string valid_utf8(std::string_view text) {
+  const std::string quoted = json(std::string(text)).dump(-1, ' ', false, json::error_handler_t::replace);
+  return json::parse(quoted).get<std::string>();
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string safe;
+  for (const char c : valid_utf8(text)) {
+    switch (c) {
+      case '&': safe += "&amp;"; break;
+      case '<': safe += "&lt;"; break;
+      case '>': safe += "&gt;"; break;
+      case '"': safe += "&quot;"; break;
+      case '\'': safe += "&#39;"; break;
+      default:
+        // HTML forbids control characters other than white space, even as references.
+        const auto byte = static_cast<unsigned char>(c);
+        const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+        if (control)
+          safe += "\xEF\xBF\xBD";
+        else
+          safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string paragraphs(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = text.find("\n\n");
+    const std::string_view part = text.substr(0, end);
+    if (part.find_first_not_of(" \n\t") != std::string_view::npos) out += "<p>" + escape(part) + "</p>\n";
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 2);
+  }
+  return out;
+}
+
+std::string safe_in_script(std::string_view json) {
+  std::string safe;
+  for (const char c : json)
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  return safe;
+}
+
+std::string document(std::string_view title, std::string_view style, std::string_view body, std::string_view scripts) {
+  std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  out += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; ";
+  out += "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  out += "<title>" + escape(title) + "</title>\n<style>" + std::string(style) + "</style>\n</head>\n<body>\n";
+  out += "<div class=\"top\"><h1>" + escape(title) + "</h1><div id=\"theme\"></div></div>\n";
+  out += body;
+  out += scripts;
+  return out + "</body>\n</html>\n";
+}
+
+std::string base64(std::span<const std::uint8_t> bytes) {
+  static constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
+    std::uint32_t word = 0;  // three bytes become four digits of six bits
+    for (std::size_t k = 0; k < 3; ++k) word = word << 8 | (k < count ? bytes[at + k] : 0u);
+    for (std::size_t k = 0; k < 4; ++k) text += k <= count ? alphabet[word >> (18 - 6 * k) & 63u] : '=';
+  }
+  return text;
+}
+
+std::string number(double value, int digits) {
+  std::array<char, 64> text{};
+  const int length = std::snprintf(text.data(), text.size(), "%.*g", digits, value);
+  return std::string(text.data(), static_cast<std::size_t>(length));
+}
+
+}  // namespace whence::report

@@ -1,0 +1,277 @@
+#include "examples/whence/report/plot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+#include "examples/whence/report/assets.h"
+#include "examples/whence/report/encode.h"
+#include "examples/whence/report/svg.h"
+#include "tensor/error.h"
+
+namespace whence::report {
+namespace {
+
+constexpr double width = 680, height = 330, left = 64, top = 14, bottom = 46;
+
+// One axis: data range [low, high] (of log10 where logarithmic) onto pixels [start, end].
+struct Axis {
+  double low = 0, high = 1, start = 0, end = 1;
+  bool logarithmic = false;
+  std::vector<Tick> ticks;
+
+  [[nodiscard]] double scaled(double value) const { return logarithmic ? std::log10(value) : value; }
+  [[nodiscard]] double pixel(double value) const {
+    return start + (scaled(value) - low) / (high - low) * (end - start);
+  }
+  [[nodiscard]] bool shows(double value) const { return std::isfinite(value) && (!logarithmic || value > 0); }
+};
+
+// Steps of 1, 2 or 5 times a power of ten, about `count` of them over [low, high].
+double round_step(double span, int count) {
+  const double raw = span / count, power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (raw <= factor * power * 1.0001) return factor * power;
+  return 10 * power;
+}
+
+void add_tick(Axis& axis, double at) { axis.ticks.push_back({at, number(at, 6)}); }
+
+// Where asked for, widens the axis to whole steps, so that curves do not touch its ends.
+void linear_ticks(Axis& axis, bool widen) {
+  const double step = round_step(axis.high - axis.low, 5);
+  if (widen) {
+    axis.low = std::floor(axis.low / step + 1e-9) * step;
+    axis.high = std::ceil(axis.high / step - 1e-9) * step;
+  }
+  const double first = std::ceil(axis.low / step - 1e-9);
+  for (double k = first; k * step <= axis.high + 1e-9 * step; ++k) add_tick(axis, k == 0 ? 0 : k * step);
+}
+
+// Whole decades; where they are few also 2 and 5 of each, where they are many only every n-th. Less than one decade has
+// nothing of the kind to mark: round numbers, as on a linear axis.
+void logarithmic_ticks(Axis& axis) {
+  if (const double span = axis.high - axis.low; span < 1) {
+    axis.low -= 0.05 * span, axis.high += 0.05 * span;
+    Axis values{.low = std::pow(10, axis.low), .high = std::pow(10, axis.high), .ticks = {}};
+    linear_ticks(values, false);
+    axis.ticks = values.ticks;
+    return;
+  }
+  axis.low = std::floor(axis.low * 4) / 4;
+  axis.high = std::ceil(axis.high * 4) / 4;
+  const double decades = axis.high - axis.low;
+  const double every = std::max(1.0, std::ceil(decades / 6));
+  for (double power = std::floor(axis.low); power <= axis.high; power += every) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double at = power + std::log10(factor);
+      const bool wanted = factor == 1.0 || decades < 2.5;
+      if (wanted && at >= axis.low - 1e-9 && at <= axis.high + 1e-9) add_tick(axis, factor * std::pow(10, power));
+    }
+  }
+}
+
+Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
+  Axis axis{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), start, end,
+      vertical && plot.log_y, {}};
+  for (const Curve& curve : plot.curves) {
+    const std::vector<double>& values = vertical ? curve.y : curve.x;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      const double error = vertical && !curve.error.empty() ? curve.error[k] : 0;
+      for (const double value : {values[k], values[k] - error, values[k] + error}) {
+        if (!axis.shows(value)) continue;
+        axis.low = std::min(axis.low, axis.scaled(value));
+        axis.high = std::max(axis.high, axis.scaled(value));
+      }
+    }
+  }
+  if (axis.low > axis.high) axis.low = 0, axis.high = 1;  // nothing to show
+  // A quantity that is never negative is read against zero unless that would squash it.
+  if (vertical && !axis.logarithmic && axis.low > 0 && axis.low < 0.5 * axis.high) axis.low = 0;
+  if (axis.high - axis.low < 1e-12 * std::max(1.0, std::abs(axis.high))) axis.low -= 0.5, axis.high += 0.5;
+  if (axis.logarithmic)
+    logarithmic_ticks(axis);
+  else
+    linear_ticks(axis, vertical);
+  if (!vertical && !plot.x_ticks.empty()) {
+    axis.ticks = plot.x_ticks;
+    std::erase_if(axis.ticks, [&](const Tick& tick) { return tick.at < axis.low || tick.at > axis.high; });
+  }
+  return axis;
+}
+
+std::string pair(double x, double y) { return number(x, 5) + " " + number(y, 5); }
+
+// Grid lines only for y: values are read off there, steps are not.
+std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
+  std::string out;
+  for (const Tick& tick : y.ticks) {
+    out += svg_line("grid", x.start, y.pixel(tick.at), x.end, y.pixel(tick.at));
+    out += svg_text("tick end", x.start - 8, y.pixel(tick.at) + 4, tick.label);
+  }
+  for (const Tick& tick : x.ticks) {
+    out += svg_line("axis", x.pixel(tick.at), y.start, x.pixel(tick.at), y.start + 5);
+    out += svg_text("tick middle", x.pixel(tick.at), y.start + 19, tick.label);
+  }
+  out += svg_line("axis", x.start, y.start, x.end, y.start);
+  out += svg_text("label middle", (x.start + x.end) / 2, height - 6, plot.x_label);
+  const double middle = (y.start + y.end) / 2;
+  out += svg_text("label middle", 14, middle, plot.y_label, " transform=\"rotate(-90 14 " + number(middle) + ")\"");
+  return out;
+}
+
+// Where there are more points than columns of the drawing, a column keeps its first, lowest, highest and last one: the
+// same ink, and no extreme is lost.
+struct Thinned {
+  double x, y;
+  bool starts;  // a gap stands before it
+};
+std::vector<Thinned> thinned(const Curve& curve, const Axis& x, const Axis& y) {
+  std::vector<Thinned> kept, column;
+  const auto take_column = [&] {
+    if (column.empty()) return;
+    const auto [low, high] =
+        std::ranges::minmax_element(column, [](const Thinned& a, const Thinned& b) { return a.y < b.y; });
+    for (auto point = column.begin(); point != column.end(); ++point)
+      if (point == column.begin() || point == low || point == high || point + 1 == column.end()) kept.push_back(*point);
+    column.clear();
+  };
+  bool starts = true;
+  for (std::size_t k = 0; k < curve.x.size(); ++k) {
+    if (!x.shows(curve.x[k]) || !y.shows(curve.y[k])) {
+      starts = true;
+      continue;
+    }
+    const Thinned point{x.pixel(curve.x[k]), y.pixel(curve.y[k]), starts};
+    if (starts || std::floor(point.x) != std::floor(column.front().x)) take_column();
+    column.push_back(point);
+    starts = false;
+  }
+  take_column();
+  return kept;
+}
+
+std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
+  std::string points;
+  for (const Thinned& point : thinned(curve, x, y)) points += (point.starts ? "M" : "L") + pair(point.x, point.y);
+  const char* const dense =
+      static_cast<double>(curve.x.size()) > width ? " dense" : "";  // thinner, so that others show behind it
+  return to_text("<path class=\"curve c", index % 7, " d", index % 6, dense, "\" d=\"", points, "\"/>");
+}
+
+// From y - error to y + error at every shown point, with a cap at either end.
+std::string whiskers(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
+  std::string bars;
+  for (std::size_t k = 0; k < curve.error.size(); ++k) {
+    if (!x.shows(curve.x[k]) || !y.shows(curve.y[k]) || !(curve.error[k] > 0)) continue;
+    const auto height_of = [&](double value) { return y.shows(value) ? y.pixel(value) : y.start; };
+    const double middle = x.pixel(curve.x[k]);
+    for (const double end : {height_of(curve.y[k] - curve.error[k]), height_of(curve.y[k] + curve.error[k])})
+      bars += "M" + pair(middle, y.pixel(curve.y[k])) + "V" + number(end, 5) + "m-3 0h6";
+  }
+  return bars.empty() ? "" : "<path class=\"whisker c" + std::to_string(index % 7) + "\" d=\"" + bars + "\"/>";
+}
+
+struct EndLabel {
+  std::size_t index = 0;  // of the curve
+  double x = 0, y = 0;    // where the curve ends
+  double at = 0;          // where its label stands
+  std::string content;
+};
+
+// The last shown point of every curve that has one.
+std::vector<EndLabel> end_labels(const Plot& plot, const Axis& x, const Axis& y) {
+  std::vector<EndLabel> labels;
+  for (std::size_t index = 0; index < plot.curves.size(); ++index) {
+    const Curve& curve = plot.curves[index];
+    for (std::size_t k = curve.x.size(); k-- > 0;) {
+      if (!x.shows(curve.x[k]) || !y.shows(curve.y[k])) continue;
+      const double down = y.pixel(curve.y[k]);
+      labels.push_back({index, x.pixel(curve.x[k]), down, down, curve.name + "  " + number(curve.y[k], 3)});
+      break;
+    }
+  }
+  return labels;
+}
+
+// Moves labels apart to at least one line height: down the list pushing down, then back up from the lower edge.
+void spread(std::vector<EndLabel>& labels, double lower_edge) {
+  const double line_height =
+      std::min(17.0, (lower_edge - top) / static_cast<double>(std::max<std::size_t>(1, labels.size())));
+  std::stable_sort(labels.begin(), labels.end(), [](const EndLabel& a, const EndLabel& b) { return a.y < b.y; });
+  for (std::size_t k = 1; k < labels.size(); ++k) labels[k].at = std::max(labels[k].at, labels[k - 1].at + line_height);
+  double limit = lower_edge;
+  for (std::size_t k = labels.size(); k-- > 0; limit -= line_height) {
+    labels[k].at = std::min(labels[k].at, limit);
+    limit = labels[k].at;
+  }
+}
+
+// A thin leader from the curve's end to a sample of its dashes, then its name and last value.
+std::string draw(const EndLabel& label, double edge) {
+  const std::string look = "curve c" + std::to_string(label.index % 7) + " d" + std::to_string(label.index % 6);
+  return svg_line("leader", label.x + 2, label.y, edge + 14, label.at) +
+         svg_line(look, edge + 16, label.at, edge + 46, label.at) +
+         svg_text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
+}
+
+}  // namespace
+
+std::string svg(const Plot& plot) {
+  for (const Curve& curve : plot.curves) {
+    if (curve.x.size() == curve.y.size() && (curve.error.empty() || curve.error.size() == curve.y.size())) continue;
+    throw Error("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x, ",
+        curve.y.size(), " y and ", curve.error.size(), " errors; they must be equally many, or no errors");
+  }
+  std::size_t longest = 0;
+  for (const Curve& curve : plot.curves) longest = std::max(longest, curve.name.size() + 8);
+  const double right = 60 + 6.6 * static_cast<double>(std::min<std::size_t>(longest, 34));
+  const Axis x = make_axis(plot, false, left, width - right), y = make_axis(plot, true, height - bottom, top);
+  std::vector<EndLabel> labels = end_labels(plot, x, y);
+  std::string spoken = plot.title + ": " + plot.y_label + " over " + plot.x_label + "; last values: ";
+  for (const EndLabel& label : labels) spoken += label.content + "; ";
+  spread(labels, height - bottom);
+  std::string out = "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 " + number(width) + " " + number(height) +
+                    "\" aria-label=\"" + escape(spoken) + "\">" + axes(plot, x, y);
+  for (std::size_t index = 0; index < plot.curves.size(); ++index)
+    out += path(plot.curves[index], index, x, y) + whiskers(plot.curves[index], index, x, y);
+  for (const EndLabel& label : labels) out += draw(label, width - right);
+  return out + "</svg>\n";
+}
+
+std::string svg_file(const Plot& plot) {
+  const std::string inside = svg(plot);
+  const std::size_t end = inside.find('>') + 1;  // of the tag <svg ...>
+  return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\"", inside.substr(4, end - 4), "<style><![CDATA[",
+      picture_style, "svg { background: var(--page); }]]></style>", inside.substr(end));
+}
+
+std::string svg_file(
+    const std::string& title, const std::string& note, const std::vector<Plot>& plots, std::size_t across) {
+  constexpr double gap = 24, head = 20;
+  const std::size_t columns = std::min(across, std::max<std::size_t>(1, plots.size()));
+  Picture picture{.width = static_cast<double>(columns) * (width + gap) - gap + 16,
+      .title = title,
+      .description = note,
+      .body = ""};
+  const SvgLines over = svg_lines("title", 8, 20, title, picture.width - 16),
+                 lines = svg_lines("soft", 8, 22 + over.height, note, picture.width - 16);
+  picture.body = over.body + lines.body;
+  const double begin = 24 + over.height + lines.height;
+  for (std::size_t k = 0; k < plots.size(); ++k) {
+    const std::string drawing = svg(plots[k]);
+    const std::size_t inside = drawing.find('>') + 1, end = drawing.rfind("</svg>");
+    picture.body += to_text("<g role=\"img\" transform=\"translate(",
+        number(8 + static_cast<double>(k % columns) * (width + gap), 6), " ",
+        number(begin + static_cast<double>(k / columns) * (height + head + gap), 6), ")\"",
+        drawing.substr(drawing.find(" aria-label"), inside - drawing.find(" aria-label")),
+        svg_text("title", left, 12, plots[k].title), "<g transform=\"translate(0 ", head, ")\">",
+        drawing.substr(inside, end - inside), "</g></g>\n");
+  }
+  picture.height = begin + static_cast<double>((plots.size() + columns - 1) / columns) * (height + head + gap);
+  return svg_file(picture);
+}
+
+}  // namespace whence::report

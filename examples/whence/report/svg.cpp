@@ -1,0 +1,53 @@
+#include "examples/whence/report/svg.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "examples/whence/cli/text.h"
+#include "examples/whence/report/assets.h"
+#include "examples/whence/report/encode.h"
+#include "tensor/error.h"
+
+namespace whence::report {
+
+std::string svg_line(std::string_view css, double x1, double y1, double x2, double y2) {
+  return to_text("<line class=\"", css, "\" x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2),
+      "\" y2=\"", number(y2), "\"/>");
+}
+
+std::string svg_text(std::string_view css, double x, double y, std::string_view content, std::string_view extra) {
+  return to_text("<text class=\"", css, "\" x=\"", number(x, 6), "\" y=\"", number(y, 6), "\"", extra, ">",
+      escape(content), "</text>");
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;)
+    if (!lines.empty() && display_width(lines.back()) + 1 + display_width(word) <= columns)
+      lines.back() += ' ' + word;
+    else
+      lines.push_back(word);
+  return lines;
+}
+
+SvgLines svg_lines(std::string_view css, double x, double y, std::string_view text, double width) {
+  constexpr double line_height = 16;
+  const double letter = css == "title" ? 7.4 : 6.3;
+  SvgLines all;
+  for (const std::string& line : wrapped(text, static_cast<std::size_t>(std::max(20.0, width / letter)))) {
+    all.body += svg_text(css, x, y + all.height, line);
+    all.height += line_height;
+  }
+  return all;
+}
+
+std::string svg_file(const Picture& picture) {
+  return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 ", number(picture.width, 6), " ",
+      number(picture.height, 6), "\" style=\"max-width:", number(1.25 * picture.width, 6), "px\"><title>",
+      escape(picture.title), "</title><desc>", escape(picture.description), "</desc><style><![CDATA[", picture_style,
+      "svg { background: var(--page); } svg .title { font-weight: 600; } svg .soft { fill: var(--soft); }\n",
+      picture.style, "]]></style>\n", picture.body, "</svg>\n");
+}
+
+}  // namespace whence::report

@@ -1,0 +1,20 @@
+// Loading as programs do it: what is to be known of the files goes to stderr, a line each, and --accept-damaged goes on
+// with files whose checksums are wrong.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "examples/whence/cli/command_line.h"
+#include "nn/io/checkpoint.h"
+
+namespace whence {
+
+void declare_accept_damaged(CommandLine& options, bool& accept_damaged);
+
+// load_checkpoint and load_weights of nn/io/checkpoint.h, and what they throw.
+TrainingState load(
+    const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Adam* optimizer, bool accept_damaged);
+void load(const std::string& file, const std::vector<Module::Parameter>& weights, bool accept_damaged);
+
+}  // namespace whence

@@ -1,0 +1,40 @@
+// schemes: the positional schemes, or everything about some of them.
+#include <iostream>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/scheme_names.h"
+#include "nn/scheme.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+void print_all() {
+  Table table({"scheme", "what it is", "options"});
+  for (const SchemeInfo& info : registered_schemes()) {
+    const std::string options = joined(info.options, &SchemeOption::name);
+    table.row({info.name + (info.takes_base ? "(SCHEME)" : ""), info.title, options});
+  }
+  std::cout << table.text() << "whence schemes NAME shows paper, equation and options; schemes add up: cope + rope\n";
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> names;
+  CommandLine line("whence schemes", "Lists the positional schemes, or explains some of them.");
+  line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
+      .example("whence schemes cope rope", "two of them");
+  if (line.shows_page(argc, argv)) return 0;
+  if (names.empty())
+    print_all();
+  else
+    std::cout << describe_schemes(names);
+  return 0;
+}
+
+const RegisterCommand registered{
+    {"schemes", Purpose::learn, "the positional schemes, their equations and options", run}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,69 @@
+// tasks: what can be trained on: each task's tests, guesses, the papers' model and figures, and sizes for a laptop.
+#include <cmath>
+#include <iostream>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/tasks/task.h"
+
+namespace whence {
+namespace {
+
+void print_all(const std::vector<tasks::TaskInfo>& infos) {
+  Table table({"task", "what it is", "for a laptop", "paper"});
+  for (const tasks::TaskInfo& info : infos)
+    table.row({info.name, info.title, info.mini.empty() ? "-" : "mini", info.paper});
+  table.row({"lm", "language modelling on text files, scored beyond the training length", "-",
+      "DAPE, DAPE V2: Zheng et al. 2024"});
+  std::cout << table.text() << "whence tasks NAME shows one, whence train NAME --help its options\n";
+}
+
+std::string figures_text(const std::vector<tasks::PaperFigure>& figures) {
+  std::string text;
+  for (const tasks::PaperFigure& figure : figures) {
+    text += to_text(text.empty() ? "" : ", ", figure.scheme, " ", figure.mean);
+    if (!std::isnan(figure.deviation)) text += to_text(" (", figure.deviation, ")");
+  }
+  return text.empty() ? "-" : text;
+}
+
+void print_one(const tasks::TaskInfo& info) {
+  const auto task = tasks::make_task(info.name);
+  const TransformerOptions model = task->model();
+  const tasks::Recipe recipe = task->recipe();
+  std::cout << info.name << ": " << info.title << " (" << info.paper << ")\nmodel: dim " << model.dim << ", "
+            << model.layers << " layers, " << model.heads << " heads, " << (model.causal ? "causal" : "bidirectional")
+            << "; " << recipe.steps << " steps of " << recipe.batch << " sequences, learning rate "
+            << recipe.learning_rate << "\nfor a laptop: " << (info.mini.empty() ? "no preset" : info.mini);
+  std::cout << "\nguesses without a model:";
+  for (const tasks::Guess& guess : task->guesses()) std::cout << " '" << guess.name << '\'';
+  std::cout << '\n';
+  Table table({"test set", "what it is", "paper, " + task->metric()});
+  const std::vector<tasks::TestSet> sets = task->test_sets();
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    // At most a dozen rows on the screen.
+    if (set * 12 % sets.size() < 12)
+      table.row({sets[set].name, sets[set].description, figures_text(task->paper_figures(set))});
+  }
+  if (sets.size() > 1) table.row({to_text("average of ", sets.size()), "", figures_text(task->paper_averages())});
+  std::cout << table.text();
+}
+
+int run(int argc, char** argv) {
+  const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
+  std::vector<std::string> names, known;
+  for (const tasks::TaskInfo& info : infos) known.push_back(info.name);
+  CommandLine line("whence tasks", "Lists the tasks, or shows what some of them have.");
+  line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these", known)
+      .example("whence tasks flip_flop", "one task");
+  if (line.shows_page(argc, argv)) return 0;
+  if (names.empty()) print_all(infos);
+  for (const std::string& name : names) print_one(tasks::find_task(name));
+  return 0;
+}
+
+const RegisterCommand registered{{"tasks", Purpose::learn, "the tasks: tests, guesses, the papers' figures", run}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,385 @@
+// Questions and answers from files of your own, a JSON object a line:
+//   {"context": "Ada is in the hall. Ben is in the attic.", "question": "Where is Ben?", "answer": "attic"}
+// The model reads context and question, a mark behind them, and then finds the answer, on which alone the loss is
+// taken. Its vocabulary is what the training file holds, besides the mark. What is longer than --length loses its left,
+// and the notes say how many lines do.
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/tasks/task.h"
+#include "nn/io/sha256.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace whence::tasks {
+namespace {
+
+struct Options {
+  std::string data, test_data, validation_data, symbols = "words";
+  std::int64_t length = 0;
+  double set_aside = 0.1;
+};
+
+// Without a file: what one may look like.
+std::string example_file() {
+  const char* people[] = {"Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"};
+  const char* places[] = {"garden", "kitchen", "cellar", "attic", "hall", "street", "shed", "bath"};
+  std::string lines;
+  for (std::uint64_t line = 0; line < 1000; ++line) {
+    Draw draw(Stream(0, "jsonl.example", line));
+    const std::int64_t one = draw.below(8), other = (one + draw.between(1, 7)) % 8;
+    const char *here = places[draw.below(8)], *there = places[draw.below(8)];
+    const bool first = draw.below(2) == 0;
+    const nlohmann::ordered_json fields{
+        {"context", to_text(people[one], " is in the ", here, ". ", people[other], " is in the ", there, ".")},
+        {"question", to_text("Where is ", people[first ? one : other], "?")}, {"answer", first ? here : there}};
+    lines += fields.dump() + '\n';
+  }
+  return lines;
+}
+
+// A run of letters, digits, underscores and all that is not ASCII is a word; any other character that is no blank is
+// one by itself.
+std::vector<std::string> words_of(std::string_view text) {
+  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); };
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && inside(text[end])) ++end;
+    end = std::max(end, at + 1);
+    if (!std::isspace(static_cast<unsigned char>(text[at]))) words.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+std::vector<std::string> symbols_of(std::string_view text, const std::string& kind) {
+  if (kind == "words") return words_of(text);
+  std::vector<std::string> symbols;
+  while (!text.empty()) {
+    const std::size_t bytes = kind == "bytes" ? 1 : first_code_point(text).bytes;
+    symbols.emplace_back(text.substr(0, bytes));
+    text.remove_prefix(bytes);
+  }
+  return symbols;
+}
+
+// One line as symbols.
+struct Line {
+  std::string place;
+  std::vector<std::string> context, question, answer;
+};
+
+struct File {
+  std::string name;
+  std::vector<Line> lines;
+  std::string hash;
+};
+
+File file_of(const std::string& name, const std::string& text, const std::string& kind) {
+  File file{name, {}, sha256(text)};
+  const std::string blank = kind == "words" ? "" : " ";
+  for_each_line_of_jsonl(text, name, [&](const JsonlLine& line) {
+    Line read{line.place, symbols_of(line.text_or_nothing("context"), kind),
+        symbols_of(line.text_or_nothing("question"), kind), symbols_of(line.text("answer"), kind)};
+    if (read.answer.empty()) line.refuse("an empty answer given; one symbol or more required");
+    if (read.context.empty() && read.question.empty())
+      line.refuse("neither context nor question given; a text in one of them required");
+    if (!blank.empty() && !read.context.empty() && !read.question.empty())
+      read.question.insert(read.question.begin(), blank);
+    file.lines.push_back(std::move(read));
+  });
+  if (file.lines.empty()) throw FileError(name, ": no line given; objects of context, question and answer required");
+  return file;
+}
+
+// Symbols by number; 0 is the mark between a question and its answer.
+class Vocabulary {
+ public:
+  explicit Vocabulary(const File& file) {
+    for (const Line& line : file.lines)
+      for (const auto* part : {&line.context, &line.question, &line.answer})
+        for (const std::string& symbol : *part) numbers_.emplace(symbol, 0);
+    for (auto& [symbol, number] : numbers_) {
+      symbols_.push_back(symbol);
+      number = static_cast<std::int64_t>(symbols_.size());
+    }
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(symbols_.size()) + 1; }
+  const std::string& symbol(std::int64_t number) const { return symbols_.at(static_cast<std::size_t>(number - 1)); }
+  void append(Tokens& tokens, const std::vector<std::string>& symbols, const std::string& place) const {
+    for (const std::string& symbol : symbols) {
+      const auto found = numbers_.find(symbol);
+      if (found == numbers_.end())
+        throw FileError(place, ": symbol ", in_quotes(symbol), " given; one that the training file has required");
+      tokens.push_back(found->second);
+    }
+  }
+
+ private:
+  std::map<std::string, std::int64_t> numbers_;
+  std::vector<std::string> symbols_;
+};
+
+// Sequences, and what was cut off to make them fit.
+struct Sequences {
+  TestSet about;
+  std::vector<Row> rows;
+  std::int64_t cut = 0, question_cut = 0;
+  index_t longest = 0;  // before the cut
+
+  void add(const Line& line, const Vocabulary& vocabulary, std::int64_t length) {
+    Tokens tokens;
+    vocabulary.append(tokens, line.context, line.place);
+    vocabulary.append(tokens, line.question, line.place);
+    tokens.push_back(0);
+    vocabulary.append(tokens, line.answer, line.place);
+    const auto read = static_cast<index_t>(tokens.size()) - 1, answer = static_cast<index_t>(line.answer.size());
+    if (length > 0 && answer > length)
+      throw FileError(line.place, ": an answer of ", answer, " symbols given; at most --length ", length, " required");
+    const index_t left = length > 0 ? std::max<index_t>(0, read - length) : 0;
+    longest = std::max(longest, read);
+    cut += left > 0, question_cut += left > static_cast<index_t>(line.context.size());
+    tokens.erase(tokens.begin(), tokens.begin() + left);
+    Row row{Tokens(tokens.begin(), tokens.end() - 1), Tokens(tokens.begin() + 1, tokens.end()), {}};
+    std::fill(row.targets.begin(), row.targets.end() - answer, no_target);
+    row.graded = row.targets;
+    rows.push_back(std::move(row));
+    about.sequences = static_cast<std::int64_t>(rows.size());
+  }
+};
+
+// Number `at` of a random order of 0 ... count - 1, without making all of it: a Feistel network over a power of 4, gone
+// through again where it leads out of the range.
+std::uint64_t place_in_order(const Stream& stream, std::uint64_t at, std::uint64_t count) {
+  const int half = std::max(1, (static_cast<int>(std::bit_width(count - 1)) + 1) / 2);
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  do {
+    std::uint64_t left = at >> half, right = at & mask;
+    for (std::uint64_t round = 0; round < 6; ++round) {
+      left ^= stream.bits(round << 32 | right) & mask;
+      std::swap(left, right);
+    }
+    at = left << half | right;
+  } while (at >= count);
+  return at;
+}
+
+class JsonlTask final : public Task {
+ public:
+  explicit JsonlTask(const Options& options) : options_(options), file_(read(options.data)), vocabulary_(file_) {
+    std::string hashes = file_.hash;
+    std::vector<std::size_t> used = set_some_aside();
+    training_.about.name = name_of(file_.name);
+    for (const std::size_t line : used) training_.add(file_.lines[line], vocabulary_, options.length);
+    const auto add_file = [&](const std::string& path, Sequences& set) {
+      const File file = read(path);
+      hashes += '\n' + file.hash;
+      set.about = {name_of(path), "the lines of " + path};
+      for (const Line& line : file.lines) set.add(line, vocabulary_, options.length);
+    };
+    if (!options.validation_data.empty()) add_file(options.validation_data, validation_);
+    for (const std::string& path : split_at_commas(options.test_data)) {
+      Sequences& set = tests_.emplace_back();
+      add_file(path, set);
+      for (std::size_t other = 0; other + 1 < tests_.size(); ++other)
+        if (tests_[other].about.name == set.about.name) set.about.name = path;
+    }
+    hash_ = sha256(hashes);
+    file_.lines.clear();
+  }
+
+  TransformerOptions model() const override {
+    index_t longest = std::max(training_.longest, validation_.longest);
+    for (const Sequences& set : tests_) longest = std::max(longest, set.longest);
+    return {.vocabulary = vocabulary_.size(),
+        .length = options_.length > 0 ? std::min(longest, options_.length) : longest,
+        .dim = 128,
+        .layers = 2,
+        .heads = 4,
+        .scheme = "cope"};
+  }
+  // Each epoch has an order of its own.
+  Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
+    std::vector<Row> rows;
+    const std::uint64_t count = training_.rows.size(), first = static_cast<std::uint64_t>((step - 1) * sequences);
+    for (std::uint64_t k = first; k < first + static_cast<std::uint64_t>(sequences); ++k) {
+      const Stream stream(seed, "jsonl.training", k / count);
+      rows.push_back(training_.rows[place_in_order(stream, k % count, count)]);
+    }
+    return batch_of(rows);
+  }
+  std::vector<TestSet> test_sets() const override {
+    std::vector<TestSet> sets;
+    for (const Sequences& set : tests_) sets.push_back(set.about);
+    return sets;
+  }
+  Batch test_batch(std::size_t set, std::uint64_t, std::int64_t first, index_t sequences) const override {
+    return batch(tests_.at(set), first, sequences);
+  }
+  Batch validation_batch(std::uint64_t, std::int64_t first, index_t sequences) const override {
+    return batch(validation_, first, sequences);
+  }
+  std::int64_t validation_sequences() const override { return validation_.about.sequences; }
+  std::string hash_of_files() const override { return hash_; }
+
+  std::vector<Guess> guesses() const override {
+    std::map<Tokens, std::int64_t> answers;
+    for (const Row& row : training_.rows)
+      ++answers[Tokens(std::ranges::find_if(row.targets, [](auto token) { return token >= 0; }), row.targets.end())];
+    const auto most = [](const auto& one, const auto& other) { return one.second < other.second; };
+    return {{"the most frequent answer", [answer = std::ranges::max_element(answers, most)->first](const Batch& batch) {
+               Tokens guessed;
+               std::size_t found = 0;
+               for (index_t i = 0; i < batch.sequences * batch.positions; ++i) {
+                 if (i % batch.positions == 0) found = 0;
+                 guessed.push_back(answer[std::min(found, answer.size() - 1)]);
+                 found += batch.is_graded(i);
+               }
+               return guessed;
+             }}};
+  }
+  std::string metric() const override { return "sequence error %"; }
+  std::string text(std::int64_t token) const override {
+    const bool words = options_.symbols == "words";
+    if (token == 0) return words ? "| " : "|";
+    const std::string& symbol = vocabulary_.symbol(token);
+    if (options_.symbols == "bytes" && (symbol[0] & 0x80)) return one_line(symbol);
+    return words ? symbol + ' ' : symbol;
+  }
+  // All of a test file: its end is where it ends.
+  Recipe recipe() const override {
+    return {.steps = 2000, .batch = 32, .learning_rate = 1e-3, .weight_decay = 0.1, .test_sequences = 10000000};
+  }
+
+  std::vector<std::string> notes(std::uint64_t) const override {
+    std::vector<std::string> notes;
+    if (options_.data.empty())
+      notes.emplace_back("no --data given: these are the built-in lines, which show what a file may hold");
+    for (const Sequences* set : drawn_)
+      notes.push_back(to_text(set->rows.size(), " of ", all_, " lines are set aside for ", set->about.description));
+    std::vector<const Sequences*> sets{&training_, &validation_};
+    for (const Sequences& set : tests_) sets.push_back(&set);
+    for (const Sequences* set : sets)
+      if (set->cut > 0) notes.push_back(note_of_cut(*set));
+    for (const Sequences& set : tests_)
+      if (const auto known = trained_on(set); known > 0)
+        notes.push_back(
+            to_text(known, " of ", set.rows.size(), " sequences for tests (", set.about.name, ") are also trained on"));
+    return notes;
+  }
+  std::vector<std::pair<std::string, std::string>> description() const override {
+    return {{"task", "jsonl"}, {"symbols", options_.symbols}, {"length", std::to_string(options_.length)},
+        {"set-aside", number_text(options_.set_aside)}, {"lines", std::to_string(training_.rows.size())},
+        {"cut", std::to_string(training_.cut)}};
+  }
+
+ private:
+  static std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+  File read(const std::string& path) const {
+    return path.empty() ? file_of("built-in lines", example_file(), options_.symbols)
+                        : file_of(path, read_file(path), options_.symbols);
+  }
+
+  // Gives the lines that are left for training. Which are drawn does not depend on a run's seed, so that runs compare.
+  std::vector<std::size_t> set_some_aside() {
+    all_ = file_.lines.size();
+    if (options_.test_data.empty()) tests_.reserve(1), drawn_.push_back(&tests_.emplace_back());
+    if (options_.validation_data.empty()) drawn_.push_back(&validation_);
+    const auto each = std::max<std::size_t>(
+        1, static_cast<std::size_t>(options_.set_aside * static_cast<double>(file_.lines.size())));
+    if (each * drawn_.size() >= file_.lines.size())
+      throw FileError(file_.name, ": ", file_.lines.size(), " lines given, of which ", each * drawn_.size(),
+          " are to be set aside for tests or validation; more lines required, or --test-data and --validation-data");
+    std::vector<std::size_t> order(file_.lines.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const Stream stream(0, "jsonl.set_aside");
+    for (std::size_t k = 0; k < each * drawn_.size(); ++k)
+      std::swap(order[k], order[k + stream.below(k, static_cast<std::uint32_t>(order.size() - k))]);
+    for (std::size_t k = 0; k < drawn_.size(); ++k) {
+      drawn_[k]->about = {"set aside", drawn_[k] == &validation_ ? "validation" : "tests"};
+      for (std::size_t i = k * each; i < (k + 1) * each; ++i)
+        drawn_[k]->add(file_.lines[order[i]], vocabulary_, options_.length);
+    }
+    order.erase(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(each * drawn_.size()));
+    std::ranges::sort(order);
+    return order;
+  }
+
+  std::string note_of_cut(const Sequences& set) const {
+    return to_text(set.cut, " of ", set.rows.size(), " sequences of ", set.about.name, " are longer than --length ",
+        options_.length, ", up to ", set.longest, " symbols: the left of each is not read",
+        set.question_cut > 0 ? to_text(", in ", set.question_cut, " of them part of the question") : "");
+  }
+
+  std::int64_t trained_on(const Sequences& set) const {
+    const auto whole = [](const Row& row) { return std::pair(row.inputs, row.targets); };
+    std::set<std::pair<Tokens, Tokens>> known;
+    for (const Row& row : training_.rows) known.insert(whole(row));
+    return std::ranges::count_if(set.rows, [&](const Row& row) { return known.contains(whole(row)); });
+  }
+
+  static Batch batch(const Sequences& set, std::int64_t first, index_t sequences) {
+    const auto size = static_cast<std::int64_t>(set.rows.size());
+    if (first >= size)
+      throw InputError(
+          set.about.name, ": sequence ", first, " asked for; 0 to ", size - 1, " required: there are ", size);
+    return batch_of({set.rows.begin() + first, set.rows.begin() + std::min<std::int64_t>(size, first + sequences)});
+  }
+
+  Options options_;
+  File file_;
+  Vocabulary vocabulary_;
+  Sequences training_, validation_;
+  std::vector<Sequences> tests_;
+  std::vector<Sequences*> drawn_;  // out of the training file
+  std::size_t all_ = 0;
+  std::string hash_;
+};
+
+std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
+  const auto options = std::make_shared<Options>();
+  line.heading("Task")
+      .text("data", &options->data, {"JSON lines of context, question and answer to train on"})
+      .text("test-data", &options->test_data, {"files of the same form for tests, separated by commas"})
+      .text("validation-data", &options->validation_data, {"a file of the same form for validation"})
+      .number("set-aside", &options->set_aside, Range<double>{0, 0.5, true, true},
+          {"share of --data that stands for each of these two files if it is not given"})
+      .choice("symbols", &options->symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
+      .integer("length", &options->length, Range<std::int64_t>{0, 1 << 20},
+          {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
+  return [options, &line]() -> std::unique_ptr<Task> {
+    line.refuse_unless("set-aside", options->test_data.empty() || options->validation_data.empty(),
+        "lines to set aside; --test-data and --validation-data are all of the test and the validation");
+    // Whole paths, so that a record of them is found from any folder.
+    std::string tests;
+    for (const std::string& path : split_at_commas(options->test_data)) {
+      if (path.empty())
+        throw InputError("--test-data: ", in_quotes(options->test_data), " given; files between commas required");
+      tests += (tests.empty() ? "" : ",") + std::filesystem::absolute(path).lexically_normal().string();
+    }
+    options->test_data = tests;
+    for (std::string* path : {&options->data, &options->validation_data})
+      if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
+    return std::make_unique<JsonlTask>(*options);
+  };
+}
+
+const RegisterTask registered{{.name = "jsonl",
+    .title = "answers to the questions in a file of your own",
+    .paper = "none: your own data",
+    .declare = declare,
+    .mini = "dim=64 layers=2 heads=4 steps=300"}};
+
+}  // namespace
+}  // namespace whence::tasks

@@ -1,0 +1,139 @@
+#include "examples/whence/tasks/task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "tensor/error.h"
+#include "tensor/raw.h"
+#include "tensor/suggest.h"
+
+namespace whence::tasks {
+namespace {
+
+std::map<std::string, TaskInfo>& registry() {
+  static std::map<std::string, TaskInfo> tasks;
+  return tasks;
+}
+
+Tensor matrix(const Tokens& tokens, index_t rows, index_t columns) {
+  const Tensor result = Tensor::empty({rows, columns}, DType::i64);
+  std::copy(tokens.begin(), tokens.end(), result.data<std::int64_t>());
+  return result;
+}
+
+double percent(std::int64_t part, std::int64_t whole) {
+  if (whole == 0) return std::numeric_limits<double>::quiet_NaN();
+  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// A comparison with nan is false, so that the search alone would quietly name some token.
+std::int64_t most_probable_of(const double* row, index_t width, index_t first) {
+  if (std::any_of(row, row + width, [](double value) { return std::isnan(value); })) return -1;
+  return std::max_element(row + first, row + width) - row;
+}
+
+}  // namespace
+
+Tokens Draw::symbols(index_t count, std::int64_t kinds) {
+  Tokens symbols(static_cast<std::size_t>(count));
+  for (std::int64_t& symbol : symbols) symbol = below(kinds);
+  return symbols;
+}
+
+Tensor Batch::input_tensor() const { return matrix(inputs, sequences, positions); }
+Tensor Batch::target_tensor() const { return matrix(targets, sequences, positions); }
+std::int64_t Batch::counted() const {
+  return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), no_target);
+}
+
+Batch batch_of(const std::vector<Row>& rows, std::int64_t filler) {
+  std::size_t longest = 0;
+  for (const Row& row : rows) longest = std::max(longest, row.inputs.size());
+  Batch batch{.sequences = static_cast<index_t>(rows.size()), .positions = static_cast<index_t>(longest)};
+  const auto append = [longest](Tokens& all, const Tokens& some, std::int64_t rest) {
+    all.insert(all.end(), some.begin(), some.end());
+    all.insert(all.end(), longest - some.size(), rest);
+  };
+  for (const Row& row : rows) {
+    append(batch.inputs, row.inputs, filler);
+    append(batch.targets, row.targets, no_target);
+    append(batch.graded, row.graded, no_target);
+  }
+  return batch;
+}
+
+void Errors::add(const Batch& batch, const Tokens& predicted) {
+  if (predicted.size() != batch.graded.size()) {
+    throw Error(
+        "errors: ", predicted.size(), " predictions given; ", batch.graded.size(), " required, one per position");
+  }
+  for (index_t row = 0; row < batch.sequences; ++row) {
+    std::int64_t wrong = 0, seen = 0;
+    for (index_t i = row * batch.positions; i < (row + 1) * batch.positions; ++i) {
+      if (!batch.is_graded(i)) continue;
+      ++seen;
+      wrong += predicted[static_cast<std::size_t>(i)] != batch.graded[static_cast<std::size_t>(i)];
+    }
+    tokens += seen, wrong_tokens += wrong;
+    sequences += seen > 0, wrong_sequences += wrong > 0;
+  }
+}
+
+double Errors::token_percent() const { return percent(wrong_tokens, tokens); }
+double Errors::sequence_percent() const { return percent(wrong_sequences, sequences); }
+
+Batch Task::validation_batch(std::uint64_t seed, std::int64_t first, index_t sequences) const {
+  constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
+  return test_batch(0, seed ^ validation_seed, first, sequences);
+}
+
+Tokens Task::answers(const Tensor& logits) const { return most_probable(logits); }
+
+Tokens most_probable(const Tensor& logits, std::int64_t first) {
+  const Tensor x = raw::contiguous(raw::cast(raw::to_device(logits, Device::cpu()), DType::f64));
+  const index_t width = x.size(-1), rows = x.numel() / width;
+  if (first < 0 || first >= width) throw Error("most probable token: ", first, " given as the first of ", width);
+  Tokens tokens;
+  tokens.reserve(static_cast<std::size_t>(rows));
+  for (index_t row = 0; row < rows; ++row)
+    tokens.push_back(most_probable_of(x.data<double>() + row * width, width, first));
+  return tokens;
+}
+
+RegisterTask::RegisterTask(TaskInfo info) {
+  const std::string name = info.name;
+  if (info.mini.empty()) throw Error("task '", name, "': no mini given; sizes that fit a laptop required");
+  if (!registry().emplace(name, std::move(info)).second)
+    throw Error("task '", name, "': registered twice; one name per task");
+}
+
+std::vector<TaskInfo> registered_tasks() {
+  std::vector<TaskInfo> tasks;
+  for (const auto& [name, info] : registry()) tasks.push_back(info);
+  return tasks;
+}
+
+const TaskInfo& find_task(const std::string& name) {
+  const auto found = registry().find(name);
+  if (found != registry().end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, info] : registry()) names.push_back(known);
+  const auto meant = nearest_name(name, names);
+  throw InputError("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
+      meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks");
+}
+
+std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::string>& options) {
+  const TaskInfo& info = find_task(name);
+  CommandLine line(name, info.title);
+  const auto make = info.declare(line);
+  std::vector<const char*> arguments{name.c_str()};
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+  if (line.parse(static_cast<int>(arguments.size()), arguments.data()))
+    throw Error("task '", name, "': --help or --version given among its options; options of the task alone required");
+  return make();
+}
+
+}  // namespace whence::tasks

@@ -1,0 +1,246 @@
+#include "examples/whence/tasks/task_training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/text.h"
+#include "nn/io/sha256.h"
+#include "tensor/error.h"
+
+namespace whence::tasks {
+namespace {
+
+// Its numbers' bytes, from the least on.
+void append(std::string& bytes, const Batch& batch) {
+  for (const Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
+    for (const std::int64_t token : *tokens)
+      for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(token >> shift);
+  }
+}
+
+// "cope(p_max=8)", "dape(alibi)", "cope + rope": without what only moves positions, and without options unless `sized`.
+std::string family(const SchemeSpec& spec, bool sized) {
+  const SchemeSpec* base = spec.base();
+  if (!base) return sized ? spec.text() : spec.info().name;
+  if (spec.info().name == "dape" || spec.info().name == "cdape")
+    return sized ? spec.text() : to_text(spec.info().name, "(", family(*base, false), ")");
+  return family(*base, sized);
+}
+
+std::string family(const std::string& schemes, bool sized) {
+  std::string text;
+  for (const SchemeSpec& spec : parse_schemes(schemes)) text += (text.empty() ? "" : " + ") + family(spec, sized);
+  return text;
+}
+
+Validation validate(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
+  const NoGrad no_grad;
+  Errors errors;
+  double sum = 0;
+  std::int64_t counted = 0;
+  const std::int64_t all = std::min(sizes.validation_sequences, task.validation_sequences());
+  for (std::int64_t first = 0; first < all; first += sizes.batch) {
+    const Batch batch = task.validation_batch(seed, first, std::min(sizes.batch, all - first));
+    const Tensor logits = model(batch.input_tensor());
+    const std::int64_t targets = batch.counted();
+    sum += cross_entropy(logits, batch.target_tensor(), no_target).item() * static_cast<double>(targets);
+    counted += targets;
+    errors.add(batch, task.answers(logits));
+  }
+  return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
+      {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
+}
+
+}  // namespace
+
+ModelChoice choice_of(const TransformerOptions& model) {
+  return {
+      model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
+}
+
+void declare(CommandLine& line, ModelChoice& choice) {
+  using Count = Range<std::int64_t>;
+  line.heading("Model")
+      .text("scheme", &choice.scheme,
+          {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
+              .known = scheme_names()})
+      .elsewhere("list-schemes", "whence schemes lists them")
+      .integer("dim", &choice.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
+      .integer("layers", &choice.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
+      .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
+      .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
+      .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
+      .choice("executor", &choice.executor, executor_names(), {"how attention is computed"});
+}
+
+RecordedTask recorded_task(const RunRecord& record) {
+  RecordedTask recorded;
+  CommandLine line("whence train " + record.subject, "");
+  const auto make = find_task(record.subject).declare(line);
+  ModelChoice choice = choice_of(make()->model());
+  declare(line, choice);
+  line.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
+  std::vector<std::string> known;
+  for (const auto& [name, value] : line.values()) known.push_back(name);
+  const std::vector<std::string> arguments = arguments_of(record, known, {});
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  (void)line.parse(static_cast<int>(argv.size()), argv.data());
+  recorded.task = make();
+  recorded.model = with(recorded.task->model(), choice);
+  if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
+    throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,
+        " is the SHA-256 of what it read");
+  return recorded;
+}
+
+TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {
+  TransformerOptions options = model;
+  options.scheme = choice.scheme, options.executor = choice.executor,
+  options.activation = activation_of(choice.activation);
+  options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
+  if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
+  options.dropout = choice.dropout;
+  for (double* also : {&options.pattern_dropout, &options.hidden_dropout})
+    if (*also > 0) *also = choice.dropout;
+  return options;
+}
+
+TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
+  TrainingJob job{.label = model.scheme(), .model = &model};
+  job.batch = [&task, sequences = sizes.batch, seed = training.seed](std::int64_t part) -> TrainingBatch {
+    const Batch batch = task.training_batch(seed, part, sequences);
+    return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
+  };
+  job.loss_of = [&model, seed = training.seed](const TrainingBatch& batch, std::int64_t part) {
+    const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
+    return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1], no_target);
+  };
+  job.not_recordable = not_recordable(model.options());
+  job.sequences = sizes.batch;
+  job.validate = [&model, &task, sizes, seed = training.seed] { return validate(model, task, sizes, seed); };
+  job.description = description(choice_of(model.options()), task, sizes, training);
+  return job;
+}
+
+std::vector<std::pair<std::string, std::string>> description(
+    const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
+  std::vector<std::pair<std::string, std::string>> facts = task.description();
+  facts.insert(
+      facts.end(), {{"scheme", canonical_text(parse_schemes(choice.scheme))}, {"dim", std::to_string(choice.dim)},
+                       {"layers", std::to_string(choice.layers)}, {"heads", std::to_string(choice.heads)},
+                       {"activation", choice.activation}, {"executor", choice.executor},
+                       {"dropout", number_text(choice.dropout)}, {"batch", std::to_string(sizes.batch)}});
+  if (training.validate_every > 0)
+    facts.emplace_back("validation-sequences", std::to_string(sizes.validation_sequences));
+  for (auto& fact : whence::description(training)) facts.push_back(std::move(fact));
+  facts.emplace_back("data", data_fingerprint(task, training.seed));
+  return facts;
+}
+
+std::string data_fingerprint(const Task& task, std::uint64_t seed) {
+  std::string bytes;
+  for (std::int64_t step = 1; step <= 4; ++step) append(bytes, task.training_batch(seed, step, 8));
+  const std::size_t sets = task.test_sets().size(), stride = std::max<std::size_t>(1, sets / 8);
+  for (std::size_t set = 0; set < sets; set += stride) append(bytes, task.test_batch(set, seed, 0, 4));
+  return sha256(bytes + task.hash_of_files());
+}
+
+TestPlan plan_tests(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
+  const NoGrad no_grad;
+  TestPlan plan;
+  std::vector<std::pair<index_t, std::size_t>> by_length;
+  const std::vector<TestSet> sets = task.test_sets();
+  for (std::size_t set = 0; set < sets.size(); ++set)
+    by_length.emplace_back(task.test_batch(set, seed, 0, 1).positions, set);
+  std::ranges::sort(by_length);
+  const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
+    try {
+      return (void)model(task.test_batch(each.second, seed, 0, sequences).input_tensor()), true;
+    } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+      plan.reason = error.what();
+      return false;
+    }
+  };
+  const auto end = std::ranges::partition_point(by_length, [&](const auto& each) { return reads(each, 1); });
+  plan.refused = static_cast<std::size_t>(by_length.end() - end);
+  if (end == by_length.begin()) {
+    throw InputError(
+        "test sets: every one is refused by ", model.scheme(), ": ", plan.reason, "; choose another scheme");
+  }
+  // A batch of middling length stands for all of them.
+  for (auto each = by_length.begin(); each != end; ++each) plan.sequences += tested(sets[each->second], sizes);
+  const std::int64_t batches = (plan.sequences + sizes.batch - 1) / sizes.batch;
+  const double started = steady_seconds();
+  if (batches > 50 && reads(*(by_length.begin() + (end - by_length.begin()) / 2), sizes.batch))
+    plan.seconds = (steady_seconds() - started) * static_cast<double>(batches);
+  return plan;
+}
+
+std::vector<SetScore> test_task(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet) {
+  const NoGrad no_grad;
+  const std::vector<TestSet> sets = task.test_sets();
+  const std::vector<Guess> guesses = task.guesses();
+  std::vector<SetScore> scores;
+  std::int64_t all = 0, done = 0;
+  for (const TestSet& set : sets) all += tested(set, sizes);
+  Progress progress("test", all, 0, ProgressStyle::for_standard_error(quiet), std::cerr);
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    SetScore score{.set = sets[set], .model = {}, .guesses = {}};
+    for (const Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
+    const std::int64_t end = tested(sets[set], sizes);
+    for (std::int64_t first = 0; first < end; first += sizes.batch) {
+      if (interrupt_requested())
+        throw Interrupted("testing: stopped before the results were complete; --resume tests again");
+      const Batch batch = task.test_batch(set, seed, first, std::min(sizes.batch, end - first));
+      try {
+        if (score.refused.empty()) score.model.add(batch, task.answers(model(batch.input_tensor())));
+      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // plan_tests said so
+        score.refused = error.what();
+        score.model = {};
+      }
+      for (std::size_t k = 0; k < guesses.size(); ++k) score.guesses[k].second.add(batch, guesses[k].predict(batch));
+      progress.update(done += batch.sequences, batch.sequences * batch.positions, {});
+    }
+    scores.push_back(std::move(score));
+  }
+  progress.finish();
+  if (std::ranges::all_of(scores, [](const SetScore& score) { return !score.refused.empty(); }))
+    throw Error("test sets: every one failed: ", scores.at(0).refused);
+  return scores;
+}
+
+double headline(const Task& task, const Errors& errors) {
+  return task.metric().starts_with("sequence") ? errors.sequence_percent() : errors.token_percent();
+}
+
+double best_guess(const Task& task, const SetScore& score) {
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [name, errors] : score.guesses) best = std::fmin(best, headline(task, errors));
+  return best;
+}
+
+const PaperFigure* figure_of(
+    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own) {
+  const std::string wanted = family(scheme, false), sized = family(scheme, true);
+  for (const PaperFigure& figure : figures)
+    if (figure.scheme == wanted && (sized == wanted || sized == family(own, true))) return &figure;
+  return nullptr;
+}
+
+std::string figure_text(const PaperFigure* figure) {
+  if (!figure) return "-";
+  return std::isnan(figure->deviation) ? number_text(figure->mean)
+                                       : to_text(number_text(figure->mean), " (", number_text(figure->deviation), ")");
+}
+
+}  // namespace whence::tasks

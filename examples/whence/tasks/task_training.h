@@ -1,0 +1,87 @@
+// A transformer trained and tested on any task: what `train` and the laboratory share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/whence/run/run_record.h"
+#include "examples/whence/run/training.h"
+#include "examples/whence/tasks/task.h"
+
+namespace whence::tasks {
+
+// What of a task's model may be chosen; the rest is the task's.
+struct ModelChoice {
+  std::string scheme, activation, executor;
+  std::int64_t dim = 0, layers = 0, heads = 0;
+  double dropout = 0;
+};
+[[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
+void declare(CommandLine& line, ModelChoice& choice);  // under the title "Model"
+// A dropout of patterns and hidden numbers follows where the model has one, and so does
+// an MLP's width other than 4 dim.
+[[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
+
+// What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this
+// version knows no such task, or not its options, or when files that the task read then are others now.
+struct RecordedTask {
+  std::unique_ptr<Task> task;
+  TransformerOptions model;
+  std::uint64_t seed = 0;
+};
+[[nodiscard]] RecordedTask recorded_task(const RunRecord& record);
+
+struct RunSizes {
+  std::int64_t batch = 16;             // sequences per part of a step, and at once in tests
+  std::int64_t test_sequences = 1000;  // per test set, where it has as many
+  std::int64_t validation_sequences = 256;
+};
+[[nodiscard]] inline std::int64_t tested(const TestSet& set, const RunSizes& sizes) {
+  return std::min(sizes.test_sequences, set.sequences);
+}
+
+// Training on the task, with validation on sequences like those of the first test set that are in no test set.
+// REQUIRES: `model` and `task` outlive the job.
+[[nodiscard]] TrainingJob training_job(
+    Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
+// What a resumed run must share: model, task, training, and the data themselves.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> description(
+    const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
+// SHA-256 of the first training batches, of the beginnings of the test sets, and of the files that the task read.
+[[nodiscard]] std::string data_fingerprint(const Task& task, std::uint64_t seed);
+
+struct SetScore {
+  TestSet set;
+  Errors model;
+  std::vector<std::pair<std::string, Errors>> guesses;
+  std::string refused = {};  // the model's reason not to read this set; it has no errors then, right or wrong
+};
+struct TestPlan {
+  std::size_t refused = 0;     // test sets that the model refuses: the longest ones
+  std::string reason = {};     // its words
+  std::int64_t sequences = 0;  // in all others
+  double seconds = 0;          // that these will take on this machine, about
+};
+// Before training, with any weights. InputError when the model refuses every set.
+[[nodiscard]] TestPlan plan_tests(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed);
+// Every test set, in batches. Throws Interrupted when asked to stop.
+[[nodiscard]] std::vector<SetScore> test_task(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed, bool quiet);
+
+// The task's headline number of these errors, and the best of the guesses'.
+[[nodiscard]] double headline(const Task& task, const Errors& errors);
+[[nodiscard]] double best_guess(const Task& task, const SetScore& score);
+
+// What the paper printed for the scheme. Null when it printed nothing: for a scheme of another size than its default
+// here or in the task's own model (`own`).
+[[nodiscard]] const PaperFigure* figure_of(
+    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own);
+// "6.8 (6.9)", or "-".
+[[nodiscard]] std::string figure_text(const PaperFigure* figure);
+
+}  // namespace whence::tasks

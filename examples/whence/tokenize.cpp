@@ -1,0 +1,181 @@
+// tokenize: trains a tokeniser on text, or takes GPT-2's files, shows how text is cut, and counts what becomes of it.
+#include <algorithm>
+#include <iostream>
+#include <set>
+
+#include "examples/whence/cli/command.h"
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/file_bytes.h"
+#include "examples/whence/run/run_files.h"
+
+namespace whence {
+namespace {
+
+using namespace whence::language;
+
+struct Options {
+  std::string kind = "bpe", data, out, tokeniser, vocab, merges, export_folder, text;
+  std::vector<std::string> more;
+  std::int64_t vocabulary = 1024, show = 240;
+};
+
+void declare_options(CommandLine& line, Options& options) {
+  line.heading("Which tokeniser")
+      .choice("kind", &options.kind, {"bytes", "characters", "words", "bpe"}, {"what to train on --data"})
+      .integer("vocabulary", &options.vocabulary, Range<std::int64_t>{2, 1000000},
+          {"at most; without it, characters are as many as occur", "tokens", "bpe needs 257 or more"})
+      .text("tokeniser", &options.tokeniser, {"a file that --out wrote, instead of training"})
+      .text("vocab", &options.vocab, {"GPT-2's vocab.json, with --merges, instead of training"})
+      .text("merges", &options.merges, {"GPT-2's merges.txt"});
+  line.heading("Text")
+      .text("data", &options.data, {"files to train on and to count, one or more"})
+      .names("FILE", &options.more, "more files, behind --data FILE")
+      .text("text", &options.text, {"show how this is cut, instead of the beginning of --data"})
+      .integer("show", &options.show, Range<std::int64_t>{0, 1000000}, {"of the data shown cut into tokens", "bytes"});
+  line.heading("Output")
+      .text("out", &options.out, {"file for the tokeniser (JSON)"})
+      .text("export", &options.export_folder, {"folder for vocab.json and merges.txt as other programs read them"});
+  line.example(
+      "whence tokenize --kind bpe --vocabulary 1024 --data austen.txt --out bpe.json", "seconds for megabytes");
+  line.example("whence tokenize --tokeniser bpe.json --text \"Emma Woodhouse, handsome\"", "how text is cut");
+  line.example("whence tokenize --vocab vocab.json --merges merges.txt --out gpt2.json", "GPT-2's own, for training");
+}
+
+// A tokeniser has one source: training, a file of ours, or GPT-2's two files. Options of the others would do nothing.
+void check(const CommandLine& line, const Options& options) {
+  const bool loads = !options.tokeniser.empty(), imports = !options.vocab.empty() || !options.merges.empty();
+  const auto refuse_both = [&line](const char* name, const std::string& other) {
+    if (line.given(name)) line.refuse(name, to_text("no ", other, " beside it"), "leave one of the two out");
+  };
+  if (imports) refuse_both("tokeniser", "--vocab and --merges");
+  if (!options.text.empty()) refuse_both("show", "--text");
+  for (const char* name : {"kind", "vocabulary"}) line.refuse_unless(name, !loads && !imports, "a tokeniser to train");
+  line.refuse_unless("vocabulary", options.kind != "bytes", "a kind other than bytes, which are always 256");
+  if (imports && options.vocab.empty()) line.refuse("vocab", "vocab.json beside --merges", "both belong to one model");
+  if (imports && options.merges.empty()) line.refuse("merges", "merges.txt beside --vocab", "both belong to one model");
+  if (!loads && !imports && options.data.empty() && options.kind != "bytes")
+    line.refuse("data", "a text file", "or choose --tokeniser");
+  if (options.data.empty() && !options.more.empty())
+    line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
+  line.refuse_onto("out", options.data);
+  for (const std::string& path : options.more) line.refuse_onto("out", path);
+  const bool is_bpe = loads || imports || options.kind == "bpe";
+  line.refuse_unless("export", is_bpe, "bpe: the files know no other");
+}
+
+using Files = std::vector<std::unique_ptr<FileBytes>>;
+
+Files open_files(const Options& options) {
+  Files files;
+  if (options.data.empty()) return files;
+  files.push_back(std::make_unique<FileBytes>(options.data));
+  for (const std::string& path : options.more) files.push_back(std::make_unique<FileBytes>(path));
+  for (const auto& file : files) std::cerr << file->note();
+  return files;
+}
+
+TokeniserPointer train(const CommandLine& line, const Options& options, const Files& files) {
+  std::vector<std::string_view> texts;
+  for (const auto& file : files) texts.push_back(file->bytes());
+  try {
+    if (options.kind == "bytes") return byte_tokeniser();
+    if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
+    if (options.kind == "words") return train_words(texts, options.vocabulary);
+    return train_bpe(texts, options.vocabulary);
+  } catch (const UnfitText& unfit) { throw FileError(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason); }
+}
+
+// "|It|'s| 1|2|" and the numbers below.
+void show_cut(const Tokeniser& tokeniser, std::string_view text) {
+  const TokenIds ids = tokeniser.encode(text);
+  std::string cut, numbers;
+  for (const TokenId id : ids) {
+    cut += '|' + one_line(tokeniser.token(id));
+    numbers += to_text(numbers.empty() ? "" : " ", id);
+  }
+  std::cout << "cut: " << cut << "|\n"
+            << "ids: " << numbers << '\n';
+}
+
+// What becomes of a file: tokens, their share, and whether it comes back.
+void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
+  const double started = steady_seconds();
+  std::int64_t tokens = 0, unknown = 0;
+  std::set<TokenId> used;
+  bool exact = true;
+  std::string_view rest = file.bytes();
+  TokenIds ids;
+  while (!rest.empty()) {
+    stop_if_interrupted("counting tokens");
+    ids.clear();
+    try {
+      const std::size_t taken = tokeniser.encode_part(rest, ids);
+      exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
+      rest.remove_prefix(taken);
+    } catch (const UnfitText& unfit) {
+      throw FileError(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason);
+    }
+    tokens += static_cast<std::int64_t>(ids.size());
+    unknown += std::count(ids.begin(), ids.end(), tokeniser.unknown());
+    used.insert(ids.begin(), ids.end());
+  }
+  const auto bytes = static_cast<double>(file.bytes().size());
+  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens),
+      fixed(bytes / static_cast<double>(tokens), 3), std::to_string(used.size()),
+      fixed(100 * static_cast<double>(unknown) / static_cast<double>(tokens), 2), exact ? "exact" : "not exact",
+      fixed(steady_seconds() - started, 2)});
+}
+
+std::string_view beginning(const FileBytes& file, std::int64_t bytes) {
+  std::string_view text = file.bytes().substr(0, static_cast<std::size_t>(bytes));
+  // Not inside a character.
+  while (text.size() < file.bytes().size() && !text.empty() &&
+         (static_cast<unsigned char>(file.bytes()[text.size()]) & 0xC0) == 0x80) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CommandLine line("whence tokenize", "Trains tokenisers on text, shows how they cut it, and counts.");
+  declare_options(line, options);
+  if (line.shows_page(argc, argv)) return 0;
+  check(line, options);
+  install_interrupt_handler();
+  const Files files = open_files(options);
+  const double started = steady_seconds();
+  const TokeniserPointer tokeniser = !options.tokeniser.empty() ? load_tokeniser(options.tokeniser)
+                                     : !options.vocab.empty()   ? read_gpt2_files(options.vocab, options.merges)
+                                                                : train(line, options, files);
+  std::cout << "tokeniser: " << tokeniser->kind() << ", " << tokeniser->vocabulary() << " tokens, sha256 "
+            << tokeniser->hash().substr(0, 16) << "..., made in " << fixed(steady_seconds() - started, 2) << " s\n";
+  Table table(
+      {"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
+  for (const auto& file : files) count(*tokeniser, *file, table);  // first, as it says where text does not fit
+  if (!options.text.empty())
+    show_cut(*tokeniser, options.text);
+  else if (!files.empty() && options.show > 0)
+    show_cut(*tokeniser, beginning(*files[0], options.show));
+  if (!files.empty()) std::cout << '\n' << table.text();
+  if (!options.out.empty()) {
+    tokeniser->save(options.out);
+    std::cout << "written: " << one_line(options.out) << '\n';
+  }
+  if (!options.export_folder.empty()) {
+    ensure_output_folder(options.export_folder);
+    write_gpt2_files(*tokeniser, options.export_folder);
+    std::cout << "written: " << one_line(options.export_folder) << "/{vocab.json, merges.txt}\n";
+  }
+  return 0;
+}
+
+const RegisterCommand registered{{"tokenize", Purpose::train, "makes tokenisers and shows how they cut text", run}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,60 @@
+// probe --describe: a scheme as JSON, one entry per line.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/verify/probe_run.h"
+
+namespace whence {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const Shape& shape) { return Json(std::vector<index_t>(shape.begin(), shape.end())); }
+
+Json json_of(const ExpectedTensor& tensor) {
+  static constexpr const char* dtypes[] = {"any floating dtype, one for all", "bool", "any number"};
+  return {{"name", tensor.name}, {"axes", tensor.axes}, {"shape", json_of(tensor.shapes[0])},
+      {"dtype", dtypes[static_cast<int>(tensor.kind)]}, {"required", tensor.required}, {"meaning", tensor.meaning}};
+}
+
+Json json_of(const Module::Parameter& parameter) {
+  Json entry{{"name", parameter.path}, {"shape", json_of(parameter.tensor.shape())}, {"initial", parameter.init.text()},
+      {"decays", parameter.decays}, {"trained", !parameter.frozen}};
+  const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
+  if (std::isfinite(parameter.bounds.low) || std::isfinite(parameter.bounds.high))
+    entry["bounds"] = {bound(parameter.bounds.low), bound(parameter.bounds.high)};
+  return entry;
+}
+
+Json json_of(const Claims& claims, index_t length) {
+  return {{"causal_only", claims.causal_only}, {"shift_invariant", claims.shift_invariant},
+      {"extrapolates", claims.longest > length}, {"row_local", claims.row_local},
+      {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
+      {"mask_per_head", claims.mask_per_head}, {"uses_positions", claims.uses_positions},
+      {"drawn_each_step", claims.drawn_each_step}, {"exact_gradient", claims.exact_gradient}};
+}
+
+// "name": [one line per entry]
+template <class Entries> std::string block(const char* name, const Entries& entries) {
+  std::string text = to_text("  \"", name, "\": [");
+  bool first = true;
+  for (const auto& entry : entries) {
+    text += (first ? "\n    " : ",\n    ") + json_of(entry).dump();
+    first = false;
+  }
+  return text + (first ? "]" : "\n  ]");
+}
+
+}  // namespace
+
+std::string describe_scheme(const BareAttention& scheme, index_t batch) {
+  const SchemeSizes& sizes = scheme.sizes();
+  const Json numbers{{"b", batch}, {"h", sizes.heads}, {"t", sizes.length}, {"d", sizes.head_dim()}, {"c", sizes.dim}};
+  std::string text = "{\n  \"scheme\": " + Json(scheme.text()).dump() + ",\n  \"sizes\": " + numbers.dump() + ",\n";
+  text += block("tensors", expected_tensors(scheme, batch, sizes.length)) + ",\n";
+  text += block("parameters", scheme.root().parameters()) + ",\n";
+  text += "  \"claims\": " + json_of(scheme.claims(), sizes.length).dump() + ",\n";
+  return text + "  \"probes\": " + Json(scheme.probe_names()).dump() + "\n}\n";
+}
+
+}  // namespace whence

@@ -1,0 +1,26 @@
+// A scheme on cuda:0 against the CPU: the output and the gradients of operands and parameters, number by number.
+#pragma once
+
+#include <string>
+
+#include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/conformance.h"
+
+namespace whence {
+
+struct DeviceDisagreement {
+  double largest = 0;      // of a tensor's numbers, in units of its largest on the CPU; infinite where one is NaN
+  std::string worst = {};  // which tensor: "output", "gradient of q"
+};
+
+// Same parameters and operands, small sizes, by one executor in one dtype.
+[[nodiscard]] DeviceDisagreement device_disagreement(
+    const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype, std::uint64_t seed);
+
+// What a figure may be in this dtype.
+[[nodiscard]] double device_tolerance(DType dtype);
+
+// The columns of the conformance matrix on a device: by the reference executor in f32, f16 and bf16, and by strips.
+const std::vector<ConformanceCheck>& device_checks();
+
+}  // namespace whence

@@ -1,0 +1,233 @@
+#include "examples/whence/verify/probe_input.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "examples/whence/cli/text.h"
+#include "nn/io/safetensors.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+using Kind = ExpectedTensor::Kind;
+
+bool is_one_of(const std::vector<Shape>& shapes, const Shape& shape) {
+  return std::any_of(shapes.begin(), shapes.end(), [&](const Shape& each) { return each == shape; });
+}
+
+// "[1,1,5,5] or [2,1,5,5]"
+std::string shapes_text(const std::vector<Shape>& shapes) {
+  std::string text;
+  for (const Shape& shape : shapes) text += (text.empty() ? "" : " or ") + to_string(shape);
+  return text;
+}
+
+// The tensors of one file, and the errors that name it; or tensors at hand, where `path` is empty.
+class Reader {
+ public:
+  Reader(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors) : path_(path) {
+    for (const auto& [name, tensor] : tensors) tensors_.emplace(name, tensor);
+  }
+
+  // How whoever gave the tensors asks for draws.
+  const char* init() const { return path_.empty() ? "init" : "--init"; }
+
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  Tensor get(const std::string& name) const { return has(name) ? tensors_.at(name) : Tensor(); }
+
+  template <class... Parts> [[noreturn]] void refuse(const Parts&... parts) const {
+    if (path_.empty()) throw InputError(to_text(parts...));
+    throw FileError(path_, ": ", parts...);
+  }
+
+  // Batch, heads, length and model dim of the file.
+  struct Sizes {
+    index_t batch, length;
+    SchemeSizes scheme;
+  };
+  Sizes sizes() const {
+    if (!has("q") && !has("x"))
+      refuse("tensor q missing; there: ", names(), "; q k v [b,h,t,d], or x [b,t,c], required");
+    const std::string name = has("q") ? "q" : "x";
+    const Shape shape = get(name).shape();
+    const int rank = has("q") ? 4 : 3;
+    if (shape.rank() != rank || std::any_of(shape.begin(), shape.end(), [](index_t extent) { return extent < 1; })) {
+      refuse("tensor ", name, ": ", shape, " given; ", has("q") ? "[b,h,t,d]" : "[b,t,c]",
+          " with extents of 1 and more required");
+    }
+    const DType dtype = get(name).dtype();
+    if (!is_floating(dtype)) refuse("tensor ", name, ": ", dtype, " given; f16, bf16, f32 or f64 required");
+    // Without queries there is one way to cut x into heads that is never wrong: not at all.
+    if (!has("q")) return {shape[0], shape[1], {.dim = shape[2], .heads = 1, .length = shape[1]}};
+    return {shape[0], shape[2], {.dim = shape[1] * shape[3], .heads = shape[1], .length = shape[2]}};
+  }
+
+  // No tensor that nobody reads.
+  void refuse_unknown(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme) const {
+    std::vector<std::string> known;
+    for (const ExpectedTensor& each : expected) known.push_back(each.name);
+    for (const Module::Parameter& parameter : scheme.root().parameters()) known.push_back(parameter.path);
+    for (const auto& [name, tensor] : tensors_) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      const auto nearest = nearest_name(name, known);
+      refuse("tensor ", in_quotes(name), " given; ", scheme.text(), " reads no tensor of this name; ",
+          nearest ? "did you mean '" + *nearest + "'?" : "it reads " + joined(known));
+    }
+  }
+
+  // All that is missing in one message: nobody likes to be told one name per run.
+  void refuse_missing(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme, bool draws) const {
+    std::vector<std::string> missing;
+    for (const ExpectedTensor& each : expected)
+      if (each.required && !has(each.name)) missing.push_back(each.name + " " + shapes_text(each.shapes));
+    const std::size_t inputs = missing.size();
+    for (const Module::Parameter& parameter : scheme.root().parameters())
+      if (!has(parameter.path) && !draws) missing.push_back(parameter.path + " " + to_string(parameter.tensor.shape()));
+    if (missing.empty()) return;
+    refuse("missing: ", joined(missing), "; there: ", names(), "; every tensor of ", scheme.text(),
+        " required; add them", missing.size() == inputs ? "" : to_text(", or draw parameters with ", init(), " SEED"));
+  }
+
+  // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently:
+  // a table of another shape is another scheme.
+  void check(const ExpectedTensor& expected, DType numbers) const {
+    const auto& [name, axes, shapes, kind, required, meaning] = expected;
+    const Tensor tensor = get(name);
+    if (!tensor.defined()) return;
+    if (!is_one_of(shapes, tensor.shape())) {
+      refuse("tensor ", name, ": ", tensor.shape(), " given; ", shapes_text(shapes), " required",
+          meaning.empty() ? "" : ": " + meaning);
+    }
+    const DType dtype = tensor.dtype();
+    if (kind == Kind::truth && dtype != DType::boolean) refuse("tensor ", name, ": ", dtype, " given; bool required");
+    if (kind == Kind::positions && dtype == DType::boolean)
+      refuse("tensor ", name, ": bool given; f64, or another number, required");
+    if (kind == Kind::numbers && dtype != numbers) {
+      refuse("tensor ", name, ": ", dtype, " given where ", has("q") ? "q" : "x", " is ", numbers,
+          "; one floating dtype for all numbers required; convert one of them");
+    }
+  }
+
+  Tensor draw(const std::string& name) const {
+    double least = 0;
+    for (const double position : get(name).to_vector()) {
+      if (!(position >= least) || position != std::floor(position))
+        refuse("tensor ", name, ": ", position, " given; whole numbers from 0 on, ascending, none twice, required");
+      least = position + 1;
+    }
+    return numbers(name, DType::f64);
+  }
+
+  Tensor numbers(const std::string& name, DType dtype) const {
+    if (!has(name)) return {};
+    const Tensor tensor = get(name);
+    return tensor.dtype() == dtype ? tensor : raw::cast(tensor, dtype);
+  }
+
+ private:
+  std::string names() const {
+    return tensors_.empty() ? "no tensor" : joined(tensors_, [](const auto& entry) { return in_quotes(entry.first); });
+  }
+
+  std::string path_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+void read_parameters(
+    const Reader& file, ProbeInput& input, DType numbers, DType dtype, std::optional<std::uint64_t> init) {
+  Module& root = input.scheme->root();
+  if (init) root.initialise(*init);
+  root.to(dtype);
+  for (const Module::Parameter& parameter : root.parameters()) {
+    file.check({parameter.path, "", {parameter.tensor.shape()}, Kind::numbers, !init, ""}, numbers);
+    if (file.has(parameter.path))
+      raw::copy_into(file.numbers(parameter.path, dtype), parameter.tensor);
+    else
+      input.drawn.push_back(parameter.path);
+  }
+  if (init && input.drawn.empty())
+    throw InputError(file.init(), ": given; the file has every parameter, so that it has no effect; leave it out");
+}
+
+}  // namespace
+
+void ProbeInput::to(Device device) {
+  scheme->root().to(device);
+  for (Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.x, &cotangent, &cotangent_logits})
+    if (tensor->defined()) *tensor = raw::to_device(*tensor, device);
+}
+
+std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length) {
+  const index_t heads = scheme.sizes().heads;
+  const Shape by_head{batch, heads, length, scheme.sizes().head_dim()}, tokens{batch, length, scheme.sizes().dim};
+  std::vector<ExpectedTensor> all;
+  if (scheme.attends()) {
+    all.push_back({"q", "b h t d", {by_head}, Kind::numbers, true, "queries"});
+    all.push_back({"k", "b h t d", {by_head}, Kind::numbers, true, "keys"});
+    all.push_back({"v", "b h t d", {by_head}, Kind::numbers, true, "values"});
+  }
+  if (scheme.reads_x()) all.push_back({"x", "b t c", {tokens}, Kind::numbers, true, "the layer's input; c = h d"});
+  const bool attends = scheme.attends();
+  all.push_back({"cotangent", attends ? "b h t d" : "b t c", {attends ? by_head : tokens}, Kind::numbers, false,
+      "of the output"});
+  if (scheme.claims().uses_positions) {
+    all.push_back({"positions", "t, or b t", {{length}, {batch, length}}, Kind::positions, false,
+        "of the tokens, instead of 0, 1, ..."});
+  }
+  for (const std::string& name : scheme.draw_names()) {
+    all.push_back({name, "t", {{length}}, Kind::positions, false,
+        "what randomised draws, positions or distances: whole numbers, ascending; left out: drawn"});
+  }
+  if (!attends) return all;
+  const Shape pairs{batch, heads, length, length};
+  all.push_back({"cotangent_logits", "b h t t", {pairs}, Kind::numbers, false, "of the logits; ignored where masked"});
+  all.push_back({"present", "b t", {{batch, length}}, Kind::truth, false, "false for padding"});
+  std::vector<Shape> masks;
+  const bool per_head = scheme.claims().mask_per_head;
+  for (const index_t b : {index_t(1), batch}) {
+    for (const index_t h : {index_t(1), per_head ? heads : index_t(1)}) {
+      const Shape shape{b, h, length, length};
+      if (!is_one_of(masks, shape)) masks.push_back(shape);
+    }
+  }
+  all.push_back({"mask", per_head ? "1|b 1|h t t" : "1|b 1 t t", masks, Kind::truth, false,
+      to_text("true where a query may see a key, besides the causal mask",
+          per_head ? "" : "; one for all heads, as a convolution mixes them")});
+  return all;
+}
+
+ProbeInput read_probe_input(
+    const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
+  (void)parse_schemes(scheme);  // the shorter error first
+  return probe_input_of(path, read_safetensors(path).tensors, scheme, dtype, init);
+}
+
+ProbeInput probe_input_of(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+    const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
+  (void)parse_schemes(scheme);
+  const Reader file(path, tensors);
+  const Reader::Sizes sizes = file.sizes();
+  ProbeInput input;
+  input.scheme = std::make_unique<BareAttention>(scheme, sizes.scheme);
+  const std::vector<ExpectedTensor> expected = expected_tensors(*input.scheme, sizes.batch, sizes.length);
+  file.refuse_unknown(expected, *input.scheme);  // a misspelt name says more than a missing one
+  file.refuse_missing(expected, *input.scheme, init.has_value());
+  const DType numbers = file.get(file.has("q") ? "q" : "x").dtype(), wanted = dtype.value_or(numbers);
+  for (const ExpectedTensor& each : expected) file.check(each, numbers);
+  read_parameters(file, input, numbers, wanted, init);
+  input.operands = {
+      file.numbers("q", wanted), file.numbers("k", wanted), file.numbers("v", wanted), file.numbers("x", wanted)};
+  input.setting = {
+      .positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
+  for (const std::string& name : input.scheme->draw_names())
+    input.draws.emplace_back(name, file.has(name) ? file.draw(name) : Tensor());
+  input.cotangent = file.numbers("cotangent", wanted);
+  input.cotangent_logits = file.numbers("cotangent_logits", wanted);
+  return input;
+}
+
+}  // namespace whence

@@ -1,0 +1,85 @@
+#include "examples/whence/verify/scheme_texts.h"
+
+#include <algorithm>
+
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+// Adds the canonical form of a text once. What the grammar itself refuses stays as it is: whoever makes it finds out.
+void add(std::vector<std::string>& texts, const std::string& text) {
+  std::string canonical = text;
+  try {
+    canonical = canonical_text(parse_schemes(text));
+  } catch (const InputError&) {}
+  if (std::find(texts.begin(), texts.end(), canonical) == texts.end()) texts.push_back(canonical);
+}
+
+// Values of an option other than its default.
+std::vector<std::string> other_values(const SchemeOption& option, index_t length) {
+  std::vector<std::string> values;
+  for (const std::string& choice : option.choices)
+    if (choice != option.default_text) values.push_back(choice);
+  const double preset = option.kind == SchemeOption::Kind::word ? 0 : std::stod(option.default_text);
+  if (option.kind == SchemeOption::Kind::integer) {
+    const double whole = std::clamp(static_cast<double>(length), option.low, option.high);
+    if (whole != preset) values.push_back(to_text(static_cast<index_t>(whole)));
+  }
+  if (option.kind == SchemeOption::Kind::number) {
+    const double near = std::clamp(preset == 0 ? 0.5 : 1.25 * preset, option.low, option.high);
+    if (near != preset) values.push_back(to_text(near));
+  }
+  return values;
+}
+
+// What stands first in the parentheses: nothing, or each scheme that needs none itself.
+std::vector<std::string> insides(const SchemeInfo& info) {
+  if (!info.takes_base) return {""};
+  std::vector<std::string> bases;
+  for (const SchemeInfo& base : registered_schemes())
+    if (!base.takes_base) bases.push_back(base.name);
+  return bases;
+}
+
+std::string with_inside(const std::string& name, const std::string& base, const std::string& option) {
+  const std::string inside = base + (base.empty() || option.empty() ? "" : ", ") + option;
+  return inside.empty() ? name : name + "(" + inside + ")";
+}
+
+}  // namespace
+
+std::vector<std::string> scheme_texts(index_t length) {
+  std::vector<std::string> texts;
+  for (const SchemeInfo& info : registered_schemes()) {
+    for (const std::string& base : insides(info)) {
+      add(texts, with_inside(info.name, base, ""));
+      for (const SchemeOption& option : info.options)
+        for (const std::string& value : other_values(option, length))
+          add(texts, with_inside(info.name, base, option.name + "=" + value));
+    }
+    for (const std::string& variant : info.variants) add(texts, variant);
+  }
+  return texts;
+}
+
+std::vector<std::string> scheme_sums() {
+  std::vector<std::string> names, texts;
+  for (const SchemeInfo& info : registered_schemes())
+    if (!info.takes_base) names.push_back(info.name);
+  for (std::size_t a = 0; a < names.size(); ++a)
+    for (std::size_t b = a + 1; b < names.size(); ++b) add(texts, names[a] + " + " + names[b]);
+  return texts;
+}
+
+std::vector<std::string> promised_texts() {
+  std::vector<std::string> texts;
+  for (const SchemeInfo& info : registered_schemes()) {
+    if (!info.takes_base) add(texts, info.name);
+    for (const std::string& variant : info.variants) add(texts, variant);
+  }
+  return texts;
+}
+
+}  // namespace whence
