@@ -6,8 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "autograd/ops.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/history.h"
+#include "examples/whence/look/links.h"
 #include "examples/whence/look/measures.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/written.h"
@@ -73,6 +75,25 @@ TEST_CASE("look: CoPE before training has no gradient in its gates but by a tabl
     }
   }
   CHECK(seen);
+}
+
+TEST_CASE("look: where gates saturate, each gradient still is the sum over its links, and what is no sum is left out") {
+  const Subject subject = subject_with(small("cope(p_max=3)"), 9);
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    subject.model->to(dtype);
+    Capture capture("*");
+    // As in trained models: 1 - g is 1e-4, of which f32 keeps three digits.
+    capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& x) { return 0.01 * x + 9.0; });
+    const Inspection inspection(subject);
+    const Links links = links_of(inspection, 1e9);
+    CHECK(links.left_out.empty());
+    for (const index_t layer : {0, 1})
+      CHECK(std::ranges::any_of(
+          links.all, [&](const Link& link) { return link.layer == layer && link.from == "position.gate_logits"; }));
+  }
+  const Subject hard = subject_with(small("alibi + hard_attention"), 9);
+  const Inspection straight_through(hard);
+  CHECK_FALSE(links_of(straight_through, 1e9).left_out.empty());
 }
 
 TEST_CASE("look: constants, and channels of keys to come, are what they are") {
@@ -179,11 +200,14 @@ TEST_CASE("look: the command, on a run of train") {
            {{run, "--explain", "gates head=0 i=99 j=0"}, "i=99 given"},
            {{run, "--explain", "gates layer=1"}, "layer=1 given"},
            {{run, "--explain", "gates i=1 i=2"}, "i given twice"},
+           {{run, "--explain", "logits gates head=0 i=1 j=0"}, "'logits' and 'gates' given; one name required"},
+           {{run, "--explain", "loss"}, "'loss' in layer 0 given"},
            {{std::string(300, 'a')}, "no folder, and no scheme either"}, {{run, "--causes", "--out", "x"}, "--out"}}) {
     CAPTURE(refusal.second);
     const Outcome refused = look(refusal.first);
     CHECK(refused.code == 2);
     CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
+    CHECK(refused.out.empty());
   }
 }
 
@@ -258,9 +282,12 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
       << R"({"step": 1, "measure": "loss", "of": "this sequence", "value": null})" << '\n';
   REQUIRE(history_of(scratch / "older").size() == 2);
   CHECK(std::isnan(history_of(scratch / "older")[0].curves.at(0).y.at(0)));
-  std::ofstream(scratch / "damaged") << "{\"step\": 1}\n";
-  CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: no record of a look") !=
-        std::string::npos);
+  for (const char* line :
+      {R"({"step": 1})", R"({"step": 1e17, "measure": "loss", "of": "this sequence", "value": 1})", "[[[[[["}) {
+    std::ofstream(scratch / "damaged") << line << '\n';
+    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: no record of a look") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("look: gradient norms by layer, gates at their ends and positions at their bound") {

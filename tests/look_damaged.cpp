@@ -78,6 +78,7 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
            {record, replaced(said, "flip_flop", "flop_flip"), "flop_flip"},
            {record, replaced(said, "\"dim\": 8", "\"dim\": -8"), "--dim: -8 given"},
            {record, replaced(said, "\"dim\": 8", "\"dim\": 16"), "does not fit"},
+           {record, replaced(said, "\"dim\": 8", "\"dim\": 1536"), "a model of 1 layers of dim 1536 has at least "},
            {record, replaced(said, "\"scheme\": \"cope\"", "\"scheme\": \"hope\""), "hope"},
            {record, replaced(said, "\"heads\": 2", "\"heads\": 3"), "3"},
            {old, changed(then, [](SafetensorsFile& file) { file.metadata["whence.format"] = "9"; }),

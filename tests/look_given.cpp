@@ -105,7 +105,9 @@ TEST_CASE("look: what is given is refused where it does not fit, and looked at a
            {with("q", ones({7, 4})), "cope", "q is [7,4]; [heads, tokens, dims] required"},
            {with("q", ones({2, 2, 7, 4})), "cope", "q is [2,2,7,4]"},
            {with("v", ones({2, 7, 4}, DType::i64)), "cope", "v is i64; floating numbers required"},
-           {with("v", infinite), "cope", "v holds NaN or infinity"}, {with("w", ones({1})), "cope", "a tensor w found"},
+           {with("v", infinite), "cope", "v holds NaN or infinity"},
+           {with("k", Tensor::full({2, 7, 4}, 1e200, DType::f64)), "cope", "k holds NaN or infinity as f32"},
+           {with("w", ones({1})), "cope", "a tensor w found"},
            {with("cotangent", ones({2, 7, 3})), "cope", "cotangent is [1,2,7,3]"},
            {with("x", ones({7, 7})), "cope", "x is [1,7,7]"}, {good, "forgetting", "no tensor x"},
            {good, "sinusoidal", "adds to x alone"}}) {

@@ -138,8 +138,8 @@ int run(int argc, char** argv) {
     std::cout << look::explained_json(inspection, options.explain) << '\n';
     return 0;
   }
-  std::cout << look::title_line(subject, inspection.loss()) << '\n';
-  if (!options.explain.empty()) std::cout << look::explained(inspection, options.explain);
+  const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
+  std::cout << look::title_line(subject, inspection.loss()) << '\n' << explained;
   if (!options.read.empty())
     std::cout << look::text_read(inspection, options.read, look::TextStyle::for_standard_output());
   if (!options.edit.empty()) print_edits(inspection, options.edit);

@@ -145,6 +145,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
     throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
+  require_weights_of(options, place, folder + "/weights.safetensors");
   require_memory(options, Device::cpu(), 1);
   try {
     saved.model = std::make_unique<Transformer>(options);

@@ -57,6 +57,9 @@ std::vector<std::int64_t> chosen_steps(const Files& files) {
   const std::vector<std::int64_t> all = checkpoints_of(files.subject.run);
   if (all.empty()) throw FileError("--checkpoints: ", files.subject.run, " has none; a run that has saved required");
   const auto most = static_cast<std::size_t>(files.checkpoints);
+  if (all.size() < 2)
+    throw InputError("--checkpoints: ", files.subject.run, " has one, of step ", all[0],
+        "; two or more required; train with a smaller --save-every, and --keep-checkpoints 0 to keep all");
   if (all.size() <= most) return all;
   std::vector<std::int64_t> steps;
   for (std::size_t k = 0; k < most; ++k)

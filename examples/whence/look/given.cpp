@@ -10,8 +10,9 @@
 namespace whence::look {
 namespace {
 
-// With a batch of one in front; undefined when the file has none of that name.
-Tensor tensor_of(const SafetensorsFile& content, const std::string& file, const std::string& name, int rank) {
+// As `dtype`, with a batch of one in front; undefined when the file has none of that name.
+Tensor tensor_of(
+    const SafetensorsFile& content, const std::string& file, const std::string& name, int rank, DType dtype) {
   for (const auto& [known, tensor] : content.tensors) {
     if (known != name) continue;
     if (!is_floating(tensor.dtype()))
@@ -22,12 +23,13 @@ Tensor tensor_of(const SafetensorsFile& content, const std::string& file, const 
           rank == 4 ? "[heads, tokens, dims]" : "[tokens, dims]",
           " required, or one of these in a batch of one, none of them 0");
     }
-    const std::vector<double> numbers = tensor.to_vector();
-    if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); }))
-      throw FileError(file, ": ", name, " holds NaN or infinity; finite numbers required");
+    const Tensor cast = raw::cast(tensor, dtype);
+    if (!std::ranges::all_of(cast.to_vector(), [](double number) { return std::isfinite(number); }))
+      throw FileError(
+          file, ": ", name, " holds NaN or infinity as ", to_string(dtype), "; numbers that are finite there required");
     std::vector<index_t> extents{1};
     for (int axis = batched ? 1 : 0; axis < tensor.rank(); ++axis) extents.push_back(tensor.size(axis));
-    return raw::reshape(tensor, Shape(extents));
+    return raw::reshape(cast, Shape(extents));
   }
   return {};
 }
@@ -44,7 +46,7 @@ Given read_given(const std::string& file, DType dtype) {
   for (const auto& [name, tensor] : content.tensors)
     if (name != "q" && name != "k" && name != "v" && name != "cotangent" && name != "x")
       throw FileError(file, ": a tensor ", name, " found; q, k, v, and if wanted cotangent and x, required");
-  const auto read = [&](const char* name, int rank) { return tensor_of(content, file, name, rank); };
+  const auto read = [&](const char* name, int rank) { return tensor_of(content, file, name, rank, dtype); };
   Given given{read("q", 4), read("k", 4), read("v", 4), read("cotangent", 4), read("x", 3)};
   const std::pair<const char*, Tensor*> by_head[] = {
       {"q", &given.q}, {"k", &given.k}, {"v", &given.v}, {"cotangent", &given.cotangent}};
@@ -56,8 +58,6 @@ Given read_given(const std::string& file, DType dtype) {
   const Shape& shape = given.q.shape();
   require_shape(file, "x", given.x, {1, shape[2], shape[1] * shape[3]});
   if (!given.cotangent.defined()) given.cotangent = Tensor::full(shape, 1, dtype);
-  for (Tensor* tensor : {&given.q, &given.k, &given.v, &given.cotangent, &given.x})
-    if (tensor->defined()) *tensor = raw::cast(*tensor, dtype);
   return given;
 }
 

@@ -32,11 +32,15 @@ History read(const std::filesystem::path& file) {
   std::string text = read_file(file);
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // a line that a crash cut short
   std::istringstream lines(text);
+  constexpr double most_steps = 1e12;  // as of whence train
   std::size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
+    const FileError not_a_look(
+        file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
     try {
       const auto record = nlohmann::json::parse(line);
+      if (const double step = record.at("step"); !(step >= 0 && step <= most_steps)) throw not_a_look;
       if (record.contains("measure")) {
         const auto& value = record.at("value");  // null: not finite
         history.measures[record.at("measure")][record.at("of")][record.at("step")] =
@@ -51,9 +55,7 @@ History read(const std::filesystem::path& file) {
                                                         : counts.by_reason[name];
         sum += value.get<double>();
       }
-    } catch (const nlohmann::json::exception&) {
-      throw FileError(file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
-    }
+    } catch (const nlohmann::json::exception&) { throw not_a_look; }
   }
   return history;
 }

@@ -22,6 +22,8 @@ struct Link {
 struct Links {
   std::vector<Link> all;
   std::vector<std::vector<index_t>> rows;  // by layer: the queries whose links are all here
+  // Layer and name of those whose gradient is not the sum over their links: in this precision, or in any.
+  std::vector<std::pair<index_t, std::string>> left_out;
 };
 
 // Those of the queries whose logits have the largest gradients, as many as fit into `bytes`. Left out: what leads from

@@ -69,7 +69,7 @@ double bytes_of(const Inspection& inspection) {
 
 [[noreturn]] void refuse_size(const Inspection& inspection, double bytes) {
   const auto tokens = static_cast<double>(inspection.subject().tokens.numel());
-  throw InputError("look: a page of ", tokens, " tokens would take ", std::llround(bytes / (1 << 20)), " MiB; at most ",
+  throw InputError("a page of ", tokens, " tokens would take ", std::llround(bytes / (1 << 20)), " MiB; at most ",
       most_bytes >> 20, " required; --length ",
       static_cast<index_t>(0.97 * tokens * std::sqrt(static_cast<double>(most_bytes) / bytes)),
       " should fit, and --causes, --ways and --explain take any length");
@@ -113,7 +113,7 @@ std::string page_of(const Overview& overview, const Rows& rows, const std::vecto
       facts_html(rows.subject(), rows.loss()) + report::table_html(strongest_table(overview)) + history_html(history),
       data_element(own_data, json_of(overview, rows)));
   if (page.size() > most_bytes + most_bytes / 5)
-    throw InputError("look: a page of ", overview.tokens, " tokens would take ", page.size() >> 20, " MiB; at most ",
+    throw InputError("a page of ", overview.tokens, " tokens would take ", page.size() >> 20, " MiB; at most ",
         most_bytes >> 20, " required; fewer tokens, or fewer places of --at");
   return page;
 }

@@ -180,6 +180,12 @@ Json link_rows_json(const Links& links) {
   return all;
 }
 
+Json left_out_json(const Links& links) {
+  Json all = Json::array();
+  for (const auto& [layer, from] : links.left_out) all.push_back({{"layer", layer}, {"from", from}});
+  return all;
+}
+
 Json graph_json(const Inspection& inspection) {
   const Graph graph = graph_of(inspection);
   Json nodes = Json::array(), edges = Json::array();
@@ -251,7 +257,7 @@ std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>
   if (inspection.explains()) {
     const Links links = links_of(inspection, bytes_of_links);
     data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype())},
-        {"link_rows", link_rows_json(links)}});
+        {"link_rows", link_rows_json(links)}, {"left_out", left_out_json(links)}});
   }
   return text_of(data);
 }

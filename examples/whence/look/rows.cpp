@@ -37,7 +37,7 @@ bool Rows::take(const Subject& subject) {
 Rows::Rows(const Subject& subject, bool gradients) : subject_(subject), specs_(parse_schemes(subject.model->scheme())) {
   const index_t layers = subject.model->options().layers;
   if (!take(subject))
-    throw InputError("look: ", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
+    throw InputError("", subject.tokens.numel(), " tokens of ", subject.model->scheme(),
         " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
   const RecordingScope recording(gradients);
   Capture capture(operands_of(layers));

@@ -34,6 +34,8 @@ struct Weights {
   fs::path place;  // a checkpoint's folder, or the file that training left
   bool checkpoint;
   std::string when;  // they are of
+
+  [[nodiscard]] std::string file() const { return checkpoint ? place / "weights.safetensors" : place; }
 };
 
 // Those that are asked for.
@@ -158,7 +160,7 @@ void give_sequence(Subject& subject, std::vector<std::int64_t> inputs, std::vect
   subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
 }
 
-Subject of_task(const SubjectOptions& options, const RunRecord& record) {
+Subject of_task(const SubjectOptions& options, const RunRecord& record, const Weights& weights) {
   if (!options.text.empty()) {
     throw InputError("--text: given with a run of ", record.subject,
         ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
@@ -167,9 +169,12 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record) {
   std::unique_ptr<Transformer> model;
   try {
     recorded = tasks::recorded_task(record);
+    require_weights_of(recorded.model, options.run + "/run.json", weights.file());
     require_memory(recorded.model, Device::cpu(), 1);
     model = std::make_unique<Transformer>(recorded.model);
-  } catch (const InputError& unfit) { throw FileError(options.run, "/run.json: ", unfit.what()); }
+  } catch (const FileError&) { throw; } catch (const InputError& unfit) {
+    throw FileError(options.run, "/run.json: ", unfit.what());
+  }
   return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
 }
 
@@ -292,7 +297,7 @@ Subject of_scheme(const SubjectOptions& options) {
 Subject of_run(const SubjectOptions& options) {
   const RunRecord record = read_record(options.run);
   const Weights weights = weights_of(options);
-  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record);
+  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record, weights);
   load(weights, *subject.model, options.accept_damaged);
   subject.model->to(options.dtype);
   subject.label = weights.when;

@@ -19,9 +19,12 @@ struct Words {
 Words words_of(const std::string& what, const std::string& option) {
   Words wanted;
   std::istringstream words(what);
+  bool named = false;
   for (std::string word; words >> word;) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos) {
+      if (named) throw InputError(option, ": '", wanted.name, "' and '", word, "' given; one name required");
+      named = true;
       wanted.gradient = word.starts_with("dLoss/d");
       wanted.name = wanted.gradient ? word.substr(7) : word;
       continue;

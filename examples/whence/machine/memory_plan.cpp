@@ -230,13 +230,16 @@ std::size_t free_memory(Device device) {
   return free == 0 ? 0 : free + held.reserved - held.live;
 }
 
-void require_memory(const TransformerOptions& model, Device device, int numbers) {
+double fewest_parameters(const TransformerOptions& model) {
   const auto at_least_0 = [](index_t size) { return static_cast<double>(std::max<index_t>(size, 0)); };
-  const double dim = at_least_0(model.dim), layers = at_least_0(model.layers);
-  const double hidden = model.hidden ? at_least_0(model.hidden) : 4 * dim;
+  const double dim = at_least_0(model.dim), hidden = model.hidden ? at_least_0(model.hidden) : 4 * dim;
   const double attention = 4 * dim * dim, mlp = (model.activation == Activation::swiglu ? 3 : 2) * dim * hidden;
   const double tables = at_least_0(model.vocabulary) * dim * (model.tied ? 1 : 2);
-  const double parameters = tables + layers * (attention + mlp);
+  return tables + at_least_0(model.layers) * (attention + mlp);
+}
+
+void require_memory(const TransformerOptions& model, Device device, int numbers) {
+  const double parameters = fewest_parameters(model), layers = static_cast<double>(std::max<index_t>(model.layers, 0));
   const double bytes = 4 * numbers * parameters + layers * bytes_of_layer;
   const std::size_t free = free_memory(device);
   if (free == 0 || bytes <= static_cast<double>(free)) return;

@@ -15,6 +15,8 @@ namespace whence {
 // (ulimit -v and -d) have left, on a GPU its free memory, and what the allocator holds and nobody uses. 0: not known.
 [[nodiscard]] std::size_t free_memory(Device device);
 
+// Counted from its sizes alone, which may be anything: what every scheme has.
+double fewest_parameters(const TransformerOptions& model);
 // OutOfMemory when `numbers` numbers (1: to run it; 4: to train it) for each parameter of `model`, counted from its
 // sizes alone and at least, are more than is free. Sizes may be anything. Asked before anything of the model is made.
 void require_memory(const TransformerOptions& model, Device device, int numbers);

@@ -7,6 +7,7 @@
 
 #include "examples/whence/cli/command_line.h"
 #include "nn/io/checkpoint.h"
+#include "nn/transformer.h"
 
 namespace whence {
 
@@ -16,5 +17,9 @@ void declare_accept_damaged(CommandLine& options, bool& accept_damaged);
 TrainingState load(
     const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Adam* optimizer, bool accept_damaged);
 void load(const std::string& file, const std::vector<Module::Parameter>& weights, bool accept_damaged);
+
+// FileError where a model of these sizes, which `place` names, has more parameters than the file of its weights has room
+// for. Asked before anything of the model is made.
+void require_weights_of(const TransformerOptions& model, const std::string& place, const std::string& weights);
 
 }  // namespace whence

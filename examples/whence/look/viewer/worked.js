@@ -95,11 +95,18 @@ function lacking_words(number, side, of) {
     return complete(number, side) ? null : by_command(number, of, "The page has the links of these queries alone:",
       ...linked_rows(number).flatMap((i) => [" ", row_link(number, i)]), ". This number needs others.");
   }
+  if (side === "from" && is_left_out(number)) return by_command(number, of, left_out_words);
   const other = linked(number, side === "from" ? "to" : "from").length;
   if (!other) return by_command(number, of, "The page has no links of this quantity.");
   if (side === "from") return make("p", {}, "It arrives from what follows the layer: the residual stream.");
   return by_command(number, of, "What it is made of has no name here.");
 }
+
+// Links are kept where their sum is autograd's number; elsewhere nothing is claimed.
+const is_left_out = ({ quantity, layer }) =>
+  data.left_out.some((each) => each.layer === layer && each.from === quantity.probe);
+const left_out_words = "Left out: what hands it its gradient does not add up to autograd\u2019s number. That is " +
+  "rounding, and gone with --dtype f64, or an op whose backward is not its derivative.";
 
 const reason_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "reasons", 8)?.[index];
 
@@ -155,12 +162,14 @@ function gradient_side(number) {
   return [title, ...reason, table, difference_sentence(terms, gradient, number)];
 }
 
-// Small numbers are rounded with the large ones that they were computed beside: look/links.cpp judges so too.
+// What rounding may do to the sum: look/links.cpp says why, and judges so too.
 function difference_sentence(terms, gradient, { quantity, layer }) {
   const part = part_of(quantity, layer), all = decode(part, "gradient");
-  const beside = 0.1 * Math.max(...extremes_of(all).map(Math.abs)), size = size_of(terms);
-  const off = apart(terms, gradient), allowed = part.bits === 64 ? 1e-10 : 1e-5;
-  const equal = off * (size || 1) <= allowed * (size + beside);
+  const beside = 0.1 * Math.max(...extremes_of(all).map(Math.abs)), size = size_of(terms), exact = part.bits === 64;
+  const rounded = sum_of(terms.map(({ number, other }) => Math.abs(other * number_at(number, "value"))));
+  const allowance = (exact ? 1e-10 : 1e-5) * (size + beside) + (exact ? 4e-16 : 2.4e-7) * rounded;
+  const off = apart(terms, gradient), allowed = allowance / (size || Math.abs(gradient) || 1);
+  const equal = Math.abs(total_of(terms) - gradient) <= allowance;
   const sum = total_of(terms), verdict = `${equal ? "\u2713" : "\u2717"} Their sum is `;
   const words = `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${format(allowed, 1)} allowed).`;
   return make("p", { class: "check", "data-equal": String(equal) },
