@@ -12,11 +12,12 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/page.h"
 #include "examples/whence/lab/request.h"
-#include "examples/whence/lab/slurm.h"
+#include "examples/whence/lab/run.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/train.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/suggest.h"
@@ -26,10 +27,9 @@ namespace {
 
 struct Options {
   GridOptions grid;
-  std::string measure = "auto", rows, columns, out, device = "auto";
+  std::string measure = "auto", rows, columns, out, device = "auto", slurm, sbatch;
   int jobs = threads();
-  bool quiet = false, accept_damaged = false;
-  WorkOptions work;
+  bool quiet = false, plan = false, collect = false;
 };
 
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
@@ -54,12 +54,8 @@ std::optional<std::pair<std::string, std::string>> crossing(
 
 std::string introduction_of(const Outcome& outcome, const GridRequest& request) {
   const Grid& grid = outcome.grid();
-  double training = 0;
-  std::size_t failed = 0, damaged = 0, missing = 0;
-  for (const GridCell& cell : grid.cells) {
-    training += cell.seconds, damaged += cell.damaged, missing += cell.missing;
-    failed += !cell.damaged && !cell.missing && !cell.failure.empty();
-  }
+  std::size_t failed = 0, missing = 0;
+  for (const GridCell& cell : grid.cells) missing += cell.missing, failed += !cell.missing && !cell.failure.empty();
   Settings fixed_settings = request.settings;
   std::erase_if(fixed_settings, [&](const auto& setting) {
     return std::ranges::count(grid.axes, setting.first) > 0 || (request.same_tokens && setting.first == "batch");
@@ -72,9 +68,8 @@ std::string introduction_of(const Outcome& outcome, const GridRequest& request) 
   }
   if (request.same_tokens) axes += "; the batch such that all see the same tokens";
   return to_text(grid.task, ", ", outcome.measure(), ", lower is better. Every run: train ", grid.task, arguments, axes,
-      ". ", grid.cells.size(), " runs, ", failed > 0 ? to_text(failed, " failed, ") : "",
-      damaged > 0 ? to_text(damaged, " damaged, not counted, ") : "", missing > 0 ? to_text(missing, " missing, ") : "",
-      fixed(training, 0), " s of training in all.");
+      ". ", grid.cells.size(), " runs", failed > 0 ? to_text(", ", failed, " failed") : "",
+      missing > 0 ? to_text(", ", missing, " missing") : "", ".");
 }
 
 void declare_options(CommandLine& line, Options& options) {
@@ -89,8 +84,12 @@ void declare_options(CommandLine& line, Options& options) {
       .text("columns", &options.columns, {"axis of their columns"})
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
-  declare_damaged(line, &options.accept_damaged);
-  declare_work(line, options.work);
+  line.heading("Other engines")
+      .flag("plan", &options.plan,
+          {"print a line of `whence train` for each run that is not done, for a shell, GNU parallel or any scheduler"})
+      .text("slurm", &options.slurm, {"write these lines as an array script of SLURM to this file; -: print it"})
+      .text("sbatch", &options.sbatch, {"options of sbatch for that script: \"partition=gpu,time=2:00:00\""})
+      .flag("collect", &options.collect, {"make the tables of what is done, run nothing, and say what is missing"});
   for (const std::string name : {"steps", "dim", "layers", "heads", "length", "batch", "lr", "test-sequences", "data"})
     line.elsewhere(name, to_text("an option of train; write --set \"", name, "=...\""));
   line.elsewhere("scheme", "write --schemes").elsewhere("seed", "write --seeds, how many");
@@ -99,38 +98,51 @@ void declare_options(CommandLine& line, Options& options) {
       "whence lab flip_flop --schemes 'cope,cope(p_max=16),cope + rope' --set steps=300", "other schemes, shorter");
   line.example("whence lab counting --vary variables=1,3,5", "three tasks, side by side");
   line.example(
-      "whence lab flip_flop --schemes cope,rope --seeds 12 --collect", "the tables of what workers have done so far");
+      "whence lab flip_flop --schemes cope,rope --seeds 12 --plan --jobs 2 | parallel -j2", "by another engine");
   line.example("whence lab lm --schemes 'cdape(kerple)' --vary cdape.kernel=1,3,5,7 --set data=austen.txt",
       "an option of a scheme, on text");
 }
 
-// Everything that runs nothing here, or one cell.
-std::optional<int> work_without_tables(std::vector<Grid>& grids, const Options& options, const Machine& machine,
-    const std::filesystem::path& folder, int argc, char** argv) {
-  if (!options.work.slurm.empty()) {
-    write_slurm_job(
-        options.work.slurm, grids, folder, std::vector<std::string>(argv, argv + argc), options.work.submit);
-    return 0;
-  }
-  if (options.work.plan) {
-    for (const std::string& line : planned_commands(grids, machine, "whence")) std::cout << line << '\n';
-    return 0;
-  }
-  if (!machine.only) return std::nullopt;
-  install_interrupt_handler();
-  run_grids(grids, machine);
-  return say_failures(grids, "lab");
+void check(const CommandLine& line, const Options& options, bool text) {
+  const int asked = (options.plan ? 1 : 0) + (options.collect ? 1 : 0) + (options.slurm.empty() ? 0 : 1);
+  if (asked > 1) throw InputError("--plan, --slurm, --collect: several given; one at most required");
+  line.refuse_unless("sbatch", !options.slurm.empty(), "--slurm");
+  const bool of_text = options.measure == "perplexity" || options.measure == "bits-per-byte";
+  line.refuse_unless("measure", options.measure == "auto" || of_text == text,
+      text ? "a task, which has errors" : "lm, which has perplexities");
 }
 
-void check_work(const CommandLine& line, const WorkOptions& work, const std::vector<Grid>& grids) {
-  std::size_t cells = 0;
-  for (const Grid& grid : grids) cells += grid.cells.size();
-  const int wanted =
-      (work.plan ? 1 : 0) + (work.collect ? 1 : 0) + (work.slurm.empty() ? 0 : 1) + (work.cell >= 0 ? 1 : 0);
-  if (wanted > 1) throw InputError("--plan, --collect, --slurm, --cell: several given; one at most required");
-  line.refuse_unless("submit", !work.slurm.empty(), "--slurm");
-  if (work.cell >= static_cast<std::int64_t>(cells))
-    line.refuse("cell", to_text("0 to ", cells - 1), "the grid has no more cells");
+// The runs that are not done as lines, or as a script of them.
+void print_for_other_engines(const CommandLine& line, const Options& options, std::vector<Grid>& grids) {
+  Machine machine{.device = options.device};
+  if (line.given("jobs")) machine.threads = std::max(1, threads() / options.jobs);
+  const std::vector<std::string> lines = planned_lines(grids, machine);
+  std::string text;
+  if (options.plan)
+    for (const std::string& each : lines) text += each + '\n';
+  else if (!lines.empty())
+    text = slurm_script(lines, options.sbatch);
+  if (options.plan || options.slurm == "-") {
+    std::cout << text;
+    return;
+  }
+  if (!lines.empty()) write_file(options.slurm, text);
+  std::cout << (lines.empty() ? "every run is done: " : "written: ") << one_line(options.slurm) << ", " << lines.size()
+            << " runs; when they are done, or before: the same command with --collect\n";
+}
+
+Findings findings_of(const std::vector<Grid>& grids, const std::vector<GridRequest>& requests, const Options& options,
+    const std::optional<std::pair<std::string, std::string>>& cross) {
+  Findings found(grids[0].axes, grids[0].task == "lm");
+  for (std::size_t k = 0; k < grids.size(); ++k) {
+    const Outcome outcome(grids[k], measures.at(options.measure));
+    found.introduction += (k > 0 ? "\n" : "") + introduction_of(outcome, requests[k]);
+    found.tables.add(outcome);
+    if (cross) std::ranges::move(cross_tables(outcome, cross->first, cross->second), std::back_inserter(found.crossed));
+    for (auto* figures : {&figures_over_axes, &learning_curves})
+      std::ranges::move(figures(outcome), std::back_inserter(found.figures));
+  }
+  return found;
 }
 
 int run(int argc, char** argv) {
@@ -138,41 +150,25 @@ int run(int argc, char** argv) {
   CommandLine line("whence lab", "Trains a grid of schemes, options and seeds on a task, and says what differs.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
-  const std::vector<std::string> names = tasks_of(options.grid.tasks);
-  const bool text = names[0] == "lm";
-  const std::vector<Axis> axes = parse_axes(options.grid.vary);
-  const auto cross = crossing(line, options, axes, text);
-  const bool of_text = options.measure == "perplexity" || options.measure == "bits-per-byte";
-  line.refuse_unless("measure", options.measure == "auto" || of_text == text,
-      text ? "a task, which has errors" : "lm, which has perplexities");
-  const std::filesystem::path folder = options.out.empty() ? to_text("runs/lab_", options.grid.tasks[0]) : options.out;
-  // all of them are read before anything runs
-  PlannedGrids planned = plan_grids(line, options.grid, {}, folder, checked_train_options);
-  std::vector<Grid>& grids = planned.grids;
-  check_work(line, options.work, grids);
-  Machine machine = machine_for(grids, options.jobs, options.device, options.quiet, options.accept_damaged);
-  machine.dead_after = options.work.dead_after;
-  if (options.work.cell >= 0) machine.only = options.work.cell;
-  if (const auto code = work_without_tables(grids, options, machine, folder, argc, argv)) return *code;
-  const DeviceChoice choice = choose_device(options.device);  // refused before anything runs
+  const std::string first = options.grid.tasks.empty() ? "" : options.grid.tasks[0];
+  const std::filesystem::path folder = options.out.empty() ? "runs/lab_" + first : options.out;
+  const std::vector<GridRequest> requests = requests_of(line, options.grid, folder);
+  const bool text = requests[0].task == "lm";
+  check(line, options, text);
+  const auto cross = crossing(line, options, requests[0].axes, text);
+  std::vector<Grid> grids;  // all of them are checked before anything runs
+  for (const GridRequest& request : requests) grids.push_back(plan_grid(request, checked_train_options));
+  if (options.plan || !options.slurm.empty()) return print_for_other_engines(line, options, grids), 0;
+  const DeviceChoice choice = choose_device(options.device);
   install_interrupt_handler();
   const double started = steady_seconds();
-  if (options.work.collect)
-    collect_grids(grids, machine);
+  if (options.collect)
+    collect_grids(grids);
   else
-    run_grids(grids, machine);
-  Findings found(grids[0].axes, text);
-  for (std::size_t k = 0; k < grids.size(); ++k) {
-    const Outcome outcome(grids[k], measures.at(options.measure));
-    found.introduction += (k > 0 ? "\n" : "") + introduction_of(outcome, planned.requests[k]);
-    found.tables.add(outcome);
-    if (cross) std::ranges::move(cross_tables(outcome, cross->first, cross->second), std::back_inserter(found.crossed));
-    for (auto* figures : {&figures_over_axes, &learning_curves})
-      std::ranges::move(figures(outcome), std::back_inserter(found.figures));
-  }
-  found.introduction += to_text("\nThis call took ", duration_text(steady_seconds() - started), ", with ", options.jobs,
-      " runs at a time; ", choice.sentence, ".");
-  std::cout << text_of(found);
+    run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
+  const Findings found = findings_of(grids, requests, options, cross);
+  std::cout << text_of(found) << "This call took " << duration_text(steady_seconds() - started) << ", with "
+            << options.jobs << " runs at a time; " << choice.sentence << ".\n";
   write_findings(folder, to_text("whence: ", options.grid.tasks[0]), found, grids);
   std::cout
       << "written: " << folder.string()

@@ -11,7 +11,7 @@
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/lab/request.h"
+#include "examples/whence/lab/run.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/papers/commands.h"
@@ -38,7 +38,7 @@ struct Options {
   std::string preset = "mini", data, code, set, out = "runs/reproduce", record, records, device = "auto";
   int seeds = 0, jobs = threads();  // seeds 0: the preset's
   std::vector<std::string> rows;
-  bool list = false, plan = false, stale = false, check = false, quiet = false, accept_damaged = false;
+  bool list = false, plan = false, stale = false, check = false, quiet = false;
 };
 
 fs::path records_of(const Options& options) {
@@ -152,9 +152,6 @@ class Reproduction {
     const papers::Places places{
         runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder, folder_, options_.data, options_.code};
     for (const std::string& command : table_.commands) {
-      if (papers::names(command, "RUN") && runs_.grids[0].cells[0].damaged)
-        throw FileError(table_.name, ": whence ", command,
-            " shows a run that is damaged; an undamaged one required: ", "remove its folder to train it anew");
       const papers::Said& said = record.said.emplace_back(papers::run_command(command, places));
       std::cout << "\n$ " << said.command << '\n' << said.output << std::flush;
     }
@@ -205,22 +202,18 @@ class Reproduction {
   }
 
   void train(Record& record) {
-    run_grids(
-        runs_.grids, machine_for(runs_.grids, options_.jobs, options_.device, options_.quiet, options_.accept_damaged));
+    const Machine machine = machine_for(runs_.grids, options_.jobs, options_.device, options_.quiet);
+    run_grids(runs_.grids, machine);
     record.measurement = papers::measured(table_, runs_.grids);
     const papers::Preset& preset = papers::find_preset(table_, options_.preset);
     record.seeds = options_.seeds == 0 ? preset.seeds : options_.seeds;
-    record.code = runs_.grids[0].cells[0].code;
-    int old = 0;
     for (const Grid& grid : runs_.grids)
       for (const GridCell& cell : grid.cells) {
-        ++record.runs, record.failed += !cell.failure.empty(), record.processor_seconds += cell.processor_seconds;
-        old += cell.code != code_hash();
-        if (cell.code != record.code) record.code = "several";
+        ++record.runs, record.failed += !cell.failure.empty(),
+            record.processor_seconds += cell.seconds_in_all * machine.threads;
         if (!cell.data.empty())
           record.text = fs::path(*find_setting(cell.options, "data")).filename().string() + ", SHA-256 " + cell.data;
       }
-    if (old > 0) std::cout << old << " of " << record.runs << " runs were trained by other code than this\n";
     std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
               << choice_.sentence << ", " << papers::cost_text(record) << " on two cores\n\n";
     if (table_.methods.empty()) return;
@@ -326,7 +319,6 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("stale", &options.stale, {"which recorded results are older than the code or the options that make them"})
       .flag("check", &options.check, {"the numbers must be those recorded, where code and machine are the same"})
       .flag("quiet", &options.quiet, {"no progress"});
-  declare_damaged(line, &options.accept_damaged);
   line.example("whence reproduce --list", "what there is");
   line.example("whence reproduce cope/table2-flip_flop", "nine small models, ours beside the paper's");
   line.example("whence reproduce dape-v2/table1 --data austen.txt", "kernels of a convolution, on text");
@@ -360,7 +352,7 @@ void check(const CommandLine& line, const Options& options, const std::vector<Pa
   line.refuse_unless("row", options.record.empty(), "no --record, which keeps whole tables");
   const auto any = [&](const auto& is_so) { return tables.empty() || std::ranges::any_of(tables, is_so); };
   const bool trained = any([](const PaperTable& table) { return !table.presets.empty(); });
-  for (const char* name : {"preset", "seeds", "set", "row", "check", "jobs", "device", "accept-damaged"})
+  for (const char* name : {"preset", "seeds", "set", "row", "check", "jobs", "device"})
     line.refuse_unless(name, trained, "a table for which something is trained");
   line.refuse_unless("data", any([](const PaperTable& table) { return reads(table, "TEXT", papers::Reads::text); }),
       "a table of language models");

@@ -1,7 +1,6 @@
-"""One flipped bit in a checkpoint, a run or a lab's folder: refused with 3 or 7, or without any effect."""
+"""One flipped bit in a checkpoint or a run: refused with 3 or 7, or without any effect."""
 import shutil
 
-from findings import LAB, lab_table
 from system_calls import RUN
 from tools import flip, result_of
 
@@ -24,20 +23,16 @@ def attack_bits(attack, whole=False):
     half = attack.folder / "half_run"
     shutil.rmtree(half / "checkpoints/step-000004")
     language = attack.language("whole_lm")
-    lab = attack.new("whole_lab")
-    table = lab_table(attack.run([*LAB, "--out", lab]).out)
     generate = ["generate", "--tokens", "8", "--quiet", "--seed", "1", "--run"]
     text = attack.run([*generate, language]).out
     subjects["resume"] = (half, [*half.glob("checkpoints/step-000003/*")], [*RUN[:-1], "--resume", "--out"], lambda out, ended: result_of(out), result_of(run))
     subjects["generate"] = (language, [language / name for name in ("weights.safetensors", "run.json", "tokeniser.json")], generate,
                             lambda out, ended: ended.out, text)
-    subjects["lab"] = (lab, [path for path in lab.glob("*.0/**/*") if path.is_file() and path.stat().st_size], [*LAB, "--out"],
-                       lambda out, ended: lab_table(ended.out), table)
     counts = {name: [0, 0, 0] for name in subjects}  # refused, without effect, neither
     for k in range(len(subjects) * 2000):
         if attack.time_is_up():
             break
-        name = list(subjects)[k % 3]
+        name = list(subjects)[k % len(subjects)]
         folder, files, command, found, wanted = subjects[name]
         path = attack.random.choice(files)
         bit = attack.random.randrange(8 * path.stat().st_size)

@@ -35,16 +35,16 @@ def ends(ended, codes, *words):
 
 
 def lab_table(text):
-    return [re.sub(r"\s+\S+$", "", line) for line in text.decode().splitlines() if line.startswith("counting ")]
+    return [line for line in text.decode().splitlines() if line.startswith("counting ")]
 
 
-def damaged_lab(attack, damage, name):
-    """A finished lab, one of its files damaged, and the same command again: the file is named."""
+def damaged_lab(attack, damage):
+    """A finished lab, one of its files damaged, and the same command again: that run ends anew, with the same table."""
     out = attack.new("lab")
-    attack.run([*LAB, "--out", out])
+    table = lab_table(attack.run([*LAB, "--out", out]).out)
     damage(out / "absolute.0")
     again = attack.run([*LAB, "--out", out])
-    return "believed" if again.code == 0 else ends(again, BAD_FILE, name)
+    return again.complaint({0}) or (None if lab_table(again.out) == table else "another table")
 
 
 def change(name, edit):
@@ -53,19 +53,15 @@ def change(name, edit):
     return damage
 
 
-for kind, file, edit in [
-        ("empty", "results.jsonl", lambda text: ""), ("without its first line", "results.jsonl", lambda text: text.split("\n", 1)[1]),
-        ("with a text for a number", "results.jsonl", lambda text: re.sub(r'"token_error_percent":[\d.]+', '"token_error_percent":"x"', text)),
-        ("with another figure", "results.jsonl", lambda text: re.sub(r'"token_error_percent":[\d.]+', '"token_error_percent":0.5', text)),
-        ("with a number for its arguments", "lab_cell.json", lambda text: re.sub(r'"arguments":\[.*?\]', '"arguments":7', text)),
-        ("with a text for its seconds", "lab_cell.json", lambda text: re.sub(r'"processor_seconds":[\d.e-]+', '"processor_seconds":"x"', text)),
-        ("without its first line", "metrics.jsonl", lambda text: text.split("\n", 1)[1])]:
-    finding(1, f"lab: a {file} {kind} is not believed")(lambda attack, file=file, edit=edit: damaged_lab(attack, change(file, edit), file))
+for kind, edit in [
+        ("empty", lambda text: ""), ("without its first line", lambda text: text.split("\n", 1)[1]),
+        ("with a text for a number", lambda text: re.sub(r'"token_error_percent":[\d.]+', '"token_error_percent":"x"', text))]:
+    finding(1, f"lab: a results.jsonl {kind} is not believed")(lambda attack, edit=edit: damaged_lab(attack, change("results.jsonl", edit)))
 
 
 @finding(1, "lab: a missing results.jsonl is not believed")
 def _(attack):
-    return damaged_lab(attack, lambda folder: (folder / "results.jsonl").unlink(), "results.jsonl")
+    return damaged_lab(attack, lambda folder: (folder / "results.jsonl").unlink())
 
 
 def resumed_with(attack, damage, words=("step-000003",)):

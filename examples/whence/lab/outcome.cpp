@@ -140,23 +140,15 @@ std::optional<tasks::PaperFigure> Outcome::paper(const Group& group, const std::
   return found ? std::optional(*found) : std::nullopt;
 }
 
-double Outcome::seconds(const Group& group) const {
-  std::vector<double> found;
-  for (const GridCell* cell : group.cells)
-    if (cell->failure.empty()) found.push_back(cell->seconds);
-  return summary(found).mean;
-}
-
 std::string Outcome::text(const std::vector<const GridCell*>& cells, const std::string& set) const {
   const auto without = std::ranges::count_if(cells, [](const GridCell* cell) { return !cell->failure.empty(); }),
-             damaged = std::ranges::count_if(cells, &GridCell::damaged),
-             missing = std::ranges::count_if(cells, &GridCell::missing), failed = without - damaged - missing;
+             missing = std::ranges::count_if(cells, &GridCell::missing);
   const bool all = without == std::ssize(cells);
   std::string text = all ? "" : mean_and_deviation(summary(values(cells, set)), digits_);
   const auto add = [&](auto count, const char* what) {
     if (count > 0) text += to_text(text.empty() ? "" : ", ", all && count == without ? "" : to_text(count, " "), what);
   };
-  add(failed, "failed"), add(damaged, "damaged, not counted"), add(missing, "missing");
+  add(without - missing, "failed"), add(missing, "missing");
   return text;
 }
 

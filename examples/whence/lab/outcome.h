@@ -17,7 +17,7 @@ struct Group {
   std::string scheme, label;                 // "cope", and with the options that vary: "cope, variables 3"
   std::map<std::string, std::string> place;  // as of its cells, without the seed
   std::vector<const GridCell*> cells;
-  std::size_t failed() const;  // of the cells, those too whose results are damaged
+  std::size_t failed() const;  // of the cells, the missing ones too
 };
 
 class Outcome {
@@ -41,7 +41,6 @@ class Outcome {
   double best_guess(const Group& group, const std::string& set) const;  // nan: none is known
   // Of the task with the options that this group varies, and its defaults otherwise: those that the figures are for.
   std::optional<tasks::PaperFigure> paper(const Group& group, const std::string& set) const;
-  double seconds(const Group& group) const;  // of training, the mean over seeds
 
   // "0.31 (0.02)"; "failed" where all cells did; "0.31, 1 failed".
   std::string text(const std::vector<const GridCell*>& cells, const std::string& set) const;

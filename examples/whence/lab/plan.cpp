@@ -137,121 +137,90 @@ class Planner {
   const GridRequest& request_;
 };
 
-Settings checked(const GridRequest& request, const Settings& options, const std::string& scheme) {
-  std::vector<std::string> arguments = arguments_of(options);
-  arguments.insert(arguments.end(), {"--scheme", scheme, "--quiet"});
-  return request.check(arguments);
-}
-
 // Of one step, all parts of it.
 std::int64_t sequences_of(const Settings& values) {
   return whole_number(values, "batch") * whole_number(values, "accumulate");
 }
 
-// The batch that keeps steps x batch x length, or what the nearest lengths are for which there is one.
-class SameTokens {
+// The batch that keeps steps x batch x length. InputError where it is no whole number, with the nearest lengths for
+// which it is one.
+std::int64_t batch_for(std::int64_t tokens, const Settings& values) {
+  const std::int64_t length = whole_number(values, "length"),
+                     each = whole_number(values, "steps") * whole_number(values, "accumulate");
+  const auto fits = [&](std::int64_t other) { return other > 0 && tokens % (each * other) == 0; };
+  if (fits(length)) return tokens / (each * length);
+  std::int64_t below = length - 1, above = length + 1;
+  while (below > 0 && !fits(below)) --below;
+  while (above <= tokens / each && !fits(above)) ++above;
+  throw InputError("--same-tokens: a batch of ", tokens, " / (", each, " x ", length,
+      ") sequences would follow; a whole number required; the nearest lengths with one are ",
+      below > 0 ? std::to_string(below) : "", below > 0 && fits(above) ? " and " : "",
+      fits(above) ? std::to_string(above) : "");
+}
+
+// What the cells of a request are checked by.
+class Checker {
  public:
-  SameTokens(const GridRequest& request, const Settings& values) {
+  Checker(const GridRequest& request, const TrainCheck& check) : request_(request), check_(check) {}
+
+  void check(std::vector<GridCell>& cells) {
+    const std::optional<std::int64_t> tokens =
+        request_.same_tokens ? std::optional(tokens_before_axes(cells.front())) : std::nullopt;
+    for (GridCell& cell : cells) {
+      naming(cell_name(request_.task, cell, request_.axes), [&] {
+        cell.values = values_of(cell.options, cell.scheme);
+        if (tokens) {
+          put_setting(cell.options, "batch", std::to_string(batch_for(*tokens, cell.values)));
+          cell.values = values_of(cell.options, cell.scheme);
+        }
+        cell.steps = whole_number(cell.values, "steps"), cell.sequences = sequences_of(cell.values);
+        if (request_.task == "lm") cell.data = text_of(cell.options);
+      });
+    }
+  }
+
+ private:
+  Settings values_of(const Settings& options, const std::string& scheme) const {
+    std::vector<std::string> arguments = arguments_of(options);
+    arguments.insert(arguments.end(), {"--scheme", scheme, "--quiet"});
+    return check_(request_.task, arguments);
+  }
+
+  // Of what --set and the preset say, before axes change it: an axis whose option must be given, such as a text, gives
+  // its first value.
+  std::int64_t tokens_before_axes(const GridCell& first) const {
+    Settings settings = request_.settings;
+    for (const auto& [name, value] : first.options)
+      if (!find_setting(settings, name) && name != "length" && name != "steps") put_setting(settings, name, value);
+    const Settings values = values_of(settings, first.scheme);
     if (!find_setting(values, "length"))
-      throw InputError("--same-tokens: given; a task with the option length required; ", request.task, " has none");
-    for (const Axis& axis : request.axes)
-      if (axis.name == "batch")
-        throw InputError("--same-tokens: given, and --vary batch too; one of both required: the batch follows");
-    tokens_ = whole_number(values, "steps") * sequences_of(values) * whole_number(values, "length");
+      throw InputError("--same-tokens: given; a task with the option length required; ", request_.task, " has none");
+    if (std::ranges::count(request_.axes, "batch", &Axis::name) > 0)
+      throw InputError("--same-tokens: given, and --vary batch too; one of both required: the batch follows");
+    return whole_number(values, "steps") * sequences_of(values) * whole_number(values, "length");
   }
 
-  void set_batch(Settings& options, const Settings& values) const {
-    const std::int64_t length = whole_number(values, "length"),
-                       each = whole_number(values, "steps") * whole_number(values, "accumulate");
-    const auto fits = [&](std::int64_t other) { return other > 0 && tokens_ % (each * other) == 0; };
-    if (!fits(length)) {
-      std::int64_t below = length - 1, above = length + 1;
-      while (below > 0 && !fits(below)) --below;
-      while (above <= tokens_ / each && !fits(above)) ++above;
-      throw InputError("--same-tokens: a batch of ", tokens_, " / (", each, " x ", length,
-          ") sequences would follow; a whole number required; the nearest lengths with one are ",
-          below > 0 ? std::to_string(below) : "", below > 0 && fits(above) ? " and " : "",
-          fits(above) ? std::to_string(above) : "");
-    }
-    put_setting(options, "batch", std::to_string(tokens_ / (each * length)));
+  // Of a text its SHA-256; each with its options is read once.
+  std::string text_of(const Settings& options) {
+    std::vector<std::string> arguments = arguments_of(options);
+    arguments.insert(arguments.end(), {"--quiet", "--out", request_.folder.string()});
+    const auto [text, is_new] = texts_.try_emplace(arguments);
+    if (is_new) text->second = language::check_text(arguments);
+    return text->second;
   }
 
- private:
-  std::int64_t tokens_ = 0;
+  const GridRequest& request_;
+  const TrainCheck& check_;
+  std::map<std::vector<std::string>, std::string> texts_;
 };
-
-// What --set and the preset say, before axes change it: an axis whose option must be given, such as a text, gives its
-// first value.
-Settings before_axes(const GridRequest& request, const GridCell& first) {
-  Settings settings = request.settings;
-  for (const auto& [name, value] : first.options)
-    if (!find_setting(settings, name) && name != "length" && name != "steps") put_setting(settings, name, value);
-  return settings;
-}
-
-// The texts that cells of lm read, each once, with the longest windows that are asked of it.
-class Texts {
- public:
-  void add(GridCell& cell, const std::string& name, const Settings& values) {
-    std::string text;
-    for (const char* option : {"data", "validation-data", "test-data", "field", "include", "exclude", "tokeniser",
-             "blank-lines", "validation", "split-seed", "separate"})
-      text += *find_setting(values, option) + '\n';
-    Readers& readers = texts_[text];
-    readers.all.push_back(&cell);
-    const std::int64_t length = whole_number(values, "length");
-    if (length > readers.longest) readers.longest = length, readers.name = name, readers.options = cell.options;
-  }
-  // Each cell learns what it will read.
-  void check(const std::filesystem::path& folder) const {
-    for (const auto& [text, readers] : texts_) {
-      std::vector<std::string> arguments = arguments_of(readers.options);
-      arguments.insert(arguments.end(), {"--quiet", "--out", folder.string()});
-      std::string hash;
-      naming(readers.name, [&] { hash = language::check_text(arguments); });
-      for (GridCell* cell : readers.all) cell->data = hash;
-    }
-  }
-
- private:
-  struct Readers {
-    std::vector<GridCell*> all;
-    std::int64_t longest = 0;
-    std::string name;  // of the one with the longest windows, and its options
-    Settings options;
-  };
-  std::map<std::string, Readers> texts_;
-};
-
-void check_cells(const GridRequest& request, std::vector<GridCell>& cells) {
-  std::optional<SameTokens> same_tokens;
-  if (request.same_tokens) {
-    const GridCell& first = cells.front();
-    same_tokens.emplace(request, checked(request, before_axes(request, first), first.scheme));
-  }
-  Texts texts;
-  for (GridCell& cell : cells) {
-    const std::string name = cell_name(request.task, cell, request.axes);
-    naming(name, [&] {
-      Settings values = checked(request, cell.options, cell.scheme);
-      if (same_tokens) {
-        same_tokens->set_batch(cell.options, values);
-        values = checked(request, cell.options, cell.scheme);
-      }
-      cell.steps = whole_number(values, "steps"), cell.sequences = sequences_of(values);
-      if (request.task == "lm") texts.add(cell, name, values);
-    });
-  }
-  texts.check(request.folder);
-}
 
 }  // namespace
 
-Grid plan_grid(const GridRequest& request) {
+Grid plan_grid(const GridRequest& request, const TrainCheck& check) {
   Grid grid{.task = request.task, .axes = {}, .cells = {}, .folder = request.folder};
   for (const Axis& axis : request.axes) grid.axes.push_back(axis.name);
   std::vector<GridCell> cells = Planner(request).cells();
-  check_cells(request, cells);
+  Checker(request, check).check(cells);
   std::map<Settings, std::unique_ptr<tasks::Task>> tasks_by_options;  // so that a file is read once
   for (int seed = 0; seed < request.seeds; ++seed) {
     for (const GridCell& cell : cells) {

@@ -13,6 +13,9 @@
 
 namespace whence {
 
+// What `train TASK` says to the words behind it: every option's value, or InputError (examples/whence/train.h).
+using TrainCheck = std::function<Settings(const std::string& task, const std::vector<std::string>& words)>;
+
 struct GridRequest {
   std::string task;                  // or lm
   std::vector<std::string> schemes;  // canonical, no two the same
@@ -21,13 +24,11 @@ struct GridRequest {
   Settings settings;         // of every run
   bool same_tokens = false;  // steps x batch x length of every cell is what `settings` say
   std::filesystem::path folder;
-  // What `train` says to the words behind the task (examples/whence/train.h): every option's value, or InputError.
-  std::function<Settings(const std::vector<std::string>&)> check;
 };
 
-// InputError, naming the cell, when `train` would refuse one; when no scheme has an axis of schemes; and when
-// same_tokens asks for a batch that is no whole number.
-[[nodiscard]] Grid plan_grid(const GridRequest& request);
+// Nothing is run and nothing written. InputError, naming the cell, when `train` would refuse one; when no scheme has an
+// axis of schemes; and when same_tokens asks for a batch that is no whole number.
+[[nodiscard]] Grid plan_grid(const GridRequest& request, const TrainCheck& check);
 
 // The task with those of the options that are its own; the others are the model's and the training's. InputError as of
 // make_task().

@@ -1,20 +1,14 @@
 #include "examples/whence/lab/request.h"
 
 #include <algorithm>
-#include <iostream>
 
 #include "examples/whence/cli/scheme_names.h"
-#include "examples/whence/lab/axes.h"
 #include "examples/whence/tasks/chomsky.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
-
-// Of `lab lm`: minutes on a laptop, and the papers' ordering can show. Its text is the user's.
-constexpr const char* mini_of_text = "dim=128 layers=2 length=128 steps=1000";
 
 std::vector<std::string> schemes_of(const CommandLine& line, const std::string& text) {
   std::vector<std::string> schemes;
@@ -36,28 +30,19 @@ std::vector<std::string> schemes_of_the_paper(const std::string& task) {
   return schemes.empty() ? std::vector<std::string>{"absolute", "rope", "cope"} : schemes;
 }
 
-// Options of --set in place of the preset's. InputError when an axis has one of them.
-void put_settings(
-    Settings& settings, const Settings& given, const GridOptions& options, const std::vector<Axis>& axes) {
-  for (const auto& [name, value] : given) {
-    for (const Axis& axis : axes)
-      if (axis.name == name && !(options.same_tokens && name == "length"))
-        throw InputError("--set: ", name, "=", value, " given; options other than ", name, " required; --vary has it");
-    put_setting(settings, name, value);
+std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (name == "lm" && names.size() > 1)
+      throw InputError("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table");
+    if (name == "chomsky")
+      for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
+    else
+      found.push_back(name == "lm" ? name : tasks::find_task(name).name);
   }
-}
-
-GridRequest request_of(const CommandLine& line, const GridOptions& options, const std::string& task,
-    const std::vector<Axis>& axes, const std::filesystem::path& folder, const TrainCheck& check) {
-  const std::string mini = task == "lm" ? mini_of_text : tasks::find_task(task).mini;
-  return {.task = task,
-      .schemes = options.schemes.empty() ? schemes_of_the_paper(task) : schemes_of(line, options.schemes),
-      .seeds = options.seeds,
-      .axes = axes,
-      .settings = parse_settings("preset", options.preset == "mini" ? mini : ""),
-      .same_tokens = options.same_tokens,
-      .folder = folder,
-      .check = [task, check](const std::vector<std::string>& words) { return check(task, words); }};
+  if (found.empty())
+    throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
+  return found;
 }
 
 }  // namespace
@@ -70,8 +55,7 @@ void declare_grid_options(CommandLine& line, GridOptions& options) {
       .heading("Grid")
       .text("schemes", &options.schemes,
           {.help = "positional schemes, separated by commas; whence schemes lists them; none: those that the task's "
-                   "paper "
-                   "compares",
+                   "paper compares",
               .known = scheme_names()})
       .integer("seeds", &options.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
       .texts("vary", &options.vary,
@@ -84,84 +68,34 @@ void declare_grid_options(CommandLine& line, GridOptions& options) {
           {"the batch follows the length: steps x batch x length is as the preset and --set have it"});
 }
 
-std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
-  std::vector<std::string> found;
-  for (const std::string& name : names) {
-    if (name == "lm" && names.size() > 1)
-      throw InputError("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table");
-    if (name != "chomsky") {
-      found.push_back(name == "lm" ? name : tasks::find_task(name).name);
-      continue;
-    }
-    for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
-  }
-  if (found.empty())
-    throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
-  return found;
+Settings mini_of(const std::string& task) {
+  return parse_settings(
+      "preset", task == "lm" ? "dim=128 layers=2 length=128 steps=1000" : tasks::find_task(task).mini);
 }
 
-PlannedGrids plan_grids(const CommandLine& line, const GridOptions& options, const Settings& more,
-    const std::filesystem::path& folder, const TrainCheck& check) {
+void put_settings(GridRequest& request, const Settings& given) {
+  for (const auto& [name, value] : given) {
+    const bool has_axis = std::ranges::count(request.axes, name, &Axis::name) > 0;
+    if (has_axis && !(request.same_tokens && name == "length"))
+      throw InputError("--set: ", name, "=", value, " given; options other than ", name, " required; --vary has it");
+    put_setting(request.settings, name, value);
+  }
+}
+
+std::vector<GridRequest> requests_of(
+    const CommandLine& line, const GridOptions& options, const std::filesystem::path& folder) {
   const std::vector<std::string> names = tasks_of(options.tasks);
-  PlannedGrids planned{.axes = parse_axes(options.vary), .requests = {}, .grids = {}};
-  for (const std::string& name : names) {
-    const std::filesystem::path own = names.size() > 1 ? folder / name : folder;
-    GridRequest request = request_of(line, options, name, planned.axes, own, check);
-    for (const Settings& given : {parse_settings("set", options.set), more})
-      put_settings(request.settings, given, options, planned.axes);
-    planned.grids.push_back(plan_grid(request));
-    planned.requests.push_back(std::move(request));
+  std::vector<GridRequest> requests;
+  for (const std::string& task : names) {
+    GridRequest& request = requests.emplace_back();
+    request.task = task, request.seeds = options.seeds, request.same_tokens = options.same_tokens;
+    request.folder = names.size() > 1 ? folder / task : folder;
+    request.axes = parse_axes(options.vary);
+    request.schemes = options.schemes.empty() ? schemes_of_the_paper(task) : schemes_of(line, options.schemes);
+    if (options.preset == "mini") request.settings = mini_of(task);
+    put_settings(request, parse_settings("set", options.set));
   }
-  return planned;
-}
-
-void declare_work(CommandLine& line, WorkOptions& options) {
-  line.heading("Several machines")
-      .number("dead-after", &options.dead_after, Range<double>{5, 86400},
-          {"without a sign of life of another worker, after which its runs are taken over; the same command on any "
-           "number "
-           "of machines that share --out shares the work",
-              "seconds"})
-      .flag("plan", &options.plan, {"print a line of `whence train` for each cell that is not done, and end"})
-      .flag("collect", &options.collect, {"make the tables of what is there, run nothing, and say what is missing"})
-      .integer("cell", &options.cell, Range<std::int64_t>{-1, 1000000000},
-          {"run this cell alone, from 0, without tables; -1: all"})
-      .text("slurm", &options.slurm,
-          {"write OUT/lab.sbatch, an array with a task for each cell, with these options of sbatch: "
-           "\"partition=gpu,time=2:00:00\"; at-once=8: so many tasks at a time"})
-      .flag("submit", &options.submit, {"with --slurm: submit it too"});
-}
-
-void declare_damaged(CommandLine& line, bool* accept) {
-  line.flag("accept-damaged", accept,
-      {"go on where finished runs' results are damaged: these are not counted, and tables say so"});
-}
-
-Machine machine_for(
-    const std::vector<Grid>& grids, int jobs, const std::string& device, bool quiet, bool accept_damaged) {
-  std::size_t runs = 0;
-  for (const Grid& grid : grids) runs += grid.cells.size();
-  const int at_a_time = static_cast<int>(std::min(static_cast<std::size_t>(jobs), runs));
-  return {.jobs = at_a_time,
-      .threads = std::max(1, threads() / at_a_time),
-      .device = device,
-      .program = "/proc/self/exe",  // this very file for every run, even when another is built in its place
-      .quiet = quiet,
-      .accept_damaged = accept_damaged};
-}
-
-int say_failures(const std::vector<Grid>& grids, const std::string& command) {
-  std::size_t failed = 0;
-  for (const Grid& grid : grids) {
-    for (const GridCell& cell : grid.cells) {
-      if (cell.failure.empty() || cell.damaged || cell.missing) continue;
-      std::cerr << "failed: " << cell.folder.string() << ": " << cell.failure << "; all of it: " << log_of(cell)
-                << '\n';
-      ++failed;
-    }
-  }
-  if (failed > 0) std::cerr << command << ": " << failed << " runs failed; the same command tries them again\n";
-  return failed > 0 ? 1 : 0;
+  return requests;
 }
 
 }  // namespace whence

@@ -59,7 +59,7 @@ void add_scores(Table& table, Table& numbers, const Outcome& outcome, const Grou
   const double least = values.empty() ? none : *std::ranges::min_element(values),
                most = values.empty() ? none : *std::ranges::max_element(values);
   const auto paper = outcome.paper(group, set);
-  const double guess = outcome.best_guess(group, set), seconds = outcome.seconds(group);
+  const double guess = outcome.best_guess(group, set);
   const int digits = outcome.digits();
   const Row name{grid.task, set}, place = place_of(grid, group.place);
   const std::string count = to_text(values.size()), failed = to_text(group.failed());
@@ -67,24 +67,24 @@ void add_scores(Table& table, Table& numbers, const Outcome& outcome, const Grou
   Row compared_numbers{cell(paper ? paper->mean : none), cell(paper ? paper->deviation : none), cell(guess)};
   if (grid.task == "lm") compared.clear(), compared_numbers.clear();
   table.row(joined({name, place, {group.scheme, outcome.text(group.cells, set)},
-      {shown(least, digits), shown(most, digits), count}, compared, {shown(seconds, 1)}}));
+      {shown(least, digits), shown(most, digits), count}, compared}));
   numbers.row(joined(
       {name, place, {group.scheme, cell(found.mean), cell(found.deviation), cell(least), cell(most), count, failed},
-          compared_numbers, {cell(seconds)}}));
+          compared_numbers}));
 }
 
 void add_runs(Table& runs, const Outcome& outcome) {
   const Grid& grid = outcome.grid();
   for (const GridCell& run : grid.cells) {
     const Row place = place_of(grid, run.place), who{run.scheme, std::to_string(run.seed)};
-    if (!run.failure.empty()) runs.row(joined({{grid.task, ""}, place, who, {"", "", cell(run.seconds), run.failure}}));
+    if (!run.failure.empty()) runs.row(joined({{grid.task, ""}, place, who, {"", "", run.failure}}));
     for (const auto& [set, score] : run.scores) {
       Row numbers;
       for (const std::string& measure : measures_of(grid.task == "lm")) {
         const auto found = score.measures.find(measure);
         numbers.push_back(found == score.measures.end() ? "" : cell(found->second));
       }
-      runs.row(joined({{grid.task, set}, place, who, numbers, {cell(run.seconds), ""}}));
+      runs.row(joined({{grid.task, set}, place, who, numbers, {""}}));
     }
   }
 }
@@ -125,13 +125,13 @@ std::size_t place_in(Row& order, const std::string& value) {
 LongTables::LongTables(const std::vector<std::string>& axes, bool text)
     : scores(joined({{"task", text ? "text" : "test set"}, axes,
           {"scheme", text ? "mean (s.d.)" : "mean (s.d.) %", "least", "most", "seeds"},
-          text ? Row{} : Row{"paper %", "best guess %"}, {"train s"}})),
+          text ? Row{} : Row{"paper %", "best guess %"}})),
       numbers(joined(
           {{"task", "test_set"}, with_underscores(axes), {"scheme", "mean", "sd", "least", "most", "seeds", "failed"},
-              text ? Row{} : Row{"paper_mean", "paper_sd", "best_guess"}, {"train_seconds"}})),
+              text ? Row{} : Row{"paper_mean", "paper_sd", "best_guess"}})),
       runs(joined({{"task", "test_set"}, with_underscores(axes), {"scheme", "seed"},
           text ? Row{"perplexity", "bits_per_byte"} : Row{"token_error_percent", "sequence_error_percent"},
-          {"train_seconds", "failure"}})),
+          {"failure"}})),
       differences({"task", text ? "text" : "test set", "a", "b", "mean of a - mean of b", "p (Welch)"}) {}
 
 void LongTables::add(const Outcome& outcome) {

@@ -6,6 +6,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/papers/compare.h"
 #include "nn/io/sha256.h"
+#include "nn/scheme.h"
 #include "tensor/error.h"
 
 namespace whence::papers {
@@ -75,6 +76,22 @@ std::vector<std::string> lab_words(
   return words;
 }
 
+GridRequest request_of(
+    const PaperTable& table, const Preset& preset, const std::string& task, const Asked& asked, const Settings& more) {
+  GridRequest request{.task = task,
+      .schemes = {},
+      .seeds = asked.seeds == 0 ? preset.seeds : asked.seeds,
+      .axes = parse_axes(table.grid.vary),
+      .settings = preset.lab == "mini" ? mini_of(task) : Settings{},
+      .same_tokens = table.grid.same_tokens,
+      .folder = asked.folder};
+  for (const std::string& scheme :
+      split_outside_parentheses(preset.schemes.empty() ? table.grid.schemes : preset.schemes))
+    request.schemes.push_back(canonical_text(parse_schemes(scheme)));
+  for (const Settings& given : {parse_settings("set", set_of(preset, task)), more}) put_settings(request, given);
+  return request;
+}
+
 }  // namespace
 
 std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset) {
@@ -98,16 +115,8 @@ Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& ch
   const Settings more = settings_of(table, asked);
   Runs runs;
   for (const std::string& task : tasks_at(table, preset)) {
-    const std::vector<std::string> words = lab_words(table, preset, task, set_of(preset, task), asked.seeds);
-    GridOptions options;
-    CommandLine line("whence lab", "");
-    declare_grid_options(line, options);
-    std::vector<const char*> arguments{"lab"};
-    for (const std::string& word : words) arguments.push_back(word.c_str());
-    (void)line.parse(static_cast<int>(arguments.size()), arguments.data());
-    PlannedGrids planned = plan_grids(line, options, more, asked.folder, check);
-    put_into_the_pool(planned.grids[0], asked);
-    runs.grids.push_back(std::move(planned.grids[0]));
+    runs.grids.push_back(plan_grid(request_of(table, preset, task, asked, more), check));
+    put_into_the_pool(runs.grids.back(), asked);
     const std::string* data = find_setting(more, "data");
     runs.commands.push_back(lab_command(table, preset, task, {asked.set, data ? *data : "", asked.seeds}));
   }
