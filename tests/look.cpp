@@ -5,14 +5,19 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
 #include "autograd/ops.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/look/explained.h"
+#include "examples/whence/look/graph.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/measures.h"
 #include "examples/whence/look/page.h"
-#include "examples/whence/look/written.h"
+#include "examples/whence/look/page_data.h"
+#include "examples/whence/look/tables.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
@@ -145,6 +150,29 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   CHECK(data["quantities"][2]["marks"][0]["value"] == 3);
 }
 
+TEST_CASE("look: the graph tells what backward never reaches, and no two of its boxes stand in one place") {
+  for (const std::string& text : promised_texts()) {
+    const std::optional<Subject> subject = subject_of_scheme(text, true);
+    if (!subject) continue;
+    CAPTURE(text);
+    const Graph graph = graph_of(Inspection(*subject));
+    std::set<std::tuple<index_t, std::size_t, std::size_t>> modules, groups;  // each folded, or unfolded
+    std::set<std::size_t> seen_modules, seen_groups;
+    for (const Graph::Node& node : graph.nodes) {
+      for (auto& [box, places, seen] :
+          {std::tuple{node.box, &modules, &seen_modules}, {node.group, &groups, &seen_groups}}) {
+        const Graph::Box& place = graph.boxes.at(box);
+        const index_t row = node.kind == Graph::Kind::loss ? 99 : place.layer;
+        if (seen->insert(box).second) CHECK_MESSAGE(places->emplace(row, place.column, place.lane).second, place.id);
+      }
+    }
+    for (const Graph::Node& node : graph.nodes)
+      if (node.id.ends_with("attention.position.bias") && text == "alibi") CHECK_FALSE(node.reached);
+    for (const Graph::Node& node : graph.nodes)
+      if (node.id.ends_with("attention.pattern")) CHECK(node.reached);
+  }
+}
+
 TEST_CASE("look: a model of one token and one head") {
   TransformerOptions options = small("cdape(kerple, width=3)");
   options.heads = 1;
@@ -187,11 +215,6 @@ TEST_CASE("look: the command, on a run of train") {
   const Outcome number = look({run, "--explain", "dLoss/dgates layer=0 head=1 i=9 j=4", "--dtype", "f64"});
   CHECK(number.code == 0);
   CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
-
-  const Outcome read = look({run, "--read", "gates head=1 i=9"});
-  CHECK(read.code == 0);
-  CHECK(read.out.find("0 to 9 below a token") != std::string::npos);
-  CHECK(read.out.find('\x1b') == std::string::npos);  // a file is no terminal
 
   for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{{{}, "0 runs given"},
            {{scratch / "none"}, "no folder, and no scheme either"}, {{run, "--step", "3"}, "--step: 3 given"},

@@ -6,7 +6,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
-#include "examples/whence/look/written.h"
+#include "examples/whence/look/tables.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"

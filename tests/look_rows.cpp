@@ -8,7 +8,7 @@
 
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/page.h"
-#include "examples/whence/look/written.h"
+#include "examples/whence/look/page_data.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "tensor/raw.h"
 #include "tests/look_subjects.h"
@@ -171,7 +171,7 @@ TEST_CASE("look: links that do not fit are left out by queries, those with small
   }
 }
 
-TEST_CASE("look: the command, on texts too long for every number, on checkpoints, and as JSON") {
+TEST_CASE("look: the command, on texts too long for every number, and on checkpoints") {
   const Scratch scratch("look long");
   const auto look = [&](std::vector<std::string> arguments) {
     return RunningProgram("look", arguments, scratch / "log").finish();
@@ -182,13 +182,6 @@ TEST_CASE("look: the command, on texts too long for every number, on checkpoints
   CHECK(made.out.find("; as pools of") != std::string::npos);
   CHECK(std::filesystem::file_size(page) <= most_bytes);
   CHECK(std::filesystem::exists(scratch / "long.safetensors"));
-  const Outcome number = look({"cope(p_max=4)", "--json", "--explain", "dLoss/dgates layer=1 head=0 i=5 j=2"});
-  const nlohmann::json data = nlohmann::json::parse(number.out);
-  double sum = 0;
-  for (const auto& term : data["terms"]) sum += term["gradient"].get<double>() * term["derivative"].get<double>();
-  CHECK(data.value("more", 0) == 0);
-  CHECK(sum == doctest::Approx(data["gradient"].get<double>()));
-  CHECK(data["at"] == nlohmann::json{0, 0, 5, 2});
   const std::string run = scratch / "run";
   const Outcome trained = RunningProgram("train",
       {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "8",
@@ -202,13 +195,12 @@ TEST_CASE("look: the command, on texts too long for every number, on checkpoints
   for (const char* label : {"\"label\":\"step 2\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
     CHECK_MESSAGE(text.find(label) != std::string::npos, label);
   for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"}, {{"cope", "--json"}, "--json"},
+           {{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"},
            {{"cope", "--length", "700", "--at", "i=700 j=1"}, "both from 0 to 699"},
            {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},
            {{"cope", "--length", "700", "--at", "i=4 j=9"}, "the mask hides key 9 from query 4"},
-           {{"cope", "--json", "--ways", "--explain", "logits head=0 i=1 j=0"}, "--ways"},
            {{"cope", "--length", "700", "--edits", "3"}, "--edits: given with 700 tokens"},
-           {{run, "--checkpoints", "2", "--beside", run}, "--checkpoints: given with --beside"},
+           {{run, "--checkpoints", "2", "--beside", run}, "no --checkpoints, as one slider serves both"},
            {{"cope", "--checkpoints", "2"}, "--checkpoints"}}) {
     CAPTURE(refusal.second);
     const Outcome refused = look(refusal.first);

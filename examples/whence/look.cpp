@@ -5,10 +5,11 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/look/explained.h"
 #include "examples/whence/look/figures.h"
-#include "examples/whence/look/files.h"
 #include "examples/whence/look/subject.h"
-#include "examples/whence/look/written.h"
+#include "examples/whence/look/tables.h"
+#include "examples/whence/look/write_page.h"
 #include "examples/whence/run/loading.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
@@ -18,9 +19,9 @@ namespace {
 
 struct Options {
   std::vector<std::string> runs;
-  look::Files files;
-  std::string explain, read, edit, dtype = "f32";
-  bool causes = false, ways = false, json = false;
+  look::PageRequest page;
+  std::string explain, edit, dtype = "f32";
+  bool causes = false, ways = false;
   int threads = whence::threads();
 };
 
@@ -28,49 +29,41 @@ void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
   line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
   line.heading("What is looked at")
-      .text("text", &options.files.subject.text, {"file that a language model reads"})
-      .integer("task-sample", &options.files.subject.sample, Count{0, 1000000000},
+      .text("text", &options.page.subject.text, {"file that a language model reads"})
+      .integer("task-sample", &options.page.subject.sample, Count{0, 1000000000},
           {"which sequence of the task's first test set"})
       .integer(
-          "length", &options.files.subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
-      .integer("step", &options.files.subject.step, Count{0, 1000000000000},
+          "length", &options.page.subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
+      .integer("step", &options.page.subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
-      .text("beside", &options.files.beside, {"another run, or this one, to be shown beside it on the same tokens"})
-      .integer("beside-step", &options.files.beside_step, Count{0, 1000000000000}, {"as --step, of --beside"})
-      .integer("checkpoints", &options.files.checkpoints, Count{0, 1000},
-          {"of this run, as many and evenly spread, to go through by a slider (train --keep-checkpoints 0 keeps all)"})
-      .text("given", &options.files.subject.given,
+      .text("beside", &options.page.beside, {"another run, or this one, to be shown beside it on the same tokens"})
+      .integer("checkpoints", &options.page.checkpoints, Count{0, 1000},
+          {"how many checkpoints to show on a slider, evenly spread (train --keep-checkpoints 0 keeps all)"})
+      .text("given", &options.page.subject.given,
           {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted "
            "cotangent, of the output, and x: attention on these, in place of a model"})
-      .integer("seed", &options.files.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
-      .flag("bidirectional", &options.files.subject.bidirectional, {"of a scheme: every query sees every key"});
-  declare_accept_damaged(line, options.files.subject.accept_damaged);
+      .integer("seed", &options.page.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
+      .flag("bidirectional", &options.page.subject.bidirectional, {"of a scheme: every query sees every key"});
+  declare_accept_damaged(line, options.page.subject.accept_damaged);
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
   line.heading("What is made of it")
-      .text("out", &options.files.out,
+      .text("out", &options.page.out,
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
-      .text("at", &options.files.at,
+      .text("at", &options.page.at,
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
            "';' between them"})
-      .flag("numbers", &options.files.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
-      .flag("pictures", &options.files.pictures,
-          {"write beside it all that is on it as SVG files, for papers and slides"})
-      .text("figure", &options.files.figure,
+      .flag("numbers", &options.page.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
+      .text("figure", &options.page.figure,
           {"draw a figure of a paper from this run, as SVG: cope/4, dape/1, ...; list: which there are; no page"})
       .flag("causes", &options.causes, {"print how much of each gradient is zero, and why; no page"})
       .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
-      .flag("json", &options.json, {"with --explain: the same as JSON, and nothing else"})
-      .text("read", &options.read,
-          {"print the text, each token marked by what one query makes of it, e.g. \"pattern layer=0 head=1 i=40\" or "
-           "\"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
            "with "
            "';' between them; prints what the gradient predicts and what the loss does; no page"})
-      .integer(
-          "edits", &options.files.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
+      .integer("edits", &options.page.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
   line.example("whence look runs/austen --text austen.txt --figure dape/7", "a figure of the paper, of this run");
@@ -88,63 +81,61 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
   std::cout << look::edits_table(outcomes).text();
 }
 
+// What would do nothing is refused: some options are of a page or a figure, some of a run or a scheme.
+void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints) {
+  const bool figure = !page.figure.empty(), drawn = !look::is_folder(page.subject.run);
+  const struct {
+    std::vector<const char*> names;
+    bool has_effect;
+    const char* required;
+  } rules[] = {{{"causes", "ways", "explain", "edit"}, !figure, "no --figure"},
+      {{"out"}, figure || !prints, "a page or a figure"},
+      {{"numbers", "edits", "beside", "checkpoints", "at"}, !figure && !prints, "a page"},
+      {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
+      {{"text", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
+      {{"length", "figure"}, page.subject.given.empty(), "no --given, whose file says what is looked at"},
+      {{"beside"}, page.checkpoints == 0, "no --checkpoints, as one slider serves both"}};
+  for (const auto& rule : rules)
+    for (const char* name : rule.names) line.refuse_unless(name, rule.has_effect, rule.required);
+}
+
+void print(const look::Subject& subject, const Options& options) {
+  std::cerr << look::require_memory(subject) << '\n';
+  const look::Inspection inspection(subject);
+  const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
+  std::cout << look::title_line(subject, inspection.loss()) << '\n' << explained;
+  if (!options.edit.empty()) print_edits(inspection, options.edit);
+  if (options.causes) std::cout << look::causes_of(inspection).text();
+  if (options.ways) std::cout << look::ways_table(inspection).text();
+}
+
 int run(int argc, char** argv) {
   Options options;
+  look::PageRequest& page = options.page;
   CommandLine line(
       "whence look", "Shows whence each gradient of a trained model came: values, gradients, ways, and why zero.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
-  if (options.files.figure == "list") {
+  if (page.figure == "list") {
     std::cout << look::figures_list();
     return 0;
   }
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
-  options.files.subject.run = options.runs[0];
-  options.files.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool figure = !options.files.figure.empty();
-  const bool prints = figure || options.causes || options.ways || !options.explain.empty() || !options.read.empty() ||
-                      !options.edit.empty();
-  for (const char* name : {"causes", "ways", "explain", "read", "edit"})
-    line.refuse_unless(name, !figure, "no --figure");
-  line.refuse_unless("out", !prints || figure, "a page or a figure");
-  for (const char* name : {"numbers", "pictures", "edits", "beside", "checkpoints", "at"})
-    line.refuse_unless(name, !prints, "a page");
-  const bool drawn = !look::is_folder(options.files.subject.run);
-  for (const char* name : {"given", "seed", "bidirectional"})
-    line.refuse_unless(name, drawn, "a scheme in place of a run");
-  for (const char* name : {"text", "task-sample", "step", "checkpoints", "accept-damaged"})
-    line.refuse_unless(name, !drawn, "the folder of a run");
-  for (const char* name : {"length", "figure"})
-    line.refuse_unless(name, options.files.subject.given.empty(), "no --given, whose file says what is looked at");
-  line.refuse_unless("beside-step", !options.files.beside.empty(), "--beside");
-  line.refuse_unless("json", !options.explain.empty(), "--explain");
-  for (const char* name : {"causes", "ways", "read", "edit"}) line.refuse_unless(name, !options.json, "no --json");
-  if (options.files.checkpoints > 0 && !options.files.beside.empty())
-    throw InputError("--checkpoints: given with --beside; one of them required, as one slider serves both");
+  page.subject.run = options.runs[0];
+  page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
+  const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
+  refuse_idle_options(line, page, prints);
   set_threads(options.threads);
-  if (figure) {
-    look::write_figure(options.files);
+  if (!page.figure.empty()) {
+    look::write_figure(page);
     return 0;
   }
-  const look::Subject subject = look::subject_of(options.files.subject);
-  if (!prints) {
-    look::write_page(subject, options.files);
-    return 0;
-  }
-  std::cerr << look::require_memory(subject) << '\n';
-  const look::Inspection inspection(subject);
-  if (options.json) {
-    std::cout << look::explained_json(inspection, options.explain) << '\n';
-    return 0;
-  }
-  const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
-  std::cout << look::title_line(subject, inspection.loss()) << '\n' << explained;
-  if (!options.read.empty())
-    std::cout << look::text_read(inspection, options.read, look::TextStyle::for_standard_output());
-  if (!options.edit.empty()) print_edits(inspection, options.edit);
-  if (options.causes) std::cout << look::causes_of(inspection).text();
-  if (options.ways) std::cout << look::ways_table(inspection).text();
+  const look::Subject subject = look::subject_of(page.subject);
+  if (prints)
+    print(subject, options);
+  else
+    look::write_page(subject, page);
   return 0;
 }
 

@@ -76,16 +76,6 @@ std::string in_hex(const char* format, std::uint32_t code) {
   return written.data();
 }
 
-void append_seen(std::string& seen, const CodePoint& code) {
-  if (code.value == ' ') return append_utf8(seen, 0x2423);
-  if (code.value == '\n') return append_utf8(seen, 0x21B5);
-  if (code.value == '\t') return append_utf8(seen, 0x21E5);
-  if (code.value == 0x7F) return append_utf8(seen, 0x2421);
-  if (code.value < 0x20) return append_utf8(seen, 0x2400 + code.value);
-  if (!acts_unseen(code.value)) return append_utf8(seen, code.value);
-  seen += in_hex("<%04x>", code.value);
-}
-
 }  // namespace
 
 std::string one_line(std::string_view text) {
@@ -131,24 +121,6 @@ std::string terminal_text(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return shown;
-}
-
-std::string visible(std::string_view token) {
-  if (token.empty()) return "\u2205";
-  std::string seen;
-  // A mark alone would sit on whatever stands before it: it gets a circle of its own.
-  if (const CodePoint first = first_code_point(token);
-      first.valid && columns_of(first) == 0 && !acts_unseen(first.value))
-    seen = "\u25CC";
-  while (!token.empty()) {
-    const CodePoint code = first_code_point(token);
-    if (code.valid)
-      append_seen(seen, code);
-    else
-      seen += replacement_character;
-    token.remove_prefix(code.bytes);
-  }
-  return seen;
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {

@@ -35,10 +35,6 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 // The parts between commas, empty ones too but for one behind the last comma; none of an empty text.
 [[nodiscard]] std::vector<std::string> split_at_commas(const std::string& text);
 
-// A token to be looked at: white space, control characters and marks without a letter have to be seen, and must not
-// act.
-[[nodiscard]] std::string visible(std::string_view token);
-
 // Words as one would type them to a shell, quoted where it would read them otherwise.
 [[nodiscard]] std::string shell_command(const std::vector<std::string>& words);
 

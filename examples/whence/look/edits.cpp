@@ -8,6 +8,7 @@
 
 #include "autograd/recording.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/look/axes.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -55,9 +56,8 @@ std::vector<std::pair<index_t, index_t>> ranges_of(const Quantity& quantity, con
   std::set<std::int64_t> given;
   for (const Edit::Part& part : edit.parts) {
     std::optional<std::int64_t> axis = parse_number<std::int64_t>(part.axis);
-    const bool letter = quantity.probe && part.axis.size() == 1 && part.axis != " ";
-    const std::size_t at = letter ? quantity.probe->axes.find(part.axis) : std::string::npos;
-    if (!axis && at != std::string::npos) axis = static_cast<std::int64_t>(at / 2);
+    if (quantity.probe && part.axis.size() == 1 && Axes(quantity).has(part.axis[0]))
+      axis = static_cast<std::int64_t>(Axes(quantity).find(part.axis[0]));
     if (!axis || *axis < 0 || *axis >= shape.rank())
       throw InputError("--edit: axis ", part.axis, " given; ", edit.path, " is ", shape,
           quantity.probe ? to_text(" with axes ", quantity.probe->axes) : std::string(), "; one of these required");

@@ -7,9 +7,8 @@
 #include <sstream>
 
 #include "examples/whence/cli/text.h"
-#include "examples/whence/look/pictures.h"
 #include "examples/whence/look/rows.h"
-#include "examples/whence/report/encode.h"
+#include "examples/whence/report/heat_map.h"
 #include "examples/whence/report/plot.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -69,7 +68,7 @@ std::string shown_by(const Figure& figure) {
 
 // ---- What is asked for: "cope/4 layer=1 head=2"
 
-struct Asked {
+struct FigureRequest {
   const Figure* figure = nullptr;
   std::optional<index_t> layer, head;
   std::string text = {};  // what is read: "tokens 512 to 1023 of austen.txt"
@@ -77,8 +76,8 @@ struct Asked {
 
 std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
 
-Asked asked_of(const std::string& text) {
-  Asked wanted;
+FigureRequest request_of(const std::string& text) {
+  FigureRequest wanted;
   std::istringstream words(text);
   std::string word;
   words >> word;
@@ -109,7 +108,7 @@ std::vector<index_t> chosen(const char* name, const std::optional<index_t>& want
   return all;
 }
 
-std::vector<index_t> layers_of(const Asked& wanted, index_t layers) {
+std::vector<index_t> layers_of(const FigureRequest& wanted, index_t layers) {
   const Figure& figure = *wanted.figure;
   std::vector<index_t> all = chosen("layer", wanted.layer, layers);
   if (wanted.layer || figure.shows != Shows::network) return all;
@@ -139,7 +138,7 @@ template <class Has> std::string schemes_with(const Has& has) {
 }
 
 [[noreturn]] void refuse_scheme(
-    const Asked& wanted, const Subject& subject, const std::string& what, const std::string& schemes) {
+    const FigureRequest& wanted, const Subject& subject, const std::string& what, const std::string& schemes) {
   throw InputError("--figure ", name_of(*wanted.figure), ": ", subject.model->scheme(), " has no ", what,
       "; a run with one of these schemes required: ", schemes);
 }
@@ -208,7 +207,7 @@ Maps maps_of(const Rows& rows, const Subject& subject, index_t layer, const std:
   return maps;
 }
 
-std::string maps_svg(const Asked& wanted, const Subject& subject) {
+std::string maps_svg(const FigureRequest& wanted, const Subject& subject) {
   const bool gates = wanted.figure->shows == Shows::gates, causal = subject.model->options().causal;
   const char* const name = gates ? "gates" : "position_logit";
   const auto has = [&](const ProbeInfo& probe) { return probe.axes == "b h i j" && probe.name == name; };
@@ -232,9 +231,8 @@ std::string maps_svg(const Asked& wanted, const Subject& subject) {
     Maps of_heads = maps_of(rows, subject, layer, name);
     for (const index_t head : heads) {
       report::HeatMap map{.title = to_text("layer ", layer, ", head ", head),
-          .note = "",
-          .row_label = axis_name('i'),
-          .column_label = axis_name('j'),
+          .row_label = "query i",
+          .column_label = "key j",
           .rows = static_cast<std::size_t>(length),
           .columns = static_cast<std::size_t>(length)};
       map.values = std::move(of_heads.at(static_cast<std::size_t>(head)));
@@ -249,8 +247,8 @@ std::string maps_svg(const Asked& wanted, const Subject& subject) {
   }
   const std::string marks = to_text("Plus signs on the diagonal: newlines (", separators.ends.size(),
       ") and section titles (", separators.titles.size(), "). Read: ", wanted.text, ".");
-  return svg_file(to_text(gates ? "Gates" : "Attention by position alone", " of ", subject.title, ", as CoPE, Fig. ",
-                      wanted.figure->number),
+  return report::svg_file(to_text(gates ? "Gates" : "Attention by position alone", " of ", subject.title,
+                              ", as CoPE, Fig. ", wanted.figure->number),
       to_text(gates ? "How much query i counts key j."
                     : "softmax over the keys of position_logit, the largest weight of each query scaled to 1.",
           ' ', marks, " Hatched: later keys."),
@@ -270,7 +268,7 @@ void add_rows(const Quantity& quantity, Curves& curves) {
 }
 
 report::Plot plot_of(const std::string& title, const Curves& curves, const std::vector<index_t>& heads) {
-  report::Plot plot{title, axis_name('j'), "", {}};
+  report::Plot plot{title, "key j", "", {}};
   for (const index_t head : heads) {
     report::Curve curve{to_text("head ", head), {}, curves[static_cast<std::size_t>(head)]};
     curve.x.resize(curve.y.size());
@@ -280,7 +278,7 @@ report::Plot plot_of(const std::string& title, const Curves& curves, const std::
   return plot;
 }
 
-std::string network_svg(const Asked& wanted, const Subject& subject) {
+std::string network_svg(const FigureRequest& wanted, const Subject& subject) {
   const auto has = [](const SchemeInfo& scheme, const ProbeInfo& probe) {
     return scheme.takes_base && is_network(probe);
   };
@@ -342,7 +340,7 @@ std::string figure_file_name(const std::string& wanted) {
 }
 
 std::string figure_svg(const std::string& text, SubjectOptions options) {
-  Asked wanted = asked_of(text);
+  FigureRequest wanted = request_of(text);
   const Figure& figure = *wanted.figure;
   if (options.length == 0) options.length = figure.length;
   const bool task = options.text.empty();  // another example is another sequence there

@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/look/axes.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -29,12 +30,6 @@ std::string name_in_attention(const std::string& path) {
 
 // The last name of a path.
 std::string leaf_of(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
-// Where `letter` stands in axes such as "b h i j"; -1: nowhere.
-int axis_of(const std::string& axes, char letter) {
-  const std::size_t at = axes.find(letter);
-  return at == std::string::npos ? -1 : static_cast<int>(at / 2);
-}
 
 double largest(const Tensor& x) {
   double result = 0;
@@ -182,18 +177,12 @@ void Inspection::find_reasons() {
 // convolution are, where they have a gradient: they feed their neighbours.
 void Inspection::hide_masked(Quantity& quantity) {
   if (!quantity.probe || !subject_.model->options().causal) return;
-  const int i = axis_of(quantity.probe->axes, 'i'), j = axis_of(quantity.probe->axes, 'j');
-  const Shape& shape = quantity.value.shape();
-  if (i < 0 || j < 0 || shape.rank() <= std::max(i, j)) return;
-  const bool by_head = axis_of(quantity.probe->axes, 'h') >= 0;
+  const Axes axes(quantity);
+  if (!axes.has('i') || !axes.has('j')) return;
   for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
-    index_t rest = static_cast<index_t>(e), row = 0, column = 0;
-    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
-      if (axis == i) row = rest % shape[axis];
-      if (axis == j) column = rest % shape[axis];
-    }
+    const std::vector<index_t> at = axes.position(e);
     const Stop stop = reasons_[quantity.reasons[e]].stop;
-    if (column > row && (by_head || (stop != Stop::nothing && !vanishes(stop))))
+    if (at[axes.find('j')] > at[axes.find('i')] && (axes.has('h') || (stop != Stop::nothing && !vanishes(stop))))
       quantity.reasons[e] = number_of({Stop::masked}, reasons_);
   }
 }
@@ -202,18 +191,16 @@ std::vector<Shares> Inspection::shares() const {
   std::vector<Shares> all;
   for (const Quantity& quantity : quantities_) {
     if (!quantity.probe || quantity.layer < 0) continue;
-    const Shape& shape = quantity.value.shape();
-    const int axis = axis_of(quantity.probe->axes, 'h');
-    const index_t heads = axis < 0 ? 1 : shape[axis];
-    index_t inside = 1;  // entries of one head, one behind another
-    for (int later = axis + 1; later < shape.rank(); ++later) inside *= shape[later];
+    const Axes axes(quantity);
+    const bool by_head = axes.has('h');
+    const index_t heads = by_head ? axes.extent('h') : 1;
     const std::vector<double> gradient =
         quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>(quantity.reasons.size());
     const std::size_t first = all.size();
     for (index_t head = 0; head < heads; ++head)
-      all.push_back({&quantity, axis < 0 ? -1 : head, std::vector<index_t>(reasons_.size()), 0});
+      all.push_back({&quantity, by_head ? head : -1, std::vector<index_t>(reasons_.size()), 0});
     for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
-      const index_t head = axis < 0 ? 0 : static_cast<index_t>(e) / inside % heads;
+      const index_t head = by_head ? axes.position(e)[axes.find('h')] : 0;
       Shares& shares = all[first + static_cast<std::size_t>(head)];
       ++shares.entries[quantity.reasons[e]];
       shares.exact_zeros += gradient[e] == 0;

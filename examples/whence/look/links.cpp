@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "examples/whence/look/axes.h"
 #include "tensor/random.h"
 
 namespace whence::look {
@@ -15,31 +16,6 @@ namespace {
 constexpr std::size_t most_moves = 600;  // of one quantity
 constexpr index_t reach = 8;             // keys beside each other that are told apart where they are neighbours
 constexpr double most_work = 2e7;        // layers times heads times tokens cubed: about three seconds
-
-// The axes of a quantity as letters, with their extents.
-struct Axes {
-  std::string letters;
-  std::vector<index_t> extents;
-
-  explicit Axes(const Quantity& quantity) {
-    for (std::size_t axis = 0; axis < quantity.probe->axes.size(); axis += 2) {
-      letters += quantity.probe->axes[axis];
-      extents.push_back(quantity.value.size(static_cast<int>(axis / 2)));
-    }
-  }
-  bool has(char letter) const { return letters.find(letter) != std::string::npos; }
-  index_t extent(char letter) const { return extents[letters.find(letter)]; }
-  std::size_t count() const {
-    return static_cast<std::size_t>(std::accumulate(extents.begin(), extents.end(), index_t{1}, std::multiplies<>()));
-  }
-  // Of each axis the place of element `e`.
-  std::vector<index_t> position(std::size_t e) const {
-    std::vector<index_t> at(extents.size());
-    auto rest = static_cast<index_t>(e);
-    for (std::size_t axis = extents.size(); axis-- > 0; rest /= extents[axis]) at[axis] = rest % extents[axis];
-    return at;
-  }
-};
 
 // One way to move many elements of a quantity at once: those of one colour move together. `apart` are the axes whose
 // places have colours of their own; keys may share one with those that are `reach` further on.
@@ -61,7 +37,7 @@ class Mover {
     const std::vector<index_t> at = from_.position(e);
     index_t colour = 0;
     for (const char letter : colouring_.apart)
-      colour = colour * colours_of(letter) + at[from_.letters.find(letter)] % colours_of(letter);
+      colour = colour * colours_of(letter) + at[from_.find(letter)] % colours_of(letter);
     return colour;
   }
   // Which element of that colour an element of `to` feels, if the colouring is right: at the same place along all other
@@ -69,11 +45,10 @@ class Mover {
   std::optional<std::size_t> felt(const Axes& to, const std::vector<index_t>& at, index_t colour) const {
     std::vector<index_t> place(from_.letters.size());
     for (std::size_t axis = 0; axis < place.size(); ++axis)
-      if (const std::size_t same = to.letters.find(from_.letters[axis]); same != std::string::npos)
-        place[axis] = at[same];
+      if (const std::size_t same = to.find(from_.letters[axis]); same != Axes::nowhere) place[axis] = at[same];
     for (std::size_t k = colouring_.apart.size(); k-- > 0;) {
       const char letter = colouring_.apart[k];
-      const std::size_t axis = from_.letters.find(letter);
+      const std::size_t axis = from_.find(letter);
       const index_t count = colours_of(letter), wanted = colour % count;
       colour /= count;
       index_t found = wanted;
@@ -83,12 +58,9 @@ class Mover {
       }
       place[axis] = found;
     }
-    std::size_t element = 0;
-    for (std::size_t axis = 0; axis < place.size(); ++axis) {
+    for (std::size_t axis = 0; axis < place.size(); ++axis)
       if (place[axis] < 0 || place[axis] >= from_.extents[axis]) return std::nullopt;
-      element = element * static_cast<std::size_t>(from_.extents[axis]) + static_cast<std::size_t>(place[axis]);
-    }
-    return element;
+    return from_.element(place);
   }
 
  private:
@@ -213,9 +185,8 @@ const Quantity* quantity_named(const Inspection& inspection, index_t layer, cons
 std::vector<index_t> queries_of(const Inspection& inspection, const Link& link) {
   const Quantity& to = *quantity_named(inspection, link.layer, link.to);
   const Axes axes(to);
-  const std::size_t axis = axes.letters.find('i');
   std::vector<index_t> queries;
-  for (const std::uint32_t b : link.b) queries.push_back(axis == std::string::npos ? -1 : axes.position(b)[axis]);
+  for (const std::uint32_t b : link.b) queries.push_back(axes.has('i') ? axes.position(b)[axes.find('i')] : -1);
   return queries;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "examples/whence/look/axes.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -254,8 +255,8 @@ double bytes_of_all(const Rows& rows) {
   const index_t tokens = rows.subject().tokens.numel();
   for (const Quantity& quantity : rows.of(0, tokens - 1, tokens, false)) {
     if (!quantity.probe) continue;
-    const std::size_t axis = quantity.probe->axes.find('i');
-    const bool one_row = axis != std::string::npos && quantity.value.size(static_cast<int>(axis / 2)) == 1;
+    const Axes axes(quantity);
+    const bool one_row = axes.has('i') && axes.extent('i') == 1;
     numbers += static_cast<double>(quantity.value.numel()) * (one_row ? static_cast<double>(tokens) : 1);
     size = static_cast<double>(size_of(quantity.value.dtype()));
   }

@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "examples/whence/look/written.h"
+#include "examples/whence/look/page_data.h"
+#include "examples/whence/look/tables.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/plot.h"

@@ -1,11 +1,11 @@
-// The data of the page, for examples/whence/look/viewer/.
+#include "examples/whence/look/page_data.h"
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "examples/whence/look/graph_picture.h"
+#include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
-#include "examples/whence/look/written.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 
@@ -188,16 +188,18 @@ Json left_out_json(const Links& links) {
 
 Json graph_json(const Inspection& inspection) {
   const Graph graph = graph_of(inspection);
-  Json nodes = Json::array(), edges = Json::array();
+  Json nodes = Json::array(), edges = Json::array(), boxes = Json::array();
   const auto layer = [](index_t of) { return of < 0 ? Json(nullptr) : Json(of); };
   static constexpr const char* kinds[] = {"loss", "quantity", "parameter"};
   for (const Graph::Node& node : graph.nodes)
-    nodes.push_back({{"id", node.id}, {"name", node.name}, {"layer", layer(node.layer)},
-        {"kind", kinds[static_cast<int>(node.kind)]}, {"order", node.order}, {"norm", node.norm},
-        {"path", node.reached}});
+    nodes.push_back({{"id", node.id}, {"layer", layer(node.layer)}, {"kind", kinds[static_cast<int>(node.kind)]},
+        {"order", node.order}, {"norm", node.norm}, {"path", node.reached}, {"box", node.box}, {"group", node.group}});
   for (const Graph::Edge& edge : graph.edges)
     edges.push_back({{"from", edge.from}, {"to", edge.to}, {"norm", edge.norm}});
-  return {{"nodes", nodes}, {"edges", edges}};
+  for (const Graph::Box& box : graph.boxes)
+    boxes.push_back({{"id", box.id}, {"name", box.name}, {"layer", layer(box.layer)},
+        {"kind", kinds[static_cast<int>(box.kind)]}, {"column", box.column}, {"lane", box.lane}});
+  return {{"nodes", nodes}, {"edges", edges}, {"boxes", boxes}};
 }
 
 // What every page begins with.

@@ -1,9 +1,9 @@
-// What was found, as tensors and as tables.
+#include "examples/whence/look/tables.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "examples/whence/look/written.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 

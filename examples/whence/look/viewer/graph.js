@@ -1,30 +1,26 @@
-// Part of the view "graph": what of the step's graph is drawn, folded where it is much, and where on the picture.
+// Part of the view "graph": the step's graph as a picture, folded where it is much.
 
 // ---- Folding
 const graph_shown = () => run_shown().graph ?? null;
-// What stands beside the attention of a layer has its layer in its path alone.
-const layer_of = ({ id, layer }) => layer ?? (/^blocks\.\d+\./.test(id) ? Number(id.split(".")[1]) : null);
-const name_within = (path) => path.replace(/^(blocks\.\d+\.|shared\.)?(attention\.)?(position\.)?(?=.)/, "");
 const layer_key = (layer) => layer === null ? "-" : String(layer);
 const unfolded = () => state.unfolded.split(" ").filter(Boolean);
 
-// What a node is drawn as: itself, its module's parameters, or the layer that is not looked at.
-function drawn_as(node) {
-  const { id, kind } = node, layer = layer_of(node), key = layer_key(layer), name = name_within(node.name);
+// What a node is drawn as: itself, its module's parameters or those of its layer, or the layer that is not looked at.
+// Boxes have their columns and lanes from look/graph.cpp.
+function drawn_as({ box, group, layer }, boxes) {
+  const key = layer_key(layer);
   if (layer !== null && state.layers !== "all" && state.layers !== key) {
-    return { id: `layer ${key}`, name: `layer ${key}`, layer, kind: "folded" };
+    return { id: `layer ${key}`, name: `layer ${key}`, layer, kind: "folded", column: 0, lane: 0 };
   }
-  if (kind !== "parameter") return { id, name, layer, kind };
-  if (!unfolded().includes(key)) return { id: `parameters ${key}`, name: "parameters", layer, kind, toggles: key };
-  const module = id.split(".").slice(0, -1).join(".") || id;
-  return { id: `parameters ${module}`, name: name_within(module), layer, kind, toggles: key, title: module };
+  const place = boxes[unfolded().includes(key) ? box : group];
+  return place.kind === "parameter" ? { ...place, toggles: key } : { ...place };
 }
 
 // Norms of what is folded together are the root of the sum of their squares.
 function pictured(graph) {
   const places = new Map(), at = new Map(), edges = new Map();
   for (const node of graph.nodes) {
-    const place = drawn_as(node);
+    const place = drawn_as(node, graph.boxes);
     if (!places.has(place.id)) places.set(place.id, { ...place, members: [] });
     places.get(place.id).members.push(node);
     at.set(node.id, place.id);
@@ -45,72 +41,27 @@ function pictured(graph) {
            edges: [...edges.values()].map((edge) => ({ ...edge, norm: norm_of(edge.norms) })) };
 }
 
-// ---- Layout
+// ---- Where on the picture
 const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
-const box_width = () => state.digits ? 160 : 118;
+const columns_of = (places) => 1 + Math.max(...places.map(({ column }) => column));
+// As wide as the room allows, at least for six letters.
+const box_width = () => clamped(film.step - box.gap, 70, state.digits ? 160 : 118);
 const is_leaf = ({ kind }) => kind === "parameter";
 
-// A column is the longest way from the layer's input; what nothing leads to stands before what it leads to.
-function set_columns(places, edges) {
-  const inner = edges.filter(({ from, to }) => places.includes(from) && places.includes(to));
-  for (const place of places) place.column = 0;
-  for (const _ of places) {
-    for (const { from, to } of inner) from.column = clamped(to.column + 1, from.column, places.length - 1);
-  }
-  const last = Math.max(...places.map(({ column }) => column));
-  for (const place of places.filter((each) => !inner.some(({ from }) => from === each))) {
-    const next = inner.filter(({ to }) => to === place).map(({ from }) => from.column);
-    place.column = next.length ? Math.max(0, Math.min(...next) - 1) : places.length > 1 ? Math.floor(last / 2) : 0;
-  }
-}
-
-// The content has the middle lane, so that what positions add goes around it.
-const lanes = { x: 1, k: 1, scores: 1, logits: 1, pattern: 1, "mlp.hidden": 1, v: 2, z: 2 };
-function set_lanes(places) {
-  const taken = new Set(), free = (place, lane) => !taken.has(`${place.column} ${lane}`);
-  for (const place of [...places].sort((one, other) => (other.name in lanes) - (one.name in lanes))) {
-    place.lane = [lanes[place.name] ?? 0, ...counted(places.length + 3)].find((lane) => free(place, lane));
-    taken.add(`${place.column} ${place.lane}`);
-  }
-  const first = Math.min(...places.map(({ lane }) => lane));
-  for (const place of places) place.lane -= first;
-}
-
-// Parameters stand below what they feed, or where there is room beside it.
-function set_leaves(leaves, edges, below, columns) {
-  const taken = new Set();
-  for (const place of leaves) {
-    const fed = edges.filter(({ to }) => to === place).map(({ from }) => from.column ?? 0);
-    const wanted = fed.length ? Math.round(sum_of(fed) / fed.length) : 0;
-    const slots = counted(leaves.length * columns).map((k) => ({ column: k % columns, lane: Math.floor(k / columns) }));
-    const far = ({ column, lane }) => 3 * lane + Math.abs(column - wanted);
-    const slot = slots.filter((each) => !taken.has(each.lane * columns + each.column))
-      .sort((one, other) => far(one) - far(other))[0];
-    taken.add(slot.lane * columns + slot.column);
-    Object.assign(place, { column: slot.column, lane: below + slot.lane });
-  }
-}
-
-// Rows are layers, parameters the last lanes of a row; returns the rows and the size of all.
-function layout({ places, edges }, space) {
+// Rows are layers, first what belongs to none, last the loss; returns their titles and the size of all.
+function layout({ places }, space) {
+  const columns = columns_of(places), width = Math.max(space, columns * (70 + box.gap));
+  film.step = (width - 2 * box.left + box.gap) / columns;
   const groups = [(each) => each.layer === null && each.kind !== "loss",
     ...counted(data.layers).map((layer) => (each) => each.layer === layer), (each) => each.kind === "loss"];
-  const rows = groups.map((belongs) => places.filter(belongs)).filter((row) => row.length);
-  for (const row of rows) set_columns(row.filter((each) => !is_leaf(each)), edges);
-  const columns = Math.max(6, ...places.map(({ column = 0 }) => column + 1));
-  const width = Math.max(space, columns * (box_width() + box.gap)), step = width / columns;
   let top = 0;
-  const titles = rows.map((row) => {
-    const inner = row.filter((each) => !is_leaf(each)), leaves = row.filter(is_leaf), titled = row[0].kind !== "loss";
-    set_lanes(inner);
-    const below = inner.length ? 1 + Math.max(...inner.map(({ lane }) => lane)) : 0;
-    set_leaves(leaves, edges, below, columns);
-    if (!titled) inner.forEach((place) => place.column = columns - 1);
+  const titles = groups.map((belongs) => places.filter(belongs)).filter((row) => row.length).map((row) => {
     for (const place of row) {
-      place.x = place.column * step + box.left;
+      place.x = place.column * film.step + box.left;
       place.y = top + box.top + place.lane * box.lane;
     }
-    const title = { y: top + 14, text: !titled ? "" : row[0].layer === null ? "of no layer" : `layer ${row[0].layer}` };
+    const [{ kind, layer }] = row, text = kind === "loss" ? "" : layer === null ? "of no layer" : `layer ${layer}`;
+    const title = { y: top + 14, text };
     top += box.top + (1 + Math.max(...row.map(({ lane }) => lane))) * box.lane;
     return title;
   });
@@ -162,5 +113,5 @@ function draw_place(place, point) {
   return place.element;
 }
 
-const place_title = ({ members, title, name, layer }) => members.length === 1 ? members[0].id
-  : `${title ?? name}${layer === null ? "" : `, layer ${layer}`}: ${members.map(({ id }) => id).join(", ")}`;
+const place_title = ({ members, name, layer }) => members.length === 1 ? members[0].id
+  : `${name}${layer === null ? "" : `, layer ${layer}`}: ${members.map(({ id }) => id).join(", ")}`;

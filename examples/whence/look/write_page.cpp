@@ -1,4 +1,4 @@
-#include "examples/whence/look/files.h"
+#include "examples/whence/look/write_page.h"
 
 #include <filesystem>
 #include <iostream>
@@ -10,8 +10,8 @@
 #include "examples/whence/look/figures.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/look/page.h"
-#include "examples/whence/look/pictures.h"
-#include "examples/whence/look/written.h"
+#include "examples/whence/look/page_data.h"
+#include "examples/whence/look/tables.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -24,22 +24,22 @@ std::string beside(const std::filesystem::path& page, const std::string& ending)
 }
 
 // The run of --beside, if any. Two texts would not fit one map.
-std::optional<Subject> subject_beside(const Subject& subject, const Files& files) {
-  if (files.beside.empty()) return std::nullopt;
-  SubjectOptions other = files.subject;
-  other.run = files.beside, other.step = files.beside_step;
+std::optional<Subject> subject_beside(const Subject& subject, const PageRequest& request) {
+  if (request.beside.empty()) return std::nullopt;
+  SubjectOptions other = request.subject;
+  other.run = request.beside, other.step = 0;
   Subject beside = subject_of(other);
   if (beside.texts != subject.texts)
-    throw DoesNotFit("--beside: ", files.beside, " reads other tokens; a run on the same ones required (same task and ",
-        "length, or same tokeniser)");
+    throw DoesNotFit("--beside: ", request.beside,
+        " reads other tokens; a run on the same ones required (same task and ", "length, or same tokeniser)");
   return beside;
 }
 
 // RUN/ENDING, or ENDING here for a scheme; or --out.
-std::filesystem::path file_to_write(const Files& files, const std::string& ending) {
-  if (!files.out.empty()) return files.out;
-  return is_folder(files.subject.run) ? std::filesystem::path(files.subject.run) / ending
-                                      : std::filesystem::path(ending);
+std::filesystem::path file_to_write(const PageRequest& request, const std::string& ending) {
+  if (!request.out.empty()) return request.out;
+  return is_folder(request.subject.run) ? std::filesystem::path(request.subject.run) / ending
+                                        : std::filesystem::path(ending);
 }
 
 void write(const std::string& file, const std::string& text) {
@@ -53,12 +53,12 @@ void write(const std::string& file, const SafetensorsFile& tensors) {
 }
 
 // The steps of --checkpoints: the first, the last, and those between them evenly.
-std::vector<std::int64_t> chosen_steps(const Files& files) {
-  const std::vector<std::int64_t> all = checkpoints_of(files.subject.run);
-  if (all.empty()) throw FileError("--checkpoints: ", files.subject.run, " has none; a run that has saved required");
-  const auto most = static_cast<std::size_t>(files.checkpoints);
+std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
+  const std::vector<std::int64_t> all = checkpoints_of(request.subject.run);
+  if (all.empty()) throw FileError("--checkpoints: ", request.subject.run, " has none; a run that has saved required");
+  const auto most = static_cast<std::size_t>(request.checkpoints);
   if (all.size() < 2)
-    throw InputError("--checkpoints: ", files.subject.run, " has one, of step ", all[0],
+    throw InputError("--checkpoints: ", request.subject.run, " has one, of step ", all[0],
         "; two or more required; train with a smaller --save-every, and --keep-checkpoints 0 to keep all");
   if (all.size() <= most) return all;
   std::vector<std::int64_t> steps;
@@ -69,11 +69,11 @@ std::vector<std::int64_t> chosen_steps(const Files& files) {
 
 // The data of what the page shows beside this, which are made and let go one by one.
 std::vector<std::string> data_beside(
-    const Subject& subject, const std::vector<std::int64_t>& steps, const Files& files) {
+    const Subject& subject, const std::vector<std::int64_t>& steps, const PageRequest& request) {
   std::vector<std::string> all;
-  if (const auto other = subject_beside(subject, files)) all.push_back(json_of(Inspection(*other, false)));
+  if (const auto other = subject_beside(subject, request)) all.push_back(json_of(Inspection(*other, false)));
   for (const std::int64_t step : steps) {
-    SubjectOptions then = files.subject;
+    SubjectOptions then = request.subject;
     then.step = step;
     const Subject checkpoint = subject_of(then);
     all.push_back(checkpoint_json_of(Inspection(checkpoint, false)));
@@ -81,33 +81,20 @@ std::vector<std::string> data_beside(
   return all;
 }
 
-void write_pictures(
-    const Inspection& inspection, const std::vector<EditOutcome>& edits, const std::filesystem::path& folder) {
-  std::error_code refused;  // then the first file says what is wrong
-  std::filesystem::create_directory(folder, refused);
-  std::size_t count = 0;
-  make_pictures(inspection, edits, [&](const std::string& name, const std::string& svg) {
-    write_file((folder / name).string(), svg);
-    ++count;
-  });
-  std::cout << "written: " << one_line(folder.string()) << ", " << count << " pictures" << std::endl;
-}
-
-void write_inspection(const Inspection& inspection, const Files& files) {
-  const std::filesystem::path page = file_to_write(files, "look.html");
-  const std::vector<std::int64_t> steps = files.checkpoints > 0 ? chosen_steps(files) : std::vector<std::int64_t>();
-  require_small_page(inspection, files.beside.empty() ? steps.size() : 1);
-  const auto history = history_of(std::filesystem::path(files.subject.run) / history_file);
-  const auto edits = strongest_edits(inspection, static_cast<std::size_t>(files.edits));
+void write_inspection(const Inspection& inspection, const PageRequest& request) {
+  const std::filesystem::path page = file_to_write(request, "look.html");
+  const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
+  require_small_page(inspection, request.beside.empty() ? steps.size() : 1);
+  const auto history = history_of(std::filesystem::path(request.subject.run) / history_file);
+  const auto edits = strongest_edits(inspection, static_cast<std::size_t>(request.edits));
   // Made before anything is written: it may still be too large.
-  const std::string html = page_of(inspection, {history, edits, data_beside(inspection.subject(), steps, files)});
-  if (files.numbers) {
+  const std::string html = page_of(inspection, {history, edits, data_beside(inspection.subject(), steps, request)});
+  if (request.numbers) {
     write(beside(page, ".safetensors"), tensors_of(inspection));
     write(beside(page, ".causes.csv"), causes_of(inspection).csv());
     write(beside(page, ".ways.csv"), ways_table(inspection).csv());
   }
   if (!edits.empty()) std::cout << edits_table(edits).text();
-  if (files.pictures) write_pictures(inspection, edits, beside(page, ".pictures"));
   write(page.string(), html);
 }
 
@@ -134,25 +121,25 @@ std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, ind
 }
 
 // The page of a text whose single numbers would not fit one; false: they do.
-bool write_overview(const Subject& subject, const Files& files) {
+bool write_overview(const Subject& subject, const PageRequest& request) {
   if (!Rows::take(subject)) return false;
   const Rows rows(subject);
   if (bytes_of_all(rows) <= static_cast<double>(most_bytes)) return false;
-  for (const auto& [name, given] : {std::pair{"--beside", !files.beside.empty()}, {"--edits", files.edits > 0},
-           {"--checkpoints", files.checkpoints > 0}, {"--pictures", files.pictures}})
+  for (const auto& [name, given] : {std::pair{"--beside", !request.beside.empty()}, {"--edits", request.edits > 0},
+           {"--checkpoints", request.checkpoints > 0}})
     if (given)
       throw InputError(name, ": given with ", subject.tokens.numel(),
           " tokens, of which a page has no room for every number; fewer required: --length");
-  const auto places = places_of(files.at, subject.tokens.numel(), subject.model->options().causal);
-  const auto history = history_of(std::filesystem::path(files.subject.run) / history_file);
+  const auto places = places_of(request.at, subject.tokens.numel(), subject.model->options().causal);
+  const auto history = history_of(std::filesystem::path(request.subject.run) / history_file);
   Progress progress("look", 100, 0, ProgressStyle::for_standard_error(false), std::cerr);
   const Overview overview = overview_of(rows, places, 0.97 * static_cast<double>(most_bytes),
       [&](double share) { progress.update(static_cast<std::int64_t>(100 * share), 0, {}); });
   progress.update(100, 0, {});
   progress.finish();
-  const std::filesystem::path page = file_to_write(files, "look.html");
+  const std::filesystem::path page = file_to_write(request, "look.html");
   const std::string html = page_of(overview, rows, history);
-  if (files.numbers) write(beside(page, ".safetensors"), tensors_of(overview));
+  if (request.numbers) write(beside(page, ".safetensors"), tensors_of(overview));
   std::cout << title_line(subject, rows.loss()) << "; as pools of " << overview.cell << " by " << overview.cell
             << " pairs, " << overview.windows.size() << " windows of single numbers\n";
   write(page.string(), html);
@@ -167,20 +154,20 @@ std::string title_line(const Subject& subject, double loss) {
   return line;
 }
 
-void write_page(const Subject& subject, const Files& files) {
-  if (write_overview(subject, files)) return;
-  if (!files.at.empty())
+void write_page(const Subject& subject, const PageRequest& request) {
+  if (write_overview(subject, request)) return;
+  if (!request.at.empty())
     throw InputError("--at: given with ", subject.tokens.numel(),
         " tokens, of which the page has every number; a longer text required");
   std::cerr << require_memory(subject) << '\n';
   const Inspection inspection(subject);
   std::cout << title_line(subject, inspection.loss()) << '\n';
-  write_inspection(inspection, files);
+  write_inspection(inspection, request);
 }
 
-void write_figure(const Files& files) {
-  const std::string svg = figure_svg(files.figure, files.subject);
-  const std::string file = file_to_write(files, to_text("look.", figure_file_name(files.figure), ".svg")).string();
+void write_figure(const PageRequest& request) {
+  const std::string svg = figure_svg(request.figure, request.subject);
+  const std::string file = file_to_write(request, to_text("look.", figure_file_name(request.figure), ".svg")).string();
   write(file, svg);
 }
 

@@ -1,4 +1,4 @@
-// `whence look --pictures` and `--figure`: SVG that stands for what was found, cell by cell and point by point.
+// `whence look --figure`: SVG that stands for what was found, cell by cell and point by point.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,11 +9,8 @@
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/figures.h"
-#include "examples/whence/look/graph_picture.h"
-#include "examples/whence/look/pictures.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/heat_map.h"
-#include "examples/whence/verify/scheme_texts.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
@@ -23,13 +20,6 @@ using namespace whence::look;
 using namespace whence::test;
 
 namespace {
-
-// Nothing where the model refuses the scheme. With tokens that would break a picture if they got into it as they are.
-std::optional<Subject> with_odd_tokens(const std::string& scheme, bool causal = true) {
-  std::optional<Subject> subject = subject_of_scheme(scheme, causal);
-  if (subject) subject->texts = {"a", "<b>&", "\n", "]]>", "\x01\"", "'", "\xD7\xA9"};
-  return subject;
-}
 
 // ---- XML, as far as pictures use it
 
@@ -143,13 +133,13 @@ std::vector<double> last_row(const Quantity& quantity, index_t head) {
 
 }  // namespace
 
-TEST_CASE("look pictures: a matrix as runs, and every cell that is not hidden in one colour") {
+TEST_CASE("look figures: a matrix as runs, and every cell that is not hidden in one colour") {
   CHECK(report::runs_of({1, 1, 0, 1, 1, 1}, 3, 1) == "M0 0h2v1h-2zM0 1h3v1h-3z");
   CHECK(report::runs_of({1, 1, 0, 1, 1, 1}, 3, 0) == "M2 0h1v1h-1z");
   CHECK(report::runs_of({1, 1}, 2, 5).empty());
-  report::HeatMap map{.title = "<a>", .note = "&", .row_label = "i", .column_label = "j", .rows = 2, .columns = 3};
+  report::HeatMap map{.title = "<a>", .row_label = "i", .column_label = "j", .rows = 2, .columns = 3};
   map.values = {0, 0, 1, 0.5, std::nan(""), 0.5}, map.hidden = {0, 0, 1, 0, 0, 0};
-  const std::string svg = svg_file(map);
+  const std::string svg = report::svg_file("<b>", "&", {map}, 1);
   CHECK(fault_of(svg) == "");
   const Cells cells = cells_of(svg).at(0);
   CHECK(cells.size() == 5);
@@ -157,88 +147,13 @@ TEST_CASE("look pictures: a matrix as runs, and every cell that is not hidden in
   CHECK(cells.at({0, 1}) == cells.at({0, 0}));
   CHECK(cells.at({1, 0}) == "<path class=\"s31\" d=\"");
   CHECK(cells.at({1, 1}) == "<path class=\"nan\" d=\"");
-  CHECK(svg.find("<title>&lt;a&gt;</title>") != std::string::npos);
-  map.scale = report::HeatMap::Scale::diverging, map.low = -0.5, map.high = 0.5;
-  CHECK(cells_of(svg_file(map)).at(0).at({0, 0}) == "<path class=\"v31\" d=\"");  // 0 is the middle
-  map.kinds = {0, 0, 0, 1, 1, 0}, map.values.clear(), map.legend = {{"lives", "", true}, {"dead", "why"}};
-  const std::string kinds = svg_file(map);
-  CHECK(fault_of(kinds) == "");
-  CHECK(cells_of(kinds).at(0).at({1, 1}) == "<path fill=\"url(#k1)\" d=\"");
-  CHECK(kinds.find("dead, 2 cells") != std::string::npos);
-  CHECK(kinds.find("masked, 1 cells") != std::string::npos);
-  map.kinds[0] = 2;
-  CHECK(error_text([&] { (void)svg_file(map); }).find("of 2 and 6 hidden given") != std::string::npos);
+  CHECK(svg.find("<title>&lt;b&gt;</title>") != std::string::npos);
+  map.hidden.pop_back();
+  CHECK(error_text([&] { (void)report::svg_file("", "", {map}, 1); }).find("6 values and 5 hidden given") !=
+        std::string::npos);
 }
 
-TEST_CASE(
-    "look pictures: of every scheme they are well-formed, with a scale or a legend, and cover what is not masked") {
-  for (const std::string& text : promised_texts()) {
-    for (const bool causal : {true, false}) {
-      const std::optional<Subject> subject = with_odd_tokens(text, causal);
-      if (!subject) continue;
-      CAPTURE(text);
-      CAPTURE(causal);
-      const Inspection inspection(*subject);
-      std::set<std::string> names;
-      make_pictures(inspection, {}, [&](const std::string& name, const std::string& svg) {
-        CAPTURE(name);
-        CHECK(names.insert(name).second);
-        CHECK(fault_of(svg) == "");
-        CHECK(svg.find("nan\"") == std::string::npos);
-        if (!name.ends_with(".scores.head-0.value.svg") && !name.ends_with("logits.head-1.reasons.svg")) return;
-        const std::vector<Cells> cells = cells_of(svg);
-        REQUIRE(cells.size() == 1);
-        CHECK(cells[0].size() == (causal ? 28 : 49));
-      });
-      for (const char* name : {"graph.svg", "blocks.0.attention.q.head-1.gradient.svg", "blocks.1.attention.k.ways.svg",
-               "blocks.0.attention.pattern.head-0.value.svg"})
-        CHECK_MESSAGE(names.contains(name), name);
-    }
-  }
-}
-
-TEST_CASE("look pictures: reasons are counted, colours are those of the numbers, parameters and edits are there") {
-  const auto subject = with_odd_tokens("cope(p_max=3)");
-  REQUIRE(subject.has_value());
-  const Inspection inspection(*subject);
-  std::map<std::string, std::string> files;
-  make_pictures(inspection, {{"a & b = 0", 0.1, 0.2}, {"c = 0", std::nullopt, 0.3}},
-      [&](const std::string& name, const std::string& svg) { files[name] = svg; });
-  const std::string gates = "blocks.1.attention.position.gates";
-  const Quantity& quantity = quantity_of(inspection, gates);
-  const std::vector<double> values = quantity.value.to_vector();
-  const Cells cells = cells_of(files.at(gates + ".head-1.value.svg")).at(0);
-  for (const auto& [at, tag] : cells) {
-    const double value = values[49 + 7 * at.first + at.second];
-    CHECK(tag == to_text("<path class=\"s", std::lround((report::heat_colours - 1) * value), "\" d=\""));
-  }
-  std::map<std::string, std::size_t> by_reason;
-  for (std::size_t e = 0; e < 49; ++e) ++by_reason[to_string(inspection.reasons()[quantity.reasons[49 + e]].stop)];
-  const std::string& reasons = files.at(gates + ".head-1.reasons.svg");
-  CHECK(reasons.find(to_text("masked, ", by_reason.at("masked"), " cells")) != std::string::npos);
-  CHECK(reasons.find("&lt;b&gt;&amp;") != std::string::npos);  // a token
-  CHECK(files.contains("blocks.0.attention.position.table.value.svg"));
-  CHECK(files.contains("blocks.0.attention.position.table.gradient.svg"));
-  CHECK(files.at("edits.svg").find("a &amp; b = 0: 0.1, 0.2") != std::string::npos);
-  CHECK(fault_of(files.at("edits.svg")) == "");
-  CHECK(files.at("blocks.0.attention.q.ways.svg").find("position_logit &gt; z") != std::string::npos);
-}
-
-TEST_CASE("look pictures: the graph says in words, too, what backward never reaches") {
-  const auto subject = with_odd_tokens("alibi");
-  REQUIRE(subject.has_value());
-  const Inspection inspection(*subject);
-  const Graph graph = graph_of(inspection);
-  const auto bias = std::ranges::find(graph.nodes, "blocks.0.attention.position.bias", &Graph::Node::id);
-  REQUIRE(bias != graph.nodes.end());
-  CHECK_FALSE(bias->reached);
-  const std::string svg = graph_svg(graph, "a < b");
-  CHECK(fault_of(svg) == "");
-  CHECK(svg.find("blocks.0.attention.position.bias: NO PATH") != std::string::npos);
-  CHECK(svg.find("blocks.0.attention.pattern: norm") != std::string::npos);
-}
-
-TEST_CASE("look pictures: figures of the papers have the numbers of the pass") {
+TEST_CASE("look figures: they have the numbers of the pass") {
   const Scratch scratch("figures");
   const std::string text = scratch / "text";
   for (int line = 0; line < 12; ++line)
@@ -327,7 +242,7 @@ TEST_CASE("look pictures: figures of the papers have the numbers of the pass") {
   }
 }
 
-TEST_CASE("look pictures: the command") {
+TEST_CASE("look figures: the command") {
   const Scratch scratch("pictures");
   const auto look = [&](std::vector<std::string> arguments) {
     return RunningProgram("look", arguments, scratch / "log").finish();
@@ -335,27 +250,15 @@ TEST_CASE("look pictures: the command") {
   const Outcome list = look({"--figure", "list"});
   CHECK(list.code == 0);
   CHECK(list.out.find("dape-v2/25") != std::string::npos);
-  const Outcome pictures = look({"cope(p_max=4)", "--length", "6", "--pictures", "--out", scratch / "page.html"});
-  REQUIRE_MESSAGE(pictures.code == 0, pictures.err);
-  CHECK(std::filesystem::exists(scratch / "page.pictures/blocks.0.attention.position.gates.head-1.gradient.svg"));
   const Outcome figure = look({"dape(kerple)", "--length", "30", "--figure", "dape/1", "--out", scratch / "a.svg"});
   REQUIRE_MESSAGE(figure.code == 0, figure.err);
   CHECK(fault_of(text_of(scratch / "a.svg")) == "");
   for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"cope", "--figure", "cope/4", "--pictures"}, "--pictures"},
-           {{"cope", "--figure", "cope/4", "--causes"}, "--causes"}, {{"cope", "--causes", "--pictures"}, "--pictures"},
+           {{"cope", "--figure", "cope/4", "--numbers"}, "--numbers"},
+           {{"cope", "--figure", "cope/4", "--causes"}, "--causes"}, {{"cope", "--causes", "--numbers"}, "--numbers"},
            {{"cope", "--figure", "x"}, "one of these required"}}) {
     const Outcome refused = look(refusal.first);
     CHECK(refused.code == 2);
     CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
   }
-}
-
-TEST_CASE("look pictures: tokens are seen, whatever they are") {
-  CHECK(visible("a b\n\t") == "a\u2423b\u21B5\u21E5");
-  CHECK(visible("") == "\u2205");
-  CHECK(visible("\x01\x7F") == "\u2401\u2421");
-  CHECK(visible("\u202E\uFFFE") == "<202e><fffe>");  // would turn the line around; not allowed in XML
-  CHECK(visible("\u0301") == "\u25CC\u0301");
-  CHECK(visible("\xFF") == "\uFFFD");
 }

@@ -1,4 +1,4 @@
-// What `look` writes: the page, what stands beside it, and figures.
+// Writes the page of `look`, what stands beside it, and figures.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,23 @@
 
 namespace whence::look {
 
-struct Files {
+struct PageRequest {
   SubjectOptions subject;
-  std::string out;     // the page or the figure; empty: in the run's folder, or here
-  std::string beside;  // another run, on the same tokens
-  std::int64_t beside_step = 0;
+  std::string out;               // the page or the figure; empty: in the run's folder, or here
+  std::string beside;            // another run, on the same tokens
   std::int64_t checkpoints = 0;  // of the run, to go through
   std::int64_t edits = 0;        // of the strongest edits
   std::string at;                // "i=4100 j=4050; ...", of texts of which a page has no room for every number
   std::string figure;            // "cope/4"
-  bool numbers = false, pictures = false;
+  bool numbers = false;          // as safetensors, and tables as CSV
 };
 
 // "cope on flip_flop, loss 0.01; run runs/a; tokens 64"
 [[nodiscard]] std::string title_line(const Subject& subject, double loss);
 
-// Prints what it writes. `subject` is that of files.subject. InputError where something does not fit, before anything
+// Prints what it writes. `subject` is that of request.subject. InputError where something does not fit, before anything
 // is written.
-void write_page(const Subject& subject, const Files& files);
-void write_figure(const Files& files);
+void write_page(const Subject& subject, const PageRequest& request);
+void write_figure(const PageRequest& request);
 
 }  // namespace whence::look

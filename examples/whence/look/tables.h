@@ -1,0 +1,24 @@
+// What was found, as tensors and as tables.
+#pragma once
+
+#include "examples/whence/cli/results.h"
+#include "examples/whence/look/edits.h"
+#include "examples/whence/look/inspection.h"
+#include "examples/whence/look/overview.h"
+#include "nn/io/safetensors.h"
+
+namespace whence::look {
+
+// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NUMBER".
+[[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
+// "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell; the metadata say how large a cell is.
+[[nodiscard]] SafetensorsFile tensors_of(const Overview& overview);
+
+// How much of each gradient is 0, and why: a row per layer, quantity and head, a column per reason.
+[[nodiscard]] Table causes_of(const Inspection& inspection);
+// Each way's share of the gradients of x, q, k and v: its norm, and its projection on the whole.
+[[nodiscard]] Table ways_table(const Inspection& inspection);
+
+[[nodiscard]] Table edits_table(const std::vector<EditOutcome>& edits);
+
+}  // namespace whence::look
