@@ -184,7 +184,7 @@ tab whence train flip_flop --out any
 
 TEST_CASE("commands: every command that the documents name exists, with the options that they give it") {
   int checked = 0;
-  for (const std::string path : {"README.md", "nn/README.md", "cuda/README.md", "examples/whence/papers/README.md"}) {
+  for (const std::string& path : documents()) {
     for (const Words& words : commands_in(path)) {
       std::string line = path + ": whence";
       for (const std::string& word : words) line += ' ' + word;
@@ -206,13 +206,15 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
   CHECK(checked > 40);
 }
 
-// The first hour: the README's command lines as printed, in its order, in one folder. What trains for long is
+// The first hour: command lines of the documents as printed, in their order, in one folder. What trains for long is
 // interrupted, and must have begun: it says so by its exit code.
-TEST_CASE("commands: the README's commands run as printed") {
+TEST_CASE("commands: those of the first page and of lab's run as printed") {
   const Scratch scratch("readme");
-  const std::string document = text_of(source_folder() + "/README.md");
-  const auto begin = document.find("## Programs"), end = document.find("## On a GPU");
+  const std::string readme = text_of(source_folder() + "/README.md");
+  const auto begin = readme.find("## Programs"), end = readme.find("## Positional schemes");
   REQUIRE((begin != std::string::npos && end != std::string::npos));
+  const std::string document =
+      readme.substr(begin, end - begin) + text_of(source_folder() + "/examples/whence/lab/README.md");
   std::filesystem::create_directory(scratch / "src");
   for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code
     std::ofstream text(scratch / own);
@@ -220,7 +222,7 @@ TEST_CASE("commands: the README's commands run as printed") {
   }
   bool shell = false;
   int ran = 0;
-  for (const std::string& line : lines_of(document.substr(begin, end - begin))) {
+  for (const std::string& line : lines_of(document)) {
     if (line.starts_with("```")) shell = line == "```sh";
     // SCHEME and ... stand for what the reader has; the path is set here.
     const bool whole = line.find("whence ") != std::string::npos && line.find("...") == std::string::npos &&

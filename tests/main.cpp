@@ -2,6 +2,8 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "tests/places.h"
 
 namespace whence::test {
@@ -14,6 +16,17 @@ const std::string& source_folder() {
 const std::string& program_folder() {
   static const std::string folder = WHENCE_PROGRAM_DIR;
   return folder;
+}
+
+std::vector<std::string> documents() {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  for (auto entry = fs::recursive_directory_iterator(source_folder()); entry != fs::end(entry); ++entry) {
+    const std::string name = entry->path().filename();
+    if (name == "build" || name == "runs" || name == ".git") entry.disable_recursion_pending();
+    if (name == "README.md") found.push_back(fs::relative(entry->path(), source_folder()));
+  }
+  return found;
 }
 
 }  // namespace whence::test
