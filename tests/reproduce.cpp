@@ -7,6 +7,7 @@
 #include <set>
 
 #include "examples/whence/papers/compare.h"
+#include "tensor/error.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -24,7 +25,7 @@ test::Outcome reproduce(const std::vector<std::string>& arguments, const test::S
 
 TEST_CASE("reproduce: every table has a name of its own, what it asks, and how it is had") {
   std::set<std::string> names;
-  for (const papers::PaperTable& table : papers::all_tables()) {
+  for (const papers::PaperTable& table : papers::all_papers().tables) {
     CAPTURE(table.name);
     CHECK(names.insert(table.name).second);
     CHECK_FALSE(table.what.empty());
@@ -44,6 +45,38 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
   for (const std::string& name : names) CHECK_MESSAGE(list.find("\n" + name + " ") != std::string::npos, name);
 }
 
+TEST_CASE(
+    "papers: a table's text is read strictly, and what is wrong has the file's name, the line and what is expected") {
+  const std::string begin = "table a/b\n  what w\n  place p\n  task flip_flop\n  mini.set steps=3\n";
+  const std::string rows =
+      "  | | scheme | In |\n  | set | | sparse |\n  | A | rope | 6.8 (6.9) |\n  | B | cope | - |\n";
+  papers::Papers good;
+  papers::read_tables("x.table", begin + rows + "  better A > B | *\n", good);
+  CHECK(good.tables.at(0).printed.size() == 1);
+  CHECK(good.tables[0].printed[0].deviation == 6.9);
+  CHECK(good.tables[0].claims.at(0).column == "In");
+  CHECK(good.tables[0].grid.schemes == std::vector<std::string>{"rope", "cope"});
+  const std::vector<std::pair<std::string, std::string>> bad{{begin + "  whit x\n", "line 6: \"whit\" found; a field"},
+      {"tabel a\n", "line 1: \"tabel\" found; paper, let, sizes or table"}, {"  what w\n", "without indentation"},
+      {begin + "  note $none\n", "$none found; a name of `let`"}, {begin + "  sizes none\n", "a name of `sizes`"},
+      {begin + "  mini.sets x\n", "of a preset required"}, {begin + "  mini.seeds x\n", "a whole number"},
+      {begin + rows + "  better A > C | In\n", "line 10: \"C\" found; a method of the table"},
+      {begin + rows + "  better A > B | Out\n", "a column of the table"},
+      {begin + rows + "  | C | t5 | 1 | 2 |\n", "2 figures"},
+      {begin + rows + "  | C | t5 | six |\n", "a figure, as 6.8 (6.9)"},
+      {begin + "  | | scheme | In\n", "a | at the end"},
+      {begin + rows + "  | C | t5 | of X in a/b |\n", "a method of that table"},
+      {"table a\n  what w\n", "what and place"}, {begin + rows + "  better A > B | In\n" + begin, "a second table"}};
+  for (const auto& [text, words] : bad) {
+    papers::Papers papers;
+    std::string said;
+    try {
+      papers::read_tables("x.table", text, papers);
+    } catch (const FileError& error) { said = error.what(); }
+    CHECK_MESSAGE((said.starts_with("x.table: line ") && said.find(words) != std::string::npos), said, " / ", words);
+  }
+}
+
 TEST_CASE("reproduce: every preset of every table is accepted, and nothing is written") {
   const test::Scratch scratch("reproduce-presets");
   std::ofstream text(scratch / "text.txt");
@@ -54,7 +87,7 @@ TEST_CASE("reproduce: every preset of every table is accepted, and nothing is wr
                                                 scratch / "text.txt", "--code", scratch / "text.txt", "--seeds", "2"},
         scratch);
     CHECK_MESSAGE(outcome.code == 0, preset << ": " << outcome.err);
-    for (const papers::PaperTable& table : papers::all_tables())
+    for (const papers::PaperTable& table : papers::all_papers().tables)
       if (table.kind == Kind::compared && std::string(preset) == "mini")
         CHECK_MESSAGE(outcome.out.find(table.name + ": ") != std::string::npos, table.name);
     CHECK_FALSE(std::filesystem::exists(scratch / "out"));

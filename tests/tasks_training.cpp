@@ -13,6 +13,7 @@
 #include "autograd/ops.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/tensorboard.h"
+#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"

@@ -13,6 +13,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/flip_flop.h"
+#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
 #include "tensor/parallel.h"

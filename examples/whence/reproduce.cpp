@@ -80,7 +80,7 @@ std::string how(const PaperTable& table) {
 
 void print_list(const std::vector<Record>& records) {
   Table list({"name", "what it asks", "in the paper", "how", "cost of its presets, on two cores", "recorded"});
-  for (const PaperTable& table : papers::all_tables())
+  for (const PaperTable& table : papers::all_papers().tables)
     list.row({table.name, table.what, table.place, how(table), cost_of(table, records), recorded_text(table, records)});
   std::cout << list.text();
 }
@@ -295,7 +295,7 @@ class Reproduction {
 
 void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> known{"all"};
-  for (const PaperTable& table : papers::all_tables()) known.push_back(table.name);
+  for (const PaperTable& table : papers::all_papers().tables) known.push_back(table.name);
   line.names("NAME...", &options.names,
           "tables or figures of the papers; all: those that have the preset; --list shows them", known)
       .flag("list", &options.list, {"every table and figure: what it asks, how it is had here, what it costs"})
@@ -339,7 +339,7 @@ std::vector<PaperTable> tables_of(const Options& options) {
       add(papers::find_table(name));
       continue;
     }
-    for (const PaperTable& table : papers::all_tables())
+    for (const PaperTable& table : papers::all_papers().tables)
       if (has_preset(table, options.preset)) add(table);
   }
   return tables;

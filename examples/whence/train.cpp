@@ -20,6 +20,7 @@
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training_operations.h"
+#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
 

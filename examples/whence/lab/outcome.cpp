@@ -8,6 +8,7 @@
 #include "examples/whence/cli/results.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/plan.h"
+#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "tensor/error.h"
 

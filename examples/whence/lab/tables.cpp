@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "examples/whence/cli/text.h"
+#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "tensor/error.h"
 

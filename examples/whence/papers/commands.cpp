@@ -1,6 +1,7 @@
 #include "examples/whence/papers/commands.h"
 
 #include <algorithm>
+#include <map>
 
 #include "examples/whence/cli/child.h"
 #include "examples/whence/cli/interrupt.h"
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Words at blanks; what stands between single quotes is one.
-std::vector<std::string> words_of(const std::string& command) {
+std::vector<std::string> split(const std::string& command) {
   std::vector<std::string> words(1);
   bool quoted = false;
   for (const char c : command)
@@ -30,45 +31,34 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-// `text` with `word` in place of a folder's name.
-std::string with(std::string text, const std::string& folder, const std::string& word) {
-  for (std::size_t at = 0; !folder.empty() && (at = text.find(folder, at)) != std::string::npos; at += word.size())
-    text.replace(at, folder.size(), word);
-  return text;
-}
-
-// What a word stands for; nothing: itself.
-std::string meaning(const std::string& word, const Places& places) {
-  if (word == "RUN") return places.run.string();
-  if (word == "TEXT") return places.text;
-  if (word == "CODE") return places.code;
-  return word.starts_with("OUT/") ? (places.out / word.substr(4)).string() : "";
-}
-
 }  // namespace
 
-bool names(const std::string& command, const std::string& word) {
-  return std::ranges::count(words_of(command), word) > 0;
+std::vector<std::string> words_of(const std::string& command, const Places& places) {
+  std::vector<std::string> words = split(command);
+  for (std::string& word : words) {
+    const std::map<std::string, std::string> meanings{
+        {"RUN", places.run.string()}, {"TEXT", places.text}, {"CODE", places.code}};
+    if (const auto found = meanings.find(word); found != meanings.end()) word = found->second;
+    if (word.starts_with("OUT/")) word = (places.out / word.substr(4)).string();
+  }
+  return words;
 }
 
+bool names(const std::string& command, const std::string& word) { return std::ranges::count(split(command), word) > 0; }
+
 Said run_command(const std::string& command, const Places& places) {
-  std::vector<std::string> arguments{"/proc/self/exe"}, shown{"whence"};
-  Said said;
-  for (const std::string& word : words_of(command)) {
-    const std::string file = meaning(word, places);
-    arguments.push_back(file.empty() ? word : file);
-    const bool of_the_user = word == "TEXT" || word == "CODE";
-    shown.push_back(of_the_user ? fs::path(file).filename().string() : word);
+  std::vector<std::string> words = words_of(command, places);
+  Said said{.command = "whence " + shell_command(words), .output = {}};
+  for (const std::string& word : split(command))
     if (word.starts_with("OUT/") && word.ends_with(".svg")) said.figures.push_back(word.substr(4));
-  }
-  said.command = shell_command(shown);
+  words.insert(words.begin(), "/proc/self/exe");
   const std::string output = (places.out / "said.txt").string();
   const double started = steady_seconds();
-  said.exit_code = wait_for_child(start_child(std::move(arguments), output, Errors::as_ours));
+  said.exit_code = wait_for_child(start_child(std::move(words), output, Errors::as_ours));
   if (interrupt_requested())
-    throw Interrupted("stopped at: whence " + command + "; the same words run this table's commands again");
+    throw Interrupted("stopped at: " + said.command + "; the same words run this table's commands again");
   said.seconds = steady_seconds() - started;
-  said.output = with(with(read_file(output), places.out.string(), "OUT"), places.run.string(), "RUN");
+  said.output = read_file(output);
   if (said.exit_code != 0) said.figures.clear();
   return said;
 }

@@ -14,12 +14,13 @@ struct Places {
   std::string text, code;          // the user's files
 };
 
+// The words behind `whence` with what they stand for in their places.
+[[nodiscard]] std::vector<std::string> words_of(const std::string& command, const Places& places);
+
 // Does the command have the word?
 [[nodiscard]] bool names(const std::string& command, const std::string& word);
 
-// The words behind `whence`, as paper_table.h has them; what it says on standard output is kept in Places::out
-// meanwhile. In what is said, folders have the names of their words again, and the user's files none of their folders.
-// Interrupted.
+// Runs it; what it says on standard output goes to Places::out/said.txt meanwhile. Interrupted.
 [[nodiscard]] Said run_command(const std::string& command, const Places& places);
 
 }  // namespace whence::papers

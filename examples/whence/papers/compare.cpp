@@ -40,11 +40,7 @@ bool stands_at(const Grid& grid, const GridCell& cell, const Method& method, con
 }
 
 bool has_method(const Preset& preset, const Method& method) {
-  const std::vector<std::string> schemes = split_outside_parentheses(preset.schemes);
-  const auto same = [&](const std::string& scheme) {
-    return canonical_text(parse_schemes(scheme)) == canonical_text(parse_schemes(method.scheme));
-  };
-  return preset.schemes.empty() || std::ranges::any_of(schemes, same);
+  return preset.schemes.empty() || std::ranges::count(preset.schemes, method.scheme) > 0;
 }
 
 bool has_column(const PaperTable& table, const Preset& preset, const Column& column) {
@@ -118,7 +114,7 @@ std::string test_of_printed(const PaperTable& table, const Claim& claim) {
 std::string near_names(const std::string& name) {
   std::vector<std::string> near;
   std::size_t least = 4;
-  for (const PaperTable& table : all_tables()) {
+  for (const PaperTable& table : all_papers().tables) {
     const std::size_t distance = table.name.starts_with(name) ? 0 : edit_distance(table.name, name);
     if (distance > least) continue;
     if (distance < least) near.clear();
@@ -131,15 +127,8 @@ std::string near_names(const std::string& name) {
 
 }  // namespace
 
-std::vector<PaperTable> all_tables() {
-  std::vector<PaperTable> all;
-  for (const auto* tables : {&cope_tables(), &dape_tables(), &dape_v2_tables()})
-    all.insert(all.end(), tables->begin(), tables->end());
-  return all;
-}
-
 PaperTable find_table(const std::string& name) {
-  for (PaperTable& table : all_tables())
+  for (const PaperTable& table : all_papers().tables)
     if (table.name == name || draws(table, name)) return table;
   const std::string near = near_names(name);
   throw InputError(in_quotes(name), " given; a table or figure of the papers required; ",
@@ -177,7 +166,7 @@ std::string verdict_text(Verdict verdict) {
 }
 
 bool is_of(const GridCell& cell, const Method& method) {
-  return cell.scheme == canonical_text(parse_schemes(method.scheme)) && lies_at(cell, method.at);
+  return cell.scheme == method.scheme && lies_at(cell, method.at);
 }
 
 void require_cells(const PaperTable& table, const Preset& preset, const std::vector<Grid>& grids) {
@@ -192,10 +181,6 @@ void require_cells(const PaperTable& table, const Preset& preset, const std::vec
       if (column.step == 0) (void)set_of(*found, column);
     }
   }
-  for (const Printed& printed : table.printed)
-    (void)method_of(table, printed.method), (void)column_of(table, printed.column);
-  for (const Claim& claim : table.claims)
-    (void)method_of(table, claim.better), (void)method_of(table, claim.worse), (void)column_of(table, claim.column);
 }
 
 Measurement measured(const PaperTable& table, const std::vector<Grid>& grids) {

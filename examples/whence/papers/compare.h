@@ -11,8 +11,6 @@
 
 namespace whence::papers {
 
-[[nodiscard]] std::vector<PaperTable> all_tables();
-
 // InputError with the names that are near.
 [[nodiscard]] PaperTable find_table(const std::string& name);
 [[nodiscard]] const Preset& find_preset(const PaperTable& table, const std::string& name);  // InputError: has no such

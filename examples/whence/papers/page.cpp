@@ -14,12 +14,16 @@ namespace whence::papers {
 namespace {
 
 struct Paper {
-  const char *prefix, *title;
+  std::string prefix, title;
 };
-constexpr const char* title = "# The papers' tables and figures, ours beside theirs";
 
-constexpr Paper all_papers[] = {{"cope/", "CoPE (arXiv:2405.18719)"}, {"dape/", "DAPE (arXiv:2405.14722)"},
-    {"dape-v2/", "DAPE V2, here CDAPE (arXiv:2410.04798)"}};
+std::vector<Paper> titles() {
+  std::vector<Paper> all;
+  for (const auto& [name, title] : all_papers().titles) all.push_back({name + "/", title});
+  return all;
+}
+
+constexpr const char* title = "# The papers' tables and figures, ours beside theirs";
 
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
@@ -169,7 +173,7 @@ const Record* smallest(const PaperTable& table, const std::vector<Record>& recor
 std::string index_of(const Paper& paper, const std::vector<Record>& records) {
   std::string text =
       row({"table or figure", "what it asks", "comparisons", "hold", "do not", "not decided", "two cores"}) + rule(7);
-  for (const PaperTable& table : all_tables()) {
+  for (const PaperTable& table : all_papers().tables) {
     if (!table.name.starts_with(paper.prefix)) continue;
     const Record* record = smallest(table, records);
     if (!record) {
@@ -191,11 +195,11 @@ std::string counts_of(const std::vector<Record>& records) {
   std::string text = row({"paper", "tables and figures", "recorded", "comparisons", "hold", "do not",
                          "not decided at this size", "two cores"}) +
                      rule(8);
-  for (const Paper& paper : all_papers) {
+  for (const Paper& paper : titles()) {
     int rows = 0, recorded = 0;
     double seconds = 0;
     Count sum;
-    for (const PaperTable& table : all_tables()) {
+    for (const PaperTable& table : all_papers().tables) {
       if (!table.name.starts_with(paper.prefix)) continue;
       ++rows;
       const Record* record = smallest(table, records);
@@ -247,7 +251,7 @@ void write_page(const std::filesystem::path& folder) {
   std::vector<Record> records = read_records(folder);
   std::erase_if(records, [](const Record& record) { return !has_place(record); });
   std::string text = introduction_of(records) + counts_of(records);
-  for (const Paper& paper : all_papers) {
+  for (const Paper& paper : titles()) {
     text += to_text("\n## ", paper.title, "\n");
     text += "\n" + index_of(paper, records);
     for (const Record& record : records)

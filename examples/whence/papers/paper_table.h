@@ -1,9 +1,11 @@
-// The tables and figures of the papers as data: what each asks, how it is had here, and what the paper printed. One
-// file for each paper.
+// The tables and figures of the papers as data, read from text that looks like the paper's table (papers/*.table): what
+// each asks, how it is had here, and what the paper printed.
 #pragma once
 
 #include <limits>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,28 +22,29 @@ enum class Reads { nothing, text, code };
 
 // What `lab` trains for a table, in its words.
 struct GridText {
-  std::vector<std::string> tasks = {};  // or lm alone
-  std::string schemes = {};
+  std::vector<std::string> tasks = {};    // or lm alone
+  std::vector<std::string> schemes = {};  // canonical
   std::vector<std::string> vary = {};
   bool same_tokens = false;
   Reads reads = Reads::nothing;
 };
 
 struct Preset {
-  std::string name;                     // "mini", "small" or "paper"
-  std::string lab;                      // lab's own preset
-  std::string set;                      // and its --set
-  std::string why = {};                 // reasons of what is neither the paper's nor obvious
-  std::string schemes = {};             // in place of the grid's; other methods have no numbers here
-  std::vector<std::string> tasks = {};  // likewise
+  std::string name;                       // "mini", "small" or "paper"
+  std::string lab = {};                   // lab's own preset
+  std::string set = {};                   // and its --set
+  std::string why = {};                   // reasons of what is neither the paper's nor obvious
+  std::vector<std::string> schemes = {};  // in place of the grid's; other methods have no numbers here
+  std::vector<std::string> tasks = {};    // likewise
   int seeds = 3;
-  std::vector<std::pair<std::string, std::string>> own = {};  // more of --set for single tasks
 };
 
+using AxisValues = std::vector<std::pair<std::string, std::string>>;  // axes and their values
+
 struct Method {
-  std::string name;                                          // as the paper has it
-  std::string scheme;                                        // as it stands in the grid
-  std::vector<std::pair<std::string, std::string>> at = {};  // axes and their values
+  std::string name;    // as the paper has it
+  std::string scheme;  // as it stands in the grid
+  AxisValues at = {};
 };
 
 // Where a column's numbers lie in the grid.
@@ -51,7 +54,7 @@ struct Column {
   std::string set = {};   // the test set; "average": of all of them; empty: what follows
   int times = 0;          // perplexity at so many times the training length
   int step = 0;           // the validation after so many steps
-  std::vector<std::pair<std::string, std::string>> at = {};  // axes and their values
+  AxisValues at = {};
 };
 
 struct Printed {
@@ -66,10 +69,10 @@ struct Claim {
 };
 
 struct PaperTable {
-  std::string name;   // as it is typed: "cope/table3"
-  std::string what;   // in a few words
-  std::string place;  // "Table 3, 9; section 5.3"
-  Kind kind;
+  std::string name;        // as it is typed: "cope/table3"
+  std::string what = {};   // in a few words
+  std::string place = {};  // "Table 3, 9; section 5.3"
+  Kind kind = Kind::not_ours;
   std::string note = {};  // what a reader of the result should know
 
   // Of what is trained.
@@ -87,8 +90,19 @@ struct PaperTable {
   std::vector<std::string> commands = {};
 };
 
-[[nodiscard]] const std::vector<PaperTable>& cope_tables();     // arXiv:2405.18719
-[[nodiscard]] const std::vector<PaperTable>& dape_tables();     // arXiv:2405.14722
-[[nodiscard]] const std::vector<PaperTable>& dape_v2_tables();  // arXiv:2410.04798
+struct Papers {
+  std::vector<std::pair<std::string, std::string>> titles = {};  // by what names of tables begin with: "cope"
+  std::vector<PaperTable> tables = {};
+  std::map<std::string, std::string> texts = {};          // what `let` named, for "$NAME"
+  std::map<std::string, std::vector<Preset>> sizes = {};  // what `sizes` named
+};
+// Adds the tables of a text, which may refer to those before it. FileError "cope.table: line 12: ..." with what was
+// expected. papers/README.md has the form.
+void read_tables(const std::string& file, std::string_view text, Papers& papers);
+
+// Those that this program was built with.
+[[nodiscard]] const Papers& all_papers();
+// Error where there is none.
+[[nodiscard]] const PaperTable& table_named(const std::string& name);
 
 }  // namespace whence::papers

@@ -140,9 +140,9 @@ std::vector<Record> read_records(const fs::path& folder) {
   std::vector<Record> read;
   for (const fs::path& file : files) read.push_back(read_record(file));
   const auto known = [](const Record& record) {
-    return std::ranges::count(all_tables(), record.table, &PaperTable::name) > 0;
+    return std::ranges::count(all_papers().tables, record.table, &PaperTable::name) > 0;
   };
-  for (const PaperTable& table : all_tables())
+  for (const PaperTable& table : all_papers().tables)
     std::ranges::copy_if(
         read, std::back_inserter(found), [&](const Record& record) { return record.table == table.name; });
   std::ranges::remove_copy_if(read, std::back_inserter(found), known);
@@ -150,7 +150,7 @@ std::vector<Record> read_records(const fs::path& folder) {
 }
 
 bool has_place(const Record& record) {
-  const std::vector<PaperTable> tables = all_tables();
+  const std::vector<PaperTable> tables = all_papers().tables;
   const auto table = std::ranges::find(tables, record.table, &PaperTable::name);
   if (table == tables.end()) return false;
   return table->presets.empty() || std::ranges::count(table->presets, record.preset, &Preset::name) > 0;

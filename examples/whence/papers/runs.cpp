@@ -1,6 +1,7 @@
 #include "examples/whence/papers/runs.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "examples/whence/cli/text.h"
@@ -8,6 +9,7 @@
 #include "nn/io/sha256.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence::papers {
 namespace {
@@ -57,18 +59,15 @@ Settings settings_of(const PaperTable& table, const Asked& asked) {
   return settings;
 }
 
-std::string set_of(const Preset& preset, const std::string& task) {
-  std::string set = preset.set;
-  for (const auto& [of, more] : preset.own)
-    if (of == task) set += (set.empty() ? "" : " ") + more;
-  return set;
+const std::vector<std::string>& schemes_at(const PaperTable& table, const Preset& preset) {
+  return preset.schemes.empty() ? table.grid.schemes : preset.schemes;
 }
 
 // The words behind `lab`, with the preset's --set and seeds unless others are given.
 std::vector<std::string> lab_words(
     const PaperTable& table, const Preset& preset, const std::string& task, const std::string& set, int seeds) {
   std::vector<std::string> words{
-      task, "--schemes", preset.schemes.empty() ? table.grid.schemes : preset.schemes, "--preset", preset.lab};
+      task, "--schemes", whence::joined(schemes_at(table, preset), std::identity{}, ","), "--preset", preset.lab};
   for (const std::string& axis : table.grid.vary) words.insert(words.end(), {"--vary", axis});
   if (table.grid.same_tokens) words.emplace_back("--same-tokens");
   if (!set.empty()) words.insert(words.end(), {"--set", set});
@@ -79,16 +78,13 @@ std::vector<std::string> lab_words(
 GridRequest request_of(
     const PaperTable& table, const Preset& preset, const std::string& task, const Asked& asked, const Settings& more) {
   GridRequest request{.task = task,
-      .schemes = {},
+      .schemes = schemes_at(table, preset),
       .seeds = asked.seeds == 0 ? preset.seeds : asked.seeds,
       .axes = parse_axes(table.grid.vary),
       .settings = preset.lab == "mini" ? mini_of(task) : Settings{},
       .same_tokens = table.grid.same_tokens,
       .folder = asked.folder};
-  for (const std::string& scheme :
-      split_outside_parentheses(preset.schemes.empty() ? table.grid.schemes : preset.schemes))
-    request.schemes.push_back(canonical_text(parse_schemes(scheme)));
-  for (const Settings& given : {parse_settings("set", set_of(preset, task)), more}) put_settings(request, given);
+  for (const Settings& given : {parse_settings("set", preset.set), more}) put_settings(request, given);
   return request;
 }
 
@@ -99,7 +95,7 @@ std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset)
 }
 
 std::string lab_command(const PaperTable& table, const Preset& preset, const std::string& task, const Given& given) {
-  Settings settings = parse_settings("set", set_of(preset, task));
+  Settings settings = parse_settings("set", preset.set);
   for (const auto& [name, value] : parse_settings("set", given.set)) put_setting(settings, name, value);
   if (!given.data.empty()) put_setting(settings, "data", std::filesystem::path(given.data).filename().string());
   std::string set;

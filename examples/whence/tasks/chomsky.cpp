@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "examples/whence/tasks/paper_figures.h"
 #include "nn/models.h"
 #include "tensor/error.h"
 
@@ -192,11 +193,11 @@ bool ChomskyTask::as_in_the_papers() const {
   return reads_so && options_.train_to == 40 && options_.test_from == 41 && options_.test_to == 500;
 }
 
-// error = 100 - accuracy, with the two decimals that are printed.
 std::vector<PaperFigure> ChomskyTask::paper_averages() const {
   if (!as_in_the_papers()) return {};
-  std::vector<PaperFigure> figures = chomsky_paper_scores(problem_->name);
-  for (PaperFigure& figure : figures) figure.mean = std::round(10000 - 100 * figure.mean) / 100;
+  std::vector<PaperFigure> figures = printed_in("dape/table2", problem_->name);
+  for (const PaperFigure& figure : printed_in("dape-v2/table7", problem_->name))
+    if (std::ranges::count(figures, figure.scheme, &PaperFigure::scheme) == 0) figures.push_back(figure);
   return figures;
 }
 

@@ -92,8 +92,4 @@ class ChomskyTask final : public Task {
 // The papers' score: accuracy in percent, averaged over the lengths tested, each counting the same.
 [[nodiscard]] double chomsky_score(std::span<const Errors> by_length);
 
-// The scores that the DAPE papers print for a problem, by scheme; none for binary_multiplication, which they leave out.
-// They print no deviations (nan).
-[[nodiscard]] std::vector<PaperFigure> chomsky_paper_scores(std::string_view problem);
-
 }  // namespace whence::tasks

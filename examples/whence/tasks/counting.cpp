@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "examples/whence/cli/results.h"
+#include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/models.h"
 #include "tensor/error.h"
@@ -199,14 +200,8 @@ std::vector<PaperFigure> Counting::paper_figures(std::size_t set) const {
   const bool as_printed = options_.operations == 512 && options_.pass_weight == 50 && options_.block == 512 &&
                           options_.training_set == 10000;
   if (!as_printed || (set > 0 && options_.variables != 1)) return {};
-  if (set == 1) return {{"relative", 8.8, 1.1}, {"cope", 0.0, 0.0}};
-  if (set == 2) return {{"relative", 34.1, 2.5}, {"cope", 4.0, 4.1}};
-  switch (options_.variables) {
-    case 1: return {{"absolute", 5.3, 0.8}, {"relative", 1.1, 0.4}, {"cope", 0.0, 0.0}};
-    case 3: return {{"absolute", 67.6, 1.5}, {"relative", 17.8, 7.8}, {"cope", 1.2, 2.1}};
-    case 5: return {{"absolute", 71.5, 1.5}, {"relative", 22.4, 5.1}, {"cope", 7.4, 8.5}};
-    default: return {};
-  }
+  if (set == 0) return printed_in("cope/table3", to_text(options_.variables, " var"));
+  return printed_in("cope/table4", set == 1 ? "w_pass = 100" : "w_pass = 10");
 }
 
 // How many sequences of each test set the block cuts, and how often counting what is left gives a wrong answer: no

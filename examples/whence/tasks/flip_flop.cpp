@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "examples/whence/tasks/paper_figures.h"
 #include "tensor/error.h"
 
 namespace whence::tasks {
@@ -105,8 +106,7 @@ class FlipFlopTask final : public Task {
   Recipe recipe() const override { return {}; }
   std::vector<PaperFigure> paper_figures(std::size_t set) const override {
     if (options_.length != 512 || set > 1) return {};
-    if (set == 0) return {{"absolute", 6.8, 6.9}, {"rope", 1.8, 3.1}, {"cope", 0.03, 0.06}};
-    return {{"absolute", 21.7, 7.9}, {"rope", 20.3, 2.9}, {"cope", 4.9, 4.4}};
+    return printed_in("cope/table2-flip_flop", set == 0 ? "In-dist" : "OOD");
   }
   std::vector<std::pair<std::string, std::string>> description() const override {
     return {{"task", "flip_flop"}, {"length", std::to_string(options_.length)}, {"targets", options_.targets}};

@@ -26,21 +26,6 @@ void append(std::string& bytes, const Batch& batch) {
   }
 }
 
-// "cope(p_max=8)", "dape(alibi)", "cope + rope": without what only moves positions, and without options unless `sized`.
-std::string family(const SchemeSpec& spec, bool sized) {
-  const SchemeSpec* base = spec.base();
-  if (!base) return sized ? spec.text() : spec.info().name;
-  if (spec.info().name == "dape" || spec.info().name == "cdape")
-    return sized ? spec.text() : to_text(spec.info().name, "(", family(*base, false), ")");
-  return family(*base, sized);
-}
-
-std::string family(const std::string& schemes, bool sized) {
-  std::string text;
-  for (const SchemeSpec& spec : parse_schemes(schemes)) text += (text.empty() ? "" : " + ") + family(spec, sized);
-  return text;
-}
-
 Validation validate(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
   const NoGrad no_grad;
   Errors errors;
@@ -227,20 +212,6 @@ double best_guess(const Task& task, const SetScore& score) {
   double best = std::numeric_limits<double>::quiet_NaN();
   for (const auto& [name, errors] : score.guesses) best = std::fmin(best, headline(task, errors));
   return best;
-}
-
-const PaperFigure* figure_of(
-    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own) {
-  const std::string wanted = family(scheme, false), sized = family(scheme, true);
-  for (const PaperFigure& figure : figures)
-    if (figure.scheme == wanted && (sized == wanted || sized == family(own, true))) return &figure;
-  return nullptr;
-}
-
-std::string figure_text(const PaperFigure* figure) {
-  if (!figure) return "-";
-  return std::isnan(figure->deviation) ? number_text(figure->mean)
-                                       : to_text(number_text(figure->mean), " (", number_text(figure->deviation), ")");
 }
 
 }  // namespace whence::tasks

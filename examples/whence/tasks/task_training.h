@@ -77,11 +77,4 @@ struct TestPlan {
 [[nodiscard]] double headline(const Task& task, const Errors& errors);
 [[nodiscard]] double best_guess(const Task& task, const SetScore& score);
 
-// What the paper printed for the scheme. Null when it printed nothing: for a scheme of another size than its default
-// here or in the task's own model (`own`).
-[[nodiscard]] const PaperFigure* figure_of(
-    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own);
-// "6.8 (6.9)", or "-".
-[[nodiscard]] std::string figure_text(const PaperFigure* figure);
-
 }  // namespace whence::tasks

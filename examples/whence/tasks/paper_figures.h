@@ -1,0 +1,22 @@
+// What the papers print for a task, out of their tables (examples/whence/papers).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "examples/whence/tasks/task.h"
+
+namespace whence::tasks {
+
+// What a paper's table ("cope/table3") prints in a column, by its name or its task's: a figure for each scheme, whose
+// options are left out.
+[[nodiscard]] std::vector<PaperFigure> printed_in(const std::string& table, const std::string& column);
+
+// What the paper printed for the scheme. Null when it printed nothing: for a scheme of another size than its default
+// here or in the task's own model (`own`).
+[[nodiscard]] const PaperFigure* figure_of(
+    const std::vector<PaperFigure>& figures, const std::string& scheme, const std::string& own);
+// "6.8 (6.9)", or "-".
+[[nodiscard]] std::string figure_text(const PaperFigure* figure);
+
+}  // namespace whence::tasks
