@@ -18,6 +18,7 @@
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
+#include "examples/whence/report/deflate.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
@@ -142,7 +143,8 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   const Inspection inspection(subject);
   const std::string page = page_of(inspection);
   CHECK(page.find("</script><b>") == std::string::npos);
-  const nlohmann::json data = nlohmann::json::parse(json_of(inspection));
+  PageNumbers numbers;
+  const nlohmann::json data = nlohmann::json::parse(json_of(inspection, numbers));
   CHECK(data["tokens"].size() == 7);
   CHECK(data["quantities"].size() == 13);
   for (const auto& quantity : data["quantities"]) CHECK(quantity["layers"].size() == 2);
@@ -357,13 +359,32 @@ TEST_CASE("look: gradient norms by layer, gates at their ends and positions at t
 TEST_CASE("look: a page that would be too large is refused with the length that fits") {
   const Subject subject = subject_with(small("cope(p_max=3)"), 400);
   const std::string text = error_text([&] { (void)page_of(Inspection(subject)); });
-  CHECK_MESSAGE(text.find("a page of 400 tokens would take") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("a page of 400 tokens would hold") != std::string::npos, text);
   const std::size_t at = text.find("--length ");
   REQUIRE(at != std::string::npos);
   const Subject shorter = subject_with(small("cope(p_max=3)"), std::stoll(text.substr(at + 9)));
-  const std::size_t bytes = page_of(Inspection(shorter)).size();
-  CHECK(bytes > most_bytes / 2);
-  CHECK(bytes < most_bytes + most_bytes / 4);
+  CHECK_NOTHROW(require_small_page(Inspection(shorter), 0));
+  CHECK(page_of(Inspection(shorter)).size() < most_bytes);
+  const Subject longer = subject_with(small("cope(p_max=3)"), shorter.tokens.numel() + 1);
+  CHECK_THROWS_AS(require_small_page(Inspection(longer), 0), InputError);
+  const Subject few = subject_with(small("cope(p_max=3)"), 64);
+  const Inspection inspection(few);
+  const std::string runs = error_text([&] { require_small_page(inspection, 40); });
+  const std::size_t fitting = runs.find(" fits, or ");
+  REQUIRE_MESSAGE(fitting != std::string::npos, runs);
+  CHECK_NOTHROW(require_small_page(inspection, std::stoul(runs.substr(fitting + 10))));
+  CHECK_THROWS_AS(require_small_page(inspection, std::stoul(runs.substr(fitting + 10)) + 1), InputError);
+}
+
+TEST_CASE("look: bytes as a browser inflates them, and equal arrays once") {
+  PageNumbers numbers;
+  const std::vector<std::uint8_t> some{1, 2, 3}, other{3, 2, 1};
+  CHECK(numbers.add(some).at == 0);
+  CHECK(numbers.add(other).at == 8);
+  CHECK(numbers.add(some).at == 0);
+  // One block of fixed codes, RFC 1951; tests/look_page.py inflates whole pages.
+  CHECK(report::deflated({}) == std::vector<std::uint8_t>{0x03, 0x00});
+  CHECK(report::deflated(std::vector<std::uint8_t>{'a'}) == std::vector<std::uint8_t>{0x4B, 0x04, 0x00});
 }
 
 TEST_CASE("L4: look: what a pass takes is said before it is made, and one that cannot fit is refused with a length") {

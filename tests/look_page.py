@@ -4,6 +4,7 @@ that they show with those that the engine put into them.
 Usage: look_page.py WHENCE    ends with 77 where there is no Chromium"""
 import base64
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 VIEWS = ["quantities", "why", "routes", "reading", "lens", "graph", "loupe", "overview", "edits"]
 
@@ -70,6 +72,7 @@ class Browser:
             self.call("Page.navigate", url=url)
             while "Page.loadEventFired" not in self.events:
                 self.receive()
+        self.get("new Promise(done => { const each = () => document.getElementById('stage') ? done() : setTimeout(each, 5); each(); })")
 
     def get(self, script):
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
@@ -101,8 +104,11 @@ class Browser:
         return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
 
 def numbers(holder, field="value", bits=None):
-    data, letter = base64.b64decode(holder[field]), {8: "B", 32: "f", 64: "d", "index": "I"}[bits or holder["bits"]]
+    data, letter = holder[field], {8: "B", 32: "f", 64: "d", "steps": "I"}[bits or holder["bits"]]
     return struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)
+
+def elements(link, field):
+    return [total % 2 ** 32 for total in itertools.accumulate(numbers(link, field, "steps"))]
 
 def row_of(data, name, layer, head, i, field="value"):
     part = next(each for each in data["quantities"] if each["name"] == name)["layers"][layer]
@@ -312,8 +318,8 @@ def check_worked(browser, path, data):
         here, field, found = ("a", "b")[side == "to"], ("gradient", "value")[side == "to"], []
         for link in data["links"]:
             if (link["layer"], link[side]) == (layer, probe):
-                a = numbers(link, "a", "index")
-                b = numbers(link, "b", "index") if link["b"] else a
+                a = elements(link, "a")
+                b = elements(link, "b") if link["b"] else a
                 ends, other = ((a, b), link["to"]) if here == "a" else ((b, a), link["from"])
                 have = array(other, layer, field)
                 found += [(other, y, have[y] * d) for x, y, d in zip(*ends, numbers(link, "derivative")) if x == index]
@@ -429,6 +435,7 @@ def check_speed(browser, path):
     taken = browser.get("performance.timing.loadEventEnd - performance.timing.navigationStart")
     print(f"look_page: {path.name}: {path.stat().st_size >> 10} KiB, open after {taken} ms")
     assert taken < 5000, "a page of two layers, four heads and 64 tokens has to open in about a second"
+    assert path.stat().st_size <= 4_000_000, "and has to fit into a mail"
 
 # What a token may be: markup, control characters, right to left, four bytes, half a character.
 NASTY = b"<b>&amp;</script>\x01\x07 \xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d \xf0\x9f\x98\x80\xff\t\n\n" * 40
@@ -464,7 +471,12 @@ def data_of(page, name='id="look-data"'):
     return all_data_of(page, name)[0]
 
 def all_data_of(page, name):
-    return [json.loads(text.partition("</script>")[0]) for text in page.read_text().split(f'<script type="application/json" {name}>')[1:]]
+    """The JSON of a page, with the bytes of each array where it says which they are."""
+    text = page.read_text()
+    elements_of = lambda kind, name: [each.partition("</script>")[0] for each in text.split(f'<script type="application/{kind}" {name}>')[1:]]
+    block = zlib.decompress(base64.b64decode(elements_of("octet-stream", 'id="look-numbers"')[0]), -15)
+    array = lambda each: block[each["at"]:each["at"] + each["bytes"]] if each.keys() == {"at", "bytes"} else each
+    return [json.loads(each, object_hook=array) for each in elements_of("json", name)]
 
 def main(whence):
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -120,7 +120,8 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
   }
   REQUIRE_FALSE(overview.strips.empty());
   CHECK(overview.strips[0].i == 17);
-  const nlohmann::json data = nlohmann::json::parse(json_of(overview, rows));
+  PageNumbers numbers;
+  const nlohmann::json data = nlohmann::json::parse(json_of(overview, rows, numbers));
   CHECK(data["overview"]["cells"] == overview.cells);
   CHECK(data["quantities"].empty());
 }

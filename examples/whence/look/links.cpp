@@ -256,7 +256,7 @@ Links links_of(const Inspection& inspection, double bytes) {
     std::map<index_t, double> bytes_of_query;
     for (const Link& link : all) {
       queries.push_back(queries_of(inspection, link));
-      for (const index_t query : queries.back()) bytes_of_query[query] += each * 4 / 3;
+      for (const index_t query : queries.back()) bytes_of_query[query] += each;
     }
     std::vector<index_t> rows;
     double left = bytes / static_cast<double>(layers) - bytes_of_query[-1];

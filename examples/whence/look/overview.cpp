@@ -260,7 +260,7 @@ double bytes_of_all(const Rows& rows) {
     numbers += static_cast<double>(quantity.value.numel()) * (one_row ? static_cast<double>(tokens) : 1);
     size = static_cast<double>(size_of(quantity.value.dtype()));
   }
-  return static_cast<double>(rows.subject().model->options().layers) * numbers * (2 * size + 1) * bytes_as_text;
+  return static_cast<double>(rows.subject().model->options().layers) * numbers * (2 * size + 1);
 }
 
 Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, index_t>>& at, double bytes,

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "examples/whence/look/page_data.h"
+#include "examples/whence/look/axes.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
@@ -19,6 +19,10 @@ std::string data_element(const char* attribute, const std::string& json) {
 
 constexpr const char* own_data = "id=\"look-data\"";
 constexpr const char* data_beside = "class=\"look-beside\"";
+
+std::string numbers_element(const PageNumbers& numbers) {
+  return "<script type=\"application/octet-stream\" id=\"look-numbers\">" + numbers.text() + "</script>\n";
+}
 
 std::string facts_html(const Subject& subject, double loss) {
   report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
@@ -38,7 +42,7 @@ std::string history_html(const std::vector<report::Plot>& history) {
 }
 
 std::string document_of(const Subject& subject, const std::string& body, const std::string& data) {
-  std::string scripts = data + "<script>\n(() => {\n";
+  std::string scripts = data + "<script>\n\"use strict\";\n(async () => {\n";
   for (const std::string_view script : report::look_scripts) scripts += script;
   scripts += "})();\n</script>\n";
   return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
@@ -58,32 +62,38 @@ report::PageTable strongest_table(const Overview& overview) {
   return table;
 }
 
-// The numbers of the quantities alone: value, gradient and reason of each entry, a third more as base64.
-double bytes_of(const Inspection& inspection) {
+// Of the quantities, value, gradient and reason of each entry, as they are with so many tokens in place of their own.
+double bytes_of(const Inspection& inspection, double tokens) {
+  const double longer = tokens / static_cast<double>(inspection.subject().tokens.numel());
   double bytes = 0;
-  for (const Quantity& quantity : inspection.quantities())
-    if (quantity.probe && quantity.layer >= 0)
-      bytes += static_cast<double>(quantity.value.numel()) *
-               (2 * static_cast<double>(size_of(quantity.value.dtype())) + 1) * 4 / 3;
+  for (const Quantity& quantity : inspection.quantities()) {
+    if (!quantity.probe || quantity.layer < 0) continue;
+    const Axes axes(quantity);
+    double entries = static_cast<double>(quantity.value.numel());
+    for (const char of_tokens : {'i', 'j', 't'})
+      if (axes.has(of_tokens)) entries *= longer;
+    bytes += entries * (2 * static_cast<double>(size_of(quantity.value.dtype())) + 1);
+  }
   return bytes;
-}
-
-[[noreturn]] void refuse_size(const Inspection& inspection, double bytes) {
-  const auto tokens = static_cast<double>(inspection.subject().tokens.numel());
-  throw InputError("a page of ", tokens, " tokens would take ", std::llround(bytes / (1 << 20)), " MiB; at most ",
-      most_bytes >> 20, " required; --length ",
-      static_cast<index_t>(0.97 * tokens * std::sqrt(static_cast<double>(most_bytes) / bytes)),
-      " should fit, and --causes, --ways and --explain take any length");
 }
 
 }  // namespace
 
 void require_small_page(const Inspection& inspection, std::size_t others) {
-  const double bytes = bytes_of(inspection) * static_cast<double>(1 + others);
-  if (bytes > static_cast<double>(most_bytes)) refuse_size(inspection, bytes);
+  const index_t tokens = inspection.subject().tokens.numel();
+  const double runs = static_cast<double>(1 + others), most = static_cast<double>(most_bytes);
+  const double bytes = bytes_of(inspection, static_cast<double>(tokens));
+  if (bytes * runs <= most) return;
+  index_t shorter = tokens;
+  while (shorter > 1 && bytes_of(inspection, static_cast<double>(shorter)) * runs > most) --shorter;
+  const double fitting = std::floor(most / bytes) - 1;  // runs beside this one
+  throw InputError("a page of ", tokens, " tokens", others > 0 ? to_text(" and of ", others, " more runs") : "",
+      " would hold ", std::ceil(bytes * runs / (1 << 20)), " MiB of numbers; at most ", most_bytes >> 20,
+      " required; --length ", shorter, " fits", others > 1 && fitting >= 1 ? to_text(", or ", fitting, " runs") : "",
+      ", and --causes, --ways and --explain take any length");
 }
 
-std::string page_of(const Inspection& inspection, const Besides& besides) {
+std::string page_of(const Inspection& inspection, Besides besides) {
   require_small_page(inspection, besides.beside.size());
   const Table causes = causes_of(inspection), ways = ways_table(inspection);
   std::string body = facts_html(inspection.subject(), inspection.loss());
@@ -101,22 +111,17 @@ std::string page_of(const Inspection& inspection, const Besides& besides) {
       .rows = ways.rows(),
       .folded = true});
   body += history_html(besides.history);
-  std::string data = data_element(own_data, json_of(inspection, besides.edits));
+  std::string data = data_element(own_data, json_of(inspection, besides.numbers, besides.edits));
   for (const std::string& beside : besides.beside) data += data_element(data_beside, beside);
-  std::string page = document_of(inspection.subject(), body, data);
-  if (static_cast<double>(page.size()) > 1.2 * static_cast<double>(most_bytes))
-    refuse_size(inspection, static_cast<double>(page.size()));
-  return page;
+  return document_of(inspection.subject(), body, data + numbers_element(besides.numbers));
 }
 
 std::string page_of(const Overview& overview, const Rows& rows, const std::vector<report::Plot>& history) {
-  std::string page = document_of(rows.subject(),
+  PageNumbers numbers;
+  const std::string data = data_element(own_data, json_of(overview, rows, numbers));
+  return document_of(rows.subject(),
       facts_html(rows.subject(), rows.loss()) + report::table_html(strongest_table(overview)) + history_html(history),
-      data_element(own_data, json_of(overview, rows)));
-  if (page.size() > most_bytes + most_bytes / 5)
-    throw InputError("a page of ", overview.tokens, " tokens would take ", page.size() >> 20, " MiB; at most ",
-        most_bytes >> 20, " required; fewer tokens, or fewer places of --at");
-  return page;
+      data + numbers_element(numbers));
 }
 
 }  // namespace whence::look

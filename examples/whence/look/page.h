@@ -7,6 +7,7 @@
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/overview.h"
+#include "examples/whence/look/page_data.h"
 #include "examples/whence/report/report.h"
 
 namespace whence::look {
@@ -17,12 +18,13 @@ struct Besides {
   std::vector<report::Plot> history = {};
   std::vector<EditOutcome> edits = {};
   std::vector<std::string> beside = {};
+  PageNumbers numbers = {};  // of those in `beside`
 };
-// InputError when it takes more than `most_bytes`, which browsers open slowly: fewer tokens are required.
+// Of numbers that browsers still open quickly. InputError where a page would have more, with the length that fits.
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
-// The same before anything is made, by the quantities alone, where `others` are shown beside it.
+// Asked before anything is made, where `others` are shown beside it.
 void require_small_page(const Inspection& inspection, std::size_t others);
-[[nodiscard]] std::string page_of(const Inspection& inspection, const Besides& besides = {});
+[[nodiscard]] std::string page_of(const Inspection& inspection, Besides besides = {});
 [[nodiscard]] std::string page_of(
     const Overview& overview, const Rows& rows, const std::vector<report::Plot>& history = {});
 

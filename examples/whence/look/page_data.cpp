@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "examples/whence/look/axes.h"
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
+#include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 
@@ -14,15 +17,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// So many that a page opens in a second; a page of fewer tokens than 30 has all.
-constexpr double bytes_of_links = 6 << 20;
+// Before they are deflated, to a tenth or so: a page of 64 tokens has a quarter of its queries.
+constexpr double bytes_of_links = 8 << 20;
 
-Json base64_of(const Tensor& x) {
+Json json_of(const PageNumbers::Place& place) { return {{"at", place.at}, {"bytes", place.bytes}}; }
+
+template <class T> Json place_of(PageNumbers& numbers, const std::vector<T>& array) {
+  return json_of(numbers.add({reinterpret_cast<const std::uint8_t*>(array.data()), array.size() * sizeof(T)}));
+}
+
+Json place_of(PageNumbers& numbers, const Tensor& x) {
   if (!x.defined()) return nullptr;
   const Tensor flat =
       raw::contiguous(x.dtype() == DType::f64 || x.dtype() == DType::f32 ? x : raw::cast(x, DType::f32));
-  return report::base64({reinterpret_cast<const std::uint8_t*>(flat.bytes()),
-      static_cast<std::size_t>(flat.numel()) * size_of(flat.dtype())});
+  return json_of(numbers.add({reinterpret_cast<const std::uint8_t*>(flat.bytes()),
+      static_cast<std::size_t>(flat.numel()) * size_of(flat.dtype())}));
 }
 
 int bits_of(const Tensor& x) { return x.dtype() == DType::f64 ? 64 : 32; }
@@ -46,12 +55,23 @@ const char* scale_name(ProbeInfo::Scale scale) {
 
 Json layer_in(const Quantity& quantity) { return quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer); }
 
-Json numbers_of(const Quantity& quantity, const std::string& axes) {
-  const Tensor value = without_batch(quantity.value, axes);
-  Json entry{{"layer", layer_in(quantity)}, {"shape", shape_of(value)}, {"bits", bits_of(value)},
-      {"value", base64_of(value)}, {"gradient", base64_of(without_batch(quantity.gradient, axes))},
-      {"reasons", report::base64(quantity.reasons)}};
-  return entry;
+// What a head has at a pair that the mask hides is shown nowhere.
+Tensor without_masked(const Tensor& x, const Inspection& inspection, const Quantity& quantity) {
+  if (!x.defined() || !quantity.probe || !Axes(quantity).has('h')) return x;
+  std::vector<double> numbers = x.to_vector();
+  for (std::size_t e = 0; e < numbers.size(); ++e)
+    if (inspection.reasons()[quantity.reasons[e]].stop == Stop::masked) numbers[e] = 0;
+  return Tensor::of(numbers, x.shape(), x.dtype());
+}
+
+Json numbers_of(const Inspection& inspection, PageNumbers& numbers, const Quantity& quantity) {
+  const std::string axes = quantity.probe ? quantity.probe->axes : "";
+  const auto shown = [&](const Tensor& x) {
+    return place_of(numbers, without_batch(without_masked(x, inspection, quantity), axes));
+  };
+  return {{"layer", layer_in(quantity)}, {"shape", shape_of(without_batch(quantity.value, axes))},
+      {"bits", bits_of(quantity.value)}, {"value", shown(quantity.value)}, {"gradient", shown(quantity.gradient)},
+      {"reasons", place_of(numbers, quantity.reasons)}};
 }
 
 // The line worth drawing on a scale of the value.
@@ -91,7 +111,7 @@ Json head_of(const TransformerOptions& model, const Quantity& quantity, std::str
       {"marks", marks_of(model, quantity)}, {"layers", Json::array()}};
 }
 
-Json quantities_of(const Inspection& inspection) {
+Json quantities_of(const Inspection& inspection, PageNumbers& numbers) {
   Json all = Json::array();
   const std::vector<const Quantity*> every = shown(inspection);
   for (const Quantity* each : every) {
@@ -101,17 +121,17 @@ Json quantities_of(const Inspection& inspection) {
       all.push_back(head_of(inspection.subject().model->options(), quantity, short_name(quantity, every)));
       known = all.end() - 1;
     }
-    (*known)["layers"].push_back(numbers_of(quantity, quantity.probe->axes));
+    (*known)["layers"].push_back(numbers_of(inspection, numbers, quantity));
   }
   return all;
 }
 
-Json parameters_of(const Inspection& inspection) {
+Json parameters_of(const Inspection& inspection, PageNumbers& numbers) {
   Json all = Json::array();
   for (const Quantity& parameter : inspection.parameters()) {
     if (parameter.path.find(".position") == std::string::npos && !parameter.path.starts_with("position")) continue;
     Json entry{{"path", parameter.path}, {"frozen", parameter.frozen}};
-    entry.update(numbers_of(parameter, ""));
+    entry.update(numbers_of(inspection, numbers, parameter));
     all.push_back(std::move(entry));
   }
   return all;
@@ -140,7 +160,7 @@ Json causes_json(const Inspection& inspection) {
   return all;
 }
 
-Json ways_json(const Inspection& inspection) {
+Json ways_json(const Inspection& inspection, PageNumbers& numbers) {
   Json all = Json::array();
   for (const WaysTo& to : inspection.ways()) {
     const std::string axes = to.name == "x" ? "b t c" : "b h t d";
@@ -148,27 +168,29 @@ Json ways_json(const Inspection& inspection) {
         {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
         {"ways", Json::array()}};
     for (const Way& way : to.ways) {
-      entry["ways"].push_back(
-          {{"name", name_of(way)}, {"steps", way.steps}, {"value", base64_of(without_batch(way.gradient, axes))}});
+      entry["ways"].push_back({{"name", name_of(way)}, {"steps", way.steps},
+          {"value", place_of(numbers, without_batch(way.gradient, axes))}});
     }
     all.push_back(std::move(entry));
   }
   return all;
 }
 
-template <class T> Json base64_of(const std::vector<T>& numbers) {
-  return report::base64({reinterpret_cast<const std::uint8_t*>(numbers.data()), numbers.size() * sizeof(T)});
+// Elements as differences, which repeat themselves: most links go on as the last one did.
+Json steps_of(PageNumbers& numbers, std::vector<std::uint32_t> elements) {
+  std::adjacent_difference(elements.begin(), elements.end(), elements.begin());
+  return place_of(numbers, elements);
 }
 
 // Derivatives in the numbers' own dtype; "b" is left out where it is "a".
-Json links_json(const Links& links, DType dtype) {
+Json links_json(const Links& links, DType dtype, PageNumbers& numbers) {
   Json all = Json::array();
   for (const Link& link : links.all) {
     Json entry{{"layer", link.layer}, {"from", link.from}, {"to", link.to}, {"bits", dtype == DType::f64 ? 64 : 32},
-        {"a", base64_of(link.a)}, {"b", link.b == link.a ? Json(nullptr) : base64_of(link.b)}};
+        {"a", steps_of(numbers, link.a)}, {"b", link.b == link.a ? Json(nullptr) : steps_of(numbers, link.b)}};
     entry["derivative"] = dtype == DType::f64
-                              ? base64_of(link.derivative)
-                              : base64_of(std::vector<float>(link.derivative.begin(), link.derivative.end()));
+                              ? place_of(numbers, link.derivative)
+                              : place_of(numbers, std::vector<float>(link.derivative.begin(), link.derivative.end()));
     all.push_back(std::move(entry));
   }
   return all;
@@ -216,7 +238,7 @@ Json json_of_subject(const Subject& subject, double loss) {
 
 std::string text_of(const Json& data) { return data.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
-Json pools_json(const TransformerOptions& model, const Overview& overview) {
+Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {
   Json all = Json::array();
   std::vector<const Quantity*> every;
   for (const Pools& pools : overview.pools) every.push_back(&pools.quantity);
@@ -225,13 +247,13 @@ Json pools_json(const TransformerOptions& model, const Overview& overview) {
     auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
     if (known == all.end()) all.push_back(head_of(model, quantity, short_name(quantity, every))), known = all.end() - 1;
     (*known)["layers"].push_back({{"layer", quantity.layer}, {"shape", shape_of(pools.maximum)}, {"bits", 32},
-        {"maximum", base64_of(pools.maximum)}, {"mean", base64_of(pools.mean)},
-        {"gradient", base64_of(pools.gradient)}});
+        {"maximum", place_of(numbers, pools.maximum)}, {"mean", place_of(numbers, pools.mean)},
+        {"gradient", place_of(numbers, pools.gradient)}});
   }
   return all;
 }
 
-Json windows_json(const std::vector<Window>& windows) {
+Json windows_json(const std::vector<Window>& windows, PageNumbers& numbers) {
   Json all = Json::array();
   for (const Window& window : windows) {
     Json entry{{"layer", window.layer}, {"i", window.i}, {"j", window.j}, {"rows", window.rows},
@@ -239,7 +261,7 @@ Json windows_json(const std::vector<Window>& windows) {
     for (const Quantity& quantity : window.quantities)
       entry["quantities"].push_back(
           {{"probe", quantity.name}, {"shape", shape_of(quantity.value)}, {"bits", bits_of(quantity.value)},
-              {"value", base64_of(quantity.value)}, {"gradient", base64_of(quantity.gradient)}});
+              {"value", place_of(numbers, quantity.value)}, {"gradient", place_of(numbers, quantity.gradient)}});
     all.push_back(std::move(entry));
   }
   return all;
@@ -247,37 +269,52 @@ Json windows_json(const std::vector<Window>& windows) {
 
 }  // namespace
 
-std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits) {
+PageNumbers::Place PageNumbers::add(std::span<const std::uint8_t> array) {
+  const std::size_t hash = std::hash<std::string_view>{}({reinterpret_cast<const char*>(array.data()), array.size()});
+  for (auto [known, end] = places_.equal_range(hash); known != end; ++known)
+    if (const Place place = known->second; std::ranges::equal(array, std::span(block_).subspan(place.at, place.bytes)))
+      return place;
+  const Place place{block_.size(), array.size()};
+  block_.insert(block_.end(), array.begin(), array.end());
+  block_.resize((block_.size() + 7) / 8 * 8);  // arrays of doubles begin at whole ones
+  places_.emplace(hash, place);
+  return place;
+}
+
+std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
+
+std::string json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits) {
   Json changed = Json::array();
   for (const EditOutcome& each : edits)
     changed.push_back({{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json(nullptr)},
         {"real", each.real}});
   Json data = json_of_subject(inspection.subject(), inspection.loss());
-  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
-      {"parameters", parameters_of(inspection)}, {"causes", causes_json(inspection)}, {"routes", ways_json(inspection)},
-      {"edits", changed}, {"graph", graph_json(inspection)}});
+  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
+      {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)},
+      {"routes", ways_json(inspection, numbers)}, {"edits", changed}, {"graph", graph_json(inspection)}});
   if (inspection.explains()) {
     const Links links = links_of(inspection, bytes_of_links);
-    data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype())},
+    data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype(), numbers)},
         {"link_rows", link_rows_json(links)}, {"left_out", left_out_json(links)}});
   }
   return text_of(data);
 }
 
-std::string checkpoint_json_of(const Inspection& inspection) {
+std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers) {
   Json data = json_of_subject(inspection.subject(), inspection.loss());
-  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection)},
-      {"parameters", parameters_of(inspection)}, {"causes", causes_json(inspection)}});
+  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
+      {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)}});
   return text_of(data);
 }
 
-std::string json_of(const Overview& overview, const Rows& rows) {
+std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
   Json data = json_of_subject(rows.subject(), rows.loss());
   data.update({{"reasons", Json::array()}, {"quantities", Json::array()}, {"parameters", Json::array()},
       {"causes", Json::array()}, {"edits", Json::array()},
       {"overview", {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
-                       {"quantities", pools_json(rows.subject().model->options(), overview)},
-                       {"windows", windows_json(overview.windows)}, {"strips", windows_json(overview.strips)}}}});
+                       {"quantities", pools_json(rows.subject().model->options(), overview, numbers)},
+                       {"windows", windows_json(overview.windows, numbers)},
+                       {"strips", windows_json(overview.strips, numbers)}}}});
   return text_of(data);
 }
 

@@ -1,6 +1,9 @@
 // The data of the page as JSON, which examples/whence/look/viewer/ reads.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,11 +13,28 @@
 
 namespace whence::look {
 
-// Numbers are base64 of little-endian f32 or f64, causes a byte for each entry.
-[[nodiscard]] std::string json_of(const Inspection& inspection, const std::vector<EditOutcome>& edits = {});
+// The numbers of all that a page shows: one block of bytes, in which equal arrays stand once. The JSON says of each
+// array {"at": BYTE, "bytes": COUNT}: little-endian f32 or f64, a byte for each cause, or u32 of which each is the
+// difference to the one before.
+class PageNumbers {
+ public:
+  struct Place {
+    std::size_t at, bytes;
+  };
+  Place add(std::span<const std::uint8_t> array);
+  // Deflated, as base64.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::vector<std::uint8_t> block_;
+  std::multimap<std::size_t, Place> places_;  // by the hash of what stands there
+};
+
+[[nodiscard]] std::string json_of(
+    const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits = {});
 // Of another checkpoint of the same run: without links, routes, graph and edits.
-[[nodiscard]] std::string checkpoint_json_of(const Inspection& inspection);
+[[nodiscard]] std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers);
 // Of a long text: pools, windows and strips.
-[[nodiscard]] std::string json_of(const Overview& overview, const Rows& rows);
+[[nodiscard]] std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);
 
 }  // namespace whence::look

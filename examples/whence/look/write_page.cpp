@@ -67,28 +67,27 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   return steps;
 }
 
-// The data of what the page shows beside this, which are made and let go one by one.
-std::vector<std::string> data_beside(
-    const Subject& subject, const std::vector<std::int64_t>& steps, const PageRequest& request) {
-  std::vector<std::string> all;
-  if (const auto other = subject_beside(subject, request)) all.push_back(json_of(Inspection(*other, false)));
+// What the page shows beside this, made and let go one by one.
+void add_data_beside(
+    Besides& besides, const Subject& subject, const std::vector<std::int64_t>& steps, const PageRequest& request) {
+  if (const auto other = subject_beside(subject, request))
+    besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
   for (const std::int64_t step : steps) {
     SubjectOptions then = request.subject;
     then.step = step;
     const Subject checkpoint = subject_of(then);
-    all.push_back(checkpoint_json_of(Inspection(checkpoint, false)));
+    besides.beside.push_back(checkpoint_json_of(Inspection(checkpoint, false), besides.numbers));
   }
-  return all;
 }
 
 void write_inspection(const Inspection& inspection, const PageRequest& request) {
   const std::filesystem::path page = file_to_write(request, "look.html");
   const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
   require_small_page(inspection, request.beside.empty() ? steps.size() : 1);
-  const auto history = history_of(std::filesystem::path(request.subject.run) / history_file);
   const auto edits = strongest_edits(inspection, static_cast<std::size_t>(request.edits));
-  // Made before anything is written: it may still be too large.
-  const std::string html = page_of(inspection, {history, edits, data_beside(inspection.subject(), steps, request)});
+  Besides besides{history_of(std::filesystem::path(request.subject.run) / history_file), edits, {}, {}};
+  add_data_beside(besides, inspection.subject(), steps, request);
+  const std::string html = page_of(inspection, std::move(besides));
   if (request.numbers) {
     write(beside(page, ".safetensors"), tensors_of(inspection));
     write(beside(page, ".causes.csv"), causes_of(inspection).csv());

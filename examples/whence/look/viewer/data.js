@@ -1,6 +1,5 @@
 // What the page is made of: the quantities of one run and of those beside it, decoded when they are first looked at and
 // cut into sheets, which have rows and columns.
-"use strict";
 
 // ---- Embedded data
 // Of a long text there are pools of the quantities in their place (long.js).
@@ -23,24 +22,28 @@ function once(key, build) {
   return kept.get(key);
 }
 
-function bytes_of(text) {
-  const letters = atob(text), bytes = new Uint8Array(letters.length);
-  for (let k = 0; k < letters.length; ++k) bytes[k] = letters.charCodeAt(k);
-  return bytes;
+// The numbers of all runs in one block. The JSON says where in it each array stands (look/page_data.h).
+async function inflated(text) {
+  const letters = atob(text), bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
 }
+const numbers = await inflated(document.getElementById("look-numbers").textContent);
 
 // The numbers of one field of a layer, a parameter or a way; null where there are none.
 const decoded = new WeakMap();
 function decode(holder, field, bits = holder.bits) {
   if (holder[field] == null) return null;
   if (!decoded.has(holder)) decoded.set(holder, {});
-  return decoded.get(holder)[field] ??= numbers_of(bytes_of(holder[field]), bits);
+  return decoded.get(holder)[field] ??= numbers_at(holder[field], bits);
 }
 
-function numbers_of(bytes, bits) {
-  if (bits === 8) return bytes;
-  if (bits === "index") return new Uint32Array(bytes.buffer);
-  return bits === 64 ? new Float64Array(bytes.buffer) : new Float32Array(bytes.buffer);
+const array_types = { 8: Uint8Array, 32: Float32Array, 64: Float64Array, steps: Uint32Array };
+function numbers_at({ at, bytes }, bits) {
+  const Type = array_types[bits], array = new Type(numbers, at, bytes / Type.BYTES_PER_ELEMENT);
+  if (bits !== "steps") return array;
+  const sums = array.slice();  // each is the difference to the one before
+  for (let k = 1; k < sums.length; ++k) sums[k] += sums[k - 1];
+  return sums;
 }
 
 // ---- Quantities

@@ -38,7 +38,7 @@ const linked = ({ quantity, layer }, side) => links_in(layer).filter((link) => l
 // What a number is made of (it is `to`), or what is made of it (it is `from`): the other number, and the derivative.
 function neighbours(number, side) {
   return linked(number, side).flatMap((link) => {
-    const a = decode(link, "a", "index"), b = decode(link, "b", "index") ?? a, derivative = decode(link, "derivative");
+    const a = decode(link, "a", "steps"), b = decode(link, "b", "steps") ?? a, derivative = decode(link, "derivative");
     const [here, there] = side === "from" ? [a, b] : [b, a], found = [];
     const quantity = of_probe.get(side === "from" ? link.to : link.from);
     for (let k = 0; k < here.length; ++k) {
@@ -126,7 +126,8 @@ function terms_table(terms, heads, focus, toward_loss) {
 
 function value_side(number) {
   const value = number_at(number, "value"), { name, equation, line } = number.quantity;
-  const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, String(value)));
+  const masked = data.reasons[reason_of_number(number)]?.kind === "masked";
+  const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, masked ? "masked" : String(value)));
   const source = make("p", { class: "note" }, equation ? `= ${equation}  ` : "", make("code", {}, line ?? ""));
   const lacking = lacking_words(number, "to", "");
   if (lacking) return [title, source, lacking];
